@@ -1,1 +1,1 @@
-"""What runs beside requests."""
+"""Background work: sending, the job queue, housekeeping."""

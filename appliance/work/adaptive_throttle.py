@@ -1,7 +1,7 @@
-"""What a group gets after its servers asked for less: a pause, half as many at a time, slower still if that is no help.
+"""Adaptive throttle: what a recipient group gets after its servers asked for less.
 
-What comes back comes back step by step: one step for each while without a refusal (`WINDOW_SECONDS`), or for as many
-messages taken in a row as show that more will be.
+The group pauses, then gets half as many connections, and slower rates if that does not help. It recovers step by step:
+one step for each window without a refusal (`WINDOW_SECONDS`), or for enough messages accepted in a row.
 """
 
 from appliance import clock

@@ -1,6 +1,6 @@
-"""The built-in capture server: real SMTP on loopback, so that a fresh install rehearses the whole way out.
+"""The built-in capture server: a real SMTP server on loopback, so that a new installation can send without a relay.
 
-There is no such wire for SMS: what keeps them is handed to their provider.
+There is no such server for SMS; their capture provider stores them directly.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Which ways out are closed for now, and who keeps being refused."""
+"""Circuit breaker: which transports are closed for now, and which senders are refused again and again."""
 
 import threading
 import time

@@ -1,6 +1,4 @@
-"""Conversations with recipients' servers that nobody uses at the moment: the next message for the same servers goes on
-with one, instead of another connection.
-"""
+"""Idle connections to recipients' mail servers, reused for the next message to the same servers."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Huey's worker threads inside this process, and the pulse that rings for what is due."""
+"""Huey's worker threads inside this process, and the once-a-second check for rows that are due."""
 
 import logging
 import threading

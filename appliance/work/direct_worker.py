@@ -1,4 +1,4 @@
-"""A place that also delivers to the recipients' own servers: to whom to speak is found for each message."""
+"""SMTP worker for direct delivery: the recipient's servers are looked up for each message."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""How fast what may go: rates and numbers at a time, of all, of a sending domain, of a group of recipient domains.
+"""Rate limits of email: messages a second and connections at a time, in all, by sending domain and by recipient group.
 
-What a server asks for is kept beside what the settings say: a group that wants less is spared (`backoff`), and the
-others go on. Only messages that nobody has marked wait here.
+Settings give the limits; a group whose servers ask for less is slowed down on top (`adaptive_throttle`) and the others
+go on. Only messages that are not claimed yet wait here.
 """
 
 import random

@@ -1,8 +1,8 @@
-"""Sends what is due, for as long as there is something: as many conversations as are allowed, on one event loop.
+"""Sends email that is due, with as many connections as allowed, on one event loop.
 
-Each conversation has one message in hand at a time. Its outcome and the mark of the next share one commit, and the
-next envelope is on its way meanwhile; a body leaves only after its mark is on disk. An outcome that is known is kept
-until it is stored.
+Each connection carries one message at a time. The outcome of a message and the claim of the next share one commit. The
+next envelope is sent meanwhile, but a body is sent only after its claim is on disk. A known outcome is kept until it is
+stored.
 """
 
 import asyncio

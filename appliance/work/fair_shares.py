@@ -1,4 +1,4 @@
-"""Fair shares in rendering: whoever used least processor time is next, however much the others have waiting."""
+"""Fair shares in rendering: the account that used the least processor time is next, however many others wait."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""What answers the bell: Huey tasks that look at the tables. A task may run twice or never without harm."""
+"""Huey tasks, run on wake-ups: each looks at its tables. A task may run twice, or not at all, without harm."""
 
 import logging
 import threading

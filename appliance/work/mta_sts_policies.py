@@ -1,6 +1,6 @@
-"""The policy of each domain that mail goes to (MTA-STS): asked for once in a while, believed for as long as it holds.
+"""MTA-STS policies of recipient domains: fetched now and then, cached for as long as they are valid.
 
-Whoever makes DNS or a web server fail must not be able to take a policy away that was there (RFC 8461, 5.1, 10.2).
+An attacker who makes DNS or a web server fail must not remove a known policy (RFC 8461, sections 5.1 and 10.2).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Finds a message its conversation with the recipient's own servers: one that is open, or a new one.
+"""Finds a message a connection to the recipient's mail servers: an idle one, or a new one.
 
-What is wrong with those servers costs this message an attempt and leaves the others alone; what is wrong with all of
-them closes the way out, and is nobody's attempt.
+A fault of these servers costs this message one attempt and no other. A fault of all servers closes the transport and
+costs no attempt.
 """
 
 import asyncio

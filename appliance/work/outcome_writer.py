@@ -1,6 +1,6 @@
-"""Between the sending loop and the writer thread: what is handed in meanwhile goes together into the next transaction.
+"""Group commit of outcomes: what is handed in during one transaction goes together into the next.
 
-At most one transaction is under way; while it is, the next one gathers. There is no timer.
+At most one transaction is under way. There is no timer.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One limit and how much of it is used: messages a second (evenly), in any sixty minutes, and at a time."""
+"""One rate limit and its use: messages a second (evenly), in any sixty minutes, and at a time."""
 
 from collections import deque
 from typing import NamedTuple

@@ -1,6 +1,6 @@
-"""What every pace is: limits that messages keep to, each by its name; only messages that nobody has marked wait.
+"""Base class of the rate limits of a channel; only messages that are not claimed yet wait for them.
 
-Who keeps to which limits is said by those of a channel (`pace`, `text_pace`).
+Which limits apply to a message is decided by `email_rate_limits` and `sms_rate_limits`.
 """
 
 from abc import ABC, abstractmethod

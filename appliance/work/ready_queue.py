@@ -1,6 +1,6 @@
-"""Messages made ready ahead of the conversations that carry them: read and rendered in a thread of their own.
+"""Queue of rendered messages, filled ahead of the workers by a thread of its own.
 
-What is ready here is in nobody's hand yet: nothing of it is marked, and a process that dies has promised nothing.
+Nothing in it is claimed yet: if the process dies, these messages are simply rendered again.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Makes messages ready to be handed over: read and filled in one thread, signed in some others beside it.
+"""Renders messages in one thread and signs them in others.
 
-An RSA signature takes longer than all the rest and lets other threads run meanwhile; so while some messages are being
-signed the next ones are filled.
+An RSA signature takes longer than all the rest and releases the interpreter lock, so the next messages are rendered
+while some are signed.
 """
 
 import logging

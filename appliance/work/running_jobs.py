@@ -1,4 +1,4 @@
-"""Which kinds of background work wait for a thread, and which have one; and how often one broke off for a fault."""
+"""Which background jobs are queued and running, and how often each failed."""
 
 import threading
 from collections import Counter as Tally

@@ -1,6 +1,6 @@
-"""How sending stands in this process, for whoever tells people; in processes that send nothing it is empty.
+"""The state of sending in this process, for pages and commands; empty in a process that sends nothing.
 
-What is answered is made by the sender (`report`); times are milliseconds since 1970 UTC.
+The senders report it (`report`). Times are milliseconds since 1970 UTC.
 """
 
 from collections.abc import Callable

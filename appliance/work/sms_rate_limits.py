@@ -1,7 +1,7 @@
-"""How fast SMS may go: of all, and of each sender, as the settings say and as the provider asks for.
+"""Rate limits of SMS: in all and by sender, from the settings and from what the provider asks for.
 
-A sender that is asked to wait waits alone. A provider that leaves us in doubt again and again is tried with one message
-at a time until it answers, so that not everybody comes into doubt.
+A sender that is asked to wait waits alone. A provider that leaves outcomes unknown repeatedly gets one message at a
+time until it answers, so that few messages end up in doubt.
 """
 
 import random

@@ -1,6 +1,6 @@
-"""Sends SMS, for as long as this process lives: so many requests at once as are allowed, on an event loop of its own.
+"""Sends SMS that are due, with as many requests at a time as allowed, on an event loop of its own.
 
-Between two messages the connections to the provider stay open. It sleeps until somebody says that something may be due.
+Connections to the provider stay open between messages. The loop sleeps until it is told that something may be due.
 """
 
 import asyncio

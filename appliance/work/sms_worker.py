@@ -1,7 +1,6 @@
-"""One place in the sender of SMS: it takes a message, marks it, hands it to its provider, and learns what became of it.
+"""SMS worker: claims a message, hands it to the provider, and records the outcome.
 
-The mark is on disk before anything of the request is written. The outcome shares its commit with the mark of whatever
-comes next.
+The claim is on disk before the request is written. The outcome shares a commit with the claim of the next message.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""One place in the sender: a conversation with the next hop, and the message it has in hand."""
+"""SMTP worker: one connection to the relay, and the message it carries."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Whether nothing new may start: the process ends, a person stopped all sending, or there is no storage."""
+"""Whether sending is stopped: the process is ending, a person stopped it, or the storage cannot be written."""
 
 import threading
 import time

@@ -1,5 +1,6 @@
-"""Which recipients' servers cannot be reached, and whether anything can be: what is wrong there is theirs, what is
-wrong everywhere is ours.
+"""Recipients' mail servers that cannot be reached, and whether any can be.
+
+If one cannot, the fault is theirs; if none can, it is ours.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Where the bell's tasks wait: in memory, with readers that sleep until there is one."""
+"""In-memory storage of Huey tasks, with readers that sleep until there is one."""
 
 import threading
 

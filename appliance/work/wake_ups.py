@@ -1,6 +1,6 @@
-"""The bell: whoever wrote rows rings a name, and whoever works on such rows is woken. It carries nothing else.
+"""Wake-ups: whoever writes rows wakes the job that works on such rows, by its name. A wake-up carries no data.
 
-A ring that is lost loses no work: once a second the pulse looks for rows that are due and rings (`work/jobs.py`).
+A lost wake-up loses no work: once a second, rows that are due are looked for (`work/jobs.py`).
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""What a sending domain may still send today while it begins (`messages.warming`)."""
+"""What a new sending domain may still send today (`messages.warming`)."""
 
 from appliance import clock
 from appliance.messages.warming import Day
