@@ -16,7 +16,7 @@ from appliance import VERSION, bundled, clock, config, datadir, installation, lo
 from appliance.account import settings
 from appliance.backups import backup_commands, placing, upgrading
 from appliance.config import Loaded
-from appliance.db import identity, storage, work
+from appliance.db import disk_guard, identity, work
 from appliance.db.migrations import MIGRATIONS, TooNew
 from appliance.db.open import TooOld, close_database, open_database
 from appliance.errors import ConfigError, Refused
@@ -50,7 +50,7 @@ def run(arguments: list[str]) -> int:
         return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     except (apsw.Error, peewee.PeeweeException) as error:
         # Damage in the middle of a database shows only where a command comes upon it
-        if storage.storage_error(error) is None:
+        if disk_guard.storage_error(error) is None:
             raise
         return _say(f"the database cannot be read or written ({error}): see campanero doctor")
     except KeyboardInterrupt:
@@ -262,10 +262,10 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _recount(options: argparse.Namespace) -> None:
-    from appliance.engagement import again
+    from appliance.engagement import rejudge
 
     _open(options)
-    looked, changed = again.judge_all()
+    looked, changed = rejudge.judge_all()
     print(f"{looked} messages judged again, {changed} opens and clicks are another's now")
 
 

@@ -26,7 +26,7 @@ MODULES = (
     "appliance.api.login",
     "appliance.api.public_forms",
     "appliance.designs.compiled",
-    "appliance.messages.wire",
+    "appliance.messages.body_encoding",
     "appliance.designs.pasted",
     "mrml",
     "nh3",

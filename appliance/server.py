@@ -20,12 +20,12 @@ from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
 from appliance.api import reply
-from appliance.db import storage, work
+from appliance.db import disk_guard, work
 from appliance.db.damage import DamageWatch
 from appliance.db.open import close_database
 from appliance.http_reading import StrictProtocol
 from appliance.inbound.listener import Listener
-from appliance.messages import interrupted
+from appliance.messages import crash_check
 from appliance.metrics import machine, requests
 from appliance.public import door as public
 from appliance.routing import PathRouter, catch_up
@@ -46,7 +46,7 @@ _STRICT = "max-age=31536000"
 # Until then a start is over, and whoever waited for it has had the first answer
 _SETTLED_SECONDS = 0.5
 # What decides about messages that were in hand when the service died
-_RECOVER = ("appliance.messages.repeats", "appliance.feedback.receipts")
+_RECOVER = ("appliance.messages.retry_bytes", "appliance.feedback.receipts")
 _PAST_READING = 419_430_400  # twice an import
 
 
@@ -146,7 +146,7 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
         _let_the_rest_come(request)
     if isinstance(error, OSError):
         # A file that cannot be written is the same trouble as a row that cannot
-        known = storage.storage_error(error)
+        known = disk_guard.storage_error(error)
         error = error if known is None else known if _speaks_json(path) else ServiceUnavailable(known.message)
     if _speaks_json(path) or (request.route is None and _wants_json(request, path)):
         request.ctx.spoke_json = True
@@ -187,10 +187,10 @@ def _let_the_rest_come(request: Request) -> None:
 async def _start(app: "Sanic[Any, Any]") -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     machine.begin()
-    storage.watch(app.ctx.config.data_dir)
+    disk_guard.watch(app.ctx.config.data_dir)
     app.ctx.damage = DamageWatch()
     work.start()
-    if await work.call(interrupted.is_any):
+    if await work.call(crash_check.is_any):
         repeats, receipts = [await loading.module(name) for name in _RECOVER]
         found = await work.call(repeats.in_hand)
         doubtful = await asyncio.wrap_future(work.record(receipts.recover, found))
@@ -263,7 +263,7 @@ async def _drain(app: "Sanic[Any, Any]") -> None:
     ending = loop.run_in_executor(None, app.ctx.works.stop)
     while not ending.done():
         await asyncio.wait({ending}, timeout=0.5)
-        if time.monotonic() > begun + _WRITABLE_AGAIN_SECONDS and storage.unwritable() is not None:
+        if time.monotonic() > begun + _WRITABLE_AGAIN_SECONDS and disk_guard.unwritable() is not None:
             # What has happened is offered until it is stored. From here on it is in doubt, for the next process
             await loop.run_in_executor(None, work.stop)
             break

@@ -19,7 +19,7 @@ from appliance.db import work
 from appliance.db.open import rows, run, scalar
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import dates, enrolling, entry, watching
+from appliance.flows import date_triggers, enrollment, manual_enrollment, segment_events
 from appliance.segments import store
 from appliance.segments.requests import SegmentCreate
 from tests.domain.flows_home import live_flow
@@ -78,15 +78,15 @@ def happened(event: str) -> Callable[[], int]:
 
 def drain() -> None:
     """Look at all events."""
-    entry._written = 0.0
-    while entry.take_in():
+    enrollment._written = 0.0
+    while enrollment.take_in():
         pass
 
 
 def look() -> None:
     """Look at watched segments, as after a minute."""
-    watching.is_due()
-    watching.tend()
+    segment_events.is_due()
+    segment_events.tend()
 
 
 def main(people: int) -> None:
@@ -113,11 +113,13 @@ def measure(home: Home, people: int) -> None:
     with measured("runs started by events, a quarter of which meet the conditions", happened("flow_enter")):
         drain()
     flow = live_flow(home, {"event": "never"})
-    chosen = enrolling.who(home.account_id, flow, fields.read(enrolling.EnrollWrite, {"contact_ids": [1]}))
+    chosen = manual_enrollment.who(
+        home.account_id, flow, fields.read(manual_enrollment.EnrollWrite, {"contact_ids": [1]})
+    )
     with measured("people enrolled", happened("flow_enter")):
-        for start in range(0, people, enrolling.CHUNK):
-            chosen = list(range(start + 1, start + 1 + enrolling.CHUNK))
-            work.write(enrolling.let_in, flow, chosen, False)
+        for start in range(0, people, manual_enrollment.CHUNK):
+            chosen = list(range(start + 1, start + 1 + manual_enrollment.CHUNK))
+            work.write(manual_enrollment.let_in, flow, chosen, False)
     drain()
     segment = work.write(store.create, home.account_id, fields.read(SegmentCreate, {"name": "V", "filters": vip})).id
     live_flow(home, {"segment_id": segment})
@@ -128,12 +130,12 @@ def measure(home: Home, people: int) -> None:
     with measured("people who entered a segment", happened("segment_enter")):
         look()
     live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "00:00"}})
-    while dates.look():
+    while date_triggers.look():
         pass
     night = datetime.fromtimestamp(clock.now(), UTC).replace(hour=0, minute=0, second=1) + timedelta(days=1)
     home.advance(night.timestamp() - clock.now())
     with measured("people whose date came round", happened("date_reached")):
-        while dates.look():
+        while date_triggers.look():
             pass
 
 

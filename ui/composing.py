@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from appliance import clock
-from appliance.campaigns import audience, forecast, groups, lately, preflight, preview, store
+from appliance.campaigns import audience, audience_cache, forecast, groups, preflight, preview, store
 from appliance.contacts import store as contacts
 from appliance.designs import document as designs
 from appliance.designs import readable
@@ -59,7 +59,9 @@ def facts(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
     """
     account_id, account = visit.account_id, visit.account
     campaign = store.get(account_id, campaign_id)
-    flight = preflight.check(account_id, campaign_id, visit.by, audience.arithmetic if exact else lately.arithmetic)
+    flight = preflight.check(
+        account_id, campaign_id, visit.by, audience.arithmetic if exact else audience_cache.arithmetic
+    )
     found = audiences.choices(account_id)
     sums, sender = flight.facts, preflight.sender_of(campaign, account)
     shown = preview.render(account_id, campaign_id)
@@ -122,7 +124,7 @@ def done(found: dict[str, Any]) -> dict[str, bool]:
 
 def rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
     """Return how far the message is made for everybody, and of an SMS what that takes."""
-    found = preflight.check(account_id, campaign_id, count=lately.arithmetic).facts
+    found = preflight.check(account_id, campaign_id, count=audience_cache.arithmetic).facts
     campaign = store.get(account_id, campaign_id)
     shown = preview.render(account_id, campaign_id) if campaign.channel == "sms" else None
     return {"campaign": campaign, "shown": shown, "people": found["sendable"], **rehearsed(found)}

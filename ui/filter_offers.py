@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from appliance.filters.fields import FIELDS, Field
 from appliance.filters.predicates import BY_TYPE
-from appliance.segments import seen
+from appliance.segments import value_suggestions as seen
 from ui import filter_values, happenings, words
 from ui.filter_row import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, Row
 from ui.filters import Rows

@@ -8,11 +8,11 @@ from sanic.response import HTTPResponse
 
 from appliance.db.work import call
 from appliance.errors import Invalid
-from appliance.flows import contents, document, people, publishing, readiness, report, sketch, tree, triggers
+from appliance.flows import contents, document, draft_edits, people, publishing, readiness, report, tree, triggers
+from appliance.flows.draft_edits import Sketch
 from appliance.flows.readiness import Blocker
-from appliance.flows.sketch import Sketch
 from appliance.flows.steps import BY_TYPE, KINDS
-from appliance.messages import looking
+from appliance.messages import sample_render
 from appliance.segments import store as segments
 from appliance.segments.requests import SegmentQuery
 from ui import approving, filter_look, flow_forms, flow_together, flow_tree, together, view, words
@@ -31,13 +31,13 @@ def facts(
 ) -> dict[str, Any]:
     """Return all that the page of a flow shows; `shows` is what stands beside the tree, `form` what was typed there."""
     flow = people.flow_of(visit.account_id, flow_id)
-    drawn = sketch.seen(flow)
-    said = sketch.said(drawn.steps)
+    drawn = draft_edits.seen(flow)
+    said = draft_edits.said(drawn.steps)
     span = query.get("range") if query.get("range") in dict(RANGES) else "all"
     known = report.of(flow, span) if flow.version else None  # type: ignore[arg-type]  # one of the three
     numbers = flow_tree.figures(known)
     changes = publishing.differences(visit.account_id, flow_id) if drawn.is_changed else []
-    blocked = sketch.blockers(drawn, visit.by) if flow.status != "archived" else []
+    blocked = draft_edits.blockers(drawn, visit.by) if flow.status != "archived" else []
     lacks: dict[int, list[str]] = {}
     for step_id, one in blocked:
         if step_id is not None:
@@ -154,9 +154,11 @@ def _opened(step: dict[str, Any]) -> StepForm:
 def _texted(visit: Visit, step: Any) -> Any:
     """Return an SMS as somebody made up would get it, with what it takes; None if it cannot be made."""
     body = (step.get("content") or {}).get("body") or ""
-    asked = looking.PreviewRequest(document={}, body=body, channel="sms", transactional=bool(step["transactional"]))
+    asked = sample_render.PreviewRequest(
+        document={}, body=body, channel="sms", transactional=bool(step["transactional"])
+    )
     try:
-        return looking.preview(visit.account_id, asked).sms
+        return sample_render.preview(visit.account_id, asked).sms
     except Invalid:
         return None
 

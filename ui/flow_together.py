@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.errors import NotFound
-from appliance.flows import sketch, tree
+from appliance.flows import draft_edits, tree
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.triggers import Start
 from appliance.segments import store as segments
@@ -83,7 +83,7 @@ def of_step(kind: str) -> Parts:
 
 def step(account_id: int, flow_id: int, step_id: int) -> dict[str, Any]:
     """Return a step as it is kept, with its content; raises NotFound."""
-    found = tree.find(sketch.said(sketch.of(account_id, flow_id).steps), step_id)
+    found = tree.find(draft_edits.said(draft_edits.of(account_id, flow_id).steps), step_id)
     if found is None:
         raise NotFound
     return found

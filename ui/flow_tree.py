@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from appliance.designs.readable import readable
 from appliance.events import kinds
 from appliance.flows import report, tree, triggers
+from appliance.flows.draft_edits import Sketch
 from appliance.flows.figures import FlowReport, Number, StepFigures
-from appliance.flows.sketch import Sketch
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import spoken
 from appliance.flows.triggers import Start

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 from appliance import clock, fields
 from appliance.errors import Invalid
 from appliance.events import kinds
-from appliance.flows import assumed, document, tree
-from appliance.flows.asked import Asked
-from appliance.flows.counted import StepCount
-from appliance.flows.sketch import Sketch
+from appliance.flows import document, simulated_events, tree
+from appliance.flows.draft_edits import Sketch
+from appliance.flows.simulation_counts import StepCount
+from appliance.flows.simulation_request import Asked
 from appliance.flows.timeline import Entry, Simulated
 from appliance.patterns import late
 from ui import flow_forms, words
@@ -76,7 +76,7 @@ def _does(drawn: Sketch, choice: str) -> dict[str, Any]:
     number, _, event = choice.partition(".")
     step_id = int(number)
     steps = tree.above(drawn.steps, step_id)
-    if event in assumed.OF_MESSAGES:
+    if event in simulated_events.OF_MESSAGES:
         wrote = [one["id"] for one in steps if one["type"] == ("sms" if event.startswith("sms_") else "email")]
         return {"event": event, "after": _HOUR, **({"step": wrote[-1]} if wrote else {})}
     before = tree.seconds_before(drawn.steps, step_id)
@@ -140,7 +140,7 @@ def offers(found: Simulated, one: Wish) -> dict[int, list[tuple[str, str, bool]]
 
 
 def _can_be_assumed(event: str) -> bool:
-    return event in assumed.OF_MESSAGES or kinds.fault(event) is None or event in assumed.KNOWN
+    return event in simulated_events.OF_MESSAGES or kinds.fault(event) is None or event in simulated_events.KNOWN
 
 
 def expected(found: Simulated, titles: Mapping[int, str]) -> list[tuple[str, str, dict[str, Any]]]:

@@ -7,7 +7,7 @@ from appliance import brand, errors, fields, media
 from appliance.db.work import call, commit
 from appliance.designs import colours
 from appliance.designs.theme import BUILT_IN, FONTS
-from appliance.messages import looking
+from appliance.messages import sample_render
 from appliance.pictures import process
 from appliance.pictures.kinds import Picture, Unusable
 from appliance.tables import Brand, Media
@@ -96,7 +96,7 @@ def sample(account_id: int, asked: dict[str, str]) -> str:
     look = brand.look(brand.tried(account_id, changed))
     one = next(starter for starter in starters.made(look) if starter.key == _SAMPLE)
     said: dict[str, Any] = dict.fromkeys(revisions.FIELDS) | {"subject": one.subject, "preheader": one.preheader}
-    return looking.sample(account_id, said | {"design": one.design}, changed)
+    return sample_render.sample(account_id, said | {"design": one.design}, changed)
 
 
 def marks(form: Form) -> list[Mark]:

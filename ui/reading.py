@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from appliance.campaigns.afterwards import After
-from appliance.campaigns.comparing import Usual
+from appliance.campaigns.averages import Usual
+from appliance.campaigns.conversions import After
 from appliance.campaigns.figures import Bucket, Report
 from ui import words
 from ui.charts import Step

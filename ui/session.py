@@ -12,7 +12,7 @@ from appliance.account import roles, sessions
 from appliance.account.acting import By
 from appliance.db.work import call, commit
 from appliance.errors import Unavailable
-from appliance.messages import glance
+from appliance.messages import status_line
 
 _YEAR = 365 * 86400
 THEMES = ("system", "light", "dark")
@@ -33,7 +33,7 @@ class Visit:
             self.actor, request.ctx.client, self.user.id, roles.approves(role), sends=roles.starts(role)
         )  # fmt: skip
         self.zone = zone(self.account.time_zone)
-        self.queue = glance.Glance("idle")
+        self.queue = status_line.Glance("idle")
 
 
 def zone(name: str | None) -> ZoneInfo:
@@ -71,10 +71,10 @@ async def visit(request: Request) -> Visit | None:
     return found
 
 
-def _find(token: str, whole: bool) -> tuple[Any, glance.Glance | None]:
+def _find(token: str, whole: bool) -> tuple[Any, status_line.Glance | None]:
     """Return a session, and for a whole page how sending stands, which is at its edge."""
     session = sessions.find(token)
-    return session, glance.of(session.user.account_id) if whole and session is not None else None
+    return session, status_line.of(session.user.account_id) if whole and session is not None else None
 
 
 async def begin(request: Request, response: HTTPResponse, user_id: int) -> None:

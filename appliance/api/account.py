@@ -11,7 +11,7 @@ from appliance.account.accounts import AccountWrite
 from appliance.api import brand_shapes, shapes, shaping
 from appliance.api.account_shapes import Capabilities, FirstSteps, Onboarding, Progress, Transports, Usage
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.clock import iso
 from appliance.db.open import scalar
 from appliance.db.work import call, commit

@@ -5,7 +5,7 @@ from appliance.account.keys import KeyWrite
 from appliance.account.roles import RULE
 from appliance.api import people_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.fields import PageQuery

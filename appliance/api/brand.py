@@ -4,7 +4,7 @@ from appliance import brand
 from appliance.account import audit
 from appliance.api import brand_shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.brand import BrandWrite
 from appliance.db.work import call, commit
 

@@ -8,7 +8,7 @@ from appliance.account.approving import Reject
 from appliance.api import preflight_shapes, shapes, shaping
 from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.preflight_shapes import Preflight
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers

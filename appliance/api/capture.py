@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from appliance.account import audit
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import Fault, page_headers
 from appliance.clock import iso
 from appliance.db.work import call, commit
@@ -15,7 +15,7 @@ from appliance.engagement import simulating
 from appliance.engagement.simulating import Simulate
 from appliance.errors import NotFound
 from appliance.fields import MessageId, PageQuery, Short
-from appliance.messages import captured, store
+from appliance.messages import capture_inbox, store
 from appliance.tables import Captured as Row
 
 ROUTES = Routes()
@@ -83,8 +83,8 @@ def _values(row: Row) -> dict[str, Any]:
 
 
 def _detail(account_id: int, captured_id: int) -> CapturedDetail:
-    row = captured.get(account_id, captured_id)
-    parts = captured.parts(row)
+    row = capture_inbox.get(account_id, captured_id)
+    parts = capture_inbox.parts(row)
     try:
         message = shaping.message(store.get(account_id, row.message_id or 0))
     except NotFound:
@@ -105,7 +105,7 @@ async def index(request: Call) -> Answer:
     search = query.search if isinstance(query.search, str) else None
     of = query.message_id if isinstance(query.message_id, int) else None
     channel = query.channel if isinstance(query.channel, str) else None
-    page = await call(captured.page, request.account_id, query.page, query.size(), search, of, channel)
+    page = await call(capture_inbox.page, request.account_id, query.page, query.size(), search, of, channel)
     return Answer([Captured(**_values(row)) for row in page.rows], headers=page_headers(page))
 
 
@@ -115,7 +115,7 @@ async def clear(request: Call) -> Answer:
 
     def verb() -> int:
         audit.note(request.by, request.account_id, "capture_clear", None)
-        return captured.clear(request.account_id)
+        return capture_inbox.clear(request.account_id)
 
     return Answer(Emptied(await commit(verb)))
 
@@ -129,7 +129,7 @@ async def show(request: Call) -> Answer:
 @ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822", or_media="text/plain")
 async def raw(request: Call) -> Answer:
     """Get a captured message as it came over the wire; of an SMS that is its text."""
-    row = await call(captured.get, request.account_id, request.id)
+    row = await call(capture_inbox.get, request.account_id, request.id)
     return Answer(bytes(row.source), media="text/plain" if row.channel == "sms" else None)
 
 

@@ -3,7 +3,7 @@
 from appliance.account import audit
 from appliance.api import contact_shapes, dossier, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.contacts import erase, merge, store, timeline, write
 from appliance.contacts.consent import Evidence

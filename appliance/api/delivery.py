@@ -7,7 +7,7 @@ from appliance.api.declare import Answer, Call, Routes
 from appliance.clock import iso, now_ms
 from appliance.db.work import call
 from appliance.messages import delivering
-from appliance.messages.warming import CAPS
+from appliance.messages.warm_up import CAPS
 from appliance.settings import Email
 
 ROUTES = Routes()

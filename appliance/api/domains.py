@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.api.shapes import Moment
 from appliance.clock import iso

@@ -10,10 +10,10 @@ from sanic.exceptions import PayloadTooLarge
 from appliance import config, fields, loading
 from appliance.account.buckets import Buckets
 from appliance.account.keys import Credential
-from appliance.api import auth, declared, existing, paths, read, reply, service
+from appliance.api import auth, declared, existing_ids, paths, read, reply, service
 from appliance.api.declare import Call, Route
 from appliance.api.declared import Endpoint
-from appliance.db import storage
+from appliance.db import disk_guard
 from appliance.errors import Faults, Refused, TooMany
 from appliance.patterns import late
 from appliance.routing import Promised, promise
@@ -71,14 +71,14 @@ def _handler(known: Route | int) -> Callable[..., Coroutine[Any, Any, HTTPRespon
         route = await declared.route(known)
         who = await _admitted(request, route)
         if route.form is not None:
-            storage.must_write()
+            disk_guard.must_write()
         raw = read.raw_body(request, route)
         identity, second = read.number(number), read.number(inner)
         faults = Faults()
         query = read.query(request, route.query)
         body = fields.read_sound(route.reads or read.Nothing, raw) if raw is not None else None
         faults.merge(query.faults.fields)
-        faults.merge(await existing.faults(who.account_id, query.value))
+        faults.merge(await existing_ids.faults(who.account_id, query.value))
         asked = Call(request, who, identity, None, query.value if route.query else None, raw, second)
         if body is not None:
             faults.merge(body.faults.fields)

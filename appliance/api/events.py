@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 
 from appliance.api import contacts, shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked, of_sound
+from appliance.api.nested_faults import checked, of_sound
 from appliance.api.read import idempotency_key
 from appliance.api.reply import page_headers
 from appliance.contacts import write

@@ -2,25 +2,25 @@
 
 from appliance.account import audit
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.db.work import call, commit
-from appliance.flows import enrolling
-from appliance.flows.enrolling import Enrolled, EnrollWrite
+from appliance.flows import manual_enrollment
+from appliance.flows.manual_enrollment import Enrolled, EnrollWrite
 
 ROUTES = Routes()
 
 
 @ROUTES.add(
     "POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled, rate="sends",
-    inside=checked(enrolling.check, either=("contact_ids", "segment_id")),
+    inside=checked(manual_enrollment.check, either=("contact_ids", "segment_id")),
 )  # fmt: skip
 async def enroll(request: Call) -> Answer:
     """Let people into an active flow: named by id, or everybody in a segment now."""
-    chosen = await call(enrolling.who, request.account_id, request.id, request.body)
+    chosen = await call(manual_enrollment.who, request.account_id, request.id, request.body)
     done, test = Enrolled(), request.credential.test
     # In small parts, so that nobody else's write waits; the same request may be repeated, for who is inside stays so
-    for start in range(0, len(chosen), enrolling.CHUNK):
-        some = await commit(enrolling.let_in, request.id, chosen[start : start + enrolling.CHUNK], test)
+    for start in range(0, len(chosen), manual_enrollment.CHUNK):
+        some = await commit(manual_enrollment.let_in, request.id, chosen[start : start + manual_enrollment.CHUNK], test)
         if some is None:
             break
         done.enrolled += some.enrolled

@@ -3,14 +3,14 @@
 from msgspec import Struct, structs
 
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.api.run_shapes import FlowRun, FlowRunDetail, detailed, shaped
 from appliance.db.work import call, commit
-from appliance.flows import moving, people, report
+from appliance.flows import people, report, run_actions
 from appliance.flows.figures import FlowReport, Range
-from appliance.flows.moving import Act, RunsChosen, RunsMoved
 from appliance.flows.people import ContactRunQuery, RunQuery
+from appliance.flows.run_actions import Act, RunsChosen, RunsMoved
 
 ROUTES = Routes()
 
@@ -63,17 +63,17 @@ async def of_contact(request: Call) -> Answer:
 
 def _moves(act: Act, one_summary: str, many_summary: str) -> None:
     async def single(request: Call) -> Answer:
-        await commit(moving.one, request.account_id, request.id, request.inner, act, request.by)
+        await commit(run_actions.one, request.account_id, request.id, request.inner, act, request.by)
         return Answer(await _detail(request))
 
     async def many(request: Call) -> Answer:
-        ids = await call(moving.chosen, request.account_id, request.id, request.body)
+        ids = await call(run_actions.chosen, request.account_id, request.id, request.body)
         changed: list[int] = []
-        for start in range(0, len(ids), moving.CHUNK):
-            some = ids[start : start + moving.CHUNK]
-            changed += await commit(moving.some, request.id, some, act, request.credential.test)
+        for start in range(0, len(ids), run_actions.CHUNK):
+            some = ids[start : start + run_actions.CHUNK]
+            changed += await commit(run_actions.some, request.id, some, act, request.credential.test)
         if changed:
-            await commit(moving.noted, request.account_id, request.id, act, len(changed), request.by)
+            await commit(run_actions.noted, request.account_id, request.id, act, len(changed), request.by)
         named = request.body.run_ids if isinstance(request.body.run_ids, list) else []
         done = set(changed)
         return Answer(RunsMoved(len(changed), [number for number in dict.fromkeys(named) if number not in done]))
@@ -83,7 +83,7 @@ def _moves(act: Act, one_summary: str, many_summary: str) -> None:
     ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, returns=FlowRunDetail, starts=True)(single)
     ROUTES.add(
         "POST", f"{path}/{act}", scope=scope, reads=RunsChosen, returns=RunsMoved, starts=True,
-        inside=checked(moving.check, either=("run_ids", "step")),
+        inside=checked(run_actions.check, either=("run_ids", "step")),
     )(many)  # fmt: skip
 
 

@@ -2,19 +2,19 @@
 
 from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.fields import PageQuery
-from appliance.flows import crowd, scripts, simulate
-from appliance.flows.asked import SimulateRequest
-from appliance.flows.counted import Crowd
-from appliance.flows.crowd import CrowdRequest
-from appliance.flows.rehearsing import rehearse
+from appliance.flows import bulk_simulation, scripts, simulate
+from appliance.flows.bulk_simulation import CrowdRequest
 from appliance.flows.scripts import ScriptResult
+from appliance.flows.simulation_counts import Crowd
+from appliance.flows.simulation_queue import rehearse
+from appliance.flows.simulation_request import SimulateRequest
 from appliance.flows.timeline import Simulated
 
 ROUTES = Routes()
-_one_faults, _many_faults = checked(simulate.check), checked(crowd.check)
+_one_faults, _many_faults = checked(simulate.check), checked(bulk_simulation.check)
 
 
 async def _one_inside(request: Call) -> dict[str, list[str]]:
@@ -45,7 +45,7 @@ async def one(request: Call) -> Answer:
 async def many(request: Call) -> Answer:
     """Rehearse a flow with everybody who met its trigger of late: how many would take which way."""
     _may_see_people(request)
-    return Answer(await rehearse(crowd.simulate_all, request.account_id, request.id, request.body))
+    return Answer(await rehearse(bulk_simulation.simulate_all, request.account_id, request.id, request.body))
 
 
 @ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query=PageQuery, returns=ScriptResult, many=True,

@@ -13,14 +13,14 @@ from appliance.account.buckets import Rate
 from appliance.api import flow_shapes
 from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit
 from appliance.designs.theme import Look
 from appliance.flows import report, scripts, spec, starters, states, store
-from appliance.flows.asked import SCRIPTS
-from appliance.flows.rehearsing import rehearse
 from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery
+from appliance.flows.simulation_queue import rehearse
+from appliance.flows.simulation_request import SCRIPTS
 
 ROUTES = Routes()
 # What a status that is written means as an act

@@ -3,7 +3,7 @@
 from appliance.account import audit
 from appliance.api import form_shapes
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.forms import store

@@ -8,14 +8,14 @@ from msgspec import structs
 from appliance.account import audit, idempotency
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
 from appliance.db.work import call, commit, render
 from appliance.designs.merge import MergeError
 from appliance.events import log
 from appliance.events.log import EventQuery
-from appliance.messages import deciding, single, store
+from appliance.messages import manual_decisions, single, store
 from appliance.messages.prepare import Workshop
 from appliance.messages.single import MessageWrite
 from appliance.messages.store import MessageQuery
@@ -106,6 +106,6 @@ def _decide(name: str, verb: Callable[[int, int, str], Message], summary: str) -
     ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", returns=shapes.Message)(handler)
 
 
-_decide("retry", deciding.retry, "Send a refused message, or one in doubt, again.")
-_decide("cancel", deciding.cancel, "Take back a message that waits.")
-_decide("assume_sent", deciding.assume_sent, "Count a message in doubt as sent.")
+_decide("retry", manual_decisions.retry, "Send a refused message, or one in doubt, again.")
+_decide("cancel", manual_decisions.cancel, "Take back a message that waits.")
+_decide("assume_sent", manual_decisions.assume_sent, "Count a message in doubt as sent.")

@@ -7,7 +7,7 @@ from appliance import tables
 from appliance.account import audit
 from appliance.api import segment_shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit

@@ -9,7 +9,7 @@ from sanic import Blueprint, HTTPResponse, Request
 from appliance.account import accounts, heartbeat
 from appliance.api import reply
 from appliance.api.declare import Answer, Call, Routes
-from appliance.db import storage, work
+from appliance.db import disk_guard, work
 from appliance.db.open import close_database, scalar
 from appliance.db.work import call
 from appliance.errors import Unavailable
@@ -38,8 +38,8 @@ async def _healthz(request: Request) -> HTTPResponse:
     """
     global _beaten
     await call(scalar, "SELECT 1")
-    storage.must_be_whole()
-    storage.must_write()
+    disk_guard.must_be_whole()
+    disk_guard.must_write()
     async with _beating:
         now = asyncio.get_running_loop().time()
         if _beaten is None or now - _beaten >= _BEAT_SECONDS:
@@ -62,7 +62,7 @@ def _missing(here: Any) -> str | None:
     """Return what the service lacks; that it ends is said before, to every request."""
     if not getattr(here, "ready", False):
         return "starting"
-    if storage.trouble() is not None:
+    if disk_guard.trouble() is not None:
         return "storage"
     return None if here.works.is_running() else "queue"
 
@@ -71,7 +71,7 @@ def _scraped(account_id: int | None) -> str:
     try:
         return scrape(account_id)
     except Exception as error:
-        raise storage.storage_error(error) or error from error
+        raise disk_guard.storage_error(error) or error from error
     finally:
         close_database()
 

@@ -4,7 +4,7 @@ from appliance.account import audit
 from appliance.api import contact_shapes
 from appliance.api.contacts import evidence
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.contacts import suppress
 from appliance.contacts.suppress import Lift, SuppressionQuery, SuppressionWrite

@@ -6,14 +6,14 @@ from appliance import brand as brands
 from appliance.account import audit
 from appliance.api import shapes, shaping
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
-from appliance.campaigns import wording
+from appliance.campaigns import template_access
 from appliance.db.work import call, commit, render
 from appliance.designs import merge, spec
-from appliance.messages import looking, trial
-from appliance.messages.looking import Preview, PreviewRequest
-from appliance.messages.trial import TestRequest, TestsSent
+from appliance.messages import sample_render, test_sends
+from appliance.messages.sample_render import Preview, PreviewRequest
+from appliance.messages.test_sends import TestRequest, TestsSent
 from appliance.templates import starters, store
 from appliance.templates.requests import TemplateCreate, TemplateQuery, TemplateWrite
 
@@ -88,7 +88,7 @@ async def show(request: Call) -> Answer:
 async def update(request: Call) -> Answer:
     """Update a template."""
     await render(store.warm, request.account_id, request.body, request.id)
-    done = await commit(wording.update, request.account_id, request.id, request.body, request.by)
+    done = await commit(template_access.update, request.account_id, request.id, request.body, request.by)
     return Answer(shaping.template(done))
 
 
@@ -102,18 +102,18 @@ async def delete(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview, rate="renders",
-    inside=checked(looking.check),
+    inside=checked(sample_render.check),
 )  # fmt: skip
 async def preview(request: Call) -> Answer:
     """Render an email design to HTML, for a contact or with invented values."""
-    return Answer(await render(looking.preview, request.account_id, request.body))
+    return Answer(await render(sample_render.preview, request.account_id, request.body))
 
 
 @ROUTES.add(
     "POST", "/templates/{id}/send_test", scope="templates:write", reads=TestRequest, body_required=False,
-    returns=TestsSent, rate="sends", inside=checked(trial.check),
+    returns=TestsSent, rate="sends", inside=checked(test_sends.check),
 )  # fmt: skip
 async def send_test(request: Call) -> Answer:
     """Send a test email of a template."""
-    await render(trial.warm, request.account_id, request.id)
-    return Answer(await commit(trial.send, request.account_id, request.id, request.body, request.credential.test))
+    await render(test_sends.warm, request.account_id, request.id)
+    return Answer(await commit(test_sends.send, request.account_id, request.id, request.body, request.credential.test))

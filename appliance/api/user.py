@@ -10,7 +10,7 @@ from appliance.account.roles import SELF
 from appliance.account.team import Password
 from appliance.api import people_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import of_sound
+from appliance.api.nested_faults import of_sound
 from appliance.db.work import call, commit
 from appliance.errors import Faults, Invalid
 from appliance.fields import Name

@@ -9,7 +9,7 @@ from appliance.account.roles import RULE
 from appliance.account.team import UserPatch, UserQuery, UserWrite
 from appliance.api import people_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked, of_sound
+from appliance.api.nested_faults import checked, of_sound
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.errors import Invalid

@@ -4,7 +4,7 @@ import asyncio
 
 from appliance.api import webhook_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
-from appliance.api.inside import checked
+from appliance.api.nested_faults import checked
 from appliance.api.reply import page_headers
 from appliance.db.work import call, commit
 from appliance.delivery import safe_http

@@ -13,7 +13,7 @@ from appliance import VERSION, clock, datadir, tokens
 from appliance.backups import archive, files, placing, replay, take, waiting
 from appliance.backups.archive import DATABASE, KEY, Manifest
 from appliance.backups.replay import Replayed
-from appliance.db import binding, identity, journal, storage, work
+from appliance.db import binding, disk_guard, identity, journal, work
 from appliance.db.dialect import catalogue
 from appliance.db.migrations import MIGRATIONS, migrate
 from appliance.db.open import close_database, connection, open_database, rows, run
@@ -67,7 +67,7 @@ def restore(directory: Path, source: Path, force: bool, tell: Callable[[str], No
         try:
             replayed = _ready(directory, made, manifest)
         except (apsw.Error, peewee.PeeweeException) as error:
-            if storage.storage_error(error) is not None and not storage.is_damage(error):
+            if disk_guard.storage_error(error) is not None and not disk_guard.is_damage(error):
                 raise
             raise NotRestored(f"the database in the backup cannot be used: {error}") from None
         _rest(directory / DATABASE)

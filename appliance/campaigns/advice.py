@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from appliance import clock, config
-from appliance.campaigns import audience, lately, sms_checks
+from appliance.campaigns import audience, audience_cache, sms_checks
 from appliance.campaigns.findings import Case, Finding, persons
 from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse import Outcome
@@ -13,7 +13,7 @@ from appliance.db.dialect.documents import text_of
 from appliance.db.open import one, rows
 from appliance.designs import merge
 from appliance.messages import senders
-from appliance.messages.looking import GMAIL_CLIPS, GMAIL_NEARLY
+from appliance.messages.sample_render import GMAIL_CLIPS, GMAIL_NEARLY
 from appliance.templates import placeholders
 from appliance.templates.store import document
 
@@ -84,7 +84,7 @@ def _tested(case: Case) -> Iterator[Finding]:
 def _dormant(case: Case) -> Iterator[Finding]:
     if not audience.is_set(case.campaign):
         return
-    sent, added = lately.mailed(case.campaign)
+    sent, added = audience_cache.mailed(case.campaign)
     since = clock.now_ms() - 180 * _DAY_MS
     if added is not None and (sent < since if sent else added < since):
         words = "nobody of this audience got mail for six months: many addresses will be dead, begin with a few"

@@ -8,7 +8,7 @@ from appliance import brand as brands
 from appliance.campaigns.figures import LinkFigures
 from appliance.designs import links as numbered
 from appliance.designs import merge
-from appliance.messages import looking, sources, texts, values
+from appliance.messages import sample_render, sources, texts, values
 from appliance.patterns import late
 from appliance.tables import Account, Campaign
 
@@ -52,7 +52,7 @@ def _marked(source: str, told: dict[int, LinkFigures]) -> str:
 
 def _text(campaign: Campaign, told: dict[int, LinkFigures]) -> str:
     body = campaign.template.body or ""
-    said = looking.text(campaign.account_id, body, _values(campaign), True, False, campaign.name).body
+    said = sample_render.text(campaign.account_id, body, _values(campaign), True, False, campaign.name).body
     page = texts.page(said)
     for one in told.values():
         page = page.replace(escape(one.url), f"{escape(one.url)}{_mark(one)}", 1)

@@ -9,13 +9,22 @@ from msgspec import Struct
 from appliance import brand as brands
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import advice, audience, freezing, lacking, link_check, rehearsal, sms_checks, store
+from appliance.campaigns import (
+    advice,
+    audience,
+    audience_snapshot,
+    link_check,
+    missing_variables,
+    rehearsal,
+    sms_checks,
+    store,
+)
 from appliance.campaigns.audience import Arithmetic
 from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.designs import document as designs
 from appliance.designs import variables
 from appliance.designs.merge import MergeError
-from appliance.messages import compose, looking, senders, sms_senders
+from appliance.messages import compose, sample_render, senders, sms_senders
 from appliance.messages.compose import Source
 from appliance.tables import Account, Campaign
 from appliance.templates.store import document
@@ -62,7 +71,7 @@ def _size(case: Case) -> int:
     if case.content is None:
         return 0
     try:
-        return looking.weigh(case.account.id, document(case.campaign.template), case.campaign.tracking)
+        return sample_render.weigh(case.account.id, document(case.campaign.template), case.campaign.tracking)
     except MergeError:
         return len(case.content.html.source.encode())
 
@@ -75,7 +84,7 @@ def warm(account_id: int, campaign_id: int, content: Any, trigger: Any = None) -
     with contextlib.suppress(MergeError):
         if campaign.channel == "email" and is_written(said):
             compose.compile_source(_source(said, Account.get_by_id(account_id)))
-    freezing.weigh(campaign, trigger)
+    audience_snapshot.weigh(campaign, trigger)
 
 
 def is_written(document: Mapping[str, Any]) -> bool:
@@ -167,7 +176,7 @@ def _missing(case: Case) -> Iterator[Finding]:
         if name.partition(".")[0] in ("data", "event"):
             words = f"{name} is empty for everybody: a campaign has none"
             yield Finding("preflight_failed", words, "template_attributes.body")
-    for name, count in lacking.counts(audience.of(case.campaign), wanted).items():
+    for name, count in missing_variables.counts(audience.of(case.campaign), wanted).items():
         if count:
             words = f"{name} is empty for {persons(count)} and has no default"
             yield Finding("preflight_failed", words, "template_attributes.body")

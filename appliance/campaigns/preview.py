@@ -3,11 +3,11 @@
 from typing import Any
 
 from appliance import brand as brands
-from appliance.campaigns import audience, lately, preflight, store
+from appliance.campaigns import audience, audience_cache, preflight, store
 from appliance.contacts import store as contacts
 from appliance.designs import plaintext
 from appliance.designs.merge import MergeError
-from appliance.messages import compose, looking, sms_senders, texts, values
+from appliance.messages import compose, sample_render, sms_senders, texts, values
 from appliance.tables import Account, Campaign, Contact
 from appliance.templates.store import document
 
@@ -56,7 +56,7 @@ def _text(campaign: Campaign, account: Account, filled_in: dict[str, Any]) -> di
     """Fill a campaign's SMS, with what it takes: parts, alphabet, and what forces that."""
     body = campaign.template.body
     try:
-        worded = looking.text(account.id, body, filled_in, True, campaign.tracking, campaign.name)
+        worded = sample_render.text(account.id, body, filled_in, True, campaign.tracking, campaign.name)
     except MergeError as error:
         return {"error": error.words()}
     return {
@@ -71,5 +71,5 @@ def _person(campaign: Campaign, contact_id: int | None) -> Contact | None:
         return contacts.get(campaign.account_id, contact_id)
     if not audience.is_set(campaign):
         return None
-    found = lately.first(campaign)
+    found = audience_cache.first(campaign)
     return next(iter(contacts.by_ids([found])), None) if found is not None else None

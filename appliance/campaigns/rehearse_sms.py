@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from appliance import clock
 from appliance.contacts.store import is_sendable
-from appliance.messages import hints, quiet, sms_rules, texts, values
+from appliance.messages import opt_out_hints, quiet, sms_rules, texts, values
 from appliance.messages.texts import Worded
 from appliance.sms import gsm, numbers
 from appliance.tables import Account, Campaign, Channel, Contact
@@ -70,7 +70,7 @@ class Making:
             self._refused[reason] += 1
             return None
         said = {**filled_in, **values.of_contact(contact, phone.value, "phone"), **texts.tokens()}
-        worded = texts.fill(self._body, said, self._hint, hints.is_over(phone.hinted_at, clock.now_ms()))
+        worded = texts.fill(self._body, said, self._hint, opt_out_hints.is_over(phone.hinted_at, clock.now_ms()))
         problem = worded.problem()
         if problem is None:
             self._count(worded)

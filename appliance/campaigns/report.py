@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
-from appliance.campaigns import alike
+from appliance.campaigns import error_groups
 from appliance.db.open import rows, scalar
 from appliance.delivery import classes
 from appliance.tables import Campaign, Message
@@ -38,7 +38,7 @@ class _Group(NamedTuple):
 
     def alike(self) -> "_Group":
         """Return it without what was said to one recipient alone."""
-        return self._replace(text=alike.words(self.text), people=0)
+        return self._replace(text=error_groups.words(self.text), people=0)
 
     def key(self) -> str:
         """Return a short name that leads back to the same messages."""

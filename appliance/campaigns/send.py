@@ -5,7 +5,17 @@ from msgspec import UNSET
 from appliance import clock, config
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import audience, checks, findings, freezing, hands, numbered, preflight, states, store
+from appliance.campaigns import (
+    audience,
+    audience_snapshot,
+    checks,
+    edit_rights,
+    findings,
+    numbered,
+    preflight,
+    states,
+    store,
+)
 from appliance.campaigns.findings import Finding
 from appliance.campaigns.requests import CampaignPatch, SendRequest
 from appliance.config import seconds
@@ -32,7 +42,7 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> 
     checks.check(account_id, request, campaign.channel)
     if campaign.status == "completed":
         raise checks.locked(campaign)
-    hands.change(campaign, request, by)
+    edit_rights.change(campaign, request, by)
     if campaign.status != "draft" and not campaign.editable and checks.changes(campaign, request):
         raise checks.locked(campaign)
     if campaign.status == "paused":
@@ -105,7 +115,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     campaign.started_at = now
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.touch(campaign)
-    freezing.begin(campaign, findings.transport(campaign))
+    audience_snapshot.begin(campaign, findings.transport(campaign))
     campaign.save()
     numbered.keep(campaign)
     Flow.update(status="active", updated_at=now).where(Flow.id == campaign.flow_id).execute()
@@ -131,7 +141,7 @@ def change(account_id: int, campaign_id: int, request: CampaignPatch, by: By) ->
     writing()
     campaign = store.get(account_id, campaign_id)
     wanted = _status(campaign, request)
-    hands.change(campaign, request, by)
+    edit_rights.change(campaign, request, by)
     touched = store.edit(campaign, request, by)
     unapproved = touched and campaign.account.approval_required
     if campaign.phase == "scheduled" and (request.scheduled_at is None or unapproved):

@@ -5,7 +5,7 @@ from typing import Any, cast
 from appliance import clock
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import closing, hands, numbered, store
+from appliance.campaigns import closing, edit_rights, numbered, store
 from appliance.db.open import connection
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, NotFound
@@ -209,7 +209,7 @@ def delete(account_id: int, campaign_id: int, by: By) -> Campaign:
     """
     writing()
     campaign = store.get(account_id, campaign_id)
-    hands.end(campaign, by)
+    edit_rights.end(campaign, by)
     before = store.get(account_id, campaign_id)
     closing.cancel(campaign)
     campaign.deleted_at, campaign.phase, campaign.status = clock.now_ms(), "cancelled", "completed"

@@ -8,7 +8,7 @@ from peewee import fn
 from appliance import clock
 from appliance.account import approving
 from appliance.account.acting import By
-from appliance.campaigns import checks, waiting
+from appliance.campaigns import checks, hold_reasons
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
 from appliance.db import work
 from appliance.db.open import rows
@@ -128,7 +128,7 @@ def dress(campaign: Campaign, sums: bool = True) -> Campaign:
     Counting the rows of a large campaign takes longer than a writing verb may: there `stats` stays None, and whoever
     shows the campaign calls `sum_up` afterwards.
     """
-    campaign.stats, campaign.editable, campaign.waiting = None, is_editable(campaign), waiting.of(campaign)
+    campaign.stats, campaign.editable, campaign.waiting = None, is_editable(campaign), hold_reasons.of(campaign)
     if sums and not (work.is_writing() and campaign.audience_count > MAX_AT_ONCE):
         sum_up(campaign)
     return campaign

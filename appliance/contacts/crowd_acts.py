@@ -13,8 +13,8 @@ from appliance import clock
 from appliance.contacts import consent, lists, store, tags, write
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CONTACTS
+from appliance.db.case_folding import fold
 from appliance.db.dialect.documents import among
-from appliance.db.folding import fold
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Faults

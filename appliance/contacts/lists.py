@@ -7,8 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import clock
 from appliance.account.acting import By
+from appliance.db.case_folding import name_key
 from appliance.db.dialect.documents import among, each_of
-from appliance.db.folding import name_key
 from appliance.db.open import connection, one, rows, scalar
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotFound
@@ -16,7 +16,7 @@ from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Id, Name, PageQuery, Short, default
 from appliance.pages import Page, paginate
-from appliance.segments import approved, needed
+from appliance.segments import approved, dependencies
 from appliance.segments import store as segments
 from appliance.tables import ContactList, Segment
 from appliance.work import wake_ups
@@ -180,10 +180,10 @@ def delete(account_id: int, list_id: int) -> ContactList:
         {"id": list_id, "account": account_id},
     )
     used_by: list[dict[str, Any]] = [{"campaign_id": row[0], "name": row[1]} for row in used]
-    used_by += needed.flows(account_id, "list", list_id)
+    used_by += dependencies.flows(account_id, "list", list_id)
     if used_by:
         raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used_by)
-    needed.let_go("list", list_id)
+    dependencies.let_go("list", list_id)
     ContactList.delete().where(ContactList.id == list_id).execute()
     return found
 

@@ -7,14 +7,14 @@ from appliance import clock
 from appliance.contacts import consent, search, store, tags
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CONTACTS
+from appliance.db.case_folding import fold
 from appliance.db.dialect.documents import among
-from appliance.db.folding import fold
 from appliance.db.open import rows, run
 from appliance.db.work import writing
 from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import ending
+from appliance.flows import run_ends
 from appliance.tables import Contact
 
 _PLAIN = ("first_name", "last_name", "source", "country_code")
@@ -118,7 +118,7 @@ def _move(contact_id: int, other_id: int) -> None:
         "AND mine.status = 'live'",
         ids,
     )
-    ended = ending.end([row[0] for row in doubled], "exited", "contact_merged", ids["now"])
+    ended = run_ends.end([row[0] for row in doubled], "exited", "contact_merged", ids["now"])
     # What it was to send is sent by the way that goes on; only what somebody asked for goes twice
     run(
         "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "

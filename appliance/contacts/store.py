@@ -20,7 +20,7 @@ from appliance.fields import given
 from appliance.filters import compile
 from appliance.filters.scope import Compiled
 from appliance.pages import Page
-from appliance.segments import drive, people
+from appliance.segments import people, query_plan
 from appliance.segments import store as segments
 from appliance.tables import Account, Channel, Contact, ContactList, Segment
 
@@ -198,7 +198,7 @@ def _own_segment(account_id: int, segment_id: Any) -> list[Compiled]:
 
 def _parts(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
     """Return rules as conditions that hold together, the one to begin with first."""
-    start, others = drive.way(people.nodes(account_id, rules), people.scope(account_id), prefix)
+    start, others = query_plan.way(people.nodes(account_id, rules), people.scope(account_id), prefix)
     return [Compiled(f"c.id IN ({start.sql})", start.parameters), others] if start else [others]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.db.folding import fold
+from appliance.db.case_folding import fold
 from appliance.errors import Faults
 from appliance.events import log
 from appliance.events.log import Happened

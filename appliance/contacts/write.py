@@ -14,7 +14,7 @@ from appliance.db.work import writing
 from appliance.errors import Faults
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import ending
+from appliance.flows import run_ends
 from appliance.tables import Contact
 
 _PLAIN = ("first_name", "last_name", "source", "country_code", "tracking")
@@ -108,7 +108,7 @@ def delete(account_id: int, contact_id: int) -> Contact:
     for list_id in contact.list_ids:
         lists.leave(account_id, list_id, [contact.id])
     search.forget(contact.id)
-    ending.people_gone([contact.id])
+    run_ends.people_gone([contact.id])
     log.record(Happened(account_id, "contact_delete", None, {"contact_id": contact.id}))
     Contact.delete().where(Contact.id == contact.id).execute()
     return contact

@@ -4,7 +4,7 @@ from appliance.account import idempotency
 from appliance.contacts import store
 from appliance.db.work import writing
 from appliance.errors import Invalid
-from appliance.messages import looking, single, texts
+from appliance.messages import sample_render, single, texts
 from appliance.messages.single import MessageWrite
 from appliance.messages.texts import Shown
 from appliance.tables import Channel, Contact, Message
@@ -21,7 +21,7 @@ _BODY = "{{ data.said }}"
 
 def weigh(account_id: int, text: str) -> Shown:
     """Return what words take as an SMS to one person: parts, alphabet, and which character forces that."""
-    return texts.shown(looking.text(account_id, _BODY, {"data": {"said": text}}, marketing=False))
+    return texts.shown(sample_render.text(account_id, _BODY, {"data": {"said": text}}, marketing=False))
 
 
 def say(account_id: int, contact_id: int, text: str, once: str | None = None) -> Message:

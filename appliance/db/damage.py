@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import peewee
 
-from appliance.db import storage
+from appliance.db import disk_guard
 from appliance.db.dialect import catalogue
 from appliance.db.open import close_database, connection
 
@@ -53,8 +53,8 @@ class DamageWatch:
     def _heard(self, code: int, message: str) -> None:
         # Called inside of SQLite: it may not be asked anything here
         if code & 0xFF in _CODES:
-            if storage.damage() is None:
-                storage.damaged("the database is damaged: see campanero doctor")
+            if disk_guard.damage() is None:
+                disk_guard.damaged("the database is damaged: see campanero doctor")
             self._due.set()
 
     def _run(self) -> None:
@@ -68,8 +68,8 @@ class DamageWatch:
                 return
             if faults or is_suspected:
                 words = f"the database is damaged ({'; '.join(faults)}): see campanero doctor" if faults else None
-                storage.damaged(words)
-                storage.look()
+                disk_guard.damaged(words)
+                disk_guard.look()
                 self._ending.wait(max(MIN_REST_SECONDS, _REST_FACTOR * (time.monotonic() - begun)))
             if faults:
                 self._due.set()  # until it is proved whole
@@ -84,7 +84,7 @@ class DamageWatch:
         except apsw.InterruptError:
             return []
         except (apsw.Error, peewee.PeeweeException) as error:
-            if storage.is_damage(error):
+            if disk_guard.is_damage(error):
                 return [str(error)]
             log.warning("storage: database check failed: %s", error)
             return []

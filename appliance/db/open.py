@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 from playhouse.apsw_ext import APSWDatabase
 
-from appliance.db import folding
+from appliance.db import case_folding
 
 # Below this, two connections that write and checkpoint can lose committed work (the "WAL reset" bug).
 FLOOR = (3, 51, 3)
@@ -45,7 +45,7 @@ class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
 
 database = Database(None, autoconnect=True)
 # Here, for a connection has the functions that there are when it is opened
-database.register_function(folding.folded, "folded", 1)
+database.register_function(case_folding.folded, "folded", 1)
 
 
 def check_version() -> None:

@@ -18,8 +18,8 @@ import apsw
 import peewee
 
 from appliance.db import journal
+from appliance.db.disk_guard import StorageError, storage_error
 from appliance.db.open import close_database, connection, database
-from appliance.db.storage import StorageError, storage_error
 from appliance.db.writer import Writer, state
 
 T = TypeVar("T")

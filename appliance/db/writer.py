@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import apsw
 
-from appliance.db import storage
-from appliance.db.keeper import LogKeeper
+from appliance.db import disk_guard
+from appliance.db.checkpointer import LogKeeper
+from appliance.db.disk_guard import StorageError, storage_error
 from appliance.db.open import close_database, connection
-from appliance.db.storage import StorageError, storage_error
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.writer")
@@ -136,7 +136,7 @@ class Writer:
             here = self._connected()
             here.execute("BEGIN IMMEDIATE")
         except Exception as error:
-            storage.failed(error)
+            disk_guard.failed(error)
             if storage_error(error) is None:
                 self._forget_connection()  # the fault is in the connection itself, and would stay there
             self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
@@ -162,7 +162,7 @@ class Writer:
     def _give_up(self, batch: list[_Job], error: Exception) -> None:
         """Return whoever has no answer yet of a batch that broke; what is open of it is undone with its connection."""
         log.error("a batch of writes broke", exc_info=error)
-        storage.failed(error)
+        disk_guard.failed(error)
         for job in batch:
             if not job.future.done():
                 job.future.set_exception(StorageError(f"the database cannot be written: {error}"))
@@ -192,9 +192,9 @@ class Writer:
         # Who stopped waiting before it began is not run at all; once begun it can no longer be cancelled
         if not job.future.set_running_or_notify_cancel():
             return
-        if not here.in_transaction or (storage.is_full() and not job.records):
+        if not here.in_transaction or (disk_guard.is_full() and not job.records):
             # An error ended the transaction of this batch: a savepoint now would begin, and commit, one of its own
-            job.future.set_exception(StorageError(storage.unwritable() or "the database cannot be written"))
+            job.future.set_exception(StorageError(disk_guard.unwritable() or "the database cannot be written"))
             return
         state.inside, state.after, state.lines = True, job.after, job.lines
         try:
@@ -205,7 +205,7 @@ class Writer:
             try:
                 self._undo(here)
             finally:
-                storage.failed(error)
+                disk_guard.failed(error)
                 job.future.set_exception(storage_error(error) or error)
         else:
             done.append(job)
@@ -227,11 +227,11 @@ class Writer:
         try:
             if not here.in_transaction:
                 raise apsw.Error("the transaction was ended by an error")
-            storage.must_be_in_place()
+            disk_guard.must_be_in_place()
             self._before_commit([line for job in done for line in job.lines])
             here.execute("COMMIT")
         except (apsw.Error, OSError) as error:
-            storage.failed(error)
+            disk_guard.failed(error)
             for job in done:
                 job.future.set_exception(
                     StorageError(f"the database cannot be written: {getattr(error, 'strerror', None) or error}")
@@ -240,7 +240,7 @@ class Writer:
                 here.execute("ROLLBACK")
             return
         if done:
-            storage.wrote()
+            disk_guard.wrote()
         for job in done:
             job.future.set_result(job.value)
             for function in job.after:

@@ -9,10 +9,10 @@ import apsw
 import peewee
 
 from appliance import datadir, tokens
-from appliance.campaigns import books as bookkeeping
+from appliance.campaigns import ledger_check as bookkeeping
 from appliance.campaigns import store
 from appliance.config import Loaded
-from appliance.db import identity, storage
+from appliance.db import disk_guard, identity
 from appliance.db.dialect import catalogue
 from appliance.db.migrations import MIGRATIONS
 from appliance.db.open import TooOld, check_version, open_database, rows
@@ -99,7 +99,7 @@ def _spare() -> str:
 
 def room(directory: Path) -> Iterator[Line]:
     """Check the room on the disk."""
-    free, least = storage.room(directory)
+    free, least = disk_guard.room(directory)
     words = f"{free / 1e6:.0f} MB are free"
     if free < least:
         yield Line("fail", "disk", f"{words}; nothing is sent below {least / 1e6:.0f} MB")

@@ -6,7 +6,7 @@ from pathlib import Path
 from appliance import clock, config
 from appliance.db.open import rows
 from appliance.doctor.findings import MAX_SHOWN, Line
-from appliance.messages import sms_days, strangers
+from appliance.messages import sms_days, sms_pumping
 
 
 def of_sms(directory: Path, account_id: int | None) -> Iterator[Line]:
@@ -24,7 +24,7 @@ def of_sms(directory: Path, account_id: int | None) -> Iterator[Line]:
                 f"account {number} has used its {here.parts_per_day} parts of today; SMS wait until {clock.iso(until)}"
             )
             found.append(Line("warn", "SMS", words, "raise sms.parts_per_day if that is too few"))
-        for block in strangers.full(number):
+        for block in sms_pumping.full(number):
             words = (
                 f"account {number}: unknown numbers beginning with {block.prefix} got {block.messages} single SMS "
                 "within an hour, more are refused"

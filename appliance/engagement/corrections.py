@@ -7,10 +7,10 @@ from appliance import clock
 from appliance.db.dialect.documents import with_fields
 from appliance.db.dialect.texts import larger
 from appliance.db.open import connection, one, rows, run, scalar
-from appliance.engagement import telling
-from appliance.engagement.robots import MACHINE, Seen, Verdict
-from appliance.engagement.telling import Told
-from appliance.messages.targets import Found
+from appliance.engagement import engagement_events
+from appliance.engagement.bot_detection import MACHINE, Seen, Verdict
+from appliance.engagement.engagement_events import Told
+from appliance.messages.link_targets import Found
 
 # What makes a person's last sign of life, beside opens and clicks
 _SIGNS = "('email_replied', 'form_submitted', 'double_opt_in_confirmed', 'message', 'keyword')"
@@ -69,7 +69,7 @@ def _was_machine(hit: Kept) -> bool:
 
 def _tell_others(found: Found) -> None:
     """Tell of what is now the first of its sort and was not, because another was told instead."""
-    told = telling.told([found.message_id])
+    told = engagement_events.told([found.message_id])
     asked = (
         "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer "
         "FROM hit WHERE message_id = ? AND event_id IS NULL AND verdict IS NOT NULL ORDER BY at, id LIMIT 1000"
@@ -79,11 +79,11 @@ def _tell_others(found: Found) -> None:
         key = (found.message_id, hit.seen.kind, hit.seen.number, _was_machine(hit))
         if key not in told and hit.verdict is not None:
             told.add(key)
-            (event,) = telling.tell([Told(found._replace(url=_led(key)), hit.seen, row[11], hit.verdict)])
+            (event,) = engagement_events.tell([Told(found._replace(url=_led(key)), hit.seen, row[11], hit.verdict)])
             run("UPDATE hit SET event_id = ? WHERE id = ?", (event, hit.id))
 
 
-def _led(key: telling.Key) -> str | None:
+def _led(key: engagement_events.Key) -> str | None:
     """Return where a link led, as another event of it says."""
     found = scalar(
         "SELECT e.resource_url FROM hit h JOIN event e ON e.id = h.event_id "

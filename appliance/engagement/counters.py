@@ -11,8 +11,8 @@ from typing import Any
 from appliance import clock
 from appliance.db.dialect.texts import larger
 from appliance.db.open import connection, rows
-from appliance.engagement.robots import HUMAN, Seen, Verdict
-from appliance.messages.targets import Found
+from appliance.engagement.bot_detection import HUMAN, Seen, Verdict
+from appliance.messages.link_targets import Found
 
 _MESSAGE = "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?"
 _CONTACT = (

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from appliance import clients
 from appliance.db.open import connection, rows, run
 from appliance.db.work import after_commit, writing
-from appliance.engagement import corrections, counters, robots, telling
+from appliance.engagement import bot_detection, corrections, counters, engagement_events
+from appliance.engagement.bot_detection import MACHINE, Seen, Verdict
 from appliance.engagement.corrections import Kept
-from appliance.engagement.robots import MACHINE, Seen, Verdict
-from appliance.engagement.telling import Told
-from appliance.messages.targets import Found
+from appliance.engagement.engagement_events import Told
+from appliance.messages.link_targets import Found
 from appliance.work import wake_ups
 
 # Nobody looks at a mail so often; and messages of which that is known
@@ -110,7 +110,7 @@ def settle(cases: Sequence[Case], first: int, last: int) -> int:
     writing()
     stored: dict[int, list[tuple[Kept, str | None]]] = {case.found.message_id: [] for case in cases}
     ids = ",".join(map(str, stored))
-    for row in rows(_OF_MESSAGES.format(ids=ids), (first - robots.COMPANY_MS,)):
+    for row in rows(_OF_MESSAGES.format(ids=ids), (first - bot_detection.COMPANY_MS,)):
         stored[row[1]].append((corrections.kept(row), row[11]))
     new: list[tuple[int, Told]] = []
     changed: list[tuple[Found, list[corrections.Change]]] = []
@@ -135,7 +135,7 @@ def _judged(
 ) -> int:  # fmt: skip
     """Judge the hits of one message together; returns how many of them had no verdict yet."""
     found = case.found
-    verdicts = robots.judge([hit.seen for hit, _ in known], found.handed_over_at, found.links)
+    verdicts = bot_detection.judge([hit.seen for hit, _ in known], found.handed_over_at, found.links)
     before, fresh = [], 0
     for (hit, referrer), verdict in zip(known, verdicts, strict=True):
         if hit.verdict is not None:
@@ -155,7 +155,7 @@ def _withdrawn(found: Found, known: Iterable[Kept], last: int) -> int:
     waiting = [hit for hit in known if hit.verdict is None and hit.seen.at <= last]
     for hit in waiting:
         if is_kept(found):
-            run(_NOBODYS, (*robots.alone(hit.seen, found.handed_over_at), hit.id))
+            run(_NOBODYS, (*bot_detection.alone(hit.seen, found.handed_over_at), hit.id))
         else:
             run("DELETE FROM hit WHERE id = ?", (hit.id,))
     return len(waiting)
@@ -163,7 +163,7 @@ def _withdrawn(found: Found, known: Iterable[Kept], last: int) -> int:
 
 def _write(new: list[tuple[int, Told]]) -> None:
     """Write verdicts with the events and counts that follow from them."""
-    told = telling.told({one.found.message_id for _, one in new})
+    told = engagement_events.told({one.found.message_id for _, one in new})
     first: list[Told] = []
     places: list[int | None] = []
     for _, one in new:
@@ -173,7 +173,7 @@ def _write(new: list[tuple[int, Told]]) -> None:
         if is_first:
             told.add(key)
             first.append(one)
-    events = telling.tell(first)
+    events = engagement_events.tell(first)
     judged = [
         (*one.verdict, None if place is None else events[place], number)
         for (number, one), place in zip(new, places, strict=True)
@@ -200,4 +200,6 @@ def _row(hit: Hit) -> tuple[Any, ...]:
 
 def _nobodys(asked: Asked, kind: str, found: Found) -> Verdict:
     """Judge a hit of somebody who is not to be known by what it says itself, for nothing of them is kept."""
-    return robots.alone(Seen(asked.at, kind, asked.number, asked.method, None, asked.agent), found.handed_over_at)
+    return bot_detection.alone(
+        Seen(asked.at, kind, asked.number, asked.method, None, asked.agent), found.handed_over_at
+    )

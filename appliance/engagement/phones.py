@@ -9,7 +9,7 @@ from appliance.db.work import writing
 from appliance.errors import Invalid
 from appliance.feedback import receipts
 from appliance.feedback.record import InHand
-from appliance.messages import captured as inbox
+from appliance.messages import capture_inbox as inbox
 from appliance.sms.told import Incoming, Receipt
 from appliance.tables import Captured, Message
 

@@ -8,8 +8,8 @@ from appliance.contacts.choices import Offer, Tracking
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CHANNELS
 from appliance.db.work import writing
-from appliance.engagement import face
-from appliance.engagement.face import Face
+from appliance.engagement import account_look as face
+from appliance.engagement.account_look import Face
 from appliance.engagement.unsubscribes import channel_of, kind_of
 from appliance.messages import links
 from appliance.tables import Channel, Contact, Message

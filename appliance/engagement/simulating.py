@@ -12,13 +12,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance import clock, tokens
 from appliance.db.work import commit
-from appliance.engagement import hits, phones, replies, robots, unsubscribes
+from appliance.engagement import bot_detection, hits, phones, replies, unsubscribes
 from appliance.engagement.hits import Asked, Hit
 from appliance.errors import Invalid, Unavailable
 from appliance.feedback import record
 from appliance.feedback.facts import Fact, Kind
-from appliance.messages import captured, links
-from appliance.messages.targets import Targets, Wanted
+from appliance.messages import capture_inbox, links
+from appliance.messages.link_targets import Targets, Wanted
 from appliance.tables import Message
 
 SOURCE = "capture"
@@ -63,7 +63,7 @@ class Play(NamedTuple):
 
 def plan(account_id: int, captured_id: int, request: Simulate) -> Play:
     """Read what an act needs; raises NotFound, or Invalid where the message cannot have that happen to it."""
-    row = captured.get(account_id, captured_id)
+    row = capture_inbox.get(account_id, captured_id)
     message = Message.get_or_none(Message.account == account_id, Message.id == row.message_id)
     if message is None or message.recipient_key is None:
         raise Invalid({"base": ["its message or its recipient is gone"]})
@@ -116,7 +116,7 @@ def _hit(message: Message, request: Simulate) -> Hit:
     if found is None or (number is not None and found.url is None):
         raise Invalid({"link": ["must exist"]})
     # Nobody reads so soon as a simulation comes
-    soon = (found.handed_over_at or 0) + robots.SOON_MS
+    soon = (found.handed_over_at or 0) + bot_detection.SOON_MS
     if found.sent_at is None:
         soon += _STORED_MS
     return Hit(Asked(number, "GET", None, _AGENT, None, max(clock.now_ms(), soon)), found)

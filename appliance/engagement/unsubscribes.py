@@ -6,8 +6,8 @@ from appliance import clock, tokens
 from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
 from appliance.db.work import writing
-from appliance.engagement import face
-from appliance.engagement.face import Face
+from appliance.engagement import account_look as face
+from appliance.engagement.account_look import Face
 from appliance.messages import links
 from appliance.tables import Channel, Message, OptOut
 

@@ -19,7 +19,7 @@ from appliance.db.work import writing
 from appliance.errors import NotAllowed, NotFound, Uncertain
 from appliance.feedback import hooks, record
 from appliance.feedback.facts import Fact
-from appliance.messages import deciding, hot, repeats
+from appliance.messages import hot, manual_decisions, retry_bytes
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.sms import codes
 from appliance.sms.providers import PROVIDERS
@@ -87,7 +87,7 @@ def apply(provider: str, receipt: Receipt) -> bool:
         return False  # another copy, from a doubt: that it arrived would count, that it failed says nothing of this one
     is_settled = row.is_in_doubt
     if is_settled:
-        deciding.arrived(row.id, receipt.provider_id or None)
+        manual_decisions.arrived(row.id, receipt.provider_id or None)
     if receipt.status == "sent":
         return is_settled
     return record.apply(_fact(provider, receipt, row.id)) or is_settled
@@ -114,7 +114,7 @@ def follow(found: list[Outcome]) -> None:
 
 def recover(found: list[tuple[Claim, Prepared | None]]) -> int:
     """Decide about rows that were in hand as `repeats.recover`, with what was told of them meanwhile."""
-    count = repeats.recover(found)
+    count = retry_bytes.recover(found)
     _catch_up([claim.id for claim, _ in found if claim.channel == "sms"], [])
     return count
 

@@ -19,7 +19,7 @@ from appliance.delivery import classes
 from appliance.delivery.classes import Class
 from appliance.errors import Unavailable
 from appliance.feedback.facts import Fact
-from appliance.messages import counts, deciding, ledger, tally, verdicts, warming
+from appliance.messages import failure_counts, ledger, manual_decisions, message_counters, verdicts, warm_up
 from appliance.messages.ledger import COLUMNS, Claim
 
 _DAY_MS = 24 * 3600 * 1000
@@ -63,7 +63,7 @@ def apply(fact: Fact) -> bool:
     ):
         return False
     if known.status in ("uncertain", "queued", "held"):
-        deciding.arrived(known.row.id)
+        manual_decisions.arrived(known.row.id)
     match fact.kind:
         case "delivered":
             _delivered(known, fact)
@@ -155,7 +155,7 @@ def _bounced(known: _Known, fact: Fact) -> None:
     said = {"reason": "returned", "class": found.name, **codes, "text": fact.text[:1000], "source": fact.source}
     ledger.record(row, event, said)
     if found is classes.HARD and row.campaign_id is not None and not row.test:
-        tally.against(row.campaign_id, "bounced")
+        failure_counts.against(row.campaign_id, "bounced")
 
 
 def judged(fact: Fact) -> Class:
@@ -172,12 +172,12 @@ def judged(fact: Fact) -> Class:
 
 def _complained(known: _Known, fact: Fact) -> None:
     row = known.row
-    warming.came_back(row, "complaints")
+    warm_up.came_back(row, "complaints")
     run(
         "UPDATE message SET status = 'complained', updated_at = ? WHERE id = ?",
         (clock.now_ms(), row.id),
     )
-    counts.complained(row)
+    message_counters.complained(row)
     ledger.record(row, f"{row.channel}_complained", {"source": fact.source, "text": fact.text[:1000]})
     if row.test:
         return  # nobody has complained
@@ -187,7 +187,7 @@ def _complained(known: _Known, fact: Fact) -> None:
         Evidence(source=fact.source, actor="recipient", message_id=row.id),
     )  # fmt: skip
     if row.campaign_id is not None:
-        tally.against(row.campaign_id, "complained")
+        failure_counts.against(row.campaign_id, "complained")
 
 
 def _moment(known: _Known, fact: Fact) -> int:

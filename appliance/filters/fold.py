@@ -1,4 +1,4 @@
-"""Comparing text without case, in SQL and in Python alike (`appliance/db/folding.py`).
+"""Comparing text without case, in SQL and in Python alike (`appliance/db/case_folding.py`).
 
 A value of ASCII letters can be compared by SQLite's own NOCASE and LIKE, at full speed and from an index; only other
 values need its function `folded`.
@@ -6,7 +6,7 @@ values need its function `folded`.
 
 import re
 
-from appliance.db.folding import fold as fold
+from appliance.db.case_folding import fold as fold
 from appliance.filters.scope import Binder
 
 

@@ -3,14 +3,14 @@
 from appliance import clock
 from appliance.account.acting import By
 from appliance.db.work import writing
-from appliance.flows import contents, sketch, store
+from appliance.flows import contents, draft_edits, store
 from appliance.tables import Flow, Trigger
 
 
 def duplicate(account_id: int, flow_id: int, by: By) -> Flow:
     """Make a draft of what a flow does as people see it, with what they have not published yet; raises NotFound."""
     writing()
-    drawn = sketch.of(account_id, flow_id)
+    drawn = draft_edits.of(account_id, flow_id)
     now, name = clock.now_ms(), f"{drawn.flow.name[:249]}, copy"
     made = Flow.create(
         account=account_id, name=name, goal=drawn.goal, data=drawn.flow.data, last_action=drawn.flow.last_action,
@@ -18,7 +18,7 @@ def duplicate(account_id: int, flow_id: int, by: By) -> Flow:
     )  # fmt: skip
     Trigger.create(account=account_id, flow=made, created_at=now, updated_at=now)
     made.steps = contents.place(
-        account_id, made.id, [sketch.spoken(account_id, one) for one in drawn.steps], by.user_id
+        account_id, made.id, [draft_edits.spoken(account_id, one) for one in drawn.steps], by.user_id
     )  # fmt: skip
     store.retrigger(made, drawn.start)
     return store.saved(made)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from appliance.db.dialect.documents import each_of, field_of, type_of
 from appliance.db.dialect.hints import THEN_JOIN
 from appliance.db.dialect.texts import position_of, stripped
+from appliance.db.disk_guard import storage_error
 from appliance.db.open import rows
-from appliance.db.storage import storage_error
 from appliance.filters import compile, read
 from appliance.filters.fold import fold
 from appliance.filters.scope import Binder, Compiled

@@ -12,9 +12,21 @@ from appliance.account.acting import By
 from appliance.db.open import rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid
-from appliance.flows import contents, document, drafts, holding, people, pinning, report, sketch, states, store, tree
+from appliance.flows import (
+    contents,
+    document,
+    draft_edits,
+    drafts,
+    holding,
+    people,
+    report,
+    states,
+    store,
+    tree,
+    version_snapshot,
+)
 from appliance.flows.document import BRANCHES, Step
-from appliance.flows.sketch import Sketch
+from appliance.flows.draft_edits import Sketch
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import spoken
 from appliance.flows.triggers import Start
@@ -54,19 +66,19 @@ def inside(flow_id: int) -> dict[int | None, int]:
 
 def differences(account_id: int, flow_id: int) -> list[Change]:
     """Return what people changed of a flow that nobody has published yet; raises NotFound."""
-    drawn = sketch.of(account_id, flow_id)
+    drawn = draft_edits.of(account_id, flow_id)
     return [*_differences(drawn)] if drawn.is_changed else []
 
 
 def _differences(drawn: Sketch) -> Iterator[Change]:
     flow = drawn.flow
-    start, stand = sketch.started_by(flow.id), inside(flow.id)
+    start, stand = draft_edits.started_by(flow.id), inside(flow.id)
     if drawn.start != start:
         yield Change("changed", None, "Start", "", _start_words(start, drawn.start))
     if drawn.goal != flow.goal:
         yield Change("changed", None, "Goal", drawn.goal or "no goal any more")
-    had = {step["id"]: step for _, step in document.walk(sketch.said(flow.steps))}
-    has = {step["id"]: step for _, step in document.walk(sketch.said(drawn.steps))}
+    had = {step["id"]: step for _, step in document.walk(draft_edits.said(flow.steps))}
+    has = {step["id"]: step for _, step in document.walk(draft_edits.said(drawn.steps))}
     worded = holding.drifted(flow)
     for number, step in has.items():
         if number not in had:
@@ -122,8 +134,8 @@ def _start_words(had: Start, has: Start) -> str:
 
 def warm(account_id: int, flow_id: int) -> None:
     """Look at the messages of a flow before the writer has to."""
-    drawn = sketch.of(account_id, flow_id)
-    pinning.warm(account_id, drawn.steps, drawn.flow)
+    drawn = draft_edits.of(account_id, flow_id)
+    version_snapshot.warm(account_id, drawn.steps, drawn.flow)
 
 
 def publish(account_id: int, flow_id: int, by: By) -> Flow:
@@ -132,7 +144,7 @@ def publish(account_id: int, flow_id: int, by: By) -> Flow:
     Raises NotFound, or Invalid with all that is missing, and then nothing is changed.
     """
     writing()
-    drawn = sketch.of(account_id, flow_id)
+    drawn = draft_edits.of(account_id, flow_id)
     flow = drawn.flow
     if flow.draft is not None:
         if flow.status == "active" and not states.approves(flow, by):

@@ -11,8 +11,8 @@ from appliance.errors import Invalid
 from appliance.flows import contents, document, triggers
 from appliance.flows.document import Step, walk
 from appliance.flows.steps import BY_TYPE
-from appliance.messages import looking, senders, sms_senders
-from appliance.messages.looking import PreviewWarning
+from appliance.messages import sample_render, senders, sms_senders
+from appliance.messages.sample_render import PreviewWarning
 from appliance.tables import Account, Flow, Trigger
 
 # In the order of docs/decisions.md#3: the first one's code is the reason of a refusal
@@ -52,7 +52,7 @@ def unfinished(account_id: int, said: Sequence[Step]) -> Iterator[tuple[str, Ste
     """Yield what is unfinished in the emails of steps that have their words beside them: path, step, warning."""
     for path, step in walk(said):
         if step["type"] == "email":
-            for one in looking.unfinished(account_id, step.get("content") or {}):
+            for one in sample_render.unfinished(account_id, step.get("content") or {}):
                 yield path, step, one
 
 

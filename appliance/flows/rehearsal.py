@@ -10,11 +10,11 @@ from appliance.db import work
 from appliance.db.open import one, rows, scalar
 from appliance.errors import Refused
 from appliance.events import kinds
-from appliance.flows import assumed, entry, leaving, plan, recorded, run, saying
-from appliance.flows.assumed import Assumed, Cast, Impossible
-from appliance.flows.leaving import Gone
+from appliance.flows import enrollment, plan, recorded, run, simulated_events, simulated_sends, simulation_words
 from appliance.flows.others import Others
 from appliance.flows.recorded import Came
+from appliance.flows.simulated_events import Assumed, Cast, Impossible
+from appliance.flows.simulated_sends import Gone
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.kind import Going, Here, Move, Node
 from appliance.flows.timeline import End, Entry, Rendered
@@ -90,7 +90,7 @@ class Rehearsal:
         """Do all that is due at this moment: goals, steps, messages, and what follows from them."""
         for _ in range(_MAX_AT_ONCE):
             before = len(self.entries)
-            moved = entry.take_in()
+            moved = enrollment.take_in()
             self._goal()
             due = one(
                 "SELECT 1 FROM run WHERE id = ? AND status = 'live' AND due_at <= ?",
@@ -99,7 +99,7 @@ class Rehearsal:
             if due:
                 work.write(run.go_on, [self.cast.run_id], self.flow.name, self._plan, self._watch)
             self._tell_skipped()
-            for gone in leaving.leave(self._runs, self._workshop, self._stuck):
+            for gone in simulated_sends.leave(self._runs, self._workshop, self._stuck):
                 self._gone(gone)
                 if self._is_late():  # there may be hundreds of one moment, and each takes its time
                     return
@@ -130,10 +130,11 @@ class Rehearsal:
         if waits:
             return f"{kind.summary(node.props, self.flow.account_id)}: until {spoken(move.until, self.zone)}"
         if filters:
-            return f"{kind.label}: {'Yes' if move.to == 'yes' else 'No'}, {saying.because(filters, move.to == 'yes')}"
+            is_yes = move.to == "yes"
+            return f"{kind.label}: {'Yes' if is_yes else 'No'}, {simulation_words.because(filters, is_yes)}"
         said = kind.summary(node.props, self.flow.account_id)
         if move.outcome == "skipped":
-            return f"{said}: skipped, {saying.skipped(move.reason)}"
+            return f"{said}: skipped, {simulation_words.skipped(move.reason)}"
         return f"{said}: failed, and they leave the flow" if move.reason == "failed" else said
 
     def _goal(self) -> None:
@@ -145,12 +146,12 @@ class Rehearsal:
     def _gone(self, gone: Gone) -> None:
         """Tell of a message that left or did not: with the step that made it where that was at the same moment."""
         told = self._steps.get(gone.step_id)
-        says = saying.message(gone.message, self.zone)
+        says = simulation_words.message(gone.message, self.zone)
         if told is None or told.at != clock.iso(clock.now_ms()) or told.message is not None:
             told = self._tell("message", says, step_id=gone.step_id, path=self.paths.get(gone.step_id))
         else:
             skips = gone.message.status == "skipped"
-            told.says = f"{told.says}: skipped, {saying.skipped(gone.message.skip_reason)}" if skips else says
+            told.says = f"{told.says}: skipped, {simulation_words.skipped(gone.message.skip_reason)}" if skips else says
         told.message = gone.message
         if gone.message.status in ("queued", "held") and not gone.message.is_held(clock.now_ms()):
             self._stuck.add(gone.message_id)
@@ -175,7 +176,7 @@ class Rehearsal:
             if status == "held":
                 told.says = f"{told.says}: held until {spoken(due, self.zone)}"
             elif told.outcome != "skipped":
-                told.says = f"{told.says}: skipped, {saying.skipped(reason)}"
+                told.says = f"{told.says}: skipped, {simulation_words.skipped(reason)}"
 
     def _from_message(self, gone: Gone) -> None:
         """Fix the moments of what the script lets happen to a message, now that it has left."""
@@ -201,7 +202,7 @@ class Rehearsal:
     def _assume(self, what: Assumed) -> None:
         step = what.step if isinstance(what.step, int) else None
         try:
-            says = work.write(assumed.happen, what, self.cast)
+            says = work.write(simulated_events.happen, what, self.cast)
         except (Impossible, Refused) as reason:
             self._note(f"{what.event} could not happen: {reason}")
             return
@@ -221,17 +222,17 @@ class Rehearsal:
         # Of what this flow does not ask for it is enough that it is there by then
         coming += [came.at for came in real if came.event in self._mentioned][:1]
         due = scalar("SELECT due_at FROM run WHERE id = ? AND status = 'live'", (self.cast.run_id,))
-        coming += [one for one in (due, leaving.waiting(self._runs)) if one is not None]
+        coming += [one for one in (due, simulated_sends.waiting(self._runs)) if one is not None]
         return min((one for one in coming if one > now), default=None)
 
     def _waits(self, now: int) -> bool:
         """Return whether a message of the run leaves later than its end."""
-        due = leaving.waiting(self._runs)
+        due = simulated_sends.waiting(self._runs)
         return due is not None and due > now
 
     def _leaves(self, now: int) -> bool:
         """Return whether a message of the run should have left by now, and nobody had the time to let it."""
-        due = leaving.waiting(self._runs)
+        due = simulated_sends.waiting(self._runs)
         return due is not None and due <= now and self._is_late()
 
     def _is_late(self) -> bool:
@@ -258,7 +259,7 @@ class Rehearsal:
             if due is not None:
                 says += f"; goes on {spoken(due, self.zone)}"
             return End(status, None, None, step_id, f"{says}.")
-        why = saying.ended(status, reason)
+        why = simulation_words.ended(status, reason)
         says = f"{'Completed' if status == 'completed' else 'Left'} {spoken(ended_at, self.zone)}: {why}."
         return End(status, reason, clock.iso(ended_at), step_id, says)
 

@@ -17,10 +17,10 @@ from appliance.db.dialect.hints import aside
 from appliance.db.open import one, rows
 from appliance.db.work import writing
 from appliance.errors import Unavailable
-from appliance.flows import ending, plan
+from appliance.flows import plan, run_ends
 from appliance.flows.plan import Plan
+from appliance.flows.step_executor import Travel, Watch
 from appliance.flows.steps.kind import Going, Here
-from appliance.flows.travel import Travel, Watch
 
 log = logging.getLogger("campanero.flows")
 # What one transaction should take of the writer, who serves everybody
@@ -102,7 +102,7 @@ def take_on(flow_id: int, most: int) -> tuple[int, float]:
     goings = [Going(*row) for row in rows(_DUE, (flow_id, now, most))]
     drop_before = flow[3] or 0
     late = [going.id for going in goings if going.due_at < drop_before]
-    ending.end(late, "exited", "overdue_on_resume", now)
+    run_ends.end(late, "exited", "overdue_on_resume", now)
     on_time = [going for going in goings if going.due_at >= drop_before]
     _travel(on_time, flow[2], now, None, begun + _MAX_SECONDS)
     return len(goings), time.perf_counter() - begun
@@ -120,7 +120,7 @@ def _travel(
 ) -> None:
     by_version: dict[int, list[Going]] = {}
     unreadable = [going.id for going in goings if not _read(going)]
-    ending.end(unreadable, "exited", "failed", now)
+    run_ends.end(unreadable, "exited", "failed", now)
     for going in goings:
         if isinstance(going.event_data, dict):
             by_version.setdefault(going.version, []).append(going)

@@ -8,10 +8,10 @@ from msgspec import UNSET, Struct
 
 from appliance.errors import Faults, Invalid
 from appliance.fields import PageQuery
-from appliance.flows import asked, store
-from appliance.flows.asked import MAX_SCRIPTS, SCRIPTS, Expect
+from appliance.flows import simulation_request, store
+from appliance.flows.draft_edits import Sketch
 from appliance.flows.simulate import rehearse, sketched
-from appliance.flows.sketch import Sketch
+from appliance.flows.simulation_request import MAX_SCRIPTS, SCRIPTS, Expect
 from appliance.flows.timeline import Entry, Simulated
 from appliance.pages import Page
 from appliance.tables import Flow
@@ -65,7 +65,7 @@ def _of(flow: Flow) -> list[Any]:
 
 def _played(flow: Flow, raw: Any, index: int, sees_people: bool, drawn: Sketch | None) -> ScriptResult:
     faults = Faults()
-    script = asked.script(raw, faults, f"{SCRIPTS}[{index}]")
+    script = simulation_request.script(raw, faults, f"{SCRIPTS}[{index}]")
     named = _name(raw, index)
     if script is None or faults.fields:
         return ScriptResult(named, False, 0, _words(faults.fields), "")

@@ -16,27 +16,27 @@ from appliance.contacts.consent import Evidence
 from appliance.contacts.requests import ContactWrite
 from appliance.db import work
 from appliance.db.open import one
-from appliance.db.shadow import FIRST
+from appliance.db.sandbox import FIRST
 from appliance.errors import Faults, Invalid
 from appliance.fields import given, read
 from appliance.flows import (
-    assumed,
     contents,
     document,
-    door,
-    pinning,
+    draft_edits,
     readiness,
     recorded,
-    sketch,
+    simulated_entry,
+    simulated_events,
     store,
     timeline,
+    version_snapshot,
 )
-from appliance.flows.asked import Asked, SimulateRequest
-from appliance.flows.assumed import Cast
+from appliance.flows.draft_edits import Sketch
 from appliance.flows.recorded import Came
 from appliance.flows.rehearsal import Rehearsal
-from appliance.flows.sketch import Sketch
-from appliance.flows.stage import Stage
+from appliance.flows.simulated_events import Cast
+from appliance.flows.simulation_request import Asked, SimulateRequest
+from appliance.flows.simulation_tables import Stage
 from appliance.flows.timeline import Entry, Person, Simulated
 from appliance.flows.triggers import Start
 from appliance.flows.why import spoken
@@ -134,7 +134,7 @@ def _check(flow: Flow, asked: Asked, steps: list[dict[str, Any]], faults: Faults
         if one("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (flow.account_id, contact_id)) is None:
             faults.add("contact_id", "must exist")
     ids = {step["id"] for _, step in document.walk(steps)}
-    assumed.check(flow.account_id, asked.events or [], ids, faults)
+    simulated_events.check(flow.account_id, asked.events or [], ids, faults)
     faults.check()
 
 
@@ -147,7 +147,7 @@ def _played(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, times:
     flow = Flow.get_by_id(flow.id)
     live = flow.version if flow.status == "active" and steps is None and flow.version else None
     notes = work.write(opened, flow, steps, version) if live is None else []
-    entered = work.write(door.enter, flow, contact_id, asked.event or {}, times.start)
+    entered = work.write(simulated_entry.enter, flow, contact_id, asked.event or {}, times.start)
     cast = Cast(flow.account_id, contact_id, entered.run_id)
     paths = {step["id"]: path for path, step in document.walk(flow.steps)}
     played = Rehearsal(flow, flow.version, paths, cast, times.until)
@@ -189,10 +189,10 @@ def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list
     trigger = Trigger.get(Trigger.flow == flow.id)
     found = readiness.blockers(flow, trigger, By(approves=True))
     flow.version = version - 1
-    pinning.publish(flow)
+    version_snapshot.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
-    said = sketch.said(flow.steps)
+    said = draft_edits.said(flow.steps)
     left = [f"{path}.{one.field}: {one.message}" for path, _, one in readiness.unfinished(flow.account_id, said)]
     return [
         *(f"It could not go live as it is: {one.field}: {one.message}" for one in found),
@@ -207,7 +207,7 @@ def stopped(account_id: int) -> list[str]:
     return ["All sending of the account is stopped now: in reality messages would wait until it goes on."]
 
 
-def _entry(entered: door.Entered, at: int) -> Entry:
+def _entry(entered: simulated_entry.Entered, at: int) -> Entry:
     return Entry(
         str(clock.iso(at)), "enter", entered.says, event=entered.event, data=entered.data, filters=entered.filters
     )  # fmt: skip

@@ -7,7 +7,7 @@ from appliance.account import approving
 from appliance.account.acting import By
 from appliance.db.work import after_commit, writing
 from appliance.errors import Invalid, Unavailable
-from appliance.flows import pinning, readiness, triggers
+from appliance.flows import readiness, triggers, version_snapshot
 from appliance.tables import Flow, Trigger
 from appliance.transitions import Action, Standing, refusal, taken
 from appliance.work import wake_ups
@@ -98,7 +98,7 @@ def activate(flow: Flow, by: By, skip_overdue_seconds: int | None = None) -> Non
     flow.drop_before = None if skip_overdue_seconds is None else now - skip_overdue_seconds * 1000
     approving.passed(flow)
     flow.status, flow.paused_at = "active", None
-    pinning.publish(flow)
+    version_snapshot.publish(flow)
     triggers.opened(flow.id)
     after_commit(lambda: wake_ups.ring("flows"))
 
@@ -156,7 +156,7 @@ def edited(flow: Flow, by: By) -> None:
     trigger = Trigger.get(Trigger.flow == flow.id)
     readiness.refuse(readiness.blockers(flow, trigger, By(approves=True)))
     approving.passed(flow)
-    pinning.publish(flow)
+    version_snapshot.publish(flow)
 
 
 def approves(flow: Flow, by: By) -> bool:

@@ -11,7 +11,18 @@ from appliance.account.acting import By
 from appliance.db.open import rows
 from appliance.db.work import after_commit, snapshot, writing
 from appliance.errors import Conflict, Faults, Invalid, NotFound
-from appliance.flows import asked, contents, document, drafts, holding, pinning, resting, starters, states, triggers
+from appliance.flows import (
+    contents,
+    document,
+    drafts,
+    holding,
+    paused_messages,
+    starters,
+    states,
+    triggers,
+    version_snapshot,
+)
+from appliance.flows import simulation_request as asked
 from appliance.flows.document import Steps
 from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
 from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
@@ -141,7 +152,7 @@ def warm(account_id: int, draft: Draft | None, flow_id: int | None = None, live:
     steps = draft.steps.steps if draft is not None and draft.steps is not None else flow.steps if flow else []
     contents.warm(account_id, steps)
     if live:
-        pinning.warm(account_id, steps, flow)
+        version_snapshot.warm(account_id, steps, flow)
 
 
 def _check(faults: Faults) -> None:
@@ -225,7 +236,7 @@ def saved(flow: Flow, gone: bool = False) -> Flow:
     flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
     flow.save(only=_OURS)
     if flow.closing is not None or flow.deleted_at is not None:
-        resting.close_some(flow.id)
+        paused_messages.close_some(flow.id)
         after_commit(lambda: wake_ups.ring("flows"))
     return flow if gone else get(flow.account_id, flow.id)
 
@@ -293,4 +304,4 @@ def rewritten(template: Template) -> None:
 
 
 templates.followers.append(rewritten)
-templates.forerunners.append(pinning.foresee)
+templates.forerunners.append(version_snapshot.foresee)

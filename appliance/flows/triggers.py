@@ -13,7 +13,7 @@ from appliance.errors import Faults, Invalid
 from appliance.fields import Data, EventName, Id, given, read_sound
 from appliance.filters import read
 from appliance.filters.scope import Place, Scope
-from appliance.flows import days
+from appliance.flows import date_fields
 from appliance.patterns import late
 from appliance.segments import people
 from appliance.sms import keywords
@@ -201,7 +201,7 @@ def _is_frequency(value: Any) -> str | None:
 
 
 def _is_path(value: Any) -> str | None:
-    return None if isinstance(value, str) and days.source(value) is not None else "is invalid"
+    return None if isinstance(value, str) and date_fields.source(value) is not None else "is invalid"
 
 
 _LOOKS = {

@@ -7,8 +7,9 @@ from appliance.contacts import choices, consent
 from appliance.contacts.consent import Evidence
 from appliance.db.open import rows, run
 from appliance.db.work import writing
-from appliance.engagement import erasing, face
-from appliance.engagement.face import Face
+from appliance.engagement import account_look as face
+from appliance.engagement import erasing
+from appliance.engagement.account_look import Face
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.forms import people

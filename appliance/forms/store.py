@@ -11,7 +11,7 @@ from appliance.db.open import rows
 from appliance.db.work import writing
 from appliance.errors import Faults, NotFound
 from appliance.fields import HttpUrl, Id, Long, Name, PageQuery, Short, default, given
-from appliance.messages import targets
+from appliance.messages import link_targets
 from appliance.pages import Page, paginate
 from appliance.patterns import late
 from appliance.tables import Form
@@ -194,7 +194,7 @@ def _origins(written: list[str], faults: Faults) -> list[str]:
     """Return origins as browsers tell theirs: in lower case, ASCII, without the port that goes without saying."""
     found = []
     for index, text in enumerate(written):
-        origin = targets.sendable(text.strip().rstrip("/").lower()) or ""
+        origin = link_targets.sendable(text.strip().rstrip("/").lower()) or ""
         match = _ORIGIN.fullmatch(origin)
         if match is None or (match["port"] and not 0 < int(match["port"]) < 65_536):
             faults.add(f"origins[{index}]", "is invalid")
@@ -204,7 +204,7 @@ def _origins(written: list[str], faults: Faults) -> list[str]:
 
 def leads_to(form: Form) -> str | None:
     """Return where a form leads in the end, as it may stand in a header."""
-    return targets.sendable(form.redirect_url) if form.redirect_url else None
+    return link_targets.sendable(form.redirect_url) if form.redirect_url else None
 
 
 def _check_fields(written: list[str | FormField], faults: Faults) -> None:

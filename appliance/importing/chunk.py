@@ -7,13 +7,13 @@ import msgspec
 
 from appliance import clock
 from appliance.contacts import search
-from appliance.importing import plain, rules
-from appliance.importing.before import Before
-from appliance.importing.given import Given
-from appliance.importing.known import Have, Known, Line, Memory
-from appliance.importing.named import Named
+from appliance.importing import bulk_insert, rules
+from appliance.importing.address_states import Given
+from appliance.importing.bulk_insert import Made
+from appliance.importing.existing_contacts import Have, Known, Line, Memory
+from appliance.importing.list_names import Named
 from appliance.importing.people import Person
-from appliance.importing.plain import Made
+from appliance.importing.undo_notes import Before
 from appliance.importing.writing import Rows, uuid7
 
 CREATED, UPDATED, SKIPPED, FAILED = "created", "updated", "skipped", "failed"
@@ -257,7 +257,7 @@ class Chunk:
             if name is None:
                 continue
             if made is not None and list_id in everybody:
-                plain.join(self.plan, list_id, name, made)
+                bulk_insert.join(self.plan, list_id, name, made)
                 self.before.joined(list_id, range(made.first, made.first + made.number))
             joining: dict[int, None] = {}
             for place in places:

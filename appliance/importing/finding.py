@@ -4,7 +4,7 @@ from typing import Any
 
 from appliance import addresses
 from appliance.addresses import Address
-from appliance.importing import cells, given
+from appliance.importing import address_states, cells
 from appliance.importing.cells import Bad, leave_out
 from appliance.patterns import late
 
@@ -106,7 +106,7 @@ class Finder:
                 value = f"{local}@{known[0]}"
                 if len(value) <= 254:
                     return Address("email", value, f"{local.lower()}@{known[1]}")
-        return given.email(text)
+        return address_states.email(text)
 
     def country(self, number: str) -> str | None:
         """Return the country of a number in E.164 by two letters, None where it has none."""

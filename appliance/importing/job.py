@@ -18,9 +18,9 @@ from appliance.db.dialect import catalogue
 from appliance.db.open import one, rows
 from appliance.errors import Unavailable
 from appliance.importing import stage, staging, steps, store, undo
-from appliance.importing.arriving import Arriving
 from appliance.importing.chunk import Plan
-from appliance.importing.known import Memory
+from appliance.importing.contact_states import Arriving
+from appliance.importing.existing_contacts import Memory
 from appliance.importing.stage import Task
 from appliance.importing.staging import Staged
 from appliance.tables import Import

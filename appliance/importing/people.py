@@ -10,7 +10,8 @@ import msgspec
 from appliance import tokens
 from appliance.addresses import Address
 from appliance.fields import DATA_BYTES, MAX_DATA_DEPTH, is_too_deep
-from appliance.importing import cells, columns, dates, given
+from appliance.importing import address_states, cells, columns, dates
+from appliance.importing.address_states import GRAVITY, Given
 from appliance.importing.cells import (
     BLANKS,
     EDGES,
@@ -28,10 +29,9 @@ from appliance.importing.cells import (
 )  # fmt: skip
 from appliance.importing.dates import Verdict
 from appliance.importing.finding import Finder, without_address
-from appliance.importing.given import GRAVITY, Given
 
 _MAX_NAMES = 2000
-READ = {**cells.READ, **given.READ}
+READ = {**cells.READ, **address_states.READ}
 _MAUTIC = {"1": "out", "2": "hard_bounce", "3": "manual"}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Given]).decode
@@ -183,12 +183,12 @@ class Reader:
             reason = _MAUTIC.get(word) if name in self._reason_column else None
             found = None if word in NO else reason or STATES.get(word, "out")
             if found == "out":
-                row.setdefault("opt_out_at", given.moment(cell))
+                row.setdefault("opt_out_at", address_states.moment(cell))
         elif target == "opted_out_by":
             found = "out" if word == "recipient" else "off"
         else:
             # Some write when somebody agreed instead of that they did
-            found = _answer(word) or ("in" if given.moment(cell) else None)
+            found = _answer(word) or ("in" if address_states.moment(cell) else None)
             if found is None:
                 leave_out(row, target, cell, "is neither yes nor no")
             if target == "subscribed_phone":

@@ -13,7 +13,7 @@ from appliance import clock
 from appliance.db.open import rows
 from appliance.errors import NotFound
 from appliance.importing import store
-from appliance.importing.arriving import STATES
+from appliance.importing.contact_states import STATES
 from appliance.importing.people import warnings_of
 from appliance.importing.staging import Staged
 from appliance.patterns import late

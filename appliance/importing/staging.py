@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from appliance import datadir
-from appliance.db import beside
+from appliance.db import attached_file
 from appliance.db.dialect.documents import among
 from appliance.db.open import connection
 from appliance.importing.people import Person
@@ -193,12 +193,12 @@ class Staged:
 
 def attach(path: Path) -> None:
     """Put a finished staging file beside the database of this connection as `staged`; outside of a transaction."""
-    beside.attach(path, "staged")
+    attached_file.attach(path, "staged")
 
 
 def detach() -> None:
     """Take it away again."""
-    beside.detach("staged")
+    attached_file.detach("staged")
 
 
 def attached_people(after: int, last: int) -> list[Person]:

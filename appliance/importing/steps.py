@@ -8,12 +8,12 @@ import msgspec
 from appliance import clock
 from appliance.db.open import one, run, scalar
 from appliance.db.work import writing
-from appliance.importing import plain, staging, store
-from appliance.importing.arriving import Arriving
+from appliance.importing import bulk_insert, staging, store
 from appliance.importing.chunk import Chunk, Outcome, Plan
-from appliance.importing.known import Memory
+from appliance.importing.contact_states import Arriving
+from appliance.importing.existing_contacts import Memory
 from appliance.importing.people import Person
-from appliance.importing.suppressing import SuppressionChunk
+from appliance.importing.suppression_chunk import SuppressionChunk
 from appliance.tables import Import
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -96,14 +96,14 @@ def apply(asked: Plan, resource: str, after: int, last: int, arriving: Arriving)
     writing()
     _go_on(asked.import_id)
     now = clock.now_ms()
-    made = plain.make(asked, after, last, now) if resource == "contacts" else plain.nobody(now)
+    made = bulk_insert.make(asked, after, last, now) if resource == "contacts" else bulk_insert.nobody(now)
     special = staging.attached_people(after, last) if made.number < last - after else []
     done = _KINDS[resource](asked, special, made)
     grown = arriving.changes(done.outcomes)
     if made.number:
         grown["subscribed" if asked.opt_in else "unsubscribed:not_opted_in"] += made.number
     part = Part(after, last, made.first, made.number)
-    _keep(asked.import_id, part, done.outcomes, done.before.packed(), done.warned + plain.warned(made), grown)
+    _keep(asked.import_id, part, done.outcomes, done.before.packed(), done.warned + bulk_insert.warned(made), grown)
     arriving.take(done.outcomes)
 
 

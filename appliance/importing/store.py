@@ -10,7 +10,7 @@ from msgspec import UNSET
 from appliance import addresses, clock, config, datadir
 from appliance.account import accounts
 from appliance.contacts import lists
-from appliance.db.folding import name_key
+from appliance.db.case_folding import name_key
 from appliance.db.open import one, rows
 from appliance.db.work import after_commit, writing
 from appliance.errors import Faults, Invalid, NotFound

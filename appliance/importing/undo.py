@@ -20,8 +20,8 @@ from appliance.db.open import run as execute
 from appliance.db.work import writing
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import ending
-from appliance.importing.before import Change, Notes, ids, runs
+from appliance.flows import run_ends
+from appliance.importing.undo_notes import Change, Notes, ids, runs
 from appliance.tables import Import
 
 _decode = msgspec.msgpack.Decoder(Notes).decode
@@ -130,7 +130,7 @@ class _Undo:
             self._joined[list_id] = sorted(set(joined).difference(contact_ids))
         here = connection()
         here.executemany(search.FORGET, [(one,) for one in gone])
-        ending.people_gone(gone)
+        run_ends.people_gone(gone)
         log.record_many(
             [Happened(self.account_id, "contact_delete", None, {"contact_id": one, "import_id": self.import_id})
              for one in gone]

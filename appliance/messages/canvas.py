@@ -16,7 +16,7 @@ from appliance.designs.merge import MergeError
 from appliance.designs.outline import Entry
 from appliance.designs.render import MARK
 from appliance.errors import NotFound
-from appliance.messages import looking
+from appliance.messages import sample_render
 from appliance.patterns import late
 from appliance.tables import Campaign, Contact
 from appliance.templates import revisions
@@ -79,7 +79,7 @@ def draw(account_id: int, template_id: int, contact_id: int | None = None) -> Dr
         raise NotFound
     contact = contacts.get(account_id, contact_id) if contact_id else None
     said = revisions.document(template)
-    html = looking.of_fields(account_id, said, contact, marked=True).html
+    html = sample_render.of_fields(account_id, said, contact, marked=True).html
     if said["body"] and not outline.entries(said["design"]):
         return Drawn(template.revision, _digest(html), html, None, "")
     return _Cut(outline.entries(said["design"]), contact).drawn(html, template.revision)
@@ -91,7 +91,7 @@ def weight(account_id: int, template_id: int) -> int | None:
     mine = Campaign.select(Campaign.tracking).where(Campaign.flow == template.flow_id, Campaign.template == template.id)
     campaign = mine.first() if template.flow_id is not None else None
     try:
-        return looking.weigh(account_id, revisions.document(template), campaign is None or campaign.tracking)
+        return sample_render.weigh(account_id, revisions.document(template), campaign is None or campaign.tracking)
     except MergeError:
         return None
 

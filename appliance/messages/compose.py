@@ -17,12 +17,12 @@ from appliance.designs import merge, plaintext, render, rewriting
 from appliance.designs.links import Link
 from appliance.designs.render import Advice
 from appliance.designs.theme import Look
-from appliance.messages import links, signing
+from appliance.messages import compliance_footer, links
 from appliance.patterns import late
 
 if TYPE_CHECKING:
     from appliance.designs.compiled import Compiled
-    from appliance.messages.wire import Body
+    from appliance.messages.body_encoding import Body
 
 _END_OF_HEAD = late(r"</head\s*>", re.IGNORECASE)
 _START_OF_BODY = late(r"<body[^<>]*>", re.IGNORECASE)
@@ -96,7 +96,7 @@ class Parts:
         content = self._content
         address = addresses.ascii_form(sender.email) or sender.email
         if self._bodies is None:
-            from appliance.messages.wire import Body
+            from appliance.messages.body_encoding import Body
 
             # Not before somebody gets it: of a message to one person only one of its two forms is ever made
             self._bodies = Body(content.html), Body(content.text)
@@ -146,12 +146,12 @@ def compile_source(source: Source) -> Content:
         design, look = json.loads(source.design), Look(*json.loads(source.look))
         rendered = render.render(design, look, source.locale, source.marked)
         # A canvas shows the sections of its document alone
-        if source.marketing and not source.marked and not signing.is_signed(rendered.html):
+        if source.marketing and not source.marked and not compliance_footer.is_signed(rendered.html):
             rendered = render.render(designs.with_footer(design), look, source.locale)
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
         text = source.text or _beside(source.body) or rendered.text
     if source.marketing:
-        html, text = signing.signed(html, text)
+        html, text = compliance_footer.signed(html, text)
     html = _document(html, source)
     return Content(
         merge.compile_template(source.subject, "header"),

@@ -3,12 +3,13 @@
 from typing import Any, NamedTuple
 
 from appliance import clock, config, datadir
-from appliance.db import storage
+from appliance.db import disk_guard as storage
 from appliance.db.dialect.hints import aside
 from appliance.db.dialect.texts import larger
 from appliance.db.open import rows, scalar
-from appliance.messages import sms_days, warming
-from appliance.messages.warming import Day
+from appliance.messages import sms_days
+from appliance.messages import warm_up as warming
+from appliance.messages.warm_up import Day
 from appliance.settings import Email, Sms
 from appliance.tables import Account
 from appliance.work import send_status

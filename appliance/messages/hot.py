@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance import clock
-from appliance.db import storage
+from appliance.db import disk_guard
 from appliance.db.dialect.documents import field_of
 from appliance.db.open import connection, rows
 from appliance.db.work import writing
@@ -17,7 +17,7 @@ from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.messages import counts, ledger, outbox, outcomes, sms_days, sms_rules, warming
+from appliance.messages import ledger, message_counters, outcomes, queue, sms_days, sms_rules, warm_up
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 
 _ACCEPTED = (
@@ -64,7 +64,7 @@ def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     for one in found:
         if one.error is not None or one.skip_reason is not None:
             outcomes.finish(one)
-    return _mark(marks, process) if marks and storage.trouble() is None else set()
+    return _mark(marks, process) if marks and disk_guard.trouble() is None else set()
 
 
 def _accepted(found: list[Outcome]) -> None:
@@ -91,11 +91,11 @@ def _accepted(found: list[Outcome]) -> None:
     done = [(one.claim, written[one.claim.id]) for one in found if one.claim.id in written]
     begun = Counter(domain_of(one.sender or "") for one in found if one.claim.provider == DIRECT
                     and one.claim.id in written and not one.claim.test)  # fmt: skip
-    warming.accepted(begun)
+    warm_up.accepted(begun)
     via = {one.claim.id: one.via for one in found if one.via}
     here.executemany("DELETE FROM repeat WHERE message_id = ?", [(row.id,) for row, _ in done if row.doubts])
     counted = [(row, contact_id) for row, contact_id in done if not row.test]
-    counts.accepted(row for row, _ in done)
+    message_counters.accepted(row for row, _ in done)
     campaigns = Counter(row.campaign_id for row, _ in counted if row.campaign_id is not None)
     here.executemany(
         "UPDATE campaign SET sent_count = sent_count + ? WHERE id = ?", [(n, one) for one, n in campaigns.items()]
@@ -163,6 +163,6 @@ def _mark(marks: list[Claim], process: str) -> set[int]:
     marked = {found[0] for found in connection().executemany(_MARK, asked)}
     for number in wanted.keys() - marked:
         fresh = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (number,))
-        if fresh and outbox.mark(Claim._make(fresh[0]), process, wanted[number], now):
+        if fresh and queue.mark(Claim._make(fresh[0]), process, wanted[number], now):
             marked.add(number)
     return marked

@@ -13,7 +13,7 @@ from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.messages import counts
+from appliance.messages import message_counters
 
 # Due at once, and still so when the clock steps back
 AT_ONCE = 0
@@ -101,7 +101,7 @@ def skip(row: Claim, reason: str, now: int) -> None:
         "WHERE id = ?",
         (reason, now, row.id),
     )
-    counts.ended(row, "skipped")
+    message_counters.ended(row, "skipped")
     return record(row, f"{row.channel}_skipped", {"reason": reason})
 
 
@@ -113,7 +113,7 @@ def uncertain(row: Claim, text: str, now: int) -> None:
         "WHERE id = ?",
         (text, now, row.id),
     )
-    counts.ended(row, "uncertain")
+    message_counters.ended(row, "uncertain")
 
 
 def fault(row: Claim, error: DeliveryError | None) -> None:

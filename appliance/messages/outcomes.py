@@ -23,7 +23,7 @@ from appliance.errors import (
     Unreachable,
     Unwelcome,
 )
-from appliance.messages import counts, ledger, masks, tally, verdicts, warming
+from appliance.messages import failure_counts, ledger, message_counters, secret_values, verdicts, warm_up
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.settings import Email, Sms
 from appliance.sms import codes
@@ -53,7 +53,7 @@ def finish(outcome: Outcome) -> None:
     if error is None:
         raise ValueError("what was accepted is written by hot.step")
     if (error.enhanced or "").startswith(("4.7.", "5.7.")):
-        warming.came_back(row, "refused", outcome.sender)
+        warm_up.came_back(row, "refused", outcome.sender)
     attempted = isinstance(error, Temporary | Unauthenticated)
     if (
         isinstance(error, Unreachable | Ours)
@@ -98,7 +98,7 @@ def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> No
         ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, doubts, now,
          row.id),
     )  # fmt: skip
-    counts.ended(row, "cancelled" if cancelled else "put_off")
+    message_counters.ended(row, "cancelled" if cancelled else "put_off")
     return None
 
 
@@ -135,7 +135,7 @@ def _is_looked_for(row: Claim) -> bool:
 
 def _keep(row: Claim, handed_over: Prepared | None) -> None:
     """Keep the bytes of a message that is repeated, unless it is secret, or its recipient was erased meanwhile."""
-    if handed_over is None or masks.hides(row):
+    if handed_over is None or secret_values.hides(row):
         return
     envelope, *words = handed_over[:4]
     connection().execute(
@@ -158,7 +158,7 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
         "error_code = ?, updated_at = ? WHERE id = ?",
         (code, now, row.id),
     )
-    counts.ended(row, "failed")
+    message_counters.ended(row, "failed")
     if not row.test:
         connection().execute(
             "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
@@ -172,7 +172,7 @@ def _refused(row: Claim, error: DeliveryError, now: int) -> None:
     event = found.event if row.channel == "email" else f"{row.channel}_failed"
     ledger.record(row, event, said if erased else {**said, "text": error.text[:1000]})
     if found is classes.HARD and not row.test and row.campaign_id is not None:
-        tally.against(row.campaign_id, "refused")
+        failure_counts.against(row.campaign_id, "refused")
 
 
 def judged(error: DeliveryError) -> Class:

@@ -12,10 +12,21 @@ from appliance.delivery.dkim import Signer
 from appliance.delivery.send import Envelope
 from appliance.designs import rewriting
 from appliance.errors import SenderRefused
-from appliance.messages import compose, hints, links, marks, masks, senders, sms_senders, sources, texts, values
+from appliance.messages import (
+    compose,
+    links,
+    opt_out_hints,
+    provider_metadata,
+    secret_values,
+    senders,
+    sms_senders,
+    sources,
+    texts,
+    values,
+)
 from appliance.messages.compose import Filled, Parts, Sender
 from appliance.messages.ledger import Claim, Prepared
-from appliance.messages.showing import Showing
+from appliance.messages.section_conditions import Showing
 from appliance.messages.single import said_source
 from appliance.messages.sources import Kept, OfStep, SourceId, Started
 from appliance.messages.texts import Worded
@@ -113,7 +124,7 @@ class Workshop:
             headers = (compose.unsubscribe_header(stop, claim.id, host),)
         else:
             headers, stop = (), None
-        headers += marks.headers(claim.id, claim.provider)
+        headers += provider_metadata.headers(claim.id, claim.provider)
         recipient = addresses.ascii_form(claim.recipient) or claim.recipient
         dated = claim.dated_at or clock.now_ms()
         said, parts = self._values(kept, claim, kept.showing, stop), kept.parts
@@ -170,7 +181,7 @@ class Workshop:
         if not kept.is_marketing:
             return texts.fill(kept.content.text, said)
         hint = kept.own.hint if kept.own is not None else self._account(claim.account_id).sms_opt_out_hint
-        return texts.fill(kept.content.text, said, hint, hints.is_due(claim, sent_at))
+        return texts.fill(kept.content.text, said, hint, opt_out_hints.is_due(claim, sent_at))
 
     def _account(self, account_id: int) -> Account:
         found = self._accounts.get(account_id)
@@ -250,7 +261,7 @@ class Workshop:
         content = compose.compile_source(said_source(said, account, brands.look(brand), whole))
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
-        data = masks.data(message, said.data) if leaves else said.data
+        data = secret_values.data(message, said.data) if leaves else said.data
         shared = values.of_account(account, brand) | {"data": data}
         tracked = sources.tracked(content, said.links) if marketing and said.links is not None else None
         needs = frozenset({"phone"})

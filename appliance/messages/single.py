@@ -19,7 +19,7 @@ from appliance.errors import Faults, Invalid
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Line, Short, Subject, Text, When
-from appliance.messages import compose, senders, single_sms, sms_rules, sms_senders, strangers
+from appliance.messages import compose, senders, single_sms, sms_pumping, sms_rules, sms_senders
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
 from appliance.messages.single_sms import Asked, Ready
@@ -137,7 +137,7 @@ def put(account_id: int, request: MessageWrite, key: str | None = None, test: bo
     reason = _refusal(account_id, address, channel, request.transactional)
     transport = _transport(request, test)
     if is_sms and reason is None and transport != "capture":
-        strangers.admit(account_id, address.key)
+        sms_pumping.admit(account_id, address.key)
     message = Message.create(
         account=account_id, contact=channel.contact_id if channel else None, template=template, channel=request.channel,
         recipient=address.value, recipient_key=address.key,

@@ -11,9 +11,9 @@ from appliance.db.open import one, rows
 from appliance.delivery import mime
 from appliance.designs import merge
 from appliance.designs.theme import Look
-from appliance.messages import compose, letters, texts
+from appliance.messages import compose, flow_content, texts
 from appliance.messages.compose import Content, Parts, Sender
-from appliance.messages.showing import Showing
+from appliance.messages.section_conditions import Showing
 from appliance.tables import Campaign, TemplateRevision
 
 _RUNS = f"SELECT id, version, event_data FROM run WHERE id {among('?')}"
@@ -108,7 +108,7 @@ def _of_step(step: OfStep) -> Kept:
     if found[3] == "sms":
         body = TemplateRevision.get_by_id(found[0]).document["body"]
         return text(account_id, body, links, said["values"])._replace(is_marketing=is_marketing)
-    content = letters.compiled(TemplateRevision.get_by_id(found[0]).document, said)
+    content = flow_content.compiled(TemplateRevision.get_by_id(found[0]).document, said)
     sender = Sender(said["sender"]["email"], said["sender"]["name"], said["sender"]["reply_to"])
     headers: tuple[tuple[str, str], ...] = (("Auto-Submitted", "auto-generated"),)
     if is_marketing:

@@ -14,7 +14,7 @@ from appliance.db.open import rows, run, scalar
 from appliance.db.work import after_commit, writing
 from appliance.delivery import classes
 from appliance.delivery.classes import Class
-from appliance.messages import counts, warming
+from appliance.messages import message_counters, warm_up
 from appliance.messages.ledger import Claim
 from appliance.work import wake_ups
 
@@ -53,11 +53,11 @@ def against(row: Claim, found: Class, source: str, text: str) -> Class:
         "created_at = excluded.created_at",
         (row.account_id, row.id, row.campaign_id, hashed, found.name, now),
     )
-    counts.bounced(row, found.name)
+    message_counters.bounced(row, found.name)
     if found.name in _WATCHED and row.campaign_id is not None:
         after_commit(lambda: wake_ups.ring("campaigns"))
     if found is classes.HARD:
-        warming.came_back(row, "hard")
+        warm_up.came_back(row, "hard")
     if found.against == "nobody":
         return found
     if found.against in ("at_once", "left"):

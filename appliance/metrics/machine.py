@@ -11,7 +11,7 @@ import apsw
 
 from appliance import VERSION, config, datadir
 from appliance.counted import Family, gauge
-from appliance.db import storage
+from appliance.db import disk_guard
 
 _begun = 0.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -69,12 +69,12 @@ def _storage() -> Iterator[Family]:
     yield gauge("database_bytes", "Size of the database file.", [({}, base)])
     yield gauge("database_wal_bytes", "Size of the database's write-ahead log.", [({}, log)])
     try:
-        free, least = storage.room(directory)
+        free, least = disk_guard.room(directory)
     except OSError:
         free, least = 0, 0.0
     yield gauge("disk_free_bytes", "Room on the disk of the data directory.", [({}, free)])
     yield gauge("disk_least_free_bytes", "Nothing is sent with less room than this.", [({}, least)])
     yield gauge("storage_trouble", "1 while nothing is sent because nothing can be kept, else 0.",
-                [({}, int(storage.trouble() is not None))])  # fmt: skip
+                [({}, int(disk_guard.trouble() is not None))])  # fmt: skip
     yield gauge("stop_file", "1 while a file STOP in the data directory stops all sending, else 0.",
                 [({}, int(datadir.is_stopped(directory)))])  # fmt: skip

@@ -6,8 +6,8 @@ from appliance import clock
 from appliance.counted import Family, gauge
 from appliance.db.dialect.hints import aside
 from appliance.db.open import one, rows, scalar
-from appliance.messages import depth
-from appliance.messages.depth import CHANNELS
+from appliance.messages import queue_depth
+from appliance.messages.queue_depth import CHANNELS
 from appliance.rested import Rested
 
 # A queue of a million is counted in a third of a second: then for six seconds the same is told again
@@ -21,7 +21,7 @@ def families(account_id: int | None) -> list[Family]:
 
 
 def _queue(account_id: int | None) -> Iterator[Family]:
-    found = {channel: depth.of(channel, account_id) for channel in CHANNELS}
+    found = {channel: queue_depth.of(channel, account_id) for channel in CHANNELS}
     states = [
         ({"channel": channel, "state": state}, getattr(here, state))
         for channel, here in found.items() for state in ("due", "later", "paused", "in_hand")

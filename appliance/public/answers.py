@@ -12,7 +12,7 @@ from appliance import assets, media
 from appliance.contacts.consent import Evidence
 from appliance.designs.theme import SANS
 from appliance.engagement import words
-from appliance.engagement.face import Face
+from appliance.engagement.account_look import Face
 from appliance.patterns import late
 
 if TYPE_CHECKING:

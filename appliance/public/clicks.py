@@ -6,7 +6,7 @@ from appliance import clock
 from appliance.engagement.hits import Asked
 from appliance.errors import Unavailable
 from appliance.messages import links
-from appliance.messages.targets import Found, Wanted
+from appliance.messages.link_targets import Found, Wanted
 from appliance.public import answers
 from appliance.public.counting import Desk
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from appliance.db import work
+from appliance.db.disk_guard import StorageError, storage_error
 from appliance.db.open import close_database
-from appliance.db.storage import StorageError, storage_error
 from appliance.engagement import hits
 from appliance.engagement.hits import Asked, Hit, Limit
 from appliance.errors import Unavailable
-from appliance.messages.targets import Found, Targets, Wanted
+from appliance.messages.link_targets import Found, Targets, Wanted
 
 log = logging.getLogger("campanero.tracking")
 PATIENCE_SECONDS = 0.25

@@ -7,7 +7,7 @@ from sanic import HTTPResponse, Request
 
 from appliance import clock, tokens
 from appliance.db.work import call
-from appliance.engagement import face
+from appliance.engagement import account_look
 from appliance.errors import Invalid, NotFound, TooMany, Unavailable
 from appliance.forms import intake, reading, store
 from appliance.forms.reading import Submitted
@@ -56,7 +56,11 @@ async def act(request: Request, token: str) -> HTTPResponse:
         return HTTPResponse("", 303, {**answers.HEADERS, "Location": leads})
     asks = "form_mailed" if form.double_opt_in else "form_done"
     return answers.page(
-        "note.html", await call(face.of, form.account_id), heading=f"{asks}_heading", lead=f"{asks}_lead", good=True
+        "note.html",
+        await call(account_look.of, form.account_id),
+        heading=f"{asks}_heading",
+        lead=f"{asks}_lead",
+        good=True,
     )
 
 
@@ -84,7 +88,7 @@ def _phrase(name: str, message: str, either: set[str]) -> str:
 async def _page(
     form: Form, raw: Mapping[str, str], errors: Mapping[str, str], shown_at: str, status: int = 200
 ) -> HTTPResponse:
-    shown = await call(face.of, form.account_id)
+    shown = await call(account_look.of, form.account_id)
     frames = " ".join(form.origins) or "'none'"
     return answers.page(
         "form.html", shown, status, form=form, fields=store.fields_of(form), raw=raw, errors=errors, shown_at=shown_at,

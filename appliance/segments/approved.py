@@ -10,8 +10,8 @@ from appliance import clock
 from appliance.account import approving
 from appliance.account.acting import By
 from appliance.db.work import after_commit, writing
-from appliance.segments import needed
-from appliance.segments.needed import Kind
+from appliance.segments import dependencies
+from appliance.segments.dependencies import Kind
 from appliance.tables import Account, Campaign, Flow
 from appliance.work import wake_ups
 
@@ -47,7 +47,9 @@ def _flows(account_id: int, kind: Kind, number: int, by: By) -> None:
     )  # fmt: skip
     for flow in list(found):
         is_live = flow.status == "active"
-        if (is_live and approving.allows(flow, by)) or not _has_a_say(account_id, kind, number, needed.of_flow(flow)):
+        if (is_live and approving.allows(flow, by)) or not _has_a_say(
+            account_id, kind, number, dependencies.of_flow(flow)
+        ):
             continue
         approving.touched(flow, by.user_id)
         if is_live:
@@ -66,4 +68,4 @@ def _chosen(trigger: Any) -> set[tuple[str, int | None]]:
 
 
 def _has_a_say(account_id: int, kind: Kind, number: int, chosen: set[tuple[str, int | None]]) -> bool:
-    return any((kind, number) in needed.reached(account_id, of, one) for of, one in chosen if one)
+    return any((kind, number) in dependencies.reached(account_id, of, one) for of, one in chosen if one)

@@ -18,7 +18,7 @@ from appliance.errors import Invalid
 from appliance.filters import compile, read
 from appliance.filters.read import Node
 from appliance.filters.scope import Compiled, Scope
-from appliance.segments import drive, sample
+from appliance.segments import query_plan, selectivity
 from appliance.tables import Account, Segment
 
 _MAX_SECONDS = 20
@@ -97,7 +97,7 @@ def select(account_id: int, filters: Sequence[Node], here: Scope, prefix: str = 
 
 def _chosen(account_id: int, filters: Sequence[Node], here: Scope, prefix: str) -> tuple[bool, Compiled]:
     """Return whether an index is where the question begins, and FROM and WHERE."""
-    start, others = drive.way(filters, here, prefix)
+    start, others = query_plan.way(filters, here, prefix)
     parameters = {**others.parameters, f"{prefix}_account": account_id, **(start.parameters if start else {})}
     begin = [f"c.id IN ({start.sql})"] if start else []
     clauses = [source(f":{prefix}_account", start is not None), *begin, others.sql]
@@ -139,7 +139,7 @@ def total(account_id: int) -> int:
 def kept(sql: str, parameters: dict[str, Any]) -> int:
     """Return a count; asked again only if anything was written since, by this connection or any other."""
     here = connection()
-    # The connection too, for a thread may have another one for a while (`db.shadow`)
+    # The connection too, for a thread may have another one for a while (`db.sandbox`)
     state = (here, catalogue.changes_elsewhere(), int(here.total_changes()))
     if _kept.state != state or len(_kept.counts) > _MAX_KEPT:
         _kept.state, _kept.counts = state, {}
@@ -195,7 +195,7 @@ def shares(
     everybody = total(account_id)
     with limited():
         if everybody > exact_below:
-            passing = sample.passing(filters, here, sampled)
+            passing = selectivity.passing(filters, here, sampled)
             if passing:
                 return [Share(round(passing[id(node)] * everybody), True) for node in filters]
-        return [Share(number, False) for number in sample.counted(filters, here)[1]]
+        return [Share(number, False) for number in selectivity.counted(filters, here)[1]]

@@ -17,8 +17,8 @@ from appliance.errors import Invalid, NotFound
 from appliance.filters import compile
 from appliance.filters.read import Node
 from appliance.pages import Page, paginate
-from appliance.segments import approved, needed, people
-from appliance.segments.needed import named_in
+from appliance.segments import approved, dependencies, people
+from appliance.segments.dependencies import named_in
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.tables import Segment
 from appliance.work import wake_ups
@@ -104,7 +104,7 @@ def delete(account_id: int, segment_id: int) -> Segment:
     used = used_by(account_id, segment_id)
     if used:
         raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
-    needed.let_go("segment", segment_id)
+    dependencies.let_go("segment", segment_id)
     Segment.delete().where(Segment.id == segment_id).execute()
     after_commit(lambda: wake_ups.ring("segments"))
     return found
@@ -121,7 +121,7 @@ def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
             (account_id, segment_id, segment_id),
         )
     ]
-    found += needed.flows(account_id, "segment", segment_id)
+    found += dependencies.flows(account_id, "segment", segment_id)
     found += [
         {"list_id": number, "name": name}
         for number, name in rows("SELECT id, name FROM contact_list WHERE segment_id = ?", (segment_id,))
@@ -149,7 +149,7 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
     nodes = people.nodes(account_id, filters, writing=True)
     faults: dict[str, list[str]] = {}
     for kind, number, path in named_in(nodes) if segment_id is not None else ():
-        if ("segment", segment_id) in needed.reached(account_id, kind, number):
+        if ("segment", segment_id) in dependencies.reached(account_id, kind, number):
             faults[path] = ["refers back to this segment"]
     if faults:
         raise Invalid(faults)
@@ -160,7 +160,7 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
 def definition(account_id: int, segment_id: int) -> str:
     """Return a digest of all that says who is in a segment: its filters, and what they lead to."""
     said = []
-    for kind, number in sorted(needed.reached(account_id, "segment", segment_id)):
+    for kind, number in sorted(dependencies.reached(account_id, "segment", segment_id)):
         column, table = ("filters", "segment") if kind == "segment" else ("segment_id", "contact_list")
         said.append((kind, number, scalar(f"SELECT {column} FROM {table} WHERE id = ?", (number,))))
     return hashlib.sha256(repr(said).encode()).hexdigest()
@@ -168,7 +168,7 @@ def definition(account_id: int, segment_id: int) -> str:
 
 def lists_reached(account_id: int, segment_id: int) -> set[int]:
     """Return the lists whose members a segment asks about, through other segments too."""
-    return {number for kind, number in needed.reached(account_id, "segment", segment_id) if kind == "list"}
+    return {number for kind, number in dependencies.reached(account_id, "segment", segment_id) if kind == "list"}
 
 
 def are_fresh(segments: list[Segment]) -> bool:

@@ -5,9 +5,9 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from appliance import VERSION, clock, datadir
-from appliance.db import storage
+from appliance.db import disk_guard
 from appliance.db.open import rows, scalar
-from appliance.messages import depth
+from appliance.messages import queue_depth
 from appliance.metrics.machine import sizes
 from appliance.settings import Config
 from appliance.status import asking, tasks
@@ -28,8 +28,8 @@ def look(config: Config) -> Status:
     return Status(
         VERSION, clock.iso(clock.now_ms()) or "", str(directory.absolute()), _service(config, process),
         _stopped(directory), tasks.under_way(directory, process),
-        [_queue(channel, accounts) for channel in depth.CHANNELS], clock.iso(since) or "",
-        [_day(channel, accounts, since) for channel in depth.CHANNELS], _storage(directory),
+        [_queue(channel, accounts) for channel in queue_depth.CHANNELS], clock.iso(since) or "",
+        [_day(channel, accounts, since) for channel in queue_depth.CHANNELS], _storage(directory),
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def _stopped(directory: Path) -> list[str]:
 
 
 def _queue(channel: str, accounts: list[int]) -> Queue:
-    found = depth.of(channel)
+    found = queue_depth.of(channel)
     lately = _count(accounts, f"{channel}_sent", clock.now_ms() - _MINUTE_MS)
     return Queue(channel, found.due, found.later, found.paused, found.in_hand, found.oldest_seconds, lately)
 
@@ -77,5 +77,5 @@ def _midnight() -> int:
 
 def _storage(directory: Path) -> Storage:
     base, log = sizes(directory)
-    free, least = storage.room(directory)
+    free, least = disk_guard.room(directory)
     return Storage(base, log, free, int(least))

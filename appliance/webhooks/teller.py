@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from appliance import clock, config
-from appliance.db import storage, work
+from appliance.db import disk_guard, work
 from appliance.db.open import one, rows
 from appliance.delivery.safe_http import Kept
 from appliance.errors import Unavailable
@@ -67,7 +67,7 @@ class Teller:
         hand: dict[asyncio.Task[Outcome], Job] = {}
         kept = Kept()
         try:
-            while not self.stopping.is_set() and storage.unwritable() is None:
+            while not self.stopping.is_set() and disk_guard.unwritable() is None:
                 self._awake.clear()
                 more = fanout.is_behind() and await _written(fanout.take_in)
                 more = (sweep.has_deleted() and await _written(sweep.deleted)) or more

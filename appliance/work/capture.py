@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from appliance.db.work import call, commit
 from appliance.delivery import providers
 from appliance.errors import Temporary, Unavailable
-from appliance.messages import captured
+from appliance.messages import capture_inbox
 from appliance.sms.providers import capture
 from appliance.sms.text import Text
 
@@ -29,11 +29,11 @@ class _Inbox:
     async def handle_DATA(self, server: "SMTP", session: "Session", envelope: "Envelope") -> str:
         content: Any = envelope.original_content or envelope.content
         try:
-            reading = await call(captured.read, content)
+            reading = await call(capture_inbox.read, content)
             if reading is None:
                 return "550 5.7.1 only this installation's own messages are kept here"
             recipient = envelope.rcpt_tos[0]
-            number = await commit(captured.store, reading, envelope.mail_from or "", recipient, content)
+            number = await commit(capture_inbox.store, reading, envelope.mail_from or "", recipient, content)
         except Unavailable:
             return "451 4.3.0 the inbox cannot be written now"
         return f"250 2.0.0 kept as {number}"
@@ -41,7 +41,7 @@ class _Inbox:
 
 async def _keep(text: Text) -> int:
     try:
-        return await commit(captured.keep, text)
+        return await commit(capture_inbox.keep, text)
     except Unavailable:
         raise Temporary("the inbox cannot be written now") from None
 

@@ -14,7 +14,7 @@ from appliance.delivery.groups import domain_of, group_of
 from appliance.delivery.routing import DIRECT
 from appliance.errors import DeliveryError, Throttled
 from appliance.messages.ledger import Claim
-from appliance.messages.warming import Day
+from appliance.messages.warm_up import Day
 from appliance.settings import Email
 from appliance.work import rate_limit
 from appliance.work.adaptive_throttle import AdaptiveThrottle

@@ -14,7 +14,7 @@ from appliance.config import seconds
 from appliance.db.open import close_database
 from appliance.delivery.routing import DIRECT
 from appliance.errors import Unavailable
-from appliance.messages import outbox
+from appliance.messages import queue
 from appliance.work import send_status
 from appliance.work.circuit_breaker import CircuitBreaker
 from appliance.work.direct_worker import DirectWorker
@@ -167,6 +167,6 @@ class EmailSender:
 
 def _handed_over(since: int) -> list[tuple[int, str, str | None, str]]:
     try:
-        return outbox.handed_over(since)
+        return queue.handed_over(since)
     finally:
         close_database()

@@ -24,8 +24,8 @@ from appliance.contacts import crowd_jobs
 from appliance.db import work
 from appliance.errors import Unavailable
 from appliance.forms import accept
-from appliance.importing import forget
-from appliance.messages import captured, repeats
+from appliance.importing import erase_rows
+from appliance.messages import capture_inbox, retry_bytes
 from appliance.webhooks import sweep
 
 log = logging.getLogger("campanero.housekeeping")
@@ -49,8 +49,8 @@ SWEEPS = (
     Sweep("parts of acts on many people", crowd_jobs.old_parts, crowd_jobs.forget_parts, 20),
     Sweep("acts on many people", crowd_jobs.old, crowd_jobs.forget),
     # A mail may have a hundred pages
-    Sweep("messages of the built-in inbox", captured.old, captured.forget, 20),
-    Sweep("messages of an inbox that was emptied", captured.emptied, captured.forget, 20),
+    Sweep("messages of the built-in inbox", capture_inbox.old, capture_inbox.forget, 20),
+    Sweep("messages of an inbox that was emptied", capture_inbox.emptied, capture_inbox.forget, 20),
 )
 _working = threading.Lock()
 
@@ -98,7 +98,7 @@ def _rooms() -> None:
 
 def forget_what_is_over() -> None:
     """Take erased people out of what imports keep, and drop what is kept of messages that never go again."""
-    forget.tend()
-    for sweeps in (repeats.sweep, sweep.old):
+    erase_rows.tend()
+    for sweeps in (retry_bytes.sweep, sweep.old):
         while work.write(sweeps):
             pass

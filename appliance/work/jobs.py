@@ -11,23 +11,23 @@ from huey import Huey
 from appliance import clock
 from appliance.account import heartbeat, keys
 from appliance.backups import schedule
-from appliance.campaigns import large, link_check, preflight, rehearsal, send, states, watch
-from appliance.campaigns.books import Keeper
-from appliance.campaigns.large import Large
+from appliance.campaigns import auto_pause, batches, link_check, preflight, rehearsal, send, states
+from appliance.campaigns.batches import Large
+from appliance.campaigns.ledger_check import Keeper
 from appliance.contacts import crowd_jobs, mirrors, suppress
-from appliance.db import storage, work
+from appliance.db import disk_guard, work
 from appliance.db.open import checkpoint, rows
-from appliance.engagement import settling
-from appliance.engagement.settling import Settler
+from appliance.engagement import hit_verdicts
+from appliance.engagement.hit_verdicts import Settler
 from appliance.errors import Unavailable
 from appliance.events import retention
-from appliance.flows import dates, entry, ignoring, resting, watching
+from appliance.flows import date_triggers, enrollment, ignored_triggers, paused_messages, segment_events
 from appliance.flows import run as runs
-from appliance.flows.tending import Tender
-from appliance.importing import forget
+from appliance.flows.flow_job import Tender
+from appliance.importing import erase_rows
 from appliance.importing import store as imports
 from appliance.importing.job import Importer
-from appliance.messages import captured, line, nights
+from appliance.messages import capture_inbox, queue_order, quiet_hours_check
 from appliance.segments import indexes
 from appliance.sending_domains import verify
 from appliance.webhooks import fanout, teller
@@ -57,7 +57,7 @@ class Jobs:
         self.importer = Importer()
         self.large = Large()
         self.settler = Settler()
-        self.flows = Tender((dates.look, entry.take_in, runs.advance, resting.settle))
+        self.flows = Tender((date_triggers.look, enrollment.take_in, runs.advance, paused_messages.settle))
         self.keeper = Keeper(process)
         self.teller = Teller()
         self._draining = threading.Lock()
@@ -191,7 +191,7 @@ class Jobs:
 
     def look_at_nights(self) -> None:
         """Let what waits for a morning be judged by the quiet hours as they are now."""
-        nights.look_again()
+        quiet_hours_check.look_again()
         wake_ups.ring("outbox")
 
     def tend_crowds(self) -> None:
@@ -203,7 +203,7 @@ class Jobs:
         housekeeping.tend(self.importer.stopping)
         housekeeping.forget_what_is_over()
         retention.tend(self.importer.stopping)
-        ignoring.tend(self.importer.stopping)
+        ignored_triggers.tend(self.importer.stopping)
 
     def tend_campaigns(self) -> None:
         """Start what is due, show what is released, pause what is refused, complete what is done."""
@@ -215,8 +215,8 @@ class Jobs:
             if shut.providers or shut.campaigns:
                 work.write(states.stop_refused, shut.providers, shut.campaigns, shut.words)
                 gate.paused(shut)
-        for account_id, campaign_id in watch.suspects():
-            work.write(watch.look, account_id, campaign_id)
+        for account_id, campaign_id in auto_pause.suspects():
+            work.write(auto_pause.look, account_id, campaign_id)
         work.write(states.settle)
         self.keeper.look()
 
@@ -244,14 +244,14 @@ class Jobs:
     @staticmethod
     def _tend_storage() -> None:
         """See how the storage is; what failed is tried again here, so that it goes on though nobody writes."""
-        storage.look()
-        if storage.unwritable() is not None:
+        disk_guard.look()
+        if disk_guard.unwritable() is not None:
             work.write(heartbeat.beat)
         try:
             checkpoint()
         except apsw.Error as error:
-            storage.failed(error)
-            raise storage.storage_error(error) or error from None
+            disk_guard.failed(error)
+            raise disk_guard.storage_error(error) or error from None
 
     def pulse(self) -> None:
         """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
@@ -260,25 +260,25 @@ class Jobs:
             work.write(suppress.expire)
         if used := keys.unwritten():
             work.write(keys.note_used, used)
-        if not self.sender.halted() and line.is_due((*self.sender.gate.closed(), *self.sender.pace.closed())):
+        if not self.sender.halted() and queue_order.is_due((*self.sender.gate.closed(), *self.sender.pace.closed())):
             wake_ups.ring("outbox")
         elif self.texter.is_due():
             self.texter.wake()
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             wake_ups.ring("campaigns")
-        if large.is_due():
+        if batches.is_due():
             wake_ups.ring("audiences")
         if imports.is_due() or self._hour_is_over():
             wake_ups.ring("imports")
-        if forget.is_due() or captured.is_due():
+        if erase_rows.is_due() or capture_inbox.is_due():
             wake_ups.ring("erasures")
         if verify.is_due():
             wake_ups.ring("domains")
-        if watching.is_due() | mirrors.is_due():
+        if segment_events.is_due() | mirrors.is_due():
             wake_ups.ring("segments")
-        if settling.is_due():
+        if hit_verdicts.is_due():
             wake_ups.ring("hits")
-        if any(one.is_due() for one in (dates, entry, runs, resting)):
+        if any(one.is_due() for one in (date_triggers, enrollment, runs, paused_messages)):
             wake_ups.ring("flows")
         if teller.is_due():
             wake_ups.ring("webhooks")
@@ -290,6 +290,6 @@ class Jobs:
 
 def tend_segments() -> None:
     """Tell who came into segments and went, populate the lists that mirror them, make the indexes that they ask for."""
-    watching.tend()
+    segment_events.tend()
     mirrors.refresh_due()
     indexes.tend()

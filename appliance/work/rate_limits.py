@@ -9,7 +9,7 @@ from typing import Protocol
 
 from appliance import clock
 from appliance.messages.ledger import Claim
-from appliance.messages.warming import Day
+from appliance.messages.warm_up import Day
 from appliance.work.adaptive_throttle import AdaptiveThrottle
 from appliance.work.rate_limit import HOUR, NEVER, Limit, RateLimiter
 from appliance.work.send_status import Full

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import close_database
-from appliance.messages import warming
+from appliance.messages import warm_up
 from appliance.messages.ledger import Claim
-from appliance.messages.line import Line, Names
+from appliance.messages.queue_order import Line, Names
 from appliance.work.circuit_breaker import CircuitBreaker
 from appliance.work.rate_limits import ALL, RateLimits
 from appliance.work.rendering import RenderedMessage, Renderer
@@ -286,7 +286,7 @@ class ReadyQueue:
         for one in made:
             new = self._pace.lacks_quota(one.claim, one.prepared.sender) if one.prepared is not None else None
             if new is not None:
-                self._pace.allot(work.write(warming.today, new))
+                self._pace.allot(work.write(warm_up.today, new))
         return made
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import peewee
 
 from appliance.designs.merge import MergeError
 from appliance.errors import Later, Permanent, SenderRefused
-from appliance.messages import repeats
+from appliance.messages import retry_bytes
 from appliance.messages.ledger import Claim, Outcome, Prepared
 from appliance.messages.prepare import Draft, Workshop
 from appliance.work.fair_shares import FairShares
@@ -108,7 +108,7 @@ def _all(signed: list["Future[list[RenderedMessage]] | list[RenderedMessage]"]) 
 
 def _draft(workshop: Workshop, claim: Claim) -> Draft | Outcome:
     try:
-        kept = repeats.load(claim.id) if claim.doubts else None
+        kept = retry_bytes.load(claim.id) if claim.doubts else None
         return Draft(kept) if kept is not None else workshop.draft(claim)
     except SenderRefused as refused:
         # Nobody's fault who gets it: it waits, and where it goes on like this the campaign pauses with these words
@@ -138,7 +138,7 @@ def _signed(claim: Claim, draft: Draft) -> RenderedMessage:
         prepared = draft.signed()
     except Exception as fault:
         return _unready(claim, _failed(claim, fault))
-    return RenderedMessage(claim._replace(digest=repeats.digest(prepared)), prepared)
+    return RenderedMessage(claim._replace(digest=retry_bytes.digest(prepared)), prepared)
 
 
 def _failed(claim: Claim, fault: Exception) -> Outcome:

@@ -36,7 +36,7 @@ class Full(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """A sending domain that begins with a few messages a day: its day (`messages.warming`), whether that is full."""
+    """A sending domain that begins with a few messages a day: its day (`messages.warm_up`), whether that is full."""
 
     day: Any
     is_full: bool

@@ -12,7 +12,7 @@ from appliance import clock, config
 from appliance.config import seconds
 from appliance.db.open import close_database, scalar
 from appliance.errors import Unavailable
-from appliance.messages import line, outbox
+from appliance.messages import queue, queue_order
 from appliance.messages.ledger import Claim
 from appliance.messages.sms_senders import limit_of, sender_to
 from appliance.sms import client, numbers
@@ -58,7 +58,7 @@ class SmsSender:
 
     def is_due(self) -> bool:
         """Return whether an SMS may go now."""
-        return not self.halted() and line.is_due((*self.gate.closed(), *self.pace.closed()), CHANNEL)
+        return not self.halted() and queue_order.is_due((*self.gate.closed(), *self.pace.closed()), CHANNEL)
 
     def wake(self) -> None:
         """Say that there may be more to send."""
@@ -197,6 +197,6 @@ async def _ended(tasks: set["asyncio.Task[None]"]) -> None:
 
 def _handed_over(since: int) -> list[tuple[int, str, str | None, str]]:
     try:
-        return outbox.handed_over(since, CHANNEL)
+        return queue.handed_over(since, CHANNEL)
     finally:
         close_database()

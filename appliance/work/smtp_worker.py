@@ -10,7 +10,7 @@ from appliance.delivery.dialogue import Dialogue
 from appliance.delivery.offered import Opened, Refused
 from appliance.delivery.send import Envelope
 from appliance.errors import DeliveryError, Later, Ours, Permanent, Temporary, Uncertain, Unreachable
-from appliance.messages import counts
+from appliance.messages import message_counters
 from appliance.messages.ledger import Outcome
 from appliance.work.circuit_breaker import CircuitBreaker
 from appliance.work.email_rate_limits import EmailRateLimits
@@ -194,7 +194,7 @@ class SmtpWorker:
         self._known = outcome
         await self._through(ready, dialogue, outcome)
         if dialogue is not None and prepared is not None:
-            counts.talked(ready.claim.provider, outcome.error, time.monotonic() - begun)
+            message_counters.talked(ready.claim.provider, outcome.error, time.monotonic() - begun)
 
     async def _through(self, ready: RenderedMessage, dialogue: Dialogue | None, outcome: Outcome) -> None:
         """Hand over a message that is marked and asked for, and learn from what became of it."""

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from appliance.db import storage
+from appliance.db import disk_guard
 from appliance.work.circuit_breaker import CircuitBreaker
 
 # A file that stops everything is looked for this often, and again before each message
@@ -22,4 +22,4 @@ class StopSwitch:
         now = time.monotonic()
         if now > self._stop_seen[0] + _STOP_FILE_SECONDS:
             self._stop_seen = (now, CircuitBreaker.is_stopped())
-        return self._stop_seen[1] or self.stopping.is_set() or storage.trouble() is not None
+        return self._stop_seen[1] or self.stopping.is_set() or disk_guard.trouble() is not None

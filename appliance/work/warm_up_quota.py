@@ -1,7 +1,7 @@
-"""What a new sending domain may still send today (`messages.warming`)."""
+"""What a new sending domain may still send today (`messages.warm_up`)."""
 
 from appliance import clock
-from appliance.messages.warming import Day
+from appliance.messages.warm_up import Day
 from appliance.work.rate_limit import NEVER
 
 

@@ -8,7 +8,7 @@ from appliance.db.open import rows
 from appliance.errors import Faults
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import entry, plan, triggers
+from appliance.flows import enrollment, plan, triggers
 from appliance.tables import Flow, Step, Trigger
 from tests.domain.home import Home
 
@@ -48,8 +48,8 @@ def happen(home: Home, event: str, contact_id: int | None, data: dict[str, Any] 
 
 def take_in() -> None:
     """Look at every event that nobody has looked at."""
-    entry._written = 0.0
-    while entry.take_in():
+    enrollment._written = 0.0
+    while enrollment.take_in():
         pass
 
 

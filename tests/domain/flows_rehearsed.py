@@ -5,11 +5,11 @@ from typing import Any
 from appliance import fields
 from appliance.account.acting import By
 from appliance.db import work
-from appliance.flows import crowd, simulate, store
-from appliance.flows.asked import SimulateRequest
-from appliance.flows.counted import Crowd
-from appliance.flows.crowd import CrowdRequest
+from appliance.flows import bulk_simulation, simulate, store
+from appliance.flows.bulk_simulation import CrowdRequest
 from appliance.flows.requests import FlowCreate, FlowPatch
+from appliance.flows.simulation_counts import Crowd
+from appliance.flows.simulation_request import SimulateRequest
 from appliance.flows.timeline import Entry, Simulated
 from appliance.tables import Flow
 from tests.domain.home import Home
@@ -39,7 +39,7 @@ def rehearsed(home: Home, flow: Flow, **body: Any) -> Simulated:
 
 def with_all(home: Home, flow: Flow, **body: Any) -> Crowd:
     """Rehearse a flow with everybody who met its trigger."""
-    return crowd.simulate_all(home.account_id, flow.id, fields.read(CrowdRequest, body))
+    return bulk_simulation.simulate_all(home.account_id, flow.id, fields.read(CrowdRequest, body))
 
 
 def told(found: Simulated, step_id: int) -> Entry:

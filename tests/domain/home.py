@@ -15,14 +15,14 @@ from appliance.contacts.consent import Evidence
 from appliance.contacts.lists import ListCreate
 from appliance.contacts.requests import ContactPatch, ContactWrite
 from appliance.contacts.write import Upserted
-from appliance.db import storage, work
+from appliance.db import disk_guard, work
 from appliance.db.migrations import migrate
 from appliance.db.open import close_database, open_database, rows, run
 from appliance.flows import plan
-from appliance.messages import hot, repeats
+from appliance.messages import hot, retry_bytes
 from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
+from appliance.messages.queue_order import Line
 from appliance.tables import Campaign, Channel, Contact, ContactList
 from appliance.work import wake_ups
 
@@ -53,7 +53,7 @@ class Home:
     def close(self) -> None:
         """Give back everything that belongs to the process."""
         work.stop()
-        storage.wrote()  # what could not be written there is no trouble of the next
+        disk_guard.wrote()  # what could not be written there is no trouble of the next
         wake_ups.silence()
         clock.follow(None)
         plan.forget()
@@ -133,7 +133,7 @@ class Home:
 
 def crash() -> int:
     """Do as a process does that begins after another one died; returns how many messages were in hand."""
-    return work.write(repeats.recover, repeats.in_hand())
+    return work.write(retry_bytes.recover, retry_bytes.in_hand())
 
 
 def turn(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim | None:
@@ -143,8 +143,8 @@ def turn(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim |
     while want and (found := Line(channel).candidates(1)):
         row = found[0]._replace(dated_at=found[0].dated_at or clock.now_ms())
         if row.recipient is not None:
-            kept = repeats.load(row.id) if row.doubts else None
-            row = row._replace(digest=repeats.digest(kept or Workshop().prepare(row)))
+            kept = retry_bytes.load(row.id) if row.doubts else None
+            row = row._replace(digest=retry_bytes.digest(kept or Workshop().prepare(row)))
         if row.id in work.write(hot.step, [], [row], "process"):
             return row
     return None

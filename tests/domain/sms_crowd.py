@@ -12,7 +12,7 @@ from appliance.db.open import rows, run
 from appliance.delivery.send import Envelope
 from appliance.messages import hot
 from appliance.messages.ledger import Claim, Outcome, Prepared
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from tests.domain.home import Home
 
 _ROWS = (

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.campaigns import books, states, store
-from appliance.campaigns.books import Keeper
+from appliance.campaigns import ledger_check, states, store
+from appliance.campaigns.ledger_check import Keeper
 from appliance.contacts import merge
 from appliance.db import work
 from appliance.db.open import rows, run
@@ -37,16 +37,16 @@ def campaign(home: Home) -> Campaign:
 def found(home: Home, campaign: Campaign, process: str | None = None) -> list[str]:
     """Return all that is wrong with the books of a campaign."""
     here = store.get(home.account_id, campaign.id)
-    return books.quick(here) + [words for part in books.thorough(here, process) for words in part]
+    return ledger_check.quick(here) + [words for part in ledger_check.thorough(here, process) for words in part]
 
 
 def test_books_balance(home: Home, campaign: Campaign) -> None:
     """After refusals, doubts, retries, skips, a merge and an erasure nothing differs."""
     assert store.get(home.account_id, campaign.id).status == "completed"
-    assert found(home, campaign, "process") == [] and books.of_people(home.account_id) == []
+    assert found(home, campaign, "process") == [] and ledger_check.of_people(home.account_id) == []
     people = [row[0] for row in rows("SELECT id FROM contact ORDER BY id")]
     work.write(merge.merge, home.account_id, people[0], people[1], BY_API)
-    assert found(home, campaign, "process") == [] and books.of_people(home.account_id) == []
+    assert found(home, campaign, "process") == [] and ledger_check.of_people(home.account_id) == []
 
 
 def test_what_was_deleted_for_its_age_is_not_missed(home: Home, campaign: Campaign) -> None:
@@ -56,7 +56,7 @@ def test_what_was_deleted_for_its_age_is_not_missed(home: Home, campaign: Campai
     home.configure(events__keep="30d")
     retention.tend(threading.Event())
     assert rows("SELECT count(*) FROM event") == [(0,)]
-    assert found(home, campaign, "process") == [] and books.of_people(home.account_id) == []
+    assert found(home, campaign, "process") == [] and ledger_check.of_people(home.account_id) == []
     work.write(run, "UPDATE account SET events_since = NULL")
     assert any("have no event" in words for words in found(home, campaign, "process"))
 
@@ -91,7 +91,7 @@ def test_people_who_were_sent_more_than_is_counted(home: Home, campaign: Campaig
     """The counts kept with people are held against the rows too."""
     work.write(run, "UPDATE contact SET email_sent_count = 0")
 
-    assert "more messages than are counted" in books.of_people(home.account_id)[0]
+    assert "more messages than are counted" in ledger_check.of_people(home.account_id)[0]
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -99,7 +99,7 @@ def test_the_service_says_it_once(
     ended: bool, home: Home, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What does not balance is an error in the log, with numbers, once; at the end every row is looked at."""
-    monkeypatch.setattr("appliance.campaigns.books._SHARE", 1.0)
+    monkeypatch.setattr("appliance.campaigns.ledger_check._SHARE", 1.0)
     made = home.send(home.campaign(home.list_of(home.contact("a@example.org").id, home.contact("b@example.org").id).id))
     keeper = Keeper("process")
     finish(take(), "accepted")

@@ -6,7 +6,7 @@ from msgspec import UNSET
 from appliance import clock, fields
 from appliance.account import users
 from appliance.account.acting import By
-from appliance.campaigns import acts, afterwards, comparing, kept, states, store
+from appliance.campaigns import averages, conversions, last_actions, saved_audiences, states, store
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.contacts import growth
 from appliance.db import work
@@ -36,7 +36,7 @@ def test_usual_is_the_average_of_those_before(home: Home) -> None:
     first = sent(home, 2, 2, 1)
     second = sent(home, 4, 2, 0)
     third = sent(home, 4, 4, 4)
-    usual = [comparing.usual(store.get(home.account_id, number)) for number in (first, second, third)]
+    usual = [averages.usual(store.get(home.account_id, number)) for number in (first, second, third)]
 
     assert usual[:2] == [None, None]
     assert usual[2] is not None
@@ -57,7 +57,7 @@ def test_what_came_after_a_click(home: Home) -> None:
     for contact_id, event, at in [*orders, (ids[0], "seen", 1), (ids[1], "late", late)]:
         work.write(run, sql, (home.account_id, contact_id, event, at))
 
-    assert afterwards.of(store.get(home.account_id, number)) == [afterwards.After("order_placed", 2, 60.0)]
+    assert conversions.of(store.get(home.account_id, number)) == [conversions.After("order_placed", 2, 60.0)]
 
 
 def test_who_paused_is_known(home: Home) -> None:
@@ -70,9 +70,9 @@ def test_who_paused_is_known(home: Home) -> None:
     found = []
     for actor in (f"user:{ana.id}", "key:1"):
         paused = work.write(states.pause, home.account_id, campaign.id, By(actor))
-        found.append(acts.last(paused))
+        found.append(last_actions.last(paused))
         work.write(states.resume, home.account_id, campaign.id, By(f"user:{ana.id}"))
-    found.append(acts.last(work.write(states.stop, store.get(home.account_id, campaign.id), "transport")))
+    found.append(last_actions.last(work.write(states.stop, store.get(home.account_id, campaign.id), "transport")))
 
     assert [(one.name, one.is_service) for one in found if one] == [("Ana", False), (None, False), (None, True)]
 
@@ -86,7 +86,7 @@ def test_who_paused_is_known(home: Home) -> None:
 def test_only_what_a_segment_can_ask_is_kept(query: dict[str, object], names: list[str] | None) -> None:
     """Where a segment would find others than the page shows, none is offered."""
     asked = fields.read(RecipientQuery, query)
-    found = kept.filters(3, asked)
+    found = saved_audiences.filters(3, asked)
 
     assert (None if found is None else [one["name"] for one in found]) == names
     assert asked.contact_id is UNSET

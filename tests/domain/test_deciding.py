@@ -7,8 +7,8 @@ import pytest
 from appliance.account.acting import By
 from appliance.campaigns import states, store
 from appliance.db import work
-from appliance.messages import deciding
-from appliance.messages.deciding import Part
+from appliance.messages import manual_decisions
+from appliance.messages.manual_decisions import Part
 from appliance.tables import Campaign, Message
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
@@ -19,7 +19,7 @@ Verb = Callable[[int, Part, str], tuple[int, int]]
 @pytest.fixture
 def campaign(home: Home, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     """A completed campaign: five messages in doubt, three refused; two rows make a part."""
-    monkeypatch.setattr("appliance.messages.deciding._MOST", 2)
+    monkeypatch.setattr("appliance.messages.manual_decisions._MOST", 2)
     home.configure(email__in_doubt="hold")
     people = [home.contact(f"p{number}@example.org").id for number in range(8)]
     made = home.send(home.campaign(home.list_of(*people).id))
@@ -46,7 +46,7 @@ def stats(home: Home, campaign: Campaign) -> dict[str, int]:
 
 def test_all_in_doubt_count_as_sent(home: Home, campaign: Campaign) -> None:
     """All five, in parts, and nothing else."""
-    counts = decide(deciding.assume_some, campaign, Part("uncertain"))
+    counts = decide(manual_decisions.assume_some, campaign, Part("uncertain"))
 
     assert (sum(counts), max(counts)) == (5, 2)
     assert stats(home, campaign) == {"audience": 8, "sent": 5, "accepted": 5, "failed": 3}
@@ -57,7 +57,9 @@ def test_those_chosen_go_again(home: Home, campaign: Campaign) -> None:
     """Only they; a number of another campaign or in another state is passed over."""
     numbers = [row.id for row in Message.select().where(Message.status == "uncertain").order_by(Message.id)]
     refused = Message.get(Message.status == "failed").id
-    counts = decide(deciding.retry_some, campaign, Part("uncertain", chosen=(numbers[0], numbers[3], refused, 4242)))
+    counts = decide(
+        manual_decisions.retry_some, campaign, Part("uncertain", chosen=(numbers[0], numbers[3], refused, 4242))
+    )
     while (claim := take()) is not None:
         finish(claim, "accepted")
 
@@ -67,14 +69,14 @@ def test_those_chosen_go_again(home: Home, campaign: Campaign) -> None:
 
 def test_those_chosen_do_not_wait_for_a_clock_that_stepped_back(home: Home, campaign: Campaign) -> None:
     """What a person sends again goes at once, whatever the clock says by then."""
-    assert sum(decide(deciding.retry_some, campaign, Part("uncertain"))) == 5
+    assert sum(decide(manual_decisions.retry_some, campaign, Part("uncertain"))) == 5
     home.advance(-3600)
     assert take() is not None
 
 
 def test_who_may_not_be_written_to_is_left(home: Home, campaign: Campaign) -> None:
     """Those refused as nobody's address are on the do-not-send list by now: sending all again sends none."""
-    assert decide(deciding.retry_some, campaign, Part("failed")) == [0, 0]
+    assert decide(manual_decisions.retry_some, campaign, Part("failed")) == [0, 0]
     assert take() is None and stats(home, campaign)["failed"] == 3
 
 
@@ -83,7 +85,7 @@ def test_what_cannot_be_sent_again_is_not(status: str, home: Home, campaign: Cam
     """Whatever a form says, only refused messages and those in doubt go again."""
     before = stats(home, campaign)
 
-    assert decide(deciding.retry_some, campaign, Part(status)) == [0] and stats(home, campaign) == before
+    assert decide(manual_decisions.retry_some, campaign, Part(status)) == [0] and stats(home, campaign) == before
 
 
 def test_nothing_of_a_cancelled_campaign_goes_again(home: Home) -> None:
@@ -93,5 +95,5 @@ def test_nothing_of_a_cancelled_campaign_goes_again(home: Home) -> None:
     finish(take(), "uncertain")
     work.write(states.cancel, home.account_id, made.id, By("user:1"))
 
-    assert decide(deciding.retry_some, made, Part("uncertain")) == [0]
+    assert decide(manual_decisions.retry_some, made, Part("uncertain")) == [0]
     assert stats(home, made) == {"audience": 2, "uncertain": 1, "cancelled": 1}

@@ -8,7 +8,7 @@ from appliance.contacts import erase, merge, store, write
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import DeliveryError, Permanent, Temporary, Throttled, Uncertain
-from appliance.messages import line
+from appliance.messages import queue_order
 from appliance.messages.ledger import Outcome
 from appliance.tables import Message
 from tests.domain.home import BY_API, Home, turn
@@ -88,7 +88,7 @@ def test_the_message_that_counts_stays_with_the_merged(home: Home) -> None:
     assert finish(take(), "accepted").contact_id == one
     work.write(merge.merge, home.account_id, two, one, BY_API)
     mine = [row.status for row in Message.select().where(Message.contact == two)]
-    assert mine == ["sent"] and not line.is_due()
+    assert mine == ["sent"] and not queue_order.is_due()
 
 
 def test_a_list_that_either_left_is_left(home: Home) -> None:
@@ -124,13 +124,13 @@ def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> 
 def asked_for(home: Home, contact_id: int, to: str = "colleague@example.org") -> Message:
     """Ask for a test to a colleague with a contact's values; answer its row."""
     from appliance import fields
-    from appliance.messages import trial
+    from appliance.messages import test_sends
     from appliance.templates import store as templates
 
     said = fields.read(templates.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
     template = work.write(templates.create, home.account_id, said)
-    body = fields.read(trial.TestRequest, {"email": to, "contact_id": contact_id})
-    work.write(trial.send, home.account_id, template.id, body, True)
+    body = fields.read(test_sends.TestRequest, {"email": to, "contact_id": contact_id})
+    work.write(test_sends.send, home.account_id, template.id, body, True)
     return Message.get(Message.template == template.id)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.account.acting import By
-from appliance.campaigns import books, states, store
+from appliance.campaigns import ledger_check, states, store
 from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
 from appliance.errors import (
@@ -95,7 +95,9 @@ def test_a_hard_bounce_is_written_with_all_that_follows(home: Home) -> None:
     assert home.channel("gone@example.org").fail_count == 1
     now = store.get(home.account_id, campaign.id)
     assert (now.bounced_count, now.refused_count, now.sent_count) == (1, 0, 2)
-    assert (now.stats["sent"], now.stats["bounced"], now.stats["accepted"]) == (1, 1, 2) and books.quick(now) == []
+    assert (now.stats["sent"], now.stats["bounced"], now.stats["accepted"]) == (1, 1, 2) and ledger_check.quick(
+        now
+    ) == []
     assert one("SELECT diagnostic, source FROM suppression") == ("550 5.1.1 no such user", "dsn")
 
 
@@ -108,7 +110,7 @@ def test_a_complaint_opts_out_with_evidence(home: Home) -> None:
     assert row(first).status == "complained" and events(first) == ["email_complained"]
     assert ("suppressed", "recipient", "arf", "recipient") in home.acts("a@example.org")
     now = store.get(home.account_id, campaign.id)
-    assert (now.complained_count, now.stats["complained"]) == (1, 1) and books.quick(now) == []
+    assert (now.complained_count, now.stats["complained"]) == (1, 1) and ledger_check.quick(now) == []
 
 
 def test_a_delivery_is_noted(home: Home) -> None:
@@ -136,7 +138,7 @@ def test_a_status_never_goes_back(told: tuple[str, ...], status: str, names: lis
     for kind in told:
         tell(first, kind, "ses")
     assert row(first).status == status and events(first) == names
-    assert books.quick(store.get(home.account_id, campaign.id)) == []
+    assert ledger_check.quick(store.get(home.account_id, campaign.id)) == []
 
 
 def test_what_cannot_be_true_changes_nothing(home: Home) -> None:
@@ -201,7 +203,7 @@ def test_a_report_settles_a_doubt(home: Home) -> None:
     work.write(run, "UPDATE campaign SET sent_count = 0 WHERE id = ?", (campaign.id,))
     assert tell(first, **HARD)
     now = store.get(home.account_id, campaign.id)
-    assert (row(first).status, now.sent_count, now.bounced_count) == ("bounced", 1, 1) and books.quick(now) == []
+    assert (row(first).status, now.sent_count, now.bounced_count) == ("bounced", 1, 1) and ledger_check.quick(now) == []
 
 
 @pytest.mark.parametrize("kind", ["complained", "bounced"])
@@ -214,7 +216,7 @@ def test_a_report_about_what_waits_for_its_repeat_is_believed(kind: str, home: H
     assert (row(first).status, row(first).doubts) == ("queued", 1)
     assert tell(first, kind) and not tell(first, kind)
     now = store.get(home.account_id, campaign.id)
-    assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and books.quick(now) == []
+    assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and ledger_check.quick(now) == []
     work.write(states.resume, home.account_id, campaign.id, By("key:1"))
     assert turn(None, True) is None and one("SELECT count(*) FROM repeat") == (0,)
 

@@ -15,7 +15,7 @@ from appliance.db.open import run
 from appliance.delivery.rates import asks_for_less
 from appliance.errors import Temporary
 from appliance.messages import hot, single
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from appliance.messages.single import MessageWrite
 from appliance.work import ready_queue
 from appliance.work.email_rate_limits import EmailRateLimits

@@ -12,7 +12,7 @@ from appliance import clock
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.filters import compile
-from appliance.segments import drive, explain, people, store
+from appliance.segments import explain, people, query_plan, store
 from appliance.segments.requests import SegmentCreate
 from tests.domain.filters_people import ZONE, fill
 from tests.domain.filters_random import filters
@@ -59,13 +59,13 @@ def test_the_way_changes_nobody(
     home, everybody = crowd
     here = people.scope(home.account_id, writing=True)
     nodes = people.nodes(home.account_id, asked, writing=True)
-    way = compile.Way(lambda node: turn.random(), tuple(drive.sets(nodes)))
+    way = compile.Way(lambda node: turn.random(), tuple(query_plan.sets(nodes)))
     sql, parameters = compile.condition(nodes, here, way=way)
     found = rows(f"SELECT c.id FROM contact c WHERE {sql} ORDER BY c.id", parameters)
     assert [row[0] for row in found] == [
         one["id"] for one in everybody if all(holds(one, part, here.now) for part in asked)
     ]
-    for leaf in drive.sets(nodes):
+    for leaf in query_plan.sets(nodes):
         of = compile.people_of(leaf, here, "s")
         assert {row[0] for row in rows(of.sql, of.parameters)} == {
             one["id"] for one in everybody if holds(one, {**leaf.raw, "predicate": "performed"}, here.now)

@@ -9,7 +9,7 @@ from appliance.account.acting import By
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.errors import Invalid, NotFound, Unavailable
-from appliance.flows import pinning, plan, resting, states, store
+from appliance.flows import paused_messages, plan, states, store, version_snapshot
 from appliance.flows.requests import FlowCreate, FlowPatch
 from appliance.tables import Flow, Step, Template, TemplateRevision
 from appliance.templates import revisions
@@ -94,7 +94,7 @@ def test_links_and_senders_are_fixed_with_the_version(home: Home) -> None:
     assert first["values"]["campaign"]["name"] == "Untitled flow"
     # A new name is said from the next version on
     work.write(run, "UPDATE flow SET name = 'Later'")
-    assert work.write(lambda: pinning.publish(Flow.get_by_id(flow.id)))
+    assert work.write(lambda: version_snapshot.publish(Flow.get_by_id(flow.id)))
 
 
 def test_an_edit_is_held_against_the_flow_as_it_is_by_then(home: Home) -> None:
@@ -123,7 +123,7 @@ def test_many_are_taken_out_in_parts(home: Home) -> None:
     patch(home, flow, status="draft")
     with pytest.raises(Unavailable):
         work.write(store.moved, home.account_id, flow.id, states.activate, By())
-    while resting.settle():
+    while paused_messages.settle():
         pass
     assert rows("SELECT DISTINCT status, exit_reason FROM run") == [("exited", "flow_archived")]
     assert work.write(store.moved, home.account_id, flow.id, states.activate, By()).status == "active"

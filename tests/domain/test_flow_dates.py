@@ -9,8 +9,8 @@ import pytest
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
-from appliance.flows import dates, days
-from appliance.flows.days import Wanted
+from appliance.flows import date_fields, date_triggers
+from appliance.flows.date_fields import Wanted
 from tests.domain.flows_home import live_flow, runs, take_in
 from tests.domain.home import Home
 
@@ -44,7 +44,7 @@ ZONE = ZoneInfo("America/New_York")
 )
 def test_a_date_comes_round_on_its_day(value: Any, day: str, yearly: bool, comes: bool) -> None:
     """From the date itself on, with or without a year, in the account's time zone; the 29th may be the 28th."""
-    assert days.comes_round(value, Wanted(date.fromisoformat(day), yearly, ZONE)) is comes
+    assert date_fields.comes_round(value, Wanted(date.fromisoformat(day), yearly, ZONE)) is comes
 
 
 def test_whoever_comes_round_is_found_by_the_rough_question(home: Home) -> None:
@@ -53,22 +53,22 @@ def test_whoever_comes_round_is_found_by_the_rough_question(home: Home) -> None:
               "2000-01-01T03:00:00+00:00"]  # fmt: skip
     for value in values:
         home.upsert(data={"day": value})
-    where = days.source("day")
+    where = date_fields.source("day")
     assert where is not None
     for number in range(800):
         for yearly in (True, False):
             wanted = Wanted(date(2026, 1, 1) + timedelta(days=number), yearly, ZONE)
-            if not any(days.comes_round(value, wanted) for value in values):
+            if not any(date_fields.comes_round(value, wanted) for value in values):
                 continue
-            binder = days.Binder("d", dates.triggers.scope(home.account_id))
-            sql = f"SELECT {where.sql} FROM contact c WHERE {days.possible(where, wanted, binder)}"
+            binder = date_fields.Binder("d", date_triggers.triggers.scope(home.account_id))
+            sql = f"SELECT {where.sql} FROM contact c WHERE {date_fields.possible(where, wanted, binder)}"
             found = {row[0] for row in rows(sql, binder.values)}
-            assert {value for value in values if days.comes_round(value, wanted)} <= found
+            assert {value for value in values if date_fields.comes_round(value, wanted)} <= found
 
 
 def look() -> None:
     """Look at whatever days have come, and at what that means."""
-    while dates.look():
+    while date_triggers.look():
         pass
     take_in()
 
@@ -94,11 +94,11 @@ def test_everybody_enters_on_the_day_at_the_hour_once(home: Home, born: dict[str
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "10:30"}})
     look()
     at(home, "2027-05-12T14:29:59")
-    assert not dates.is_due()
+    assert not date_triggers.is_due()
     look()
     assert runs(flow) == []
     at(home, "2027-05-12T14:30:00")
-    assert dates.is_due()
+    assert date_triggers.is_due()
     look()
     home.advance(-7200)
     look()
@@ -122,7 +122,7 @@ def test_a_clock_that_ran_ahead_by_years_stops_no_flow(home: Home, born: dict[st
     look()
     home.advance(-10 * 366 * 86_400)
     look()
-    assert not dates.is_due()
+    assert not date_triggers.is_due()
     at(home, "2027-05-12T14:30:00")
     look()
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
@@ -154,14 +154,14 @@ def test_a_late_start_makes_up_for_hours_and_not_for_days(home: Home, born: dict
     """What was missed by more than the setting says is over; what was begun is finished, however late."""
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True}})
     look()
-    before, dates._BITE = dates._BITE, 1
+    before, date_triggers._BITE = date_triggers._BITE, 1
     try:
         at(home, "2027-05-12T18:00:00")
-        assert dates.look()
+        assert date_triggers.look()
         at(home, "2027-05-15T18:00:00")
         look()
     finally:
-        dates._BITE = before
+        date_triggers._BITE = before
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
     at(home, "2027-05-19T22:00:01")
     look()
@@ -195,4 +195,4 @@ def test_dates_that_cannot_be_looked_at_stop_no_other(home: Home, born: dict[str
     at(home, "2027-05-12T13:00:00")
     look()
     assert (runs(broken), len(runs(whole))) == ([], 2)
-    dates._failed.clear()
+    date_triggers._failed.clear()

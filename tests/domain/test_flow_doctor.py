@@ -8,7 +8,7 @@ from appliance import datadir
 from appliance.db import work
 from appliance.db.open import run as execute
 from appliance.doctor import automations
-from appliance.flows import ending, plan
+from appliance.flows import plan, run_ends
 from appliance.tables import Flow
 from tests.domain import flow_rows
 from tests.domain.home import Home
@@ -23,9 +23,9 @@ def flow_with_people(home: Home) -> Flow:
     one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
     flow_rows.run(home, flow, one)
     left = flow_rows.run(home, flow, two)
-    work.write(ending.end, [left.id], "exited", "taken_out", 5)
+    work.write(run_ends.end, [left.id], "exited", "taken_out", 5)
     test = flow_rows.run(home, flow, two, test=True)
-    work.write(ending.end, [test.id], "completed", None, 5)
+    work.write(run_ends.end, [test.id], "completed", None, 5)
     return flow
 
 

@@ -8,7 +8,7 @@ from appliance import clock
 from appliance.contacts import erase, merge, write
 from appliance.db import work
 from appliance.db.open import rows
-from appliance.flows import ending
+from appliance.flows import run_ends
 from appliance.importing import store as imports
 from appliance.tables import Contact, Event, Flow, Passage, Run
 from tests.domain import flow_rows
@@ -38,8 +38,8 @@ def test_a_run_ends_once(home: Home) -> None:
     one = flow_rows.run(home, flow, home.contact("one@example.org").id, chain_depth=2)
     test = flow_rows.run(home, flow, home.contact("two@example.org").id, test=True)
     now = clock.now_ms()
-    assert work.write(ending.end, [one.id, test.id, 99], "exited", "taken_out", now) == [one.id, test.id]
-    assert work.write(ending.end, [one.id], "completed", None, now + 1) == []
+    assert work.write(run_ends.end, [one.id, test.id, 99], "exited", "taken_out", now) == [one.id, test.id]
+    assert work.write(run_ends.end, [one.id], "completed", None, now + 1) == []
     row = Run.get_by_id(one.id)
     assert (row.status, row.exit_reason, row.due_at, row.passage_id) == ("exited", "taken_out", None, None)
     assert (row.ended_at, row.action_id) == (now, 1)
@@ -57,7 +57,7 @@ def test_what_a_step_said_of_itself_stays(home: Home) -> None:
     flow = flow_rows.flow(home)
     run = flow_rows.run(home, flow, home.contact("one@example.org").id)
     work.write(lambda: Passage.update(outcome="no", left_at=5).where(Passage.run == run).execute())
-    work.write(ending.end, [run.id], "completed", None, clock.now_ms())
+    work.write(run_ends.end, [run.id], "completed", None, clock.now_ms())
     assert [(one.outcome, one.reason, one.left_at) for one in Passage.select()] == [("no", None, 5)]
     assert counts(flow) == (1, 1, 0)
 
@@ -66,7 +66,7 @@ def test_a_goal_completes(home: Home) -> None:
     """Who reaches the goal has completed the flow, and both events say so."""
     flow = flow_rows.flow(home, goal="order_paid")
     run = flow_rows.run(home, flow, home.contact("one@example.org").id)
-    assert work.write(ending.reach, [run.id], "order_paid", clock.now_ms()) == [run.id]
+    assert work.write(run_ends.reach, [run.id], "order_paid", clock.now_ms()) == [run.id]
     row = Run.get_by_id(run.id)
     assert (row.status, row.exit_reason) == ("completed", "goal")
     assert counts(flow) == (1, 1, 0)

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.db import work
 from appliance.db.open import close_database, rows, run, scalar
-from appliance.flows import entry, ignoring
+from appliance.flows import enrollment, ignored_triggers
 from appliance.tables import Flow, Trigger
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
@@ -35,7 +35,7 @@ def test_an_event_starts_a_run_once_and_the_books_agree(home: Home, people: list
     told = rows("SELECT contact_id, chain_depth, data ->> '$.flow_id', resource_uid FROM event "
                 "WHERE event = 'flow_enter'")  # fmt: skip
     assert told == [(people[0], 1, flow, f"flow:{flow}")]
-    assert entry.position() == scalar("SELECT max(id) FROM event") and not entry.is_due()
+    assert enrollment.position() == scalar("SELECT max(id) FROM event") and not enrollment.is_due()
 
 
 def test_what_happened_before_it_went_live_starts_nothing(home: Home, people: list[int]) -> None:
@@ -215,12 +215,12 @@ def test_many_events_are_taken_in_order_whatever_the_chunk(home: Home, people: l
         for person in people:
             happen(home, "order_paid", person)
     work.write(run, "DELETE FROM contact WHERE id = ?", (gone,))
-    before = (entry._BITE, entry._CHUNK)
-    entry._BITE, entry._CHUNK = 4, 2
+    before = (enrollment._BITE, enrollment._CHUNK)
+    enrollment._BITE, enrollment._CHUNK = 4, 2
     try:
         take_in()
     finally:
-        entry._BITE, entry._CHUNK = before
+        enrollment._BITE, enrollment._CHUNK = before
     assert [row[:2] for row in runs(flow)] == [
         *((person, "live") for person in people), *((person, "ignored") for person in people * 2)
     ]  # fmt: skip
@@ -233,10 +233,12 @@ def test_large_events_are_taken_in_few_at_a_time(home: Home, people: list[int]) 
     live_flow(home, {"event": "started"}, goal="order_paid")
     for number in range(10):
         happen(home, "order_paid", people[number % 3], {"basket": "x" * (60_000 if number else 600_000)})
-    began, newest, flows = entry.position(), scalar("SELECT max(id) FROM event"), entry._live()
-    found = entry._behind(began, newest, {"order_paid"})
-    acts = sorted(entry._acts(found, flows, entry._goals()), key=lambda act: (act.event.id, act.is_start, act.flow_id))
-    chunks = list(entry._chunks(acts, newest))
+    began, newest, flows = enrollment.position(), scalar("SELECT max(id) FROM event"), enrollment._live()
+    found = enrollment._behind(began, newest, {"order_paid"})
+    acts = sorted(
+        enrollment._acts(found, flows, enrollment._goals()), key=lambda act: (act.event.id, act.is_start, act.flow_id)
+    )
+    chunks = list(enrollment._chunks(acts, newest))
     assert [len({act.event.id for act in chunk}) for chunk, _ in chunks] == [1, 4, 4, 1]
     assert [act for chunk, _ in chunks for act in chunk] == acts and chunks[-1][1] == newest
 
@@ -273,7 +275,7 @@ def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: li
     take_in()
     assert (runs(broken), runs(unread)) == ([], [])
     assert runs(whole) == [(people[0], "completed", "goal")]
-    assert entry.position() >= last
+    assert enrollment.position() >= last
 
 
 def test_what_started_nothing_is_kept_as_long_as_events(home: Home, people: list[int]) -> None:
@@ -285,8 +287,8 @@ def test_what_started_nothing_is_kept_as_long_as_events(home: Home, people: list
     home.advance(40 * 86_400)
     happen(home, "order_paid", people[0])
     take_in()
-    ignoring.tend(threading.Event())
+    ignored_triggers.tend(threading.Event())
     assert [row[1] for row in runs(flow)] == ["live", "ignored", "ignored", "ignored"]
     home.configure(events__keep="30d")
-    ignoring.tend(threading.Event())
+    ignored_triggers.tend(threading.Event())
     assert [row[1] for row in runs(flow)] == ["live", "ignored"]

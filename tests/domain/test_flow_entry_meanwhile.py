@@ -6,7 +6,7 @@ from appliance.contacts import merge
 from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import run
-from appliance.flows import entry, triggers
+from appliance.flows import enrollment, triggers
 from tests.domain.flows_home import happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
@@ -24,10 +24,10 @@ def test_who_is_merged_while_their_events_are_looked_at_enters(home: Home, peopl
     happen(home, "started", people[1])
     take_in()
     event = happen(home, "order_paid", people[1])
-    began, flows, goals = entry.position(), entry._live(), entry._goals()
-    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), flows, goals))
+    began, flows, goals = enrollment.position(), enrollment._live(), enrollment._goals()
+    acts = list(enrollment._acts(enrollment._behind(began, event, {"order_paid"}), flows, goals))
     work.write(merge.merge, home.account_id, people[0], people[1], Evidence("api"))
-    assert work.write(entry._apply, began, event, acts)
+    assert work.write(enrollment._apply, began, event, acts)
     assert runs(flow) == [(people[0], "live", None)]
     assert runs(bought) == [(people[0], "completed", "goal")]
 
@@ -38,10 +38,12 @@ def test_a_goal_that_was_changed_meanwhile_ends_nobody(home: Home, people: list[
     happen(home, "started", people[0])
     take_in()
     event = happen(home, "order_paid", people[0])
-    began = entry.position()
-    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), entry._goals()))
+    began = enrollment.position()
+    acts = list(
+        enrollment._acts(enrollment._behind(began, event, {"order_paid"}), enrollment._live(), enrollment._goals())
+    )
     work.write(run, "UPDATE flow SET goal = NULL WHERE id = ?", (flow,))
-    assert acts and work.write(entry._apply, began, event, acts)
+    assert acts and work.write(enrollment._apply, began, event, acts)
     assert runs(flow) == [(people[0], "live", None)]
 
 
@@ -49,9 +51,9 @@ def test_a_trigger_that_was_changed_meanwhile_lets_nobody_in(home: Home, people:
     """Between reading an event and doing what it means the flow may have begun anew, with another trigger."""
     flow = live_flow(home, {"event": "order_paid"})
     event = happen(home, "order_paid", people[0])
-    began = entry.position()
-    acts = list(entry._acts(entry._behind(began, event, {"order_paid"}), entry._live(), []))
+    began = enrollment.position()
+    acts = list(enrollment._acts(enrollment._behind(began, event, {"order_paid"}), enrollment._live(), []))
     work.write(run, "UPDATE trigger SET event = 'checkout' WHERE flow_id = ?", (flow,))
     work.write(triggers.opened, flow)
-    assert acts and work.write(entry._apply, began, event, acts)
+    assert acts and work.write(enrollment._apply, began, event, acts)
     assert runs(flow) == []

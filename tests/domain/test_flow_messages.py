@@ -9,11 +9,11 @@ import pytest
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
-from appliance.flows import plan, resting
-from appliance.messages import letters, outbox, quiet, single
+from appliance.flows import paused_messages, plan
+from appliance.messages import flow_content, queue, quiet, single
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.messages.line import Line, Source, source_of
 from appliance.messages.prepare import Workshop
+from appliance.messages.queue_order import Line, Source, source_of
 from appliance.tables import Flow, Template
 from appliance.templates import store as templates
 from appliance.templates.requests import TemplateWrite
@@ -37,7 +37,7 @@ def flow_of(home: Home, steps: list[dict[str, Any]], **more: Any) -> Flow:
                 template = templates.create(home.account_id, TemplateWrite(**SAID), flow_id=flow.id)
                 Template.update(action_id=step["id"]).where(Template.id == template.id).execute()
                 step |= {"template_id": template.id, "transactional": step.get("transactional", False)}
-                messages[step["id"]] = letters.pin(flow, template, step.get("transactional", False),
+                messages[step["id"]] = flow_content.pin(flow, template, step.get("transactional", False),
                                                    step["type"] == "email")  # fmt: skip
         Flow.update(steps=steps).execute()
         plan.write(flow.id, 1, plan.compiled(steps), messages)
@@ -145,7 +145,7 @@ def test_messages_stay_while_their_flow_is_paused(home: Home) -> None:
     for fields in ({"status": "paused"}, {"status": "archived"}, {"status": "active", "deleted_at": 1}):
         work.write(lambda found=fields: Flow.update(**found).execute())
         assert Line().candidates(5) == []
-        assert not work.write(outbox.mark, claim, "p", claim, clock.now_ms())
+        assert not work.write(queue.mark, claim, "p", claim, clock.now_ms())
     work.write(lambda: Flow.update(deleted_at=None).execute())
     assert turn(None, want=True) is not None
 
@@ -174,12 +174,17 @@ def test_what_a_paused_flow_wanted_to_send_lies_outside_of_the_line(home: Home) 
     until_still()
     later = clock.now_ms() + 3_600_000
     work.write(run, "UPDATE message SET due_at = ? WHERE id = 3", (later,))
-    assert not resting.is_due() and not resting.settle()
+    assert not paused_messages.is_due() and not paused_messages.settle()
     work.write(lambda: Flow.update(status="paused").execute())
-    assert resting.is_due() and resting.settle() and not resting.is_due() and not resting.settle()
+    assert (
+        paused_messages.is_due()
+        and paused_messages.settle()
+        and not paused_messages.is_due()
+        and not paused_messages.settle()
+    )
     assert rows("SELECT status, due_at FROM message") == [("held", None), ("held", None), ("queued", later)]
     work.write(lambda: Flow.update(status="active").execute())
-    assert resting.is_due() and resting.settle() and not resting.settle()
+    assert paused_messages.is_due() and paused_messages.settle() and not paused_messages.settle()
     assert rows("SELECT status, due_at FROM message") == [("queued", 2), ("queued", 2), ("queued", later)]
 
 
@@ -193,11 +198,11 @@ def test_a_resume_without_what_is_overdue_drops_those_messages(home: Home) -> No
     enter(home, flow, home.contact("new@acme.test").id)
     until_still()
     work.write(lambda: Flow.update(drop_before=moment).execute())
-    assert not resting.settle()
+    assert not paused_messages.settle()
     claim = turn(None, want=True)
     assert claim is not None and claim.recipient == "new@acme.test"
     assert rows("SELECT status, skip_reason FROM message") == [("skipped", "overdue_on_resume"), ("sending", None)]
-    while resting.settle():
+    while paused_messages.settle():
         pass
     assert rows("SELECT drop_before FROM flow") == [(None,)]
 
@@ -209,7 +214,7 @@ def test_nothing_of_a_deleted_flow_stays_open(home: Home) -> None:
     until_still()
     work.write(run, "UPDATE message SET doubts = 1 WHERE id = 2")
     work.write(lambda: Flow.update(deleted_at=clock.now_ms(), status="archived").execute())
-    assert resting.is_due() and resting.settle() and not resting.settle()
+    assert paused_messages.is_due() and paused_messages.settle() and not paused_messages.settle()
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None), ("uncertain", None), ("cancelled", None)]
 
 

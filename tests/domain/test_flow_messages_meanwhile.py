@@ -11,7 +11,7 @@ from appliance.db.open import rows, run
 from appliance.errors import Temporary
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import entry, resting
+from appliance.flows import enrollment, paused_messages
 from appliance.messages.ledger import Outcome
 from appliance.tables import Flow
 from tests.domain.home import Home, turn
@@ -79,11 +79,11 @@ def test_a_message_in_hand_of_a_flow_that_is_put_aside_is_not_tried_again(home: 
     claim = turn(None, want=True)
     assert claim is not None and rows("SELECT status FROM run") == [("completed",)]
     work.write(lambda: Flow.update(status="archived", closing="flow_archived").execute())
-    while resting.settle():
+    while paused_messages.settle():
         pass
     turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
-    assert resting.is_due() and resting.settle() and not resting.settle()
+    assert paused_messages.is_due() and paused_messages.settle() and not paused_messages.settle()
     assert rows("SELECT closing FROM flow") == [(None,)]
 
 
@@ -101,7 +101,7 @@ def test_nothing_that_waits_leaves_once_the_goal_is_reached(home: Home) -> None:
     in_hand = turn(None, want=True)
     assert in_hand is not None
     work.write(log.record, Happened(home.account_id, "order_paid", ann))
-    while entry.take_in():
+    while enrollment.take_in():
         pass
     turn(Outcome(in_hand, Temporary("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, exit_reason FROM run") == [("completed", "goal")]

@@ -14,10 +14,10 @@ from appliance.contacts import erase, merge
 from appliance.db import work
 from appliance.db.open import run as execute
 from appliance.errors import Invalid, NotFound
-from appliance.flows import ending, moving, people, plan, report
+from appliance.flows import people, plan, report, run_actions, run_ends
 from appliance.flows.figures import FlowReport, StepFigures
-from appliance.flows.moving import RunsChosen
 from appliance.flows.people import ContactRunQuery, RunQuery
+from appliance.flows.run_actions import RunsChosen
 from appliance.tables import Audit, Flow, Message, Passage, Run
 from tests.domain import flow_rows
 from tests.domain.home import BY_API, Home
@@ -75,9 +75,9 @@ def _person(flow: Flow, contact_id: int, dice: random.Random) -> None:
         if outcome is None:
             return
         if outcome == "exited":
-            ending.end([run.id], "exited", reason, came + step)
+            run_ends.end([run.id], "exited", reason, came + step)
             return
-    ending.end([run.id], "completed", None, came + 9)
+    run_ends.end([run.id], "completed", None, came + 9)
 
 
 def _message(run: Run, at: int, outcome: str | None, dice: random.Random) -> None:
@@ -191,14 +191,14 @@ def test_a_person_is_moved_on_or_taken_out(home: Home) -> None:
     one = flow_rows.run(home, flow, home.contact("one@example.org").id, step=3)
     work.write(_message, Run.get_by_id(one.id), clock.now_ms(), "on", random.Random(4))
     work.write(execute, "UPDATE message SET status = 'held'")
-    moved = work.write(moving.one, home.account_id, flow.id, one.id, "move_on", By("key:1"))
+    moved = work.write(run_actions.one, home.account_id, flow.id, one.id, "move_on", By("key:1"))
     assert (moved.status, moved.due_at) == ("live", moved.updated_at)
-    gone = work.write(moving.one, home.account_id, flow.id, one.id, "take_out", By("key:1"))
+    gone = work.write(run_actions.one, home.account_id, flow.id, one.id, "take_out", By("key:1"))
     assert (gone.status, gone.exit_reason, gone.due_at) == ("exited", "taken_out", None)
     assert Message.get().status == "cancelled"
     for act in ("move_on", "take_out"):
         with pytest.raises(Invalid) as refused:
-            work.write(moving.one, home.account_id, flow.id, one.id, act, By("key:1"))
+            work.write(run_actions.one, home.account_id, flow.id, one.id, act, By("key:1"))
         assert refused.value.reason == "invalid_transition"
     assert [(row.action, row.subject) for row in Audit.select().where(Audit.subject.startswith("run:"))] == [
         ("flow_run_move_on", f"run:{one.id}"), ("flow_run_take_out", f"run:{one.id}"),
@@ -213,15 +213,17 @@ def test_many_are_moved_by_their_step_or_by_name(home: Home) -> None:
     here, there = flow_rows.run(home, flow, contacts[0], step=3), flow_rows.run(home, flow, contacts[1], step=5)
     left = flow_rows.run(home, flow, contacts[2], step=3)
     elsewhere = flow_rows.run(home, other, contacts[3], step=3)
-    work.write(ending.end, [left.id], "exited", "taken_out", 5)
-    assert moving.chosen(home.account_id, flow.id, RunsChosen(step=3)) == [here.id]
-    named = moving.chosen(home.account_id, flow.id, RunsChosen(run_ids=[there.id, left.id, elsewhere.id, 99, there.id]))
-    assert work.write(moving.some, flow.id, named, "move_on") == [there.id]
-    assert work.write(moving.some, flow.id, named, "take_out") == [there.id]
+    work.write(run_ends.end, [left.id], "exited", "taken_out", 5)
+    assert run_actions.chosen(home.account_id, flow.id, RunsChosen(step=3)) == [here.id]
+    named = run_actions.chosen(
+        home.account_id, flow.id, RunsChosen(run_ids=[there.id, left.id, elsewhere.id, 99, there.id])
+    )
+    assert work.write(run_actions.some, flow.id, named, "move_on") == [there.id]
+    assert work.write(run_actions.some, flow.id, named, "take_out") == [there.id]
     assert Run.get_by_id(elsewhere.id).status == "live" and Run.get_by_id(here.id).status == "live"
     for wrong in (RunsChosen(), RunsChosen(run_ids=[1], step=3), RunsChosen(run_ids=None)):
         with pytest.raises(Invalid):
-            moving.chosen(home.account_id, flow.id, wrong)
+            run_actions.chosen(home.account_id, flow.id, wrong)
 
 
 def test_a_run_tells_its_way(home: Home) -> None:

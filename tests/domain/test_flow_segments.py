@@ -10,7 +10,7 @@ from appliance.contacts import merge
 from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
-from appliance.flows import watching
+from appliance.flows import segment_events
 from appliance.segments import store
 from appliance.segments.requests import SegmentCreate, SegmentPatch
 from tests.domain.flows_home import happen, live_flow, runs, take_in
@@ -21,9 +21,9 @@ from tests.domain.home import Home
 def fresh() -> Iterator[None]:
     """What a process remembers of its looks belongs to one test."""
     yield
-    watching._looked.clear()
-    watching._pending.clear()
-    watching._failed.clear()
+    segment_events._looked.clear()
+    segment_events._pending.clear()
+    segment_events._failed.clear()
 
 
 def segment(home: Home, *filters: tuple[str, str, Any], name: str = "VIPs") -> int:
@@ -41,8 +41,8 @@ def ask(home: Home, segment_id: int, *filters: tuple[str, str, Any]) -> None:
 def look(home: Home, later: float = 61) -> None:
     """Do as the process does when a minute has passed."""
     home.advance(later)
-    watching.is_due()
-    watching.tend()
+    segment_events.is_due()
+    segment_events.tend()
 
 
 def told() -> list[tuple[str, int]]:
@@ -105,7 +105,7 @@ def test_only_what_somebody_waits_for_is_watched(home: Home) -> None:
     anna, ben = home.contact("anna@example.org").id, home.contact("ben@example.org").id
     vips, _ = segment(home, VIP), segment(home, name="everybody")
     look(home)
-    assert not rows("SELECT 1 FROM segment_watch") and not watching.is_due()
+    assert not rows("SELECT 1 FROM segment_watch") and not segment_events.is_due()
     flow = live_flow(home, {"segment_id": vips})
     look(home)
     tag(home, anna, "vip")
@@ -129,11 +129,11 @@ def test_a_watch_that_ends_while_it_is_due_leaves_nothing_to_do(home: Home, end:
     look(home)
     home.contact("anna@example.org")
     home.advance(61)
-    assert watching.is_due()
+    assert segment_events.is_due()
     for statement in end.split(";"):
         work.write(run, statement)
-    watching.tend()
-    assert not rows("SELECT 1 FROM segment_watch") and not watching.is_due()
+    segment_events.tend()
+    assert not rows("SELECT 1 FROM segment_watch") and not segment_events.is_due()
 
 
 def test_a_webhook_that_names_them_watches_all_segments(home: Home) -> None:
@@ -237,7 +237,7 @@ def test_a_new_process_holds_nothing_old_against_people(home: Home) -> None:
     happen(home, "contact_update", anna, chain_depth=5)
     look(home, 0)
     work.write(run, "DELETE FROM segment_member")
-    watching._looked.clear()
+    segment_events._looked.clear()
     look(home)
     take_in()
     assert runs(flow) == [(anna, "live", None)]
@@ -262,7 +262,7 @@ def test_a_segment_that_cannot_be_looked_at_stops_no_other(home: Home) -> None:
     work.write(run, "UPDATE segment SET filters = '[1]' WHERE id = ?", (broken,))
     look(home, 0)
     assert rows("SELECT segment_id, asks NOT NULL FROM segment_watch") == [(broken, 0), (whole, 1)]
-    assert not watching.is_due()
+    assert not segment_events.is_due()
     work.write(run, "UPDATE segment SET filters = ? WHERE id = ?", (said, broken))
     look(home)
     anna = home.contact("anna@example.org", data={"tags": ["vip"]}).id

@@ -7,10 +7,10 @@ import pytest
 from appliance import clock, fields
 from appliance.account.acting import By
 from appliance.contacts import lists, write
-from appliance.db import storage, work
+from appliance.db import disk_guard, work
 from appliance.db.open import rows, run, scalar
 from appliance.errors import Invalid, NotFound
-from appliance.flows import entry, rehearsal, scripts, store
+from appliance.flows import enrollment, rehearsal, scripts, store
 from appliance.flows.requests import FlowCreate
 from appliance.messages.ledger import Outcome
 from appliance.segments import store as segments
@@ -199,7 +199,7 @@ def test_not_a_byte_is_left_and_nobody_is_woken(home: Home) -> None:
             found = rehearsed(home, flow, **contact, events=script)
             assert len([one for one in found.timeline if one.told == "assumed"]) >= 8, found.text
     assert dumped(home.directory) == before and heard == []
-    assert scalar("SELECT count(*) FROM run") == 0 and entry.position() == 0
+    assert scalar("SELECT count(*) FROM run") == 0 and enrollment.position() == 0
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_where_nothing_may_leave_that_is_said_once(home: Home, monkeypatch: pyte
     found = rehearsed(home, flow)
     mail = told(found, 1).message
     assert mail is not None and mail.status == "sent" and "All sending of the account is stopped" in found.notes[0]
-    monkeypatch.setattr(storage, "trouble", lambda: "the disk is full")
+    monkeypatch.setattr(disk_guard, "trouble", lambda: "the disk is full")
     waits = rehearsed(home, flow)
     mail = told(waits, 1).message
     assert mail is not None and mail.status == "queued" and ways(waits) == [(1, "on"), (2, "waits")]

@@ -11,10 +11,21 @@ from appliance.account.users import NewUser
 from appliance.db import work
 from appliance.db.open import rows
 from appliance.errors import Invalid
-from appliance.flows import holding, lookback, plan, publishing, scripts, simulate, sketch, states, store, tree
+from appliance.flows import (
+    draft_edits,
+    holding,
+    plan,
+    publishing,
+    recent_triggers,
+    scripts,
+    simulate,
+    states,
+    store,
+    tree,
+)
 from appliance.flows import run as runs
-from appliance.flows.asked import Asked
 from appliance.flows.requests import FlowCreate, FlowPatch
+from appliance.flows.simulation_request import Asked
 from appliance.flows.tree import Spot
 from appliance.flows.triggers import Start
 from appliance.tables import Flow, Step, Template, TemplateRevision
@@ -49,14 +60,14 @@ def ways(home: Home, flow_id: int) -> list[Any]:
     def kinds(steps: list[Any]) -> list[Any]:
         return [[one["type"], kinds(one["yes"]), kinds(one["no"])] if "yes" in one else one["type"] for one in steps]
 
-    return kinds(sketch.of(home.account_id, flow_id).steps)
+    return kinds(draft_edits.of(home.account_id, flow_id).steps)
 
 
 def add(home: Home, flow_id: int, where: str, kind: str, raw: dict[str, Any], by: By) -> int:
     """Put a step in."""
     spot = tree.spot(where)
     assert spot is not None
-    return int(work.write(sketch.add, home.account_id, flow_id, spot, kind, raw, by))
+    return int(work.write(draft_edits.add, home.account_id, flow_id, spot, kind, raw, by))
 
 
 def test_a_draft_grows_step_by_step(home: Home, ana: By) -> None:
@@ -65,10 +76,10 @@ def test_a_draft_grows_step_by_step(home: Home, ana: By) -> None:
     letter = add(home, flow, "start", "email", {}, ana)
     branch = add(home, flow, f"after-{letter}", "split", BRANCH, ana)
     add(home, flow, f"no-{branch}", "wait", {"duration": 60}, ana)
-    work.write(sketch.change, home.account_id, flow, letter, {"subject": "Hi", "transactional": None}, ana)
-    copy = work.write(sketch.duplicate, home.account_id, flow, letter, ana)
-    work.write(sketch.move, home.account_id, flow, copy, Spot("yes", branch), ana)
-    drawn = sketch.of(home.account_id, flow)
+    work.write(draft_edits.change, home.account_id, flow, letter, {"subject": "Hi", "transactional": None}, ana)
+    copy = work.write(draft_edits.duplicate, home.account_id, flow, letter, ana)
+    work.write(draft_edits.move, home.account_id, flow, copy, Spot("yes", branch), ana)
+    drawn = draft_edits.of(home.account_id, flow)
     assert ways(home, flow) == ["email", ["split", ["email"], ["wait"]]]
     assert not drawn.is_changed and not drawn.apart
     said = [row.subject for row in Template.select().where(Template.flow == flow).order_by(Template.action_id)]
@@ -79,9 +90,9 @@ def test_a_draft_grows_step_by_step(home: Home, ana: By) -> None:
 def test_what_was_removed_comes_back_with_its_words(home: Home, ana: By) -> None:
     """Taking a step out with its branches can be undone."""
     flow = make(home, LETTER, {"duration": 60})
-    before = work.write(sketch.remove, home.account_id, flow, 1, ana)
+    before = work.write(draft_edits.remove, home.account_id, flow, 1, ana)
     assert ways(home, flow) == ["wait"] and not store.get(home.account_id, flow).written
-    work.write(sketch.restore, home.account_id, flow, before, ana)
+    work.write(draft_edits.restore, home.account_id, flow, before, ana)
     assert ways(home, flow) == ["email", "wait"]
     assert [row.subject for row in store.get(home.account_id, flow).written] == ["One"]
 
@@ -91,12 +102,12 @@ def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: B
     flow = make(home, LETTER, {"duration": 60}, status="active")
     shown = store.get(home.account_id, flow)
     version = shown.version
-    template = sketch.template(home.account_id, flow, 1)
+    template = draft_edits.template(home.account_id, flow, 1)
     work.write(templates.update, home.account_id, template.id, TemplateWrite(subject="Two"), ana.user_id)
-    work.write(sketch.change, home.account_id, flow, 2, {"duration": 120}, ana)
+    work.write(draft_edits.change, home.account_id, flow, 2, {"duration": 120}, ana)
     new = add(home, flow, "after-2", "email", {"subject": "New", "body": "<p>n</p>"}, ana)
-    work.write(sketch.retrigger, home.account_id, flow, {"event": "checkout"}, ana)
-    work.write(sketch.aim, home.account_id, flow, "order_paid", ana)
+    work.write(draft_edits.retrigger, home.account_id, flow, {"event": "checkout"}, ana)
+    work.write(draft_edits.aim, home.account_id, flow, "order_paid", ana)
     told = {(one.what, one.label) for one in publishing.differences(home.account_id, flow)}
     assert told == {
         ("changed", "Start"),
@@ -124,21 +135,21 @@ def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: B
 def test_dropped_changes_leave_what_is_live(home: Home, ana: By) -> None:
     """After dropping them steps and words are those that are live, and nothing waits."""
     flow = make(home, LETTER, status="active")
-    work.write(sketch.change, home.account_id, flow, 1, {"subject": "Two"}, ana)
+    work.write(draft_edits.change, home.account_id, flow, 1, {"subject": "Two"}, ana)
     add(home, flow, "start", "wait", {"duration": 5}, ana)
     work.write(publishing.discard, home.account_id, flow, ana)
-    drawn = sketch.of(home.account_id, flow)
+    drawn = draft_edits.of(home.account_id, flow)
     assert not drawn.is_changed and ways(home, flow) == ["email"]
-    assert sketch.template(home.account_id, flow, 1).subject == "One"
+    assert draft_edits.template(home.account_id, flow, 1).subject == "One"
 
 
 def test_a_change_that_was_taken_back_is_none(home: Home, ana: By) -> None:
     """Whoever puts a wait back to what it was has changed nothing."""
     flow = make(home, {"duration": 60}, LETTER, status="active")
-    work.write(sketch.change, home.account_id, flow, 1, {"duration": 120}, ana)
-    assert sketch.of(home.account_id, flow).is_changed
-    work.write(sketch.change, home.account_id, flow, 1, {"duration": 60}, ana)
-    assert not sketch.of(home.account_id, flow).is_changed
+    work.write(draft_edits.change, home.account_id, flow, 1, {"duration": 120}, ana)
+    assert draft_edits.of(home.account_id, flow).is_changed
+    work.write(draft_edits.change, home.account_id, flow, 1, {"duration": 60}, ana)
+    assert not draft_edits.of(home.account_id, flow).is_changed
 
 
 def test_a_program_and_a_person_give_no_id_twice(home: Home, ana: By) -> None:
@@ -149,7 +160,7 @@ def test_a_program_and_a_person_give_no_id_twice(home: Home, ana: By) -> None:
     draft = store.read(home.account_id, request, flow)
     changed = work.write(store.update, home.account_id, flow, request, draft, By())
     assert new not in {step["id"] for step in changed.steps}
-    assert sketch.template(home.account_id, flow, new).subject == "Mine"
+    assert draft_edits.template(home.account_id, flow, new).subject == "Mine"
 
 
 def said(flow_id: int) -> tuple[Any, ...]:
@@ -162,7 +173,7 @@ def said(flow_id: int) -> tuple[Any, ...]:
 def test_programs_publish_nothing_that_a_person_holds_back(home: Home, ana: By) -> None:
     """A program sees what is live and changes that alone: the flow, a template, its going on; then people publish."""
     flow = make(home, LETTER, {"duration": 60}, status="active")
-    template = sketch.template(home.account_id, flow, 1)
+    template = draft_edits.template(home.account_id, flow, 1)
     work.write(templates.update, home.account_id, template.id, TemplateWrite(body="<p>Held</p>"), ana.user_id)
     seen = store.get(home.account_id, flow)
     assert seen.written[0].body == "<p>Hello</p>" and seen.draft is not None
@@ -180,7 +191,7 @@ def test_programs_publish_nothing_that_a_person_holds_back(home: Home, ana: By) 
     work.write(store.moved, home.account_id, flow, states.pause)
     work.write(store.moved, home.account_id, flow, states.activate, By(approves=True))
     assert said(flow) == ("Theirs", "Soon", "<p>Hello</p>")
-    row = sketch.template(home.account_id, flow, 1)
+    row = draft_edits.template(home.account_id, flow, 1)
     assert (row.subject, row.preheader, row.body) == ("Theirs", "Soon", "<p>Held</p>")
     assert [one.detail for one in publishing.differences(home.account_id, flow) if one.step_id == 1] != []
     work.write(publishing.publish, home.account_id, flow, ana)
@@ -191,11 +202,11 @@ def test_what_is_not_complete_is_not_published(home: Home, ana: By) -> None:
     """Publishing says what is missing and at which step, and changes nothing."""
     flow = make(home, LETTER, status="active")
     empty = add(home, flow, "after-1", "email", {}, ana)
-    found = sketch.blockers(sketch.of(home.account_id, flow), By(approves=True))
+    found = draft_edits.blockers(draft_edits.of(home.account_id, flow), By(approves=True))
     assert {step for step, _ in found} == {empty}
     with pytest.raises(Invalid):
         work.write(publishing.publish, home.account_id, flow, ana)
-    drawn = sketch.of(home.account_id, flow)
+    drawn = draft_edits.of(home.account_id, flow)
     assert drawn.is_changed and drawn.flow.version == 1
 
 
@@ -226,7 +237,7 @@ def test_a_rehearsal_shows_what_is_not_published_and_writes_nothing(home: Home, 
     data = {"scripts": [{"name": "New", "expect": [{"step": new, "subject": "New Alex"}]}]}
     Flow.update(data=data).where(Flow.id == flow).execute()
     before = everything(flow)
-    drawn = sketch.of(home.account_id, flow)
+    drawn = draft_edits.of(home.account_id, flow)
     found = simulate.sketched(drawn, Asked())
     assert [one.message.subject for one in found.timeline if one.message] == ["One", "New Alex"]
     assert [one.passed for one in scripts.results(drawn.flow, drawn=drawn)] == [True]
@@ -241,10 +252,10 @@ def test_who_would_have_entered_is_told_with_why_not(home: Home) -> None:
     for one in (ana, ben):
         happen(home, "order_paid", one.id)
     asked = Start("order_paid", None, None, {"where": BRANCH["filters"]})
-    found = lookback.look(flow, asked)
+    found = recent_triggers.look(flow, asked)
     assert [(one.contact_id, one.enters) for one in found.people] == [(ben.id, False), (ana.id, True)]
     assert "Ben" in found.people[0].why and found.number == 2
-    assert lookback.look(flow, Start()).people == []
+    assert recent_triggers.look(flow, Start()).people == []
 
 
 def test_faults_name_the_field(home: Home, ana: By) -> None:
@@ -254,4 +265,4 @@ def test_faults_name_the_field(home: Home, ana: By) -> None:
         add(home, flow, "start", "emit_event", {"event_name": None}, ana)
     assert set(refused.value.fields) == {"event_name"}
     with pytest.raises(Invalid):
-        work.write(sketch.move, home.account_id, make(home, LETTER), 1, Spot("after", 99), ana)
+        work.write(draft_edits.move, home.account_id, make(home, LETTER), 1, Spot("after", 99), ana)

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.errors import Unavailable
-from appliance.flows.tending import Tender
+from appliance.flows.flow_job import Tender
 
 
 def test_a_kind_of_work_that_breaks_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -97,7 +97,7 @@ def test_erasing_a_person_takes_what_was_typed_in_their_name(home: Home) -> None
 @pytest.mark.parametrize("reason", ["complaint", "erased"])
 def test_only_the_question_reaches_who_may_not_be_written_to(reason: str, home: Home) -> None:
     """A complaint or an erasure keeps all other mail away, the service's own included; a bounce keeps this away too."""
-    from appliance.messages import outbox
+    from appliance.messages import queue
     from appliance.messages.ledger import COLUMNS, Claim
 
     home.contact(ANA)
@@ -105,10 +105,10 @@ def test_only_the_question_reaches_who_may_not_be_written_to(reason: str, home: 
     submit(home, form_of(home), email=ANA)
     (number,) = (one.message_id for one in Confirmation.select())
     row = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
-    assert outbox.refusal(row) is None
-    assert outbox.refusal(row._replace(id=number + 1)) == f"suppressed_{reason}"
+    assert queue.refusal(row) is None
+    assert queue.refusal(row._replace(id=number + 1)) == f"suppressed_{reason}"
     home.suppress(ANA, "hard_bounce")
-    assert outbox.refusal(row) == "suppressed_hard_bounce"
+    assert queue.refusal(row) == "suppressed_hard_bounce"
     work.write(confirm.confirm, token_of(1), None, None, None)
     assert consent.in_force(home.channel(ANA)) == "hard_bounce"
 

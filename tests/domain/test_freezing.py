@@ -2,9 +2,9 @@
 
 import pytest
 
-from appliance.campaigns import audience, drawn, freezing, store
-from appliance.campaigns.drawn import Send
-from appliance.campaigns.large import Large, next_size
+from appliance.campaigns import audience, audience_file, audience_snapshot, store
+from appliance.campaigns.audience_file import Send
+from appliance.campaigns.batches import Large, next_size
 from appliance.contacts import merge
 from appliance.db import work
 from appliance.db.open import rows
@@ -15,16 +15,16 @@ from tests.domain.home import BY_API, Home
 @pytest.fixture
 def begun(home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Campaign, list[int]]:
     """A campaign to six people that counts as large, of whom the first two have their rows; and the six."""
-    monkeypatch.setattr("appliance.campaigns.freezing.MAX_AT_ONCE", 1)
+    monkeypatch.setattr("appliance.campaigns.audience_snapshot.MAX_AT_ONCE", 1)
     people = [home.contact(f"a{number}@example.org").id for number in range(6)]
     made = home.send(home.campaign(home.list_of(*people).id))
-    state, send = freezing.state(made), Send(made.id, made.started_at)
+    state, send = audience_snapshot.state(made), Send(made.id, made.started_at)
     assert state is not None
-    count = drawn.draw(send, state.people, audience.kind(made), 0, lambda: False)
-    work.write(freezing.listed, send, count)
-    work.between(drawn.attach, send)
-    work.write(freezing.chunk, send, 2)
-    work.between(drawn.detach)
+    count = audience_file.draw(send, state.people, audience.kind(made), 0, lambda: False)
+    work.write(audience_snapshot.listed, send, count)
+    work.between(audience_file.attach, send)
+    work.write(audience_snapshot.chunk, send, 2)
+    work.between(audience_file.detach)
     return made, people
 
 

@@ -12,7 +12,7 @@ from appliance.db.open import rows, run
 from appliance.errors import Temporary
 from appliance.messages import capping, hot, single
 from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from appliance.messages.single import MessageWrite
 from appliance.tables import Campaign
 from tests.domain import sms_crowd

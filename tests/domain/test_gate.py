@@ -7,7 +7,7 @@ from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.delivery import classes
 from appliance.errors import Ours, Permanent, SenderRefused, Unauthenticated
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from appliance.work.circuit_breaker import MAX_REFUSALS
 from appliance.work.jobs import Jobs
 from tests.domain.home import Home

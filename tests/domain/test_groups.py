@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.campaigns import again, audience, choosing, forecast, groups, store
+from appliance.campaigns import audience, forecast, groups, resend, store, template_choice
 from appliance.campaigns.groups import LEFT_OUT, GroupQuery
 from appliance.campaigns.requests import CampaignCreate
 from appliance.db import work
@@ -111,21 +111,21 @@ def test_a_template_is_copied(home: Home) -> None:
     asked = templates.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
     source = work.write(templates.create, home.account_id, asked)
     campaign = home.campaign(home.list_of().id)
-    done = work.write(choosing.take, home.account_id, campaign.id, source.id)
+    done = work.write(template_choice.take, home.account_id, campaign.id, source.id)
     assert (done.template.subject, done.template.preheader, done.template.body) == ("Hello", "Before", "<p>New</p>")
     update = templates.TemplateWrite(body="<p>Other</p>")
     work.write(templates.update, home.account_id, source.id, update)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
-    begun = work.write(choosing.take, home.account_id, campaign.id, "newsletter").template
+    begun = work.write(template_choice.take, home.account_id, campaign.id, "newsletter").template
     assert begun.body is None and begun.design["sections"]
     work.write(history.undo, home.account_id, begun.id)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
     sms = work.write(templates.create, home.account_id, templates.TemplateWrite(channel="sms", body="Hi"))
     with pytest.raises(Invalid):
-        work.write(choosing.take, home.account_id, campaign.id, sms.id)
+        work.write(template_choice.take, home.account_id, campaign.id, sms.id)
     for nothing in ("no such starter", 10**9):
         with pytest.raises(NotFound):
-            work.write(choosing.take, home.account_id, campaign.id, nothing)
+            work.write(template_choice.take, home.account_id, campaign.id, nothing)
 
 
 def test_once_more_to_who_did_not_open(home: Home) -> None:
@@ -134,10 +134,10 @@ def test_once_more_to_who_did_not_open(home: Home) -> None:
     group = home.list_of(*ids)
     campaign = home.campaign(group.id)
     with pytest.raises(Invalid):
-        work.write(again.not_opened, home.account_id, campaign.id)
+        work.write(resend.not_opened, home.account_id, campaign.id)
     home.send(campaign)
     work.write(_opened, campaign.id, ids[:2])
-    made = work.write(again.not_opened, home.account_id, campaign.id)
+    made = work.write(resend.not_opened, home.account_id, campaign.id)
     assert all_of(made) == {ids[2], ids[3]}
     assert (made.phase, made.template.subject, made.name) == ("draft", "Hello", "Spring (once more)")
     assert segments.get(home.account_id, made.trigger.segment_id).name == "Did not open Spring"

@@ -8,11 +8,11 @@ from appliance import clock
 from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import one, rows, run
-from appliance.engagement import again, hits, settling
+from appliance.engagement import hit_verdicts, hits, rejudge
+from appliance.engagement.hit_verdicts import Settler
 from appliance.engagement.hits import MAX_OF_A_MESSAGE, Asked, Hit, Limit
-from appliance.engagement.settling import Settler
 from appliance.messages.ledger import Outcome
-from appliance.messages.targets import Targets, Wanted
+from appliance.messages.link_targets import Targets, Wanted
 from tests.domain.home import BY_API, Home, turn
 from tests.domain.test_robots import CHROME, GMAIL, PHONE
 
@@ -223,16 +223,16 @@ def test_nothing_is_believed_before_a_scanner_had_time_to_show_itself(home: Home
     (number,) = sent(home)
     keep(ask(number, 1))
     settle(home, 1)
-    assert kept() == [("click", 1, None, None)] and told() == [] and counts() == (0, 0) and not settling.is_due()
+    assert kept() == [("click", 1, None, None)] and told() == [] and counts() == (0, 0) and not hit_verdicts.is_due()
     keep(*(ask(number, n) for n in range(2, 5)))
     settle(home, 1.6)
     assert kept()[0] == ("click", 1, "machine", "many_links") and [row[2] for row in told()] == ["machine"]
     settle(home)
     assert {row[2:] for row in kept()} == {("machine", "many_links")} and counts() == (0, 0)
     keep(ask(number, 1, agent=PHONE, ip="198.51.100.9"))
-    assert not settling.is_due()
+    assert not hit_verdicts.is_due()
     settle(home)
-    assert counts() == (1, 1) and not settling.is_due()
+    assert counts() == (1, 1) and not hit_verdicts.is_due()
 
 
 def test_what_waits_to_be_judged_is_not_lost(home: Home) -> None:
@@ -259,7 +259,7 @@ def test_one_that_cannot_be_judged_keeps_no_other_waiting(home: Home) -> None:
     keep(ask(first, 1), ask(second, 1))
     settle(home)
     assert rows("SELECT verdict, reason FROM hit ORDER BY id") == [("unsure", "not_judged"), ("human", None)]
-    assert rows("SELECT email_click_count FROM contact ORDER BY id") == [(0,), (1,)] and not settling.is_due()
+    assert rows("SELECT email_click_count FROM contact ORDER BY id") == [(0,), (1,)] and not hit_verdicts.is_due()
 
 
 def test_one_that_cannot_be_found_again_keeps_no_other_waiting(home: Home) -> None:
@@ -293,7 +293,7 @@ def test_a_clock_that_steps_back_keeps_nothing_waiting(home: Home) -> None:
     """A hit of a far future is judged now."""
     (number,) = sent(home)
     keep(ask(number, 1, after=3_600_000))
-    assert settling.is_due()
+    assert hit_verdicts.is_due()
     settle(home, 1)
     assert kept() == [("click", 1, "human", None)]
 
@@ -337,8 +337,8 @@ def test_all_are_judged_again_by_todays_rules(home: Home) -> None:
     before = rows("SELECT id, verdict, reason FROM hit ORDER BY id")
     work.write(run, "UPDATE hit SET verdict = 'human', reason = NULL WHERE message_id = ?", (first,))
     work.write(run, "UPDATE hit SET verdict = 'machine', reason = 'old' WHERE message_id = ?", (second,))
-    assert again.judge_all() == (3, 5)
+    assert rejudge.judge_all() == (3, 5)
     assert rows("SELECT id, verdict, reason FROM hit ORDER BY id") == before
     assert rows("SELECT data ->> 'verdict' FROM event WHERE resource_uid = ?", (f"message:{second}",))[-1] == ("human",)
     assert (marks(first), marks(second), marks(third)) == ((0, 0), (1, 1), (1, 0))
-    assert again.judge_all() == (3, 0)
+    assert rejudge.judge_all() == (3, 0)

@@ -17,7 +17,7 @@ from appliance.contacts import consent, write
 from appliance.db import work
 from appliance.db.open import connection, rows, run
 from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
-from appliance.messages import hot, outbox
+from appliance.messages import hot, queue
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
 from tests.domain import flow_rows
 from tests.domain.home import BY_LINK, Home
@@ -125,7 +125,7 @@ def one_by_one(found: list[Outcome], marks: list[Claim]) -> set[int]:
     now = clock.now_ms()
     # What is handed in may be long out of date: the row is looked at as it is
     fresh = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in marks]
-    return {row.id for row, here in fresh if outbox.mark(Claim._make(here), "p", row, now)}
+    return {row.id for row, here in fresh if queue.mark(Claim._make(here), "p", row, now)}
 
 
 def in_one_batch(found: list[Outcome], marks: list[Claim]) -> set[int]:

@@ -12,7 +12,7 @@ from appliance import clock, media
 from appliance.account import idempotency
 from appliance.db import work
 from appliance.db.open import run, scalar
-from appliance.messages import captured
+from appliance.messages import capture_inbox
 from appliance.work import housekeeping
 from tests.domain.home import Home
 
@@ -81,11 +81,19 @@ def test_what_is_over_goes_by_the_bite(home: Home, bites: list[int], table: str)
 def test_an_emptied_inbox_goes_by_the_bite(home: Home, bites: list[int]) -> None:
     """Whoever empties it writes one row; what was there is dropped beside others, whenever the service is killed."""
     fill("captured", 450, clock.now_ms())
-    assert work.write(captured.clear, 1) == 450
-    assert (scalar("SELECT count(*) FROM captured"), captured.page(1).total, captured.is_due()) == (450, 0, True)
+    assert work.write(capture_inbox.clear, 1) == 450
+    assert (scalar("SELECT count(*) FROM captured"), capture_inbox.page(1).total, capture_inbox.is_due()) == (
+        450,
+        0,
+        True,
+    )
     fill("captured", 5, clock.now_ms())
     housekeeping.tend(threading.Event())
-    assert (scalar("SELECT count(*) FROM captured"), captured.page(1).total, captured.is_due()) == (5, 5, False)
+    assert (scalar("SELECT count(*) FROM captured"), capture_inbox.page(1).total, capture_inbox.is_due()) == (
+        5,
+        5,
+        False,
+    )
     assert sum(bites) == 450 and max(bites) == 20
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance import clock, tokens
-from appliance.importing import cells, given
+from appliance.importing import address_states, cells
 from appliance.importing.people import Person, Reader
 
 
@@ -61,11 +61,11 @@ def test_a_time_that_cannot_be_loses_no_opt_out() -> None:
     for time in (soon, "yesterday", "0000-00-00 00:00:00", "1969-12-31"):
         found = person(email="a@example.org", unsubscribed="yes", opt_out_at=time)
         assert (found.consent, found.opt_out_at) == ("out", None)
-    assert given.moment("1970-01-01T00:00:01") == 1000
-    assert given.moment("1970-01-01T01:00:01+01:00") == 1000
-    assert given.moment(soon) is None and clock.now_ms() > 1000
+    assert address_states.moment("1970-01-01T00:00:01") == 1000
+    assert address_states.moment("1970-01-01T01:00:01+01:00") == 1000
+    assert address_states.moment(soon) is None and clock.now_ms() > 1000
     found = person(email="a@example.org", unsubscribed="2020-05-01 10:00:00", opt_out_at="unknown")
-    assert (found.consent, found.opt_out_at) == ("out", given.moment("2020-05-01 10:00:00"))
+    assert (found.consent, found.opt_out_at) == ("out", address_states.moment("2020-05-01 10:00:00"))
 
 
 def test_who_left_left_with_every_address() -> None:

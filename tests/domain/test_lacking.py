@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from appliance.campaigns import audience, lacking
+from appliance.campaigns import audience, missing_variables
 from appliance.contacts import store as contacts
 from appliance.designs import merge
 from appliance.messages import values
@@ -28,7 +28,9 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
     home.contact("elsewhere@example.org")
     campaign = home.campaign(home.list_of(*(one.id for one in people)).id)
 
-    found = lacking.counts(audience.of(campaign), [*NAMES, "data.code", "brand.company_name", 'contact.data."x'])
+    found = missing_variables.counts(
+        audience.of(campaign), [*NAMES, "data.code", "brand.company_name", 'contact.data."x']
+    )
 
     said = dict.fromkeys(NAMES, 0)
     for one in people:
@@ -45,4 +47,4 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
 def test_a_message_that_says_nothing_about_people_asks_nothing(home: Home) -> None:
     """Without variables about contacts there is nothing to count."""
     campaign = home.campaign(home.list_of(home.contact("a@example.org").id).id)
-    assert lacking.counts(audience.of(campaign), ["brand.company_name"]) == {}
+    assert missing_variables.counts(audience.of(campaign), ["brand.company_name"]) == {}

@@ -14,7 +14,7 @@ from appliance.errors import Uncertain
 from appliance.messages import hot
 from appliance.messages import single as messages
 from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.line import BEHIND, Line, Source, open_of
+from appliance.messages.queue_order import BEHIND, Line, Source, open_of
 from appliance.messages.single import MessageWrite
 from tests.domain.home import Home
 

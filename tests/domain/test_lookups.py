@@ -9,9 +9,9 @@ from appliance.db import work
 from appliance.db.open import one, rows, run, scalar
 from appliance.delivery.send import Envelope
 from appliance.errors import Later, Temporary, Uncertain, Unlisted, Unreachable
-from appliance.messages import captured, deciding, hot, lookups, repeats
+from appliance.messages import capture_inbox, hot, lookups, manual_decisions, retry_bytes
 from appliance.messages.ledger import COLUMNS, Claim, Outcome, Prepared
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from appliance.sms.text import Accepted, Text
 from appliance.tables import Message
 from tests.domain.home import Home, crash
@@ -51,7 +51,7 @@ def state(number: int) -> tuple[Any, ...]:
 
 def look(number: int, *found: str) -> None:
     """Ask for a message as the sender does when its time has come."""
-    kept = repeats.load(number)
+    kept = retry_bytes.load(number)
     assert kept is not None
     work.write(lookups.settle, claim(number), kept, tuple(Accepted(name, "sent") for name in found))
 
@@ -59,11 +59,11 @@ def look(number: int, *found: str) -> None:
 def test_what_is_found_was_accepted(home: Home) -> None:
     """It counts as one attempt, with its parts, its name at the provider, its event; that it hinted is remembered."""
     number = doubtful(home)
-    assert state(number) == ("queued", 1, 1, 0, 5) and repeats.load(number) == BODY._replace(looked=0)
+    assert state(number) == ("queued", 1, 1, 0, 5) and retry_bytes.load(number) == BODY._replace(looked=0)
     look(number, "SM1")
     row = Message.get_by_id(number)
     assert (row.status, row.attempts, row.provider_id, row.segments, row.sender) == ("sent", 1, "SM1", 2, BODY.sender)
-    assert repeats.load(number) is None and home.channel(NUMBER).hinted_at is not None
+    assert retry_bytes.load(number) is None and home.channel(NUMBER).hinted_at is not None
     assert rows("SELECT event FROM event WHERE resource_uid = ?", (f"message:{number}",)) == [("sms_sent",)]
     assert home.channel(NUMBER).sent_count == 1
 
@@ -97,7 +97,7 @@ def test_what_is_nowhere_is_held_or_sent_once_more(in_doubt: str, home: Home) ->
         for looked in range(3):
             assert state(number)[:4] == ("queued", 2, 2, looked)
             look(number)
-    assert state(number)[0] == "uncertain" and repeats.load(number) == BODY
+    assert state(number)[0] == "uncertain" and retry_bytes.load(number) == BODY
     assert "asked three times" in scalar("SELECT error_text FROM message WHERE id = ?", (number,))
 
 
@@ -134,12 +134,12 @@ def test_what_was_decided_meanwhile_stays(how: str, home: Home) -> None:
     """An answer that comes after somebody took it back, a receipt settled it or a person sent it again is too late."""
     number = doubtful(home)
     if how == "cancelled":
-        work.write(deciding.cancel, home.account_id, number, "a person")
+        work.write(manual_decisions.cancel, home.account_id, number, "a person")
     elif how == "arrived":
-        work.write(deciding.arrived, number, "SM9")
+        work.write(manual_decisions.arrived, number, "SM9")
     else:
-        work.write(deciding.cancel, home.account_id, number, "a person")
-        work.write(deciding.retry, home.account_id, number, "a person")
+        work.write(manual_decisions.cancel, home.account_id, number, "a person")
+        work.write(manual_decisions.retry, home.account_id, number, "a person")
     before = state(number)
     work.write(lookups.settle, claim(number), BODY, (Accepted("SM1", "sent"),))
     work.write(lookups.put_off, claim(number), Temporary("late"))
@@ -161,7 +161,7 @@ def test_a_death_with_a_message_in_hand_is_a_doubt(home: Home) -> None:
     """What was sent once more when the process died is looked for again; what is looked for stays as it is."""
     waiting, again = doubtful(home), doubtful(home)
     work.write(run, "UPDATE repeat SET looked = NULL WHERE message_id = ?", (again,))
-    digest = repeats.digest(BODY)
+    digest = retry_bytes.digest(BODY)
     work.write(run, f"UPDATE message SET status = 'sending', digest = {digest} WHERE id = ?", (again,))
     assert crash() == 1
     assert state(waiting)[:4] == ("queued", 1, 1, 0) and state(again)[:4] == ("queued", 2, 2, 0)
@@ -172,6 +172,6 @@ def test_the_inbox_takes_each_once(home: Home) -> None:
     number = doubtful(home, "capture")
     assert state(number)[:4] == ("queued", 1, 1, None) and state(number)[4] == 0
     text = Text(number, NUMBER, BODY.sender, "Grüße", "")
-    assert len({work.write(captured.keep, text) for _ in range(2)}) == 1
+    assert len({work.write(capture_inbox.keep, text) for _ in range(2)}) == 1
     assert scalar("SELECT count(*) FROM captured") == 1
     assert state(doubtful(home, "capture", doubts=1))[:4] == ("queued", 1, 1, None)

@@ -8,7 +8,7 @@ from appliance.db import work
 from appliance.db.open import connection
 from appliance.errors import Later
 from appliance.messages import single
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from appliance.messages.single import MessageWrite
 from appliance.work.fair_shares import FairShares
 from appliance.work.rendering import Renderer

@@ -6,15 +6,15 @@ import pytest
 from appliance import clock
 from appliance.db import work
 from appliance.db.open import connection, run
-from appliance.messages import outbox
+from appliance.messages import queue
 from appliance.messages.ledger import Claim
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
 
 
 def _mark(row: Claim) -> bool:
-    return work.write(outbox.mark, row, "process", row, clock.now_ms())
+    return work.write(queue.mark, row, "process", row, clock.now_ms())
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_mark_reads_its_own_campaign_alone(home: Home) -> None:
         def marked() -> bool:
             connection().trace_v2(apsw.SQLITE_TRACE_ROW, seen.append, id="test")
             try:
-                return outbox.mark(row, "process", row, clock.now_ms())
+                return queue.mark(row, "process", row, clock.now_ms())
             finally:
                 connection().trace_v2(0, None, id="test")
 

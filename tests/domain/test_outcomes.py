@@ -9,7 +9,7 @@ from appliance.campaigns import states, store
 from appliance.db import work
 from appliance.db.open import one, scalar
 from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Unauthenticated, Uncertain, Unreachable
-from appliance.messages import line
+from appliance.messages import queue_order
 from appliance.messages.ledger import Claim, Outcome
 from appliance.tables import Campaign, Message
 from tests.domain.home import Home, crash, turn
@@ -182,9 +182,9 @@ def test_a_stopped_account_sends_nothing(home: Home) -> None:
     """The account's stop switch holds everything that is queued, and lets it go on unchanged."""
     sent(home)
     work.write(lambda: Campaign.raw("UPDATE account SET sending_stopped = 1").execute())
-    assert take() is None and not line.is_due()
+    assert take() is None and not queue_order.is_due()
     work.write(lambda: Campaign.raw("UPDATE account SET sending_stopped = 0").execute())
-    assert line.is_due() and take() is not None
+    assert queue_order.is_due() and take() is not None
 
 
 def test_who_left_is_skipped_when_the_turn_comes(home: Home) -> None:

@@ -4,7 +4,7 @@ from appliance.conversations import receiving
 from appliance.db import work
 from appliance.db.open import rows, run
 from appliance.engagement import phones
-from appliance.messages import captured
+from appliance.messages import capture_inbox
 from appliance.sms.text import Text
 from appliance.sms.told import Incoming
 from appliance.tables import Captured
@@ -15,8 +15,8 @@ from tests.domain.test_receipts import NUMBER, text
 def keep(home: Home, body: str, sender: str = "Acme") -> Captured:
     """Keep an SMS a moment later than the one before."""
     home.advance(1)
-    number = work.write(captured.keep, Text(text(home, sid=None), NUMBER, sender, body, ""))
-    return captured.get(home.account_id, number)
+    number = work.write(capture_inbox.keep, Text(text(home, sid=None), NUMBER, sender, body, ""))
+    return capture_inbox.get(home.account_id, number)
 
 
 def write(home: Home, body: str, to: str = "Acme") -> None:
@@ -58,5 +58,5 @@ def test_what_was_kept_of_somebody_erased(home: Home) -> None:
     """An SMS that was on its way when its person was erased is not kept."""
     number = text(home, "sending", None)
     work.write(run, "UPDATE message SET recipient_key = NULL WHERE id = ?", (number,))
-    assert work.write(captured.keep, Text(number, NUMBER, "Acme", "secret", "")) == 0
+    assert work.write(capture_inbox.keep, Text(number, NUMBER, "Acme", "secret", "")) == 0
     assert rows("SELECT 1 FROM captured") == []

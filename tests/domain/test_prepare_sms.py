@@ -11,10 +11,10 @@ from appliance.campaigns.requests import CampaignCreate
 from appliance.db import work
 from appliance.db.open import one, rows, run
 from appliance.designs.merge import MergeError
-from appliance.messages import repeats
+from appliance.messages import retry_bytes
 from appliance.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.messages.link_targets import Targets, Wanted
 from appliance.messages.prepare import Workshop
-from appliance.messages.targets import Targets, Wanted
 from appliance.sms import gsm
 from appliance.tables import Campaign, Message, MessageContent
 from tests.domain.home import Home, turn
@@ -223,6 +223,6 @@ def test_a_message_in_hand_is_made_again_as_it_was(home: Home) -> None:
     home.send(campaign(home, people(home, 1), body="Grüße {{ first_name | default: 'Ж' }} https://example.org/a"))
     claim = turn(None, True, "sms")
     assert claim is not None
-    ((found, made),) = repeats.in_hand()
+    ((found, made),) = retry_bytes.in_hand()
     assert found.id == claim.id and made is not None and made.parts == 1
     assert gsm.count(made.envelope.content.decode()).alphabet == "UCS-2"

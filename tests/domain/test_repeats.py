@@ -8,10 +8,10 @@ from appliance.contacts import erase
 from appliance.db import work
 from appliance.db.open import run, scalar
 from appliance.errors import Temporary, Uncertain
-from appliance.messages import deciding, hot, repeats
+from appliance.messages import hot, manual_decisions, retry_bytes
 from appliance.messages.ledger import Claim, Outcome, Prepared
-from appliance.messages.line import Line
 from appliance.messages.prepare import Workshop
+from appliance.messages.queue_order import Line
 from appliance.tables import Message
 from appliance.work import housekeeping, rendering
 from tests.domain.home import BY_API, Home, crash, turn
@@ -37,7 +37,7 @@ def test_a_repeat_is_the_same_bytes(how: str, home: Home) -> None:
     home.patch(claim.contact_id, first_name="Bea")
     row = Message.get_by_id(claim.id)
     assert (row.status, row.doubts) == ("queued", 1)
-    kept = repeats.load(claim.id)
+    kept = retry_bytes.load(claim.id)
     assert kept is not None and kept == handed_over
     assert b"Subject: For Ann\r\n" in kept.envelope.content
 
@@ -64,9 +64,9 @@ def test_a_person_repeats_the_same_bytes(how: str, home: Home) -> None:
             turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
         assert Message.get_by_id(claim.id).status == "uncertain"
         home.patch(claim.contact_id, first_name=name)
-        work.write(deciding.retry, home.account_id, claim.id, "user:1")
+        work.write(manual_decisions.retry, home.account_id, claim.id, "user:1")
         again = turn(None, True)
-        assert again is not None and repeats.load(again.id) == handed_over
+        assert again is not None and retry_bytes.load(again.id) == handed_over
         claim = again
     turn(Outcome(claim, subject="x", sender="a@b.example"), False)
     assert Message.get_by_id(claim.id).status == "sent" and scalar("SELECT count(*) FROM repeat") == 0
@@ -78,7 +78,7 @@ def test_what_a_person_counts_as_sent_is_not_kept(home: Home) -> None:
     claim, handed_over = _taken(home)
     turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
     assert scalar("SELECT count(*) FROM repeat") == 1
-    work.write(deciding.assume_sent, home.account_id, claim.id, "user:1")
+    work.write(manual_decisions.assume_sent, home.account_id, claim.id, "user:1")
     assert scalar("SELECT count(*) FROM repeat") == 0
 
 
@@ -139,11 +139,11 @@ def test_the_bytes_of_a_cancelled_campaign_go(home: Home) -> None:
     for claim, handed_over in (over, live):
         turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
     housekeeping.forget_what_is_over()
-    assert repeats.load(over[0].id) and repeats.load(live[0].id)
+    assert retry_bytes.load(over[0].id) and retry_bytes.load(live[0].id)
     assert over[0].campaign_id is not None
     work.write(states.cancel, home.account_id, over[0].campaign_id, By("user:1"))
     housekeeping.forget_what_is_over()
-    assert repeats.load(over[0].id) is None and repeats.load(live[0].id) == live[1]
+    assert retry_bytes.load(over[0].id) is None and retry_bytes.load(live[0].id) == live[1]
     assert Message.get_by_id(over[0].id).status == "uncertain"
 
 

@@ -8,7 +8,7 @@ import pytest
 from appliance.campaigns import recipients, report, store
 from appliance.db import work
 from appliance.db.open import connection, rows
-from appliance.messages import deciding
+from appliance.messages import manual_decisions
 from appliance.tables import Campaign, Message
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
@@ -80,7 +80,7 @@ def test_a_message_sent_again_is_no_refusal(home: Home, campaign: Campaign) -> N
         home.advance(1)
         doubtful = finish(take(), kind)
     before = grouped(home, campaign)
-    work.write(deciding.retry, home.account_id, doubtful.id, "user:1")
+    work.write(manual_decisions.retry, home.account_id, doubtful.id, "user:1")
     waiting = grouped(home, campaign)
 
     assert ("uncertain", "in_doubt", 2) in before

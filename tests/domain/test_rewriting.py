@@ -11,8 +11,8 @@ from appliance.designs import links as numbering
 from appliance.designs import rewriting
 from appliance.messages import compose, links
 from appliance.messages.ledger import COLUMNS, Claim
+from appliance.messages.link_targets import Targets, Wanted, sendable
 from appliance.messages.prepare import Workshop
-from appliance.messages.targets import Targets, Wanted, sendable
 from tests.domain.golden_links import LINKS
 from tests.domain.home import Home
 

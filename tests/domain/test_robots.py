@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.engagement import robots
-from appliance.engagement.robots import Seen
+from appliance.engagement import bot_detection
+from appliance.engagement.bot_detection import Seen
 
 SENT = 1_000_000
 LATER = SENT + 60_000
@@ -27,7 +27,7 @@ def look(at: int = 0, agent: str | None = CHROME) -> Seen:
 
 def said(seen: list[Seen], links: int = 8, sent_at: int | None = SENT) -> list[str]:
     """Return the verdicts, with their reasons."""
-    return [f"{one.verdict} {one.reason or ''}".strip() for one in robots.judge(seen, sent_at, links)]
+    return [f"{one.verdict} {one.reason or ''}".strip() for one in bot_detection.judge(seen, sent_at, links)]
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_apple_gives_nobody_away() -> None:
 def test_judging_again_changes_nothing() -> None:
     """The same hits have the same verdicts, and one more of a person's changes none of theirs."""
     seen = [click(n * 100, n) for n in (1, 2, 3, 4)] + [click(70_000, 2, agent=PHONE)]
-    assert robots.judge(seen, SENT, 8) == robots.judge(seen, SENT, 8)
+    assert bot_detection.judge(seen, SENT, 8) == bot_detection.judge(seen, SENT, 8)
     assert said(seen)[:4] == said(seen[:4])

@@ -11,7 +11,7 @@ from appliance.contacts import lists
 from appliance.contacts.lists import ListCreate
 from appliance.db import work
 from appliance.db.open import connection, one, rows, run, scalar
-from appliance.db.shadow import ALL, NONE, Pretended, Rows, is_shadowed, shadowed
+from appliance.db.sandbox import ALL, NONE, Pretended, Rows, is_shadowed, shadowed
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.tables import Account, Contact, ContactList, Event

@@ -15,9 +15,9 @@ from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
 from appliance.db import work
 from appliance.db.open import rows, run, scalar
-from appliance.messages import delivering, nights, outbox, quiet, sms_rules
+from appliance.messages import delivering, queue, quiet, quiet_hours_check, sms_rules
 from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from appliance.sms import numbers
 from appliance.work import wake_ups
 from tests.domain.home import Home
@@ -109,7 +109,7 @@ def test_marketing_wants_evidence_where_that_is_set(home: Home) -> None:
         ("skipped", "no_consent"), ("sending", None), ("sending", None), ("skipped", "no_consent"),
     ]  # fmt: skip
     work.write(run, "UPDATE message SET status = 'queued', skip_reason = NULL, transactional = 1")
-    assert outbox.refusal(Claim._make(rows(f"SELECT {COLUMNS} FROM message LIMIT 1")[0])) is None
+    assert queue.refusal(Claim._make(rows(f"SELECT {COLUMNS} FROM message LIMIT 1")[0])) is None
 
 
 @pytest.mark.parametrize("start", ["2030-01-05T06:00:00Z", "2030-03-31T00:30:00Z", "2030-11-03T05:30:00Z"])
@@ -194,14 +194,14 @@ def test_other_quiet_hours_hold_for_what_waits_too(home: Home) -> None:
     assert taken() == []
     work.write(run, "UPDATE message SET campaign_id = NULL WHERE id = 3")
     before = rows("SELECT id, due_at FROM message ORDER BY id")
-    nights.look_again()
+    quiet_hours_check.look_again()
     assert scalar("SELECT count(*) FROM message WHERE due_at > ?", (clock.now_ms(),)) == 1
     assert taken() == [] and rows("SELECT id, due_at FROM message ORDER BY id") == before
     home.advance(5)
     asked = fields.read(AccountWrite, {"sms_quiet_hours": {"from": "21:00", "to": "04:00"}})
     work.write(accounts.update, home.account_id, asked)
     assert rung == ["nights"]
-    nights.look_again()
+    quiet_hours_check.look_again()
     assert [row.id for row in taken()] == [1, 2]
     assert rows("SELECT status, due_at FROM message WHERE id = 3") == [("held", before[2][1])]
 
@@ -265,7 +265,7 @@ def test_a_day_has_so_many_parts(home: Home) -> None:
     line = Line("sms")
     for _ in range(3):
         [row] = line.candidates(1)
-        assert work.write(outbox.mark, row, "process", row, clock.now_ms())
+        assert work.write(queue.mark, row, "process", row, clock.now_ms())
         accept([row], parts=2)
     assert taken() == [] and sorted(row[1] for row in ends()) == ["held", "held", "sent", "sent", "sent"]
     way = delivering.status(home.account_id).sms

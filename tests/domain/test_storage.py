@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from appliance.db import storage
-from appliance.db.storage import storage_error
+from appliance.db import disk_guard
+from appliance.db.disk_guard import storage_error
 from appliance.errors import Unavailable
 from tests.domain.home import Home
 
@@ -51,10 +51,10 @@ def test_other_errors_are_not_hidden(error: Exception) -> None:
 
 def test_what_is_given_up_meanwhile_stays_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look at the disk and what follows from it, a full disk takes the reserve: it is not made again."""
-    monkeypatch.setattr(storage, "_guard", storage._Guard())
-    storage.watch(home.directory)
+    monkeypatch.setattr(disk_guard, "_guard", disk_guard._Guard())
+    disk_guard.watch(home.directory)
     assert (home.directory / "reserve").exists()
-    gives_up = threading.Thread(target=storage.failed, args=(apsw.FullError("full"),))
+    gives_up = threading.Thread(target=disk_guard.failed, args=(apsw.FullError("full"),))
     measure = os.statvfs
 
     def measured(path: Path) -> os.statvfs_result:
@@ -65,6 +65,6 @@ def test_what_is_given_up_meanwhile_stays_given_up(home: Home, monkeypatch: pyte
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "statvfs", measured)
-        storage.look()
+        disk_guard.look()
         gives_up.join()
-    assert storage.is_full() and not (home.directory / "reserve").exists()
+    assert disk_guard.is_full() and not (home.directory / "reserve").exists()

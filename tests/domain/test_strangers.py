@@ -11,7 +11,7 @@ from appliance.db import work
 from appliance.db.open import run, scalar
 from appliance.doctor import spending
 from appliance.errors import TooMany
-from appliance.messages import single, sms_days, strangers
+from appliance.messages import single, sms_days, sms_pumping
 from appliance.messages.single import MessageWrite
 from appliance.tables import Message
 from tests.domain.home import Home
@@ -82,7 +82,7 @@ def test_no_bound_where_none_is_set_and_nothing_leaves(few: Home) -> None:
     real(new_numbers_per_hour=1, transport="capture")
     for last in range(3):
         ask(few, f"+44770090000{last}")
-    assert strangers.full(few.account_id) == [("+44770090", 3)]
+    assert sms_pumping.full(few.account_id) == [("+44770090", 3)]
 
 
 def test_the_doctor_names_what_is_used_up(few: Home, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from appliance import clock, config
 from appliance.errors import Permanent, Throttled, Uncertain, Unreachable
 from appliance.messages.ledger import Claim
-from appliance.messages.line import Line
+from appliance.messages.queue_order import Line
 from appliance.work.sms_rate_limits import MAX_DOUBTS, SmsRateLimits
 from appliance.work.sms_sender import Senders
 from tests.domain.home import Home

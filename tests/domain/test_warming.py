@@ -6,8 +6,8 @@ import pytest
 
 from appliance.db import work
 from appliance.db.open import rows
-from appliance.messages import warming
-from appliance.messages.warming import CAPS, Day
+from appliance.messages import warm_up
+from appliance.messages.warm_up import CAPS, Day
 from appliance.work.rate_limit import NEVER
 from appliance.work.warm_up_quota import WarmUpQuota
 from tests.domain.home import Home
@@ -17,12 +17,12 @@ DAY = 86_400
 
 def today(home: Home) -> Day:
     """Return the day of a domain."""
-    return work.write(warming.today, "bakery.example")
+    return work.write(warm_up.today, "bakery.example")
 
 
 def spend(count: int) -> None:
     """Let so many be taken today."""
-    work.write(warming.accepted, {"bakery.example": count})
+    work.write(warm_up.accepted, {"bakery.example": count})
 
 
 def test_good_days_lead_through_the_plan(home: Home) -> None:
@@ -47,20 +47,20 @@ def test_good_days_lead_through_the_plan(home: Home) -> None:
 def test_what_a_larger_day_needs(counts: dict[str, int], step: int) -> None:
     """Six tenths used, fewer than 2 % in vain, than 5 % refused for what we are, and nobody of few complains."""
     before = Day("bakery.example", 100, 1, 100, **{"accepted": 0, **counts})
-    assert warming.following(before, 101) == step
+    assert warm_up.following(before, 101) == step
 
 
 def test_large_days_bear_some_complaints() -> None:
     """One in a thousand is too many, fewer are not."""
     kept: dict[str, Any] = {"domain": "b", "day": 1, "step": 12, "cap": 20_000, "accepted": 20_000}
-    assert warming.following(Day(**kept, complaints=19), 2) == 13
-    assert warming.following(Day(**kept, complaints=20), 2) == 12
+    assert warm_up.following(Day(**kept, complaints=19), 2) == 13
+    assert warm_up.following(Day(**kept, complaints=20), 2) == 12
 
 
 def test_a_weekly_letter_goes_on_and_a_long_silence_begins_anew() -> None:
     """The last day of use counts, as long as somebody remembers it."""
     before = Day("bakery.example", 100, 3, 400, 400)
-    assert [warming.following(before, day) for day in (101, 107, 130, 131)] == [4, 4, 4, 0]
+    assert [warm_up.following(before, day) for day in (101, 107, 130, 131)] == [4, 4, 4, 0]
 
 
 def test_a_day_is_the_same_however_often_it_is_asked(home: Home) -> None:
@@ -68,7 +68,7 @@ def test_a_day_is_the_same_however_often_it_is_asked(home: Home) -> None:
     assert today(home).accepted == 0
     spend(7)
     assert (today(home).accepted, today(home).cap) == (7, 50)
-    assert work.write(warming.today, "other.example").accepted == 0
+    assert work.write(warm_up.today, "other.example").accepted == 0
     assert len(rows("SELECT 1 FROM warm_up_day")) == 2
 
 
@@ -77,7 +77,7 @@ def test_a_day_is_the_same_however_often_it_is_asked(home: Home) -> None:
 )
 def test_when_it_may_be_done(accepted: int, left: int, days: int | None) -> None:
     """By the plan, if every day goes well."""
-    found = warming.ends_on(Day("b", 1000, 0, 50, accepted), left)
+    found = warm_up.ends_on(Day("b", 1000, 0, 50, accepted), left)
     assert found == (None if days is None else (1000 + days) * DAY * 1000)
 
 

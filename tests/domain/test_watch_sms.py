@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.account.acting import By
-from appliance.campaigns import states, store, watch
+from appliance.campaigns import auto_pause, states, store
 from appliance.db import work
 from appliance.db.open import run
 from appliance.feedback import receipts
@@ -42,15 +42,15 @@ def test_what_stops_a_campaign(
     """Three unregistered, filters from ten on and over 5 %, dead numbers over 5 % of a hundred: paused, with why."""
     campaign = live(home, accepted)
     fail(home, campaign, few, code)
-    assert watch.suspects() == []
+    assert auto_pause.suspects() == []
     fail(home, campaign, enough - few, code, first=few)
-    assert watch.suspects() == [(home.account_id, campaign.id)]
-    assert work.write(watch.look, home.account_id, campaign.id) == reason
+    assert auto_pause.suspects() == [(home.account_id, campaign.id)]
+    assert work.write(auto_pause.look, home.account_id, campaign.id) == reason
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and word in str(stopped.data.get("pause_detail", ""))
 
     work.write(states.resume, home.account_id, campaign.id, By("user:1"))
-    assert watch.suspects() == []
+    assert auto_pause.suspects() == []
 
 
 def test_what_speaks_against_nobody_stops_nothing(home: Home) -> None:
@@ -58,4 +58,4 @@ def test_what_speaks_against_nobody_stops_nothing(home: Home) -> None:
     campaign = live(home, 100)
     for first, code in enumerate(("30003", "21408", "30008")):
         fail(home, campaign, 20, code, first=100 * first)
-    assert watch.suspects() == []
+    assert auto_pause.suspects() == []

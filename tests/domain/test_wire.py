@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from appliance.delivery import mime
 from appliance.designs import merge
 from appliance.designs.merge import Context, MergeError
-from appliance.messages.wire import Body
+from appliance.messages.body_encoding import Body
 from tests.domain.test_merge_pieces import VALUES, templates
 
 WORDS = st.lists(

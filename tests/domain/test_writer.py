@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from appliance.db import work
+from appliance.db.disk_guard import StorageError
 from appliance.db.open import close_database, connection, run
-from appliance.db.storage import StorageError
 from appliance.db.writer import Writer
 from tests.domain.home import Home
 from tests.domain.test_work import PATIENCE, Broken, ended, note, notes, together

@@ -7,7 +7,7 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.account import audit
-from appliance.campaigns import again, copying, hands, requests, states, store
+from appliance.campaigns import copying, edit_rights, requests, resend, states, store
 from appliance.db.work import call, commit
 from ui import view, words
 from ui.blueprint import Pages
@@ -34,7 +34,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @signed_in
 async def once_more(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Make a draft for those who did not open it, with a segment that knows who they are."""
-    made = await commit(again.not_opened, visit.account_id, campaign_id, visit.user.id)
+    made = await commit(resend.not_opened, visit.account_id, campaign_id, visit.user.id)
     view.say(request, "A draft for those who did not open it. Another subject often helps.")
     return view.go(request, f"/campaigns/{made.id}?open=from")
 
@@ -78,7 +78,7 @@ async def act(request: Request, visit: Visit) -> HTTPResponse:
         return view.page(request, "campaigns/delete.html", rows=found, chosen=chosen, back=back)
     elif form["act"] in ("delete", "delete_sure"):
         for row in found:
-            hands.end(row, visit.by)  # all of them or none
+            edit_rights.end(row, visit.by)  # all of them or none
         told = (audit.noting, visit.by, "campaign_delete", states.delete, visit.account_id)
         _tell(request, [await commit(*told, row.id, visit.by) for row in found])
     return view.go(request, back)

@@ -6,7 +6,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.campaigns import choosing, requests, store
+from appliance.campaigns import requests, store, template_choice
 from appliance.db.work import call, commit
 from appliance.templates import store as templates
 from ui import audiences, rights, tables, view
@@ -100,4 +100,4 @@ def _create(account_id: int, form: Form, user_id: int) -> Any:
     untitled = "Untitled SMS" if channel == "sms" else "Untitled email"
     name = form["name"] or (source.name if source is not None else "") or untitled
     made = store.create(account_id, fields.read(requests.CampaignCreate, {"name": name, "channel": channel}), user_id)
-    return made if source is None else choosing.take(account_id, made.id, source.id, user_id)
+    return made if source is None else template_choice.take(account_id, made.id, source.id, user_id)

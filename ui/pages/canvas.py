@@ -13,7 +13,7 @@ from appliance.contacts import known
 from appliance.contacts import store as contacts
 from appliance.contacts.requests import ContactQuery
 from appliance.db.work import call, render
-from appliance.messages import canvas, looking
+from appliance.messages import canvas, sample_render
 from appliance.patterns import late
 from appliance.tables import Contact
 from appliance.templates import store as templates
@@ -69,8 +69,8 @@ async def size(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     found = await render(canvas.weight, visit.account_id, template_id)
     if not view.is_part(request):
         return view.go(request, f"/templates/{template_id}/edit")
-    near = found is not None and found > looking.GMAIL_NEARLY
-    over = found is not None and found > looking.GMAIL_CLIPS
+    near = found is not None and found > sample_render.GMAIL_NEARLY
+    over = found is not None and found > sample_render.GMAIL_CLIPS
     return view.fragment(request, "editor/size.html", size=found, near=near, over=over)
 
 

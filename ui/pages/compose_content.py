@@ -9,10 +9,10 @@ from sanic.response import HTTPResponse
 from appliance import brand as brands
 from appliance import errors, fields
 from appliance.account import users
-from appliance.campaigns import choosing, groups, store
+from appliance.campaigns import groups, store, template_choice
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit, render
-from appliance.messages import trial
+from appliance.messages import test_sends
 from appliance.tables import Campaign
 from appliance.templates import history, starters
 from appliance.templates import store as templates
@@ -52,7 +52,7 @@ async def take(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     source: int | str = form["starter"] or number(form["template"], 0)
     before = (await call(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        done = await commit(choosing.take, visit.account_id, campaign_id, source, visit.user.id)
+        done = await commit(template_choice.take, visit.account_id, campaign_id, source, visit.user.id)
     except errors.Invalid as refused:
         view.say(request, words.sentence(next(iter(refused.fields.values()))[0]))
         return view.go(request, f"/campaigns/{campaign_id}?open=content")
@@ -101,7 +101,7 @@ async def paste(request: Request, visit: Visit, campaign_id: int) -> HTTPRespons
         return await _pasting(request, visit, campaign_id, form, 422)
     before = (await call(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        done = await commit(choosing.paste, visit.account_id, campaign_id, form["html"], visit.user.id)
+        done = await commit(template_choice.paste, visit.account_id, campaign_id, form["html"], visit.user.id)
     except errors.Invalid as refused:
         return await _pasting(request, visit, campaign_id, form.take(refused, {"body": "html"}), 422)
     view.say(request, "It says what you pasted now.", _back(done, before))
@@ -138,9 +138,9 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     try:
         if form.errors:
             raise errors.Invalid({})
-        asked = fields.read(trial.TestRequest, raw)
-        await render(trial.warm, visit.account_id, campaign.template_id)
-        told = await commit(trial.send, visit.account_id, campaign.template_id, asked)
+        asked = fields.read(test_sends.TestRequest, raw)
+        await render(test_sends.warm, visit.account_id, campaign.template_id)
+        told = await commit(test_sends.send, visit.account_id, campaign.template_id, asked)
     except errors.Invalid as refused:
         if not form.errors:
             form.wrong("addresses", _why(refused, given, sms))
@@ -177,7 +177,7 @@ async def _asked(request: Request, visit: Visit, campaign_id: int, form: Form | 
 def _why(refused: errors.Invalid, given: list[str], sms: bool) -> str:
     kind = "a phone number, like +44 7700 900123" if sms else "an address, like name@example.com"
     if {"emails", "phones"} & refused.fields.keys():
-        return f"Write at most {trial.MAX_RECIPIENTS} of them."
+        return f"Write at most {test_sends.MAX_RECIPIENTS} of them."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in refused.fields)
     wrong = [given[int(found[1])] for found in paths if found]
     if wrong:
@@ -185,7 +185,7 @@ def _why(refused: errors.Invalid, given: list[str], sms: bool) -> str:
     return words.sentence(next(iter(refused.fields.values()), [refused.message])[0])
 
 
-def _sent(told: trial.TestsSent) -> str:
+def _sent(told: test_sends.TestsSent) -> str:
     good = [one.to for one in told.results if one.success]
     bad = [one.to for one in told.results if not one.success]
     parts = [f"A test is on its way to {words.listed(good)}."] if good else []

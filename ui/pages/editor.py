@@ -10,7 +10,7 @@ from appliance import brand as brands
 from appliance.db.work import call, commit
 from appliance.designs import document, outline, render
 from appliance.errors import Conflict, Invalid, NotFound
-from appliance.messages import looking
+from appliance.messages import sample_render
 from appliance.tables import Template
 from appliance.templates import editing, history, homes, places, revisions, store
 from appliance.templates.editing import Change
@@ -92,7 +92,7 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
         "file": "", "siblings": _siblings(found, entry), "lengths": (SUBJECT, PREHEADER), "raw": _raw(entry),
         "seen_by": _seen_by(visit, entry),
         # Shown beside the fields of the email alone
-        "inbox": looking.inbox(visit.account_id, revisions.document(row)) if entry is None else None,
+        "inbox": sample_render.inbox(visit.account_id, revisions.document(row)) if entry is None else None,
     }  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.db.work import call, commit
-from appliance.flows import moving, people, sketch, tree
-from appliance.flows.moving import Act, RunsChosen
+from appliance.flows import draft_edits, people, run_actions, tree
+from appliance.flows.run_actions import Act, RunsChosen
 from ui import flow_tree, view, words
 from ui import people as named
 from ui.blueprint import Pages
@@ -54,7 +54,7 @@ def _typed(kept: dict[str, str]) -> dict[str, Any]:
 
 def _listed(visit: Visit, flow_id: int, asked: people.RunQuery, kept: dict[str, str]) -> dict[str, Any]:
     page = people.page(visit.account_id, flow_id, asked)
-    drawn = sketch.of(visit.account_id, flow_id)
+    drawn = draft_edits.of(visit.account_id, flow_id)
     titles = _titles(drawn)
     step = kept.get("step", "")
     return {
@@ -65,11 +65,11 @@ def _listed(visit: Visit, flow_id: int, asked: people.RunQuery, kept: dict[str, 
     }  # fmt: skip
 
 
-def _titles(drawn: sketch.Sketch) -> dict[int, str]:
+def _titles(drawn: draft_edits.Sketch) -> dict[int, str]:
     """Name the steps of a flow, those that are live and those that are drawn beside them."""
     found = {}
     for steps in (drawn.flow.steps, drawn.steps):
-        for step in sketch.said(steps):
+        for step in draft_edits.said(steps):
             for one in (step, *tree.below(step)):
                 found[one["id"]] = flow_tree.said(drawn.flow.account_id, one)[0]
     return found
@@ -120,13 +120,13 @@ def _act(act: Act) -> None:
         form = Form.of(request)
         step = number(form["step"], 0)
         asked = RunsChosen(run_ids=form.ids("run_ids")) if not form["all"] else RunsChosen(step=step)
-        ids = await call(moving.chosen, visit.account_id, flow_id, asked)
+        ids = await call(run_actions.chosen, visit.account_id, flow_id, asked)
         changed = 0
-        for start in range(0, len(ids), moving.CHUNK):
-            some = ids[start : start + moving.CHUNK]
-            changed += len(await commit(moving.some, flow_id, some, act))
+        for start in range(0, len(ids), run_actions.CHUNK):
+            some = ids[start : start + run_actions.CHUNK]
+            changed += len(await commit(run_actions.some, flow_id, some, act))
         if changed:
-            await commit(moving.noted, visit.account_id, flow_id, act, changed, visit.by)
+            await commit(run_actions.noted, visit.account_id, flow_id, act, changed, visit.by)
         left = f" {words.people(len(ids) - changed)} not inside any more." if changed < len(ids) else ""
         view.say(request, f"{words.people(changed)} {DONE[act]}.{left}" if ids else "Nobody was chosen.")
         back = local_path(form["back"])

@@ -7,7 +7,7 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.db.work import call, commit
-from appliance.flows import lookback, sketch
+from appliance.flows import draft_edits, recent_triggers
 from appliance.flows.requests import FlowPatch
 from ui import flow_forms, flow_together, flow_tree, together, view
 from ui import people as named
@@ -28,14 +28,14 @@ pages = Pages("ui_flow_start", url_prefix="/flows")
 async def trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Keep what starts a flow, and its goal."""
     form = StepForm.of(request)
-    drawn = await call(sketch.of, visit.account_id, flow_id)
+    drawn = await call(draft_edits.of, visit.account_id, flow_id)
     known = await call(flow_together.named_at_start, visit.account_id)
     together.meet(form, flow_together.START, flow_forms.start_shown(drawn.start, drawn.goal), known)
     if form.met:
         return await panel(request, visit, flow_id, START, form, 409)
 
     def now() -> Form:
-        there = sketch.of(visit.account_id, flow_id)
+        there = draft_edits.of(visit.account_id, flow_id)
         return flow_forms.start_shown(there.start, there.goal)
 
     try:
@@ -52,7 +52,7 @@ async def trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 async def conditions(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Keep what must hold of who enters, beside what happened to them."""
     form = StepForm.of(request)
-    drawn = await call(sketch.of, visit.account_id, flow_id)
+    drawn = await call(draft_edits.of, visit.account_id, flow_id)
     start = together.opened(flow_forms.start_shown(drawn.start, drawn.goal), flow_together.START)
     rows, start.where = Rows.posted(form.lists), form
     start.rows = rows
@@ -67,7 +67,7 @@ async def conditions(request: Request, visit: Visit, flow_id: int) -> HTTPRespon
     rows = start.rows = kept if form["rules"] == now["rules"] else rows
 
     def there() -> Form:
-        return flow_together.where(sketch.of(visit.account_id, flow_id).start)
+        return flow_together.where(draft_edits.of(visit.account_id, flow_id).start)
 
     try:
         kept_so = (_narrow, visit, flow_id, rows.filters())
@@ -79,16 +79,16 @@ async def conditions(request: Request, visit: Visit, flow_id: int) -> HTTPRespon
 
 
 def _narrow(visit: Visit, flow_id: int, where: list[Any]) -> None:
-    data = sketch.of(visit.account_id, flow_id).start.data
-    sketch.retrigger(visit.account_id, flow_id, {"data": {**data, "where": where}}, visit.by)
+    data = draft_edits.of(visit.account_id, flow_id).start.data
+    draft_edits.retrigger(visit.account_id, flow_id, {"data": {**data, "where": where}}, visit.by)
 
 
 def _keep(visit: Visit, flow_id: int, form: StepForm) -> None:
     goal = form.text("goal")
-    raw = flow_forms.start_read(form, sketch.of(visit.account_id, flow_id).start)
+    raw = flow_forms.start_read(form, draft_edits.of(visit.account_id, flow_id).start)
     fields.read(FlowPatch, {"goal": goal})
-    sketch.retrigger(visit.account_id, flow_id, raw, visit.by)
-    sketch.aim(visit.account_id, flow_id, goal, visit.by)
+    draft_edits.retrigger(visit.account_id, flow_id, raw, visit.by)
+    draft_edits.aim(visit.account_id, flow_id, goal, visit.by)
 
 
 @pages.get("/<flow_id:int>/met", name="met")
@@ -97,11 +97,11 @@ async def met(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Who would have entered in the last days, and who would not, and why."""
 
     def read() -> dict[str, Any]:
-        drawn = sketch.of(visit.account_id, flow_id)
-        found = lookback.look(drawn.flow, drawn.start)
+        drawn = draft_edits.of(visit.account_id, flow_id)
+        found = recent_triggers.look(drawn.flow, drawn.start)
         inside = None
         if drawn.start.segment_id is not None:
-            inside = lookback.inside_segment(visit.account_id, drawn.start.segment_id)
+            inside = recent_triggers.inside_segment(visit.account_id, drawn.start.segment_id)
         return {
             "flow": drawn.flow, "drawn": drawn, "met": found, "inside_segment": inside,
             "start": flow_tree.start_words(visit.account_id, drawn.start),

@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance import errors
 from appliance.db.work import call, commit
-from appliance.flows import people, sketch, tree
+from appliance.flows import draft_edits, people, tree
 from appliance.flows.steps import BY_TYPE
 from ui import flow_forms, flow_together, together, view, words
 from ui.blueprint import Pages
@@ -46,7 +46,7 @@ async def add(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         if raw is None:
             return await _new(request, visit, flow_id, form, None)
     try:
-        step = await commit(sketch.add, visit.account_id, flow_id, where, kind, raw, visit.by)
+        step = await commit(draft_edits.add, visit.account_id, flow_id, where, kind, raw, visit.by)
     except errors.Invalid as refused:
         if "ready" not in form.values:
             raise
@@ -81,7 +81,7 @@ async def change(request: Request, visit: Visit, flow_id: int, step_id: int) -> 
         return await panel(request, visit, flow_id, shows, form, 409)
     try:
         raw = flow_forms.read(form, kind) | ({"filters": form.rows.filters() or None} if form.rows else {})
-        kept = (sketch.change, *at, raw, visit.by)
+        kept = (draft_edits.change, *at, raw, visit.by)
         await commit(together.still, form, parts, lambda: flow_together.shown(flow_together.step(*at)), *kept)
     except errors.Invalid as refused:
         _point(form, refused)
@@ -139,7 +139,7 @@ async def move(request: Request, visit: Visit, flow_id: int, step_id: int) -> HT
     where: Any = {"up": -1, "down": 1}.get(form["to"]) or tree.spot(form["to"])
     if where is None:
         raise errors.NotFound
-    await commit(sketch.move, visit.account_id, flow_id, step_id, where, visit.by)
+    await commit(draft_edits.move, visit.account_id, flow_id, step_id, where, visit.by)
     return await _after(request, visit, flow_id, str(step_id))
 
 
@@ -147,7 +147,7 @@ async def move(request: Request, visit: Visit, flow_id: int, step_id: int) -> HT
 @signed_in
 async def duplicate(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Put a copy behind a step."""
-    made = await commit(sketch.duplicate, visit.account_id, flow_id, step_id, visit.by)
+    made = await commit(draft_edits.duplicate, visit.account_id, flow_id, step_id, visit.by)
     return await _after(request, visit, flow_id, str(made))
 
 
@@ -155,7 +155,7 @@ async def duplicate(request: Request, visit: Visit, flow_id: int, step_id: int) 
 @signed_in
 async def remove(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Take a step out; the message offers to bring it back."""
-    before = await commit(sketch.remove, visit.account_id, flow_id, step_id, visit.by)
+    before = await commit(draft_edits.remove, visit.account_id, flow_id, step_id, visit.by)
     _before[flow_id] = before
     _before.move_to_end(flow_id)
     while len(_before) > _MAX_KEPT:
@@ -183,7 +183,7 @@ async def undo(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     if before is None or not shows.isdecimal():
         view.say(request, "There is nothing to bring back any more.")
         return view.go(request, f"/flows/{flow_id}")
-    await commit(sketch.restore, visit.account_id, flow_id, before, visit.by)
+    await commit(draft_edits.restore, visit.account_id, flow_id, before, visit.by)
     return view.go(request, step_path(flow_id, shows))
 
 

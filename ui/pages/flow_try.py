@@ -9,12 +9,12 @@ from appliance import clock, errors, fields
 from appliance.contacts import requests as contact_requests
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit
-from appliance.flows import contents, crowd, document, scripts, simulate, sketch, store
-from appliance.flows.asked import MAX_SCRIPTS, SCRIPTS
-from appliance.flows.counted import Crowd
-from appliance.flows.crowd import CrowdRequest
-from appliance.flows.rehearsing import rehearse
+from appliance.flows import bulk_simulation, contents, document, draft_edits, scripts, simulate, store
+from appliance.flows.bulk_simulation import CrowdRequest
 from appliance.flows.requests import FlowPatch
+from appliance.flows.simulation_counts import Crowd
+from appliance.flows.simulation_queue import rehearse
+from appliance.flows.simulation_request import MAX_SCRIPTS, SCRIPTS
 from appliance.flows.timeline import Simulated
 from ui import flow_forms, flow_tree, flow_try, mail, view
 from ui.blueprint import Pages
@@ -36,7 +36,7 @@ async def show(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 
 
 async def _show(request: Request, visit: Visit, flow_id: int, wish: Wish, form: Form, status: int) -> HTTPResponse:
-    drawn = await call(sketch.of, visit.account_id, flow_id)
+    drawn = await call(draft_edits.of, visit.account_id, flow_id)
     shown = flow_forms.StepForm(dict.fromkeys(_FIELDS, ""))
     shown.values |= wish.values | form.values
     shown.errors = form.errors
@@ -56,7 +56,7 @@ async def _show(request: Request, visit: Visit, flow_id: int, wish: Wish, form: 
 
 
 def _drawn(visit: Visit, drawn: Any, wish: Wish, found: Simulated | None) -> dict[str, Any]:
-    said = sketch.said(drawn.steps)
+    said = draft_edits.said(drawn.steps)
     cards = flow_tree.cards(drawn, said, flow_tree.figures(None), {}, {})
     titles = {step["id"]: flow_tree.said(visit.account_id, step)[0] for _, step in document.walk(said)}
     raw: dict[str, Any] = {"limit": 8} | ({"search": wish.values["q"]} if wish.values.get("q") else {})
@@ -77,7 +77,7 @@ def _drawn(visit: Visit, drawn: Any, wish: Wish, found: Simulated | None) -> dic
 @signed_in
 async def message(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """One message of a rehearsal as the person would get it."""
-    drawn = await call(sketch.of, visit.account_id, flow_id)
+    drawn = await call(draft_edits.of, visit.account_id, flow_id)
     try:
         asked = flow_try.asked(drawn, flow_try.wish(request.args), visit.zone)
         found = await rehearse(simulate.sketched, drawn, asked)
@@ -96,7 +96,7 @@ async def keep(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Keep a rehearsal as a test of the flow, with what is expected of it."""
     form = Form.of(request)
     wish = flow_try.wish(form.values)
-    drawn = await call(sketch.of, visit.account_id, flow_id)
+    drawn = await call(draft_edits.of, visit.account_id, flow_id)
     form.need("name", "Give the test a name, for example Clicks at once.")
     try:
         if form.errors:
@@ -154,7 +154,7 @@ async def _put(visit: Visit, flow_id: int, kept: list[Any]) -> None:
 @signed_in
 async def everybody(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """How many of those who met the start of late would take which way."""
-    drawn = await call(sketch.of, visit.account_id, flow_id)
+    drawn = await call(draft_edits.of, visit.account_id, flow_id)
     form, found = Form(), None
     try:
         found = await rehearse(_crowd, visit.account_id, drawn)
@@ -162,7 +162,7 @@ async def everybody(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
         form.take(refused)
 
     def read() -> dict[str, Any]:
-        cards = flow_tree.cards(drawn, sketch.said(drawn.steps), flow_tree.figures(None), {}, {})
+        cards = flow_tree.cards(drawn, draft_edits.said(drawn.steps), flow_tree.figures(None), {}, {})
         if found is not None:
             cards = flow_try.counted(drawn, cards, found.steps, found.rehearsed)
         return {"cards": cards, "start": flow_tree.start_words(visit.account_id, drawn.start)}
@@ -177,4 +177,4 @@ def _crowd(account_id: int, drawn: Any) -> Crowd:
     asked = CrowdRequest(days=DAYS)
     if drawn.is_changed:
         asked.steps = document.shown(drawn.steps, contents.words(contents.of_steps(drawn.steps)))
-    return crowd.simulate_all(account_id, drawn.flow.id, asked)
+    return bulk_simulation.simulate_all(account_id, drawn.flow.id, asked)

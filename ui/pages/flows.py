@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.account import audit
 from appliance.db.work import call, commit
-from appliance.flows import publishing, report, requests, sketch, starters, states, store
+from appliance.flows import draft_edits, publishing, report, requests, starters, states, store
 from ui import flow_page, flow_tree, rights, tables, unfinished, view
 from ui.blueprint import Pages
 from ui.flow_page import facts, findings
@@ -45,7 +45,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
                 table.chips = [*table.chips, Chip(key, label, many)]
         table.found = store.page(visit.account_id, fields.read(requests.FlowQuery, raw), table.sort)
         rows = list(table.found.rows)
-        drawn = {row.id: sketch.seen(row) for row in rows}
+        drawn = {row.id: draft_edits.seen(row) for row in rows}
         starts = {row.id: flow_tree.start_words(visit.account_id, drawn[row.id].start) for row in rows}
         return {"stats": report.stats(rows), "starts": starts}
 
@@ -139,12 +139,12 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 
 async def _review(request: Request, visit: Visit, flow_id: int, form: Form, status: int) -> HTTPResponse:
     def read() -> dict[str, Any]:
-        drawn = sketch.of(visit.account_id, flow_id)
+        drawn = draft_edits.of(visit.account_id, flow_id)
         return {
             "flow": drawn.flow, "changes": publishing.differences(visit.account_id, flow_id),
             "inside": sum(publishing.inside(flow_id).values()),
-            "findings": findings(drawn, sketch.blockers(drawn, visit.by), sketch.said(drawn.steps)),
-            "unfinished": flow_page.unfinished(drawn, sketch.said(drawn.steps)),
+            "findings": findings(drawn, draft_edits.blockers(drawn, visit.by), draft_edits.said(drawn.steps)),
+            "unfinished": flow_page.unfinished(drawn, draft_edits.said(drawn.steps)),
         }  # fmt: skip
 
     return view.page(request, "flows/publish.html", status, form=form, **await call(read))
@@ -152,8 +152,8 @@ async def _review(request: Request, visit: Visit, flow_id: int, form: Form, stat
 
 def _unfinished(visit: Visit, flow_id: int) -> list[Any]:
     """Return what is unfinished in a flow that nothing else keeps from going live."""
-    drawn = sketch.of(visit.account_id, flow_id)
-    return [] if sketch.blockers(drawn, visit.by) else flow_page.unfinished(drawn, sketch.said(drawn.steps))
+    drawn = draft_edits.of(visit.account_id, flow_id)
+    return [] if draft_edits.blockers(drawn, visit.by) else flow_page.unfinished(drawn, draft_edits.said(drawn.steps))
 
 
 @pages.post("/<flow_id:int>/discard", name="discard")

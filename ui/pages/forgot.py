@@ -10,7 +10,7 @@ from appliance import errors
 from appliance.account import attempts, passwords
 from appliance.db.work import call, commit, submit
 from appliance.forms import rates
-from appliance.messages import resetting
+from appliance.messages import password_reset
 from ui import view
 from ui.blueprint import Pages
 from ui.forms import Form
@@ -41,7 +41,7 @@ async def ask(request: Request) -> HTTPResponse:
     if not rates.take(f"reset:{attempts.of_address(form['email'])}", _MAILS, rates.HOUR_MS):
         try:
             # Nobody waits for it: how long it takes would tell who signs in here
-            submit(resetting.ask, form["email"], request.ctx.client)
+            submit(password_reset.ask, form["email"], request.ctx.client)
         except errors.Unavailable as gone:
             log.info("a new password was asked for, and nothing can be written: %s", gone)
     return _page(request, form, is_sent=True)
@@ -65,15 +65,15 @@ async def reset_save(request: Request, token: str) -> HTTPResponse:
     except errors.Invalid as refused:
         form.values["password"] = ""
         return await _choose(request, token, form.take(refused), 422)
-    if await call(resetting.holder, token) is not None:
+    if await call(password_reset.holder, token) is not None:
         hashed = await asyncio.to_thread(passwords.make, word)
-        if await commit(resetting.choose, token, hashed, request.ctx.client) is not None:
+        if await commit(password_reset.choose, token, hashed, request.ctx.client) is not None:
             return view.go(request, "/login?chosen=1")
     return await _choose(request, token, form)
 
 
 async def _choose(request: Request, token: str, form: Form, status: int = 200) -> HTTPResponse:
-    user = await call(resetting.holder, token)
+    user = await call(password_reset.holder, token)
     if user is None:
         return view.page(request, "login/reset.html", 410, form=form, user=None)
     return view.page(request, "login/reset.html", status, form=form, user=user)
@@ -81,5 +81,5 @@ async def _choose(request: Request, token: str, form: Form, status: int = 200) -
 
 def _page(request: Request, form: Form, status: int = 200, is_sent: bool = False) -> HTTPResponse:
     return view.page(
-        request, "login/forgot.html", status, form=form, is_sent=is_sent, can_ask=resetting.can_ask()
+        request, "login/forgot.html", status, form=form, is_sent=is_sent, can_ask=password_reset.can_ask()
     )  # fmt: skip

@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import config, errors, fields
 from appliance.account import accounts, audit
 from appliance.db.work import call, commit
-from appliance.engagement import face
+from appliance.engagement import account_look
 from appliance.forms import snippet, store
 from appliance.messages import senders
 from appliance.sending_domains import records
@@ -73,7 +73,7 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """What a form has brought, its own page, and what to copy into another one."""
     row = await call(store.get, visit.account_id, form_id)
     lists = [one for one in await call(people.all_lists, visit.account_id) if one.id in row.list_ids]
-    shown = await call(face.of, visit.account_id)
+    shown = await call(account_look.of, visit.account_id)
     html = snippet.html(row, shown.language)
     unready = await call(_unready, visit.account_id)
     return view.page(

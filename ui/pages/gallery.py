@@ -10,7 +10,7 @@ from sanic.response import HTTPResponse
 from appliance import brand as brands
 from appliance import errors, fields
 from appliance.db.work import call, commit
-from appliance.messages import looking
+from appliance.messages import sample_render
 from appliance.templates import revisions, shelf, starters, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateQuery, TemplateWrite
 from ui import mail, rights, tables, view
@@ -143,7 +143,7 @@ async def starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
     def read() -> str:
         one = _starter(visit.account_id, key)
         said: dict[str, Any] = dict.fromkeys(revisions.FIELDS) | {"subject": one.subject, "preheader": one.preheader}
-        return looking.of_fields(visit.account_id, said | {"design": one.design}).html
+        return sample_render.of_fields(visit.account_id, said | {"design": one.design}).html
 
     return mail.frame(await call(read))
 

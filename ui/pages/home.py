@@ -7,14 +7,14 @@ from sanic.response import HTTPResponse
 
 from appliance import brand, config
 from appliance.account import accounts
-from appliance.campaigns import store, watch
+from appliance.campaigns import auto_pause, store
 from appliance.campaigns.requests import CampaignQuery, Phase
 from appliance.contacts import growth
 from appliance.db.work import call
 from appliance.events import health
 from appliance.events.log import EventQuery
 from appliance.flows import store as flows
-from appliance.messages import unsettled
+from appliance.messages import open_messages
 from appliance.rested import Rested
 from appliance.sending_domains import store as domains
 from ui import view
@@ -28,7 +28,7 @@ _NOW: tuple[Phase, ...] = ("holding", "sending", "paused")
 _FEW = 5
 _followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
 # From here on mailbox providers begin to refuse (docs/decisions.md#6)
-_MAX_BOUNCED, _MAX_COMPLAINED = watch.MAX_BOUNCES, watch.MAX_COMPLAINTS
+_MAX_BOUNCED, _MAX_COMPLAINED = auto_pause.MAX_BOUNCES, auto_pause.MAX_COMPLAINTS
 
 
 @pages.get("/", name="index")
@@ -51,7 +51,7 @@ def _happening(account_id: int) -> dict[str, Any]:
         "moving": any(row.phase in ("holding", "sending") for row in now),
         "next_rows": sorted(_some(account_id, phases, ("scheduled",)), key=lambda row: row.scheduled_at),
         "asked_rows": _asked(account_id),
-        "doubts": unsettled.count(account_id, "uncertain"),
+        "doubts": open_messages.count(account_id, "uncertain"),
     }
 
 
@@ -81,7 +81,7 @@ def _facts(account_id: int, account: Any) -> dict[str, Any]:
 
 def _limits(fared: health.Health) -> list[tuple[str, int, float, float, str]]:
     """Return what providers judge by: its name, how many, their share, where it begins to hurt, and where they are."""
-    if fared.sent < watch.FROM_MESSAGES:
+    if fared.sent < auto_pause.FROM_MESSAGES:
         return []  # too few to say anything
     reached = max(fared.sent - fared.bounced, 1)
     return [

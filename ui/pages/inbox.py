@@ -12,7 +12,7 @@ from appliance.db.work import call, commit
 from appliance.engagement import phones, simulating
 from appliance.engagement.simulating import Simulate
 from appliance.events import log
-from appliance.messages import captured
+from appliance.messages import capture_inbox
 from appliance.messages import store as messages
 from appliance.sms import gsm
 from ui import mail, rights, view
@@ -79,7 +79,7 @@ async def clear(request: Request, visit: Visit) -> HTTPResponse:
     """Throw away what was captured."""
 
     def verb() -> None:
-        captured.clear(visit.account_id)
+        capture_inbox.clear(visit.account_id)
         audit.note(visit.by, visit.account_id, "capture_clear", None)
 
     await commit(verb)
@@ -92,7 +92,7 @@ async def clear(request: Request, visit: Visit) -> HTTPResponse:
 async def simulate(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
     """Let something happen to a message, by the way it really comes."""
     form = Form.of(request)
-    row = await call(captured.get, visit.account_id, captured_id)
+    row = await call(capture_inbox.get, visit.account_id, captured_id)
     # The button of a link says by itself that it is clicked
     action = "click" if form["link"] else form["action"]
     raw: dict[str, Any] = {"action": action}
@@ -118,7 +118,12 @@ async def _show(request: Request, visit: Visit, captured_id: int | None, said: s
     channel = channel if channel in VIEWS else ""
     opened = await call(_opened, visit.account_id, captured_id) if captured_id is not None else None
     found = await call(
-        captured.page, visit.account_id, number(request.args.get("page")), 50, search or None, channel=channel or None
+        capture_inbox.page,
+        visit.account_id,
+        number(request.args.get("page")),
+        50,
+        search or None,
+        channel=channel or None,
     )
     seen = f"{found.rows[0].id if found.rows else 0}.{found.total}"
     if view.is_part(request) and request.args.get("seen") == seen:
@@ -138,8 +143,8 @@ async def _show(request: Request, visit: Visit, captured_id: int | None, said: s
 
 
 def _opened(account_id: int, captured_id: int) -> dict[str, Any]:
-    row = captured.get(account_id, captured_id)
-    found = {"row": row, **captured.parts(row), "message": None, "links": [], "events": [], "person": None}
+    row = capture_inbox.get(account_id, captured_id)
+    found = {"row": row, **capture_inbox.parts(row), "message": None, "links": [], "events": [], "person": None}
     if found["sms"] is not None:
         found["thread"] = phones.thread(row)
         found["forcing"] = gsm.named(found["sms"].forcing) if found["sms"].forcing else None

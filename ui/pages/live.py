@@ -5,7 +5,7 @@ from sanic.response import HTTPResponse
 
 from appliance.campaigns import store
 from appliance.db.work import call
-from appliance.messages import glance
+from appliance.messages import status_line
 from ui import view
 from ui.blueprint import Pages
 from ui.guard import signed_in
@@ -33,4 +33,4 @@ async def queue(request: Request, visit: Visit) -> HTTPResponse:
     """How sending stands, in one line."""
     if not view.is_part(request):
         return view.go(request, "/outbox")
-    return view.page(request, "live/queue.html", standing=await call(glance.of, visit.account_id))
+    return view.page(request, "live/queue.html", standing=await call(status_line.of, visit.account_id))

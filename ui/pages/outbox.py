@@ -11,7 +11,7 @@ from appliance.account import audit
 from appliance.db.work import call, commit
 from appliance.delivery import classes
 from appliance.events.log import EventQuery
-from appliance.messages import deciding, glance, raw, store, unsettled
+from appliance.messages import manual_decisions, open_messages, raw_message, status_line, store
 from ui import mail, people, rights, view, words
 from ui.blueprint import Pages
 from ui.forms import Form, number
@@ -41,14 +41,14 @@ _SHOWN = 300_000
 @signed_in
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Messages by their state; the one that has something in it that needs a person is shown first."""
-    counts = await call(unsettled.counts, visit.account_id)
+    counts = await call(open_messages.counts, visit.account_id)
     state = request.args.get("state") or ""
     if state not in STATES:
         state = "waiting"
     page = number(request.args.get("page"))
-    found = await call(unsettled.page, visit.account_id, cast(Any, state), page, 50, counts[cast(Any, state)])
+    found = await call(open_messages.page, visit.account_id, cast(Any, state), page, 50, counts[cast(Any, state)])
     known = await call(people.by_id, {row.contact_id for row in found.rows if row.contact_id})
-    standing = await call(glance.look, visit.account_id)
+    standing = await call(status_line.look, visit.account_id)
     return view.page(
         request, "outbox/index.html", counts=counts, state=state, states=STATES, found=found, known=known,
         standing=standing, may_send=_may_send(visit), moving=standing.state == "busy",
@@ -62,16 +62,16 @@ async def show(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
     row = await call(store.get, visit.account_id, message_id)
     known = await call(people.by_id, {row.contact_id} if row.contact_id else set())
     chosen = request.args.get("view") if request.args.get("view") in ("message", "source") else "events"
-    kind = await call(raw.judged, row)
+    kind = await call(raw_message.judged, row)
     said: dict[str, Any] = {"events": [], "source": "", "gone": ""}
     if chosen == "events":
         query = EventQuery(limit=50, resource_uid=f"message:{row.id}")
         said["events"] = (await call(activity.load, visit.account_id, query)).rows
     if chosen == "source":
         try:
-            content = await call(raw.source, visit.account_id, message_id)
+            content = await call(raw_message.source, visit.account_id, message_id)
             said["source"] = content[:_SHOWN].decode(errors="replace")
-        except raw.Gone as gone:
+        except raw_message.Gone as gone:
             said["gone"] = words.sentence(str(gone))
     return view.page(
         request, "outbox/show.html", row=row, who=known.get(row.contact_id), view=chosen, where=_state(row),
@@ -84,8 +84,8 @@ async def show(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
 async def html(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
     """What a message says, as a document of its own, which cannot reach this page."""
     try:
-        filled = await call(raw.said, visit.account_id, message_id)
-    except raw.Gone as gone:
+        filled = await call(raw_message.said, visit.account_id, message_id)
+    except raw_message.Gone as gone:
         return mail.broken(str(gone))
     return mail.frame(filled)
 
@@ -99,11 +99,11 @@ async def retry(request: Request, visit: Visit) -> HTTPResponse:
     again = 0
     if form["all"]:
         before = 2**62
-        while ids := await call(unsettled.ids, visit.account_id, cast(Any, state), before, _AT_ONCE):
-            again += await commit(deciding.retry_these, visit.account_id, ids, visit.actor)
+        while ids := await call(open_messages.ids, visit.account_id, cast(Any, state), before, _AT_ONCE):
+            again += await commit(manual_decisions.retry_these, visit.account_id, ids, visit.actor)
             before = ids[-1]
     elif chosen := form.ids("message")[:1000]:
-        again = await commit(deciding.retry_these, visit.account_id, chosen, visit.actor)
+        again = await commit(manual_decisions.retry_these, visit.account_id, chosen, visit.actor)
     if again:
         await commit(audit.note, visit.by, visit.account_id, "messages_retry", None, {"messages": again})
     said = f"On its way again: {words.count(again, 'message', 'messages')}."
@@ -130,9 +130,9 @@ def _one(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
         return view.go(request, f"/outbox/{message_id}")
 
 
-_one("retry", deciding.retry, "On its way again.")
-_one("assume", deciding.assume_sent, "Counted as sent.")
-_one("cancel", deciding.cancel, "Taken back. It will not leave.")
+_one("retry", manual_decisions.retry, "On its way again.")
+_one("assume", manual_decisions.assume_sent, "Counted as sent.")
+_one("cancel", manual_decisions.cancel, "Taken back. It will not leave.")
 
 
 def _state(row: Any) -> str:

@@ -5,7 +5,7 @@ from sanic.response import HTTPResponse
 
 from appliance.db.work import call
 from appliance.designs import merge
-from appliance.messages import picking
+from appliance.messages import merge_tag_menu
 from ui import view
 from ui.blueprint import Pages
 from ui.forms import number
@@ -20,5 +20,5 @@ pages = Pages("ui_picking", url_prefix="/templates")
 async def show(request: Request, visit: Visit) -> HTTPResponse:
     """What merge tags there are, for the template `t` or for any, with examples and how many people lack each."""
     template_id = number(request.args.get("t"), 0, 10**9) or None
-    groups = await call(picking.groups, visit.account_id, template_id)
+    groups = await call(merge_tag_menu.groups, visit.account_id, template_id)
     return view.page(request, "merge/menu.html", groups=groups, roots=merge.ROOTS)

@@ -9,13 +9,13 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.account import audit
-from appliance.campaigns import kept, recipients, report, results, store
+from appliance.campaigns import recipients, report, results, saved_audiences, store
 from appliance.contacts import crowd_jobs, lists
 from appliance.db.work import call, commit
 from appliance.exporting import recipients as exporting
-from appliance.messages import deciding
+from appliance.messages import manual_decisions
 from appliance.messages import store as messages
-from appliance.messages.deciding import Part
+from appliance.messages.manual_decisions import Part
 from appliance.segments import requests as segment_requests
 from appliance.segments import store as segments
 from ui import download, people, view, words
@@ -67,7 +67,7 @@ async def _people(
     return await reports.tab(
         request, visit, campaign_id, "people", 422 if listed else 200, listed=listed, found=found, known=known,
         chosen=chosen, said=said, chips=_chips,
-        keeps=kept.filters(campaign_id, asked) is not None, form=Form({"name": _named(said)}),
+        keeps=saved_audiences.filters(campaign_id, asked) is not None, form=Form({"name": _named(said)}),
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ async def keep(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     form = Form.of(request)
     await call(store.get, visit.account_id, campaign_id)
     chosen = {name: form[name] for name in _BY if form[name]}
-    filters = kept.filters(campaign_id, _asked(chosen, 1))
+    filters = saved_audiences.filters(campaign_id, _asked(chosen, 1))
     if filters is None:
         raise errors.Invalid({"base": ["cannot be kept as a segment"]})
     asked = fields.read(segment_requests.SegmentCreate, {"name": form["name"] or "People", "filters": filters})
@@ -161,8 +161,8 @@ def _decision(name: str, verb: Callable[[int, Part, str], tuple[int, int]], done
         return view.go(request, f"/campaigns/{campaign_id}/problems")
 
 
-_decision("retry", deciding.retry_some, "On its way again to {}.")
-_decision("assume", deciding.assume_some, "Counted as sent to {}.")
+_decision("retry", manual_decisions.retry_some, "On its way again to {}.")
+_decision("assume", manual_decisions.assume_some, "Counted as sent to {}.")
 
 
 def _chosen(request: Request) -> dict[str, str]:

@@ -9,7 +9,18 @@ from sanic.response import HTTPResponse
 from appliance import clock
 from appliance.account import audit
 from appliance.account.acting import By
-from appliance.campaigns import acts, afterwards, books, comparing, link_map, preflight, report, results, states, store
+from appliance.campaigns import (
+    averages,
+    conversions,
+    last_actions,
+    ledger_check,
+    link_map,
+    preflight,
+    report,
+    results,
+    states,
+    store,
+)
 from appliance.db.work import call, commit
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid
@@ -162,10 +173,11 @@ def _standing(account_id: int, campaign_id: int) -> dict[str, Any]:
     begun = campaign.phase not in ("draft", "scheduled")
     return {
         **({"figures": results.of(account_id, campaign_id)} if begun else {}),
-        "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign), "act": acts.last(campaign),
+        "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign),
+        "act": last_actions.last(campaign),
         "audience": audiences.name(campaign, audiences.choices(account_id).names),
         "progress": report.progress(campaign),
-        "wrong": books.quick(campaign) if campaign.started_at else [],
+        "wrong": ledger_check.quick(campaign) if campaign.started_at else [],
         "skips": [(words.reason(code, campaign.channel), count) for code, count in report.skips(campaign).items()],
     }  # fmt: skip
 
@@ -194,8 +206,8 @@ def _overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, Any]:
     if "figures" not in base:
         return {"by": by}
     figures = base["figures"]
-    usual = comparing.usual(campaign)
-    after = afterwards.of(campaign) if figures.tracking else []
+    usual = averages.usual(campaign)
+    after = conversions.of(campaign) if figures.tracking else []
     return {
         "by": by, "usual": usual, "after": after,
         "facts": reading.facts(figures, stats, usual),

@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.account import audit
 from appliance.db.work import call, commit
-from appliance.segments import needed, store
+from appliance.segments import dependencies, store
 from appliance.segments.requests import SegmentCreate, SegmentQuery
 from appliance.tables import Segment
 from ui import view, words
@@ -92,7 +92,7 @@ def _chosen(account_id: int, chosen: Selection) -> list[Chosen]:
     if chosen.is_all:
         words_of = chosen.state.get("search", "")[:254]
         query = SegmentQuery(search=words_of) if words_of else SegmentQuery()
-        every, used = store.ids(account_id), needed.segments_in_use(account_id)
+        every, used = store.ids(account_id), dependencies.segments_in_use(account_id)
         only = {"used": used, "unused": every - used}.get(chosen.state.get("show", ""))
         rows = list(store.matching(account_id, query, only).order_by(Segment.id.desc()).limit(_MAX_IDS))
     else:

@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.filters import read
-from appliance.segments import counting, explain, needed, people, store
+from appliance.segments import counting, dependencies, explain, people, store
 from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
 from ui import filter_look, filter_people, rights, tables, together, view
 from ui.blueprint import Pages
@@ -39,7 +39,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
     def read() -> dict[str, Any]:
         every = store.ids(visit.account_id)
-        used = needed.segments_in_use(visit.account_id) & every
+        used = dependencies.segments_in_use(visit.account_id) & every
         some = {"used": used, "unused": every - used}
         names = {"used": "In use", "unused": "Not used"}
         table.chips = [Chip("", "All", len(every)), *(Chip(key, names[key], len(ids)) for key, ids in some.items())]

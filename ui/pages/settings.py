@@ -12,7 +12,7 @@ from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from appliance.delivery.providers import direct
 from appliance.engagement import words
-from appliance.messages import warming
+from appliance.messages import warm_up as warming
 from ui import countries, guard, session, together, view
 from ui.blueprint import Pages
 from ui.forms import Form, local_path

@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.designs import document as designs
-from appliance.messages import looking
+from appliance.messages import sample_render
 from appliance.templates import homes, revisions, store
 from appliance.templates.requests import TemplateWrite
 from ui import mail, view, words
@@ -66,7 +66,7 @@ def is_edited(row: Any) -> bool:
 async def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
     """Return the page of a template with what was typed and what is wrong with it."""
     sections = len(designs.sections(row.design))
-    found = await call(looking.advice, row.account_id, revisions.document(row)) if sections else []
+    found = await call(sample_render.advice, row.account_id, revisions.document(row)) if sections else []
     told = [("warn", words.sentence(text), "") for text in dict.fromkeys(one.message for one in found)]
     return view.page(request, "templates/form.html", status, form=form, row=row, sections=sections, advice=told)
 
@@ -112,11 +112,11 @@ async def preview(request: Request, visit: Visit, template_id: int) -> HTTPRespo
         row = store.get(visit.account_id, template_id)
         said = revisions.get(visit.account_id, template_id, at).document if at else revisions.document(row)
         if row.channel == "sms":
-            asked = looking.PreviewRequest(document={}, body=said["body"] or "", channel="sms")
-            return mail.text(looking.preview(visit.account_id, asked).text)
+            asked = sample_render.PreviewRequest(document={}, body=said["body"] or "", channel="sms")
+            return mail.text(sample_render.preview(visit.account_id, asked).text)
         if not (said["body"] or designs.sections(said["design"])):
             return ""
-        return looking.of_fields(visit.account_id, said).html
+        return sample_render.of_fields(visit.account_id, said).html
 
     try:
         return mail.frame(await call(read))

@@ -7,8 +7,8 @@ together once, where their module is read.
 
 Whoever brings the product to another database writes these modules anew, and those that are bound to SQLite by what
 they do: the rest of `db` and the schema (`tables`), the search index of contacts (`contacts.search`), the indexes on
-custom data (`segments.indexes`), the staging file of an import (`importing.staging`, `importing.plain`) and the copying
-of the file (`backups.take`). The function `folded` that statements call is registered by `filters.fold`.
+custom data (`segments.indexes`), the staging file of an import (`importing.staging`, `importing.bulk_insert`) and the
+copying of the file (`backups.take`). The function `folded` that statements call is registered by `filters.fold`.
 
 What no word tells it cannot hold: that what is true is a number (`WHERE enabled`), that `LIKE` does not mind upper and
 lower case, and how parameters are marked (`?`, `?1`, `:name`). All other statements go through `rows`, `one`, `scalar`

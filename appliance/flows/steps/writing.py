@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from msgspec import Struct, convert
 
 from appliance.fields import given, read_sound
-from appliance.flows import posting
+from appliance.flows import step_messages
 from appliance.flows.steps.kind import Going, Here, Kind, Move, Node, Reading
 from appliance.tables import Account, Template
 from appliance.templates import checks
@@ -69,7 +69,7 @@ class Writing(Kind):
 
     def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
         """Put a message for each into the ledger, which sends it; whoever may not get it goes on without."""
-        return posting.put(self.type, node, goings, here)
+        return step_messages.put(self.type, node, goings, here)
 
     @abstractmethod
     def incomplete(self, said: dict[str, Any]) -> list[tuple[str, str]]:
