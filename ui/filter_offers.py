@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from appliance.filters.fields import FIELDS, Field
 from appliance.filters.predicates import BY_TYPE
-from appliance.segments import value_suggestions as seen
+from appliance.segments import value_suggestions
 from ui import filter_values, happenings, words
 from ui.filter_row import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, Row
 from ui.filters import Rows
@@ -32,7 +32,7 @@ class Offer(NamedTuple):
     before: str
     after: str
     things: list[tuple[str, str]]
-    seen: list[seen.Value]
+    seen: list[value_suggestions.Value]
     kinds: list[tuple[str, str]]
 
 
@@ -77,7 +77,9 @@ class _Offers:
         if row.name.startswith("event.") and not event:
             return ""
         name = row.field.label if row.field else ""
-        known = seen.event_keys(self.account_id, event) if event else seen.keys(self.account_id)
+        known = (
+            value_suggestions.event_keys(self.account_id, event) if event else value_suggestions.keys(self.account_id)
+        )
         found = next((key for key in known if key.path == name), None)
         if found is None or found.type == "list":
             return "" if found is None else "text"
@@ -91,13 +93,15 @@ class _Offers:
         if not field.of:
             return []
         if field.of not in self.named:
-            self.named[field.of] = [(str(number), name) for number, name in seen.things(self.account_id, field.of)]
+            self.named[field.of] = [
+                (str(number), name) for number, name in value_suggestions.things(self.account_id, field.of)
+            ]
         return self.named[field.of]
 
-    def _seen(self, row: Row) -> list[seen.Value]:
+    def _seen(self, row: Row) -> list[value_suggestions.Value]:
         if row.takes not in ("text", "texts", "value", "values") or row.field is None or row.field.choices:
             return []
-        return seen.values(self.account_id, row.field.name, 12)
+        return value_suggestions.values(self.account_id, row.field.name, 12)
 
 
 def _choice(value: str) -> str:
@@ -109,14 +113,14 @@ def _fields(account_id: int, place: str, event: str) -> list[tuple[str, list[tup
     for field in FIELDS:
         if field.listed and field.type not in ("group", "history"):
             groups[_group(field)].append((field.name, _label(field.label)))
-    groups["Data"] = [(f"contact_data.{key.path}", key.path) for key in seen.keys(account_id)]
+    groups["Data"] = [(f"contact_data.{key.path}", key.path) for key in value_suggestions.keys(account_id)]
     groups["Data"].append((ANY_DATA, "Something else in their data…"))
     ours = [name for name in happenings._EVENTS if not name.startswith(("campaign_", "domain_", "webhook_"))]
-    names = [*ours, *(name for name in seen.events(account_id) if name not in happenings._EVENTS)]
+    names = [*ours, *(name for name in value_suggestions.events(account_id) if name not in happenings._EVENTS)]
     groups["Events"] = [(f"event:{name}", happenings.event(name)[2]) for name in names]
     groups["Events"].append((ANY_EVENT, "Another event…"))
     if place == BRANCH:
-        known = seen.event_keys(account_id, event) if event else []
+        known = value_suggestions.event_keys(account_id, event) if event else []
         groups["The event that began it"] = [(f"event.{key.path}", _of_event(key.path)) for key in known]
         groups["The event that began it"].append((ANY_EVENT_DATA, "Something in its data…"))
     return [(name, found) for name, found in groups.items() if found]
@@ -124,7 +128,7 @@ def _fields(account_id: int, place: str, event: str) -> list[tuple[str, list[tup
 
 def _inside(account_id: int, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return what can be asked about the data of an event."""
-    found = [(f"event.{key.path}", key.path) for key in seen.event_keys(account_id, event)]
+    found = [(f"event.{key.path}", key.path) for key in value_suggestions.event_keys(account_id, event)]
     return [("Its data", [*found, (ANY_EVENT_DATA, "Something else in its data…")])]
 
 

@@ -11,9 +11,10 @@ from appliance.api.reply import page_headers
 from appliance.campaigns import template_access
 from appliance.db.work import call, commit, render
 from appliance.designs import merge, spec
-from appliance.messages import sample_render, test_sends
+from appliance.messages import sample_render
+from appliance.messages import send_test as test_sends
 from appliance.messages.sample_render import Preview, PreviewRequest
-from appliance.messages.test_sends import TestRequest, TestsSent
+from appliance.messages.send_test import TestRequest, TestsSent
 from appliance.templates import starters, store
 from appliance.templates.requests import TemplateCreate, TemplateQuery, TemplateWrite
 

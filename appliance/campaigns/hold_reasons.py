@@ -11,8 +11,7 @@ from appliance.db.open import one, rows, scalar
 from appliance.delivery import routing
 from appliance.delivery.groups import domain_of
 from appliance.delivery.routing import DIRECT
-from appliance.messages import sms_days, sms_senders
-from appliance.messages import warm_up as warming
+from appliance.messages import sms_days, sms_senders, warm_up
 from appliance.tables import Account, Campaign
 from appliance.work import send_status
 from appliance.work.send_status import Full, SendStatus
@@ -154,10 +153,10 @@ def _begins(campaign: Campaign, now: SendStatus, provider: str, zone: ZoneInfo) 
     if day is None or provider != DIRECT:
         return None
     left = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", _line(campaign)))
-    last = warming.ends_on(day, left)
-    words = f"{warming.words(day)}; it goes on at {_at(day.over_at, zone)}"
+    last = warm_up.ends_on(day, left)
+    words = f"{warm_up.words(day)}; it goes on at {_at(day.over_at, zone)}"
     if last is not None:
-        words += f" and may be done on {warming.shown_day(last)}"
+        words += f" and may be done on {warm_up.shown_day(last)}"
     return Waiting("warm_up", words, day.over_at)
 
 

@@ -8,7 +8,7 @@ from appliance.contacts.choices import Offer, Tracking
 from appliance.contacts.consent import Evidence
 from appliance.contacts.records import CHANNELS
 from appliance.db.work import writing
-from appliance.engagement import account_look as face
+from appliance.engagement import account_look
 from appliance.engagement.account_look import Face
 from appliance.engagement.unsubscribes import channel_of, kind_of
 from appliance.messages import links
@@ -73,12 +73,12 @@ def sheet(token: str) -> Sheet | None:
     if message is None:
         return None
     own = channel_of(message)
-    shown = face.of(message.account_id)
+    shown = account_look.of(message.account_id)
     if own is None:
         return Sheet(message.id, kind_of(message), message.account_id, shown, None, None, [], [], "none")
     contact = Contact.get_by_id(own.contact_id)
     return Sheet(
-        message.id, kind_of(message), message.account_id, shown, contact.id, face.mask(own.value),
+        message.id, kind_of(message), message.account_id, shown, contact.id, account_look.mask(own.value),
         [_line(one) for one in _channels(contact.id)], choices.offers(message.account_id, contact.id),
         _tracking(contact),
     )  # fmt: skip
@@ -95,7 +95,7 @@ def _channels(contact_id: int) -> list[Channel]:
 
 def _line(channel: Channel) -> Line:
     blocked = channel.suppression in consent.KEEPS_OUT
-    shown = face.mask(channel.value)
+    shown = account_look.mask(channel.value)
     return Line(
         channel.id, channel.kind, shown, channel.subscribed and not blocked, blocked, channel.suppression is None
     )

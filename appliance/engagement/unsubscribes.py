@@ -6,7 +6,7 @@ from appliance import clock, tokens
 from appliance.contacts import consent
 from appliance.contacts.consent import Evidence
 from appliance.db.work import writing
-from appliance.engagement import account_look as face
+from appliance.engagement import account_look
 from appliance.engagement.account_look import Face
 from appliance.messages import links
 from appliance.tables import Channel, Message, OptOut
@@ -42,8 +42,8 @@ def door(token: str) -> Door | None:
         return None
     channel = channel_of(message)
     return Door(
-        message.id, kind_of(message), face.mask(message.recipient) if message.recipient else None,
-        face.of(message.account_id),
+        message.id, kind_of(message), account_look.mask(message.recipient) if message.recipient else None,
+        account_look.of(message.account_id),
         channel.subscribed if channel else False,
         channel is not None and channel.suppression not in consent.KEEPS_OUT,
     )  # fmt: skip

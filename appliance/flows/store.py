@@ -17,12 +17,12 @@ from appliance.flows import (
     drafts,
     holding,
     paused_messages,
+    simulation_request,
     starters,
     states,
     triggers,
     version_snapshot,
 )
-from appliance.flows import simulation_request as asked
 from appliance.flows.document import Steps
 from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
 from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
@@ -121,7 +121,7 @@ def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None =
         known = (before.steps, before.last_action) if before is not None else ((), 0)
         steps = document.read(account_id, request.steps, faults, *known)
     if isinstance(request.data, dict):
-        asked.check_scripts(request.data, faults)
+        simulation_request.check_scripts(request.data, faults)
         if words := quiet.fault(request.data.get("quiet_hours")):
             faults.add("data.quiet_hours", words)
     _check(faults)

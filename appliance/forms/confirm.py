@@ -7,8 +7,7 @@ from appliance.contacts import choices, consent
 from appliance.contacts.consent import Evidence
 from appliance.db.open import rows, run
 from appliance.db.work import writing
-from appliance.engagement import account_look as face
-from appliance.engagement import erasing
+from appliance.engagement import account_look, erasing
 from appliance.engagement.account_look import Face
 from appliance.events import log
 from appliance.events.log import Happened
@@ -47,8 +46,8 @@ def sheet(token: str) -> Sheet | None:
     names = rows("SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key", (asked.account_id,))
     purpose: Any = asked.purpose
     return Sheet(
-        purpose, _state(asked), face.of(asked.account_id), face.mask(asked.value) if asked.value else None,
-        [row[1] for row in names if row[0] in wanted], asked.message_id,
+        purpose, _state(asked), account_look.of(asked.account_id),
+        account_look.mask(asked.value) if asked.value else None, [row[1] for row in names if row[0] in wanted], asked.message_id,
     )  # fmt: skip
 
 

@@ -3,12 +3,11 @@
 from typing import Any, NamedTuple
 
 from appliance import clock, config, datadir
-from appliance.db import disk_guard as storage
+from appliance.db import disk_guard
 from appliance.db.dialect.hints import aside
 from appliance.db.dialect.texts import larger
 from appliance.db.open import rows, scalar
-from appliance.messages import sms_days
-from appliance.messages import warm_up as warming
+from appliance.messages import sms_days, warm_up
 from appliance.messages.warm_up import Day
 from appliance.settings import Email, Sms
 from appliance.tables import Account
@@ -67,7 +66,7 @@ def status(account_id: int) -> Delivery:
     account, here = Account.get_by_id(account_id), config.current()
     email, sms = _way(account, "email", here.email), _way(account, "sms", here.sms)
     return Delivery(
-        account, email, sms, _beginning(account_id, email.now), datadir.is_stopped(here.data_dir), storage.trouble()
+        account, email, sms, _beginning(account_id, email.now), datadir.is_stopped(here.data_dir), disk_guard.trouble()
     )
 
 
@@ -91,7 +90,7 @@ def _parts(account: Account) -> list[Obstacle]:
 
 
 def _beginning(account_id: int, now: SendStatus) -> list[Day]:
-    own = warming.domains_of(account_id) if now.beginning else set()
+    own = warm_up.domains_of(account_id) if now.beginning else set()
     return [one.day for one in now.beginning if one.day.domain in own]
 
 
@@ -104,17 +103,17 @@ def obstacles(account: Account, now: SendStatus, transport: str) -> list[Obstacl
     if datadir.is_stopped(directory):
         words = "a file STOP in the data directory stops all sending"
         found.append(Obstacle("stop_file", words, datadir.stopped_since(directory)))
-    trouble = storage.trouble()
+    trouble = disk_guard.trouble()
     if trouble is not None:
         found.append(Obstacle("storage", trouble))
     found += [
         Obstacle("unreachable", f"{one.provider}: {one.text}", one.since, one.until, closes=one.provider == transport)
         for one in now.closed
     ]
-    own = warming.domains_of(account.id) if now.beginning else set()
+    own = warm_up.domains_of(account.id) if now.beginning else set()
     for begun in now.beginning:
         if begun.is_full and begun.day.domain in own:
-            found.append(Obstacle("warm_up", warming.words(begun.day), None, begun.day.over_at, closes=False))
+            found.append(Obstacle("warm_up", warm_up.words(begun.day), None, begun.day.over_at, closes=False))
     for full in now.full:
         whom = "" if full.name == "*" else f" {full.name if full.name.startswith('from ') else f'to {full.name}'}"
         words = f"limit of {full.per_hour} an hour{whom} is used up"

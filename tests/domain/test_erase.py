@@ -124,13 +124,13 @@ def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> 
 def asked_for(home: Home, contact_id: int, to: str = "colleague@example.org") -> Message:
     """Ask for a test to a colleague with a contact's values; answer its row."""
     from appliance import fields
-    from appliance.messages import test_sends
+    from appliance.messages import send_test
     from appliance.templates import store as templates
 
     said = fields.read(templates.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
     template = work.write(templates.create, home.account_id, said)
-    body = fields.read(test_sends.TestRequest, {"email": to, "contact_id": contact_id})
-    work.write(test_sends.send, home.account_id, template.id, body, True)
+    body = fields.read(send_test.TestRequest, {"email": to, "contact_id": contact_id})
+    work.write(send_test.send, home.account_id, template.id, body, True)
     return Message.get(Message.template == template.id)
 
 

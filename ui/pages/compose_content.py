@@ -12,7 +12,7 @@ from appliance.account import users
 from appliance.campaigns import groups, store, template_choice
 from appliance.contacts import store as contacts
 from appliance.db.work import call, commit, render
-from appliance.messages import test_sends
+from appliance.messages import send_test as test_sends
 from appliance.tables import Campaign
 from appliance.templates import history, starters
 from appliance.templates import store as templates

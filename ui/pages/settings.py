@@ -12,7 +12,7 @@ from appliance.account import accounts, audit
 from appliance.db.work import call, commit
 from appliance.delivery.providers import direct
 from appliance.engagement import words
-from appliance.messages import warm_up as warming
+from appliance.messages import warm_up
 from ui import countries, guard, session, together, view
 from ui.blueprint import Pages
 from ui.forms import Form, local_path
@@ -137,6 +137,6 @@ async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTP
     return view.page(
         request, "settings/show.html", status, form=form, zones=zones(), languages=_languages(form),
         countries=countries.choices("No country"), email=config.email, config=config,
-        greets_as=direct.name() if is_direct else None, steps=len(warming.CAPS),
-        beginning=await call(warming.days, visit.account_id) if is_direct and config.email.direct.warm_up else (),
+        greets_as=direct.name() if is_direct else None, steps=len(warm_up.CAPS),
+        beginning=await call(warm_up.days, visit.account_id) if is_direct and config.email.direct.warm_up else (),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from sanic.response import HTTPResponse
 from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.fields import PageQuery
-from appliance.messages import test_sends
+from appliance.messages import send_test
 from appliance.patterns import late
 from appliance.templates import history, homes, revisions, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
@@ -101,9 +101,9 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     emails = [one.strip() for one in given if one.strip()] or ([] if is_sms else [visit.user.email])
     to = [people.written_phone(visit, one) for one in emails] if is_sms else emails
     try:
-        asked = fields.read(test_sends.TestRequest, {"phones" if is_sms else "emails": to})
-        await call(test_sends.warm, visit.account_id, template_id)
-        told = await commit(test_sends.send, visit.account_id, template_id, asked)
+        asked = fields.read(send_test.TestRequest, {"phones" if is_sms else "emails": to})
+        await call(send_test.warm, visit.account_id, template_id)
+        told = await commit(send_test.send, visit.account_id, template_id, asked)
     except errors.Invalid as refused:
         form = _form(row)
         form.values["emails"] = typed["emails"]
@@ -119,7 +119,7 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 
 def _why(refused: errors.Invalid, emails: list[str]) -> str:
     if {"emails", "phones"} & refused.fields.keys():
-        return f"Write at most {test_sends.MAX_RECIPIENTS} addresses."
+        return f"Write at most {send_test.MAX_RECIPIENTS} addresses."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in refused.fields)
     wrong = [emails[int(found[1])] for found in paths if found]
     if wrong:
@@ -127,7 +127,7 @@ def _why(refused: errors.Invalid, emails: list[str]) -> str:
     return words.sentence(next(iter(refused.fields.values()))[0])
 
 
-def _sent(told: test_sends.TestsSent) -> str:
+def _sent(told: send_test.TestsSent) -> str:
     good = [one.to for one in told.results if one.success]
     bad = [one.to for one in told.results if not one.success]
     parts = [f"A test is on its way to {words.listed(good)}."] if good else []

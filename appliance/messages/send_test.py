@@ -20,8 +20,7 @@ from appliance.errors import Faults, Invalid, NotFound
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.fields import Data, EmailText, Id, Phone
-from appliance.messages import compose, sample_render, senders, sms_rules, sms_senders, texts
-from appliance.messages import test_recipients as testers
+from appliance.messages import compose, sample_render, send_test_limits, senders, sms_rules, sms_senders, texts
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
 from appliance.messages.sample_render import PreviewWarning
@@ -86,14 +85,14 @@ def warm(account_id: int, template_id: int) -> None:
 
 
 def send(account_id: int, template_id: int, request: TestRequest, test_key: bool = False) -> TestsSent:
-    """Queue a test for each address; raises NotFound, Invalid with all faults, or TooMany (see `testers`)."""
+    """Queue a test for each address; raises NotFound, Invalid with all faults, or TooMany (see `test_recipients`)."""
     writing()
     template = store.get(account_id, template_id)
     account = Account.get_by_id(account_id)
     contact, recipients = _who(template, request)
     _refuse_unready(account, template, test_key)
     if _transport(template, test_key) != "capture":
-        testers.count(account, recipients)
+        send_test_limits.count(account, recipients)
     data = request.data if isinstance(request.data, dict) else {}
     results = [_put(account, template, address, contact, data, test_key) for address in recipients]
     after_commit(lambda: wake_ups.ring("outbox"))
