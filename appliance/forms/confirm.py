@@ -47,7 +47,8 @@ def sheet(token: str) -> Sheet | None:
     purpose: Any = asked.purpose
     return Sheet(
         purpose, _state(asked), account_look.of(asked.account_id),
-        account_look.mask(asked.value) if asked.value else None, [row[1] for row in names if row[0] in wanted], asked.message_id,
+        account_look.mask(asked.value) if asked.value else None,
+        [row[1] for row in names if row[0] in wanted], asked.message_id,
     )  # fmt: skip
 
 
