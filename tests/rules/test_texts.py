@@ -190,3 +190,12 @@ def test_what_is_referred_to_is_in_the_documents() -> None:
         count += len(wanted)
         missing += [f"{name_of(path)}: {name}, {each}" for name, each in wanted if each not in known.get(name, set())]
     assert missing == [] and count > 200
+
+
+def test_what_documents_name_is_there() -> None:
+    """Every file of ours that a document names exists."""
+    pattern = re.compile(r"`((?:appliance|ui|tests|packaging|benchmarks|docs)/[\w./-]+)`")
+    documents = [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+    named = [(path, name) for path in documents for name in pattern.findall(path.read_text())]
+    assert [f"{name_of(path)}: {name}" for path, name in named if not (ROOT / name).exists()] == []
+    assert len(named) > 80
