@@ -19,7 +19,7 @@ Verb = Callable[[int, Part, str], tuple[int, int]]
 @pytest.fixture
 def campaign(home: Home, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     """A completed campaign: five messages in doubt, three refused; two rows make a part."""
-    monkeypatch.setattr("appliance.messages.manual_decisions._MOST", 2)
+    monkeypatch.setattr("appliance.messages.manual_decisions._MAX_MESSAGES", 2)
     home.configure(email__in_doubt="hold")
     people = [home.contact(f"p{number}@example.org").id for number in range(8)]
     made = home.send(home.campaign(home.list_of(*people).id))

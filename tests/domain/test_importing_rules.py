@@ -135,8 +135,8 @@ def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
     """After any transaction the service may end; the next one goes on behind it."""
     found = []
     monkeypatch.setattr("appliance.importing.job._FIRST", 7)
-    monkeypatch.setattr("appliance.importing.job._MOST", 7)
-    monkeypatch.setattr("appliance.importing.job._LEAST", 7)
+    monkeypatch.setattr("appliance.importing.job._MAX_ROWS", 7)
+    monkeypatch.setattr("appliance.importing.job._MIN_ROWS", 7)
     for cut in (0, stops):
         directory = tmp_path / str(cut)
         directory.mkdir()
