@@ -8,7 +8,7 @@ from appliance.patterns import late
 
 _END_OF_BODY = late(r"</body\s*>", re.IGNORECASE)
 _ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
-# In the column that most letters have; the colour is readable on light and on dark grounds (4.5:1 on both)
+# In the column that most letters have; the colour has 4.5:1 on white and on black
 _STYLE = "max-width:600px;margin:32px auto 0;padding:0 16px;text-align:center;font:13px/1.5 sans-serif;color:#767676"
 _SHOWN_ADDRESS = late(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
 _SHOWN_LINK = late(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
