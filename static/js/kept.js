@@ -33,7 +33,7 @@
 
   // What waited for its turn says what its form has seen by now, and what stands by now where nobody wrote.
   const written = new WeakMap();
-  let beat = 0, idle;
+  let beat = 0;
   document.addEventListener("input", ({ target }) => written.set(target, ++beat), true);
   const said = (field) => field.closest("merge-field")?.getAttribute("value") ?? field.defaultValue;
   document.addEventListener("htmx:config:request", ({ target: { elements }, detail: { ctx } }) => {
@@ -47,9 +47,9 @@
   const rests = (field, ctx) => field && field === document.activeElement && !(written.get(field) > ctx.beat);
   document.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
     const field = document.activeElement;
-    idle = field?.value === field?.defaultValue && rests(field, ctx) ? field : null;
+    ctx.idle = field?.value === field?.defaultValue && rests(field, ctx) ? field : null;
   });
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
-    if (rests(idle, ctx) && idle.value !== idle.defaultValue) idle.value = idle.defaultValue;
+    if (rests(ctx.idle, ctx) && ctx.idle.value !== ctx.idle.defaultValue) ctx.idle.value = ctx.idle.defaultValue;
   });
 })();

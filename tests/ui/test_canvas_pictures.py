@@ -113,6 +113,23 @@ def test_a_file_is_dropped_into_an_empty_picture(page: Page, api: Client, pictur
     assert len(design_of(api, one)["sections"]) == 2
 
 
+BEAT = """
+    editor.send(`${editor.here}/presence`, () => new URLSearchParams({ revision: editor.root.dataset.rev }), null, true)
+"""
+
+
+def test_who_else_is_here_takes_no_words_away(page: Page, api: Client, picture: Path) -> None:
+    """The answer to that question comes every 20 seconds, and finds somebody who types into the drawer."""
+    _, frame = opened(page, api, {"id": "p", "type": "image", "props": {}})
+    drop_file(page, picture, frame.get_by_text("Drop an image here"))
+    words = page.locator("#media-alt")
+    expect(words).to_be_focused()
+    expect(page.locator("#media li")).not_to_have_count(0)
+    words.fill("Hills")
+    page.evaluate(BEAT)
+    expect(words).to_have_value("Hills")
+
+
 def test_a_file_is_dropped_between_sections_or_beside_them(
     page: Page, api: Client, picture: Path, tmp_path: Path
 ) -> None:
