@@ -1,30 +1,31 @@
 """One normal form for each address, so that an address is one person's whatever the spelling."""
 
 import contextlib
+import re
 import unicodedata
 from decimal import Decimal
 from email.utils import parseaddr
 from functools import cache
 from typing import NamedTuple
 
-from appliance.patterns import late
+import idna
 
-_PHONE = late(r"\+[1-9][0-9]{6,14}")
-_PHONE_FILLER = late(r"[ .\-()]")
+_PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
+_PHONE_FILLER = re.compile(r"[ .\-()]")
 # What people write around a number: invisible marks, a label before it, words in brackets behind it, an extension
-_INVISIBLE = late(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_LABEL = late(r"(?:tel|phone|mobile|mobil|mob|handy|cell|fon|[tpm])[.:]*\s*(?=[+(\d])")
-_WORDS = late(r"\([^)\d]*\)")
-_EXTENSION = late(r"[\s,;]*(?:ext|extension|x|dw|durchwahl|poste)[.:\s]*\d{1,6}\Z")
-_NEEDLESS_QUOTES = late(r"\"([\w!#$%&'*+/=?^`{|}~.-]{1,64})\"@")
-_LOCAL = late(r"[+]?[\d .\-\u2010-\u2015\u2212()/]+")
-_SCIENTIFIC = late(r"\d(?:[.,]\d+)?e\+?\d{1,2}")
-_WHOLE_FLOAT = late(r"(\d{6,15})[.,]0+")
+_INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_LABEL = re.compile(r"(?:tel|phone|mobile|mobil|mob|handy|cell|fon|[tpm])[.:]*\s*(?=[+(\d])")
+_WORDS = re.compile(r"\([^)\d]*\)")
+_EXTENSION = re.compile(r"[\s,;]*(?:ext|extension|x|dw|durchwahl|poste)[.:\s]*\d{1,6}\Z")
+_NEEDLESS_QUOTES = re.compile(r"\"([\w!#$%&'*+/=?^`{|}~.-]{1,64})\"@")
+_LOCAL = re.compile(r"[+]?[\d .\-\u2010-\u2015\u2212()/]+")
+_SCIENTIFIC = re.compile(r"\d(?:[.,]\d+)?e\+?\d{1,2}")
+_WHOLE_FLOAT = re.compile(r"(\d{6,15})[.,]0+")
 NO_COUNTRY, NOT_A_PHONE = "has no country code", "is not a phone number"
 SHORTENED = "was shortened by a spreadsheet: export the column as text"
-_SHORT_CODE = late(r"[1-9][0-9]{2,7}")
-_SENDER_SERVICE = late(r"MG[0-9a-fA-F]{32}")  # of Twilio, which chooses one of its numbers
-_SENDER_NAME = late(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
+_SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
+_SENDER_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")  # of Twilio, which chooses one of its numbers
+_SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
 
 
 class Address(NamedTuple):
@@ -166,7 +167,6 @@ def ascii_form(address: str) -> str | None:
 def _ascii_domain(domain: str) -> str:
     if domain.isascii():
         return domain
-    import idna
 
     return idna.encode(domain, uts46=True).decode()
 

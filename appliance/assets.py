@@ -1,24 +1,21 @@
 """Files we ship: found beside the packages from a clone and inside the executable alike."""
 
-import marshal
 from pathlib import Path
-from typing import Any
 
-from appliance import packed
+from jinja2 import BaseLoader, FileSystemLoader, ModuleLoader
 
 ROOT = Path(__file__).resolve().parent.parent
+# Folders of templates, which the executable carries compiled (packaging/campanero.spec)
+TEMPLATES = ("ui/html", "appliance/designs/sections", "appliance/public/html")
+COMPILED = "compiled-templates"
 
 
 def path(*parts: str) -> Path:
     """Return where a shipped file or folder is, for example `path("static")`."""
-    packed.fetch(parts[0])
     return ROOT.joinpath(*parts)
 
 
-def written(name: str) -> Any:
-    """Return what was written down under a name when the executable was built; None from the sources."""
-    try:
-        data = path(name).read_bytes()
-    except FileNotFoundError:
-        return None
-    return marshal.loads(data)  # noqa: S302 - our own
+def template_loader(folder: str) -> BaseLoader:
+    """Return the loader of one of `TEMPLATES`: compiled templates in the executable, their sources in a clone."""
+    compiled = path(COMPILED, f"{folder}.zip")
+    return ModuleLoader(compiled) if compiled.exists() else FileSystemLoader(path(folder))

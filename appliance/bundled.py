@@ -2,6 +2,9 @@
 
 import json
 import platform
+from importlib import metadata
+
+import apsw
 
 from appliance import assets
 from appliance.errors import Refused
@@ -11,14 +14,11 @@ _NAMED = ("sanic", "peewee", "huey", "aiosmtpd", "msgspec", "python-liquid", "ap
 
 def components() -> dict[str, str]:
     """Return name and version of what is inside; run from the sources, of what matters most."""
-    import apsw
 
     first = {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
     try:
         return {**json.loads(assets.path("components.json").read_text(encoding="utf-8")), **first}
     except FileNotFoundError:
-        from importlib import metadata
-
         return {**first, **{name: metadata.version(name) for name in _NAMED}}
 
 

@@ -5,7 +5,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def run(arguments: list[str]) -> int:
     except UnicodeEncodeError:
         _tell("the command line must be valid UTF-8")
         return 2
-    options = _parser(arguments).parse_args(arguments)
+    options = _parser().parse_args(arguments)
     if options.run is not _serve:
         gc.enable()
     try:
@@ -69,7 +69,7 @@ def _tell(text: str) -> None:
     print(f"campanero: {line}", file=sys.stderr, flush=True)
 
 
-def _parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="campanero",
         description="Email and SMS marketing for small teams, on one machine.",
@@ -78,8 +78,6 @@ def _parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     top = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     serve = _command(top, "serve", _serve, "run the service until it is told to stop")
     serve.add_argument("--listen", metavar="HOST:PORT", help="address to listen on (default: 127.0.0.1:8080)")
-    if "serve" in arguments[:1]:
-        return parser  # it need not know of the others: a fiftieth of its start
     setup = _command(top, "setup", _setup, "make the account and its owner; the password is the first line of stdin")
     setup.add_argument("--email", required=True)
     setup.add_argument("--name", metavar="ACCOUNT", help="name of the account")

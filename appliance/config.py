@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_origin
@@ -141,7 +142,6 @@ def _file(given: Path | None, usual: Path, known: Mapping[str, FieldInfo]) -> di
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(mode):
         raise ConfigError(f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'not a file'}")
-    import tomllib  # most have no file
 
     try:
         tree = tomllib.loads(path.read_text())

@@ -15,11 +15,10 @@ import sys
 import threading
 from pathlib import Path
 
-from appliance import packed
-
 # Lies in an unpacked directory once its program holds it: a directory that is still being unpacked has none
 _MARK = "held-by-campanero"
 _PR_SET_PDEATHSIG = 1
+TIME_ZONES = "time-zones.zip"
 # Where systems keep those they trust: Debian, Alpine and Arch; Fedora and Red Hat; SUSE; older Red Hat; FreeBSD's way
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -38,8 +37,7 @@ def prepare(arguments: list[str]) -> None:
         return
     loader = loader_of(here := Path(unpacked))
     read_what_runs()
-    if loader is not None:
-        packed.begin(here)
+    sys.path.append(str(here / TIME_ZONES))
     trust_certificates()
     if loader is None or (loader != os.getppid() and runs_our_file(os.getppid())):
         return  # it was installed unpacked, or works for the process that holds the directory

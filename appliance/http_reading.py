@@ -8,6 +8,7 @@ connections with a few bytes. Everything else is left to Sanic.
 """
 
 import asyncio
+import re
 from contextlib import suppress
 
 from sanic.exceptions import BadRequest, BadURL
@@ -16,7 +17,6 @@ from sanic.http.http1 import HTTP_CONTINUE, Http
 from sanic.server.protocols.http_protocol import HttpProtocol
 
 from appliance import config
-from appliance.patterns import late
 
 # Of a chunk's line with its extensions, which nobody uses
 MAX_CHUNK_LINE_BYTES = 256
@@ -26,7 +26,7 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _HOST = rb"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z!$&'()*+,;=._~%-]+)(?::[0-9]{0,5})?"
 # RFC 9112, sections 3 (request line), 3.2 (target, Host), 5 (no space before a colon, no line that goes on with the
 # next), 6.1 (chunked alone) and 6.2 (one length); each line ends in CRLF, which nothing else holds (section 2.2)
-_HEAD = late(
+_HEAD = re.compile(
     _TOKEN + rb" (?:/|(?i:https?)://" + _HOST + rb"/|\*(?= ))[!-~]* HTTP/1\.[01]"
     rb"(?:\r\n(?:"
     rb"(?i:host):[ \t]*" + _HOST + rb"[ \t]*"
@@ -35,11 +35,11 @@ _HEAD = late(
     rb"|(?!(?i:host|content-length|transfer-encoding):)" + _TOKEN + rb":[^\r\n\0]*+"
     rb"))*+"
 )
-_LONE_LINE_FEED = late(rb"(?:^|[^\r])\n")
-_HOST_LINE = late(rb"(?i)\r\nhost:")
-_CODING_LINE = late(rb"(?i)\r\ntransfer-encoding:")
+_LONE_LINE_FEED = re.compile(rb"(?:^|[^\r])\n")
+_HOST_LINE = re.compile(rb"(?i)\r\nhost:")
+_CODING_LINE = re.compile(rb"(?i)\r\ntransfer-encoding:")
 # RFC 9112, section 7.1: after the CRLF that ends what came before, a size in hexadecimal digits
-_CHUNK_LINE = late(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
+_CHUNK_LINE = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
 
 
 class RequestTooSlow(BadRequest):

@@ -7,6 +7,7 @@ import json
 import logging
 import logging.handlers
 import os
+import re
 import signal
 import sys
 import threading
@@ -14,17 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from appliance.patterns import late
-
 # Paths of recipients' links and set-up links carry their secret in them
-_TOKEN = late(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
-_KEY = late(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
+_TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
+_KEY = re.compile(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
 # Of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519): their headers are JSON, so they begin alike
-_SECRET = late(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,}\.[\w-]+\.[\w-]*)")
+_SECRET = re.compile(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,}\.[\w-]+\.[\w-]*)")
 # Whose mailbox it is nobody needs to know, nor the password in an address of a server
-_MAILBOX = late(r"[^\s/<>\"'(),;:=&?\[\]{}|]+(@|%40)(?=[\w-]+\.\w|\[|localhost|\d)")
+_MAILBOX = re.compile(r"[^\s/<>\"'(),;:=&?\[\]{}|]+(@|%40)(?=[\w-]+\.\w|\[|localhost|\d)")
 # A range of numbers, its last digits as stars, is nobody's
-_PHONE = late(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9*])")
+_PHONE = re.compile(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9*])")
 # What every record has; the rest is what somebody added to theirs
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 

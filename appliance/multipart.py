@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 from urllib.parse import unquote
 
-from appliance.patterns import late
-
 _FIELD_BYTES = 65_536
 _HEADER_BYTES = 8_192
 _MAX_PARTS = 20
 _BLOCK = 1_048_576
 # What a form may hold beside its file
 _BESIDE = 262_144
-_NAME = late(rb'[;\s]name="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
-_FILENAME = late(rb'[;\s]filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
-_BOUNDARY = late(r'boundary=(?:"([^"]{1,70})"|([^;,\s]{1,70}))', re.IGNORECASE)
+_NAME = re.compile(rb'[;\s]name="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_FILENAME = re.compile(rb'[;\s]filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^;,\s]{1,70}))', re.IGNORECASE)
 
 
 class Source(Protocol):

@@ -1,5 +1,6 @@
 """How a declared Struct is read out of JSON, a query or a form: each fault under its path, and on to the next field."""
 
+import re
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -11,16 +12,15 @@ from msgspec.structs import fields as struct_fields
 
 from appliance import clock, refused_keys, value_checks
 from appliance.errors import Faults
-from appliance.patterns import late
 from appliance.refused_keys import RefusedKeys
 
 S = TypeVar("S", bound=Struct)
 
-_INTEGER = late(r"[+-]?[0-9]{1,300}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 # A larger page or limit, written as text, counts as this: past the end of every list; no other number is larger
 MAX_INTEGER = 2**63 - 1
-_LESS = late(r"Expected `(\w+)` (?:of length )?<= (\d+)")
-_MORE = late(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
+_LESS = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
+_MORE = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 
 
 class Reader:

@@ -6,16 +6,16 @@ import logging
 import secrets
 import signal
 import sys
-import threading
 import time
 from typing import Any
 
 from sanic import HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge, SanicException, ServiceUnavailable
 from sanic.http.http1 import Http
+from sanic.router import Router
 
 import ui
-from appliance import certificates, clients, heads, later, loading
+from appliance import certificates, clients, heads
 from appliance import config as configuration
 from appliance.account import onboarding
 from appliance.api import door as api
@@ -23,14 +23,16 @@ from appliance.api import reply
 from appliance.db import disk_guard, work
 from appliance.db.damage import DamageWatch
 from appliance.db.open import close_database
+from appliance.feedback import receipts
 from appliance.http_reading import StrictProtocol
 from appliance.inbound.listener import Listener
-from appliance.messages import crash_check
+from appliance.messages import crash_check, retry_bytes
 from appliance.metrics import machine, requests
 from appliance.public import door as public
-from appliance.routing import PathRouter, catch_up
 from appliance.settings import Config
-from ui import files
+from appliance.work.capture import CaptureServer
+from appliance.work.consumer import Works
+from ui import files, guard
 
 log = logging.getLogger("campanero")
 
@@ -43,16 +45,20 @@ _WRITABLE_AGAIN_SECONDS = 14.0
 _BEAT_SECONDS = 0.02
 # A browser that was here over https comes by nothing else for a year
 _STRICT = "max-age=31536000"
-# Until then a start is over, and whoever waited for it has had the first answer
-_SETTLED_SECONDS = 0.5
-# What decides about messages that were in hand when the service died
-_RECOVER = ("appliance.messages.retry_bytes", "appliance.feedback.receipts")
 _PAST_READING = 419_430_400  # twice an import
+
+
+class SlashRouter(Router):
+    """Drops all slashes at the end of a path at once: the library drops one a call, until Python gives up."""
+
+    def resolve(self, path: str, **options: Any) -> Any:
+        """Return the route of a path, its handler, and the values in the path, as the library does."""
+        return super().resolve(path.rstrip("/") or "/", **options)
 
 
 def build(config: Config) -> "Sanic[Any, Any]":
     """Make the server with every door; nothing is started yet."""
-    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=PathRouter())
+    app: Sanic[Any, Any] = Sanic("campanero", configure_logging=False, router=SlashRouter())
     Http.HEADER_CEILING = heads.HEAD_BYTES  # the library takes no more than half of that, unless told
     app.config.update(
         REQUEST_MAX_SIZE=config.limits.body_bytes,
@@ -65,7 +71,6 @@ def build(config: Config) -> "Sanic[Any, Any]":
         RESPONSE_TIMEOUT=60 + configuration.seconds(config.limits.request_timeout),
         FALLBACK_ERROR_FORMAT="text",
         OAS=False,
-        TOUCHUP=False,
     )
     app.ctx.config = config
     app.ctx.stopping = app.ctx.warned = app.ctx.ready = False
@@ -114,7 +119,7 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
         refused = reply.Fault(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
         response = reply.fault(request, refused)
     else:
-        response = await ui.stopping(request)
+        response = await guard.stopping(request)
     response.headers["Connection"] = "close"
     return response
 
@@ -156,12 +161,11 @@ async def _fault(request: Request, error: Exception) -> HTTPResponse:
         words, about = "request %s %s failed", reply.about(request)
         log.exception(words, about["request_id"], request.path, exc_info=error, extra=about)
     try:
-        answer: HTTPResponse = await (public.fault(status) if public.owns(path) else ui.fault(request, error))
+        return public.fault(status) if public.owns(path) else await guard.fault(request, error)
     except Exception:
         # The library would answer 500 without a word in the log
         log.exception("the page that says what went wrong cannot be made")
         return HTTPResponse(f"Error {status}\n", status, content_type="text/plain")
-    return answer
 
 
 def _speaks_json(path: str) -> bool:
@@ -191,8 +195,7 @@ async def _start(app: "Sanic[Any, Any]") -> None:
     app.ctx.damage = DamageWatch()
     work.start()
     if await work.call(crash_check.is_any):
-        repeats, receipts = [await loading.module(name) for name in _RECOVER]
-        found = await work.call(repeats.in_hand)
+        found = await work.call(retry_bytes.in_hand)
         doubtful = await asyncio.wrap_future(work.record(receipts.recover, found))
         log.warning("%s messages were in hand when the service last stopped", doubtful)
 
@@ -200,21 +203,14 @@ async def _start(app: "Sanic[Any, Any]") -> None:
 async def _begin(app: "Sanic[Any, Any]") -> None:
     """Begin what no request waits for: mail that comes in, and all that is done without being asked."""
     loop = asyncio.get_running_loop()
-    app.ctx.capture = (await loading.module("appliance.work.capture")).CaptureServer()
+    app.ctx.capture = CaptureServer()
     await app.ctx.capture.start()
     await loop.run_in_executor(None, app.ctx.inbound.start)
     app.ctx.watch = certificates.Watch(app.ctx.certificate, app.ctx.inbound.certificate)
     app.ctx.watch.start()
-    app.ctx.works = await loading.once("works", _at_work, app.ctx.process)
-
-
-def _at_work(process: str) -> Any:
-    # Loading it takes a while, in which the loop answers who asks already
-    from appliance.work.consumer import Works
-
-    works = Works(process)
-    works.start()
-    return works
+    works = Works(app.ctx.process)
+    await loop.run_in_executor(None, works.start)
+    app.ctx.works = works
 
 
 async def _ready(app: "Sanic[Any, Any]") -> None:
@@ -234,12 +230,6 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
         print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)
     print(f"Campanero is ready on {configuration.own_url(app.ctx.config)}", flush=True)
     app.ctx.ready = True
-    loop.call_later(_SETTLED_SECONDS, threading.Thread(target=_settle, args=(app,), name="later", daemon=True).start)
-
-
-def _settle(app: "Sanic[Any, Any]") -> None:
-    later.load()
-    catch_up(app)
 
 
 def _told_to_end(loop: asyncio.AbstractEventLoop, app: "Sanic[Any, Any]") -> None:

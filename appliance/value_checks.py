@@ -8,10 +8,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance import addresses
-from appliance.patterns import late
 
-_CONTROL = late(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-UNWRITABLE = late("[\x00\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def text_fault(value: str, extra: dict[str, Any]) -> str | None:

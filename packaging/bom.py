@@ -5,16 +5,12 @@ digest.
 """
 
 import hashlib
-import io
 import json
-import lzma
-import marshal
 import os
 import re
 import subprocess
 import sys
 import uuid
-import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,12 +25,7 @@ _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # that of addresses 
 def contents(executable: Path) -> tuple[list[str], list[str]]:
     """Return the names of the modules and of the files inside."""
     archive = CArchiveReader(str(executable))
-    # What is unpacked later is named after what brings it along, too: `owner,owner:path`
-    files = {name.rpartition(":")[2]: name for name in archive.toc}
-    modules = [*archive.open_embedded_archive("PYZ.pyz").toc, *marshal.loads(archive.extract("code"))]
-    with zipfile.ZipFile(io.BytesIO(lzma.decompress(archive.extract(files["rest.zip"])))) as rest:
-        modules += [re.sub(r"(/__init__)?\.pyc$", "", path).replace("/", ".") for path in rest.namelist()]
-    return modules, list(files)
+    return list(archive.open_embedded_archive("PYZ.pyz").toc), list(archive.toc)
 
 
 def oldest_glibc(tree: Path) -> str:

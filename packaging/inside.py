@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OURS = {
-    "appliance", "ui", "static", "begin", "entry", "code", "rest.zip", "compiled-templates", "declared-pages",
-    "declared-endpoints", "licences.txt", "components.json",
+    "appliance", "ui", "static", "entry", "compiled-templates", "licences.txt", "components.json",
 }  # fmt: skip
 _SHORT = {"Zero-Clause BSD": "0BSD"}
 _LOADER = re.compile(r"pyi\w+|PYZ\.pyz|PYZ|struct")
@@ -74,7 +73,7 @@ def licence_of(name: str) -> str:
 
 def owners() -> dict[str, str]:
     """Return which package of the lock each of its files and modules belongs to."""
-    found = {"zones.zip": "tzdata"}
+    found = {"time-zones.zip": "tzdata"}
     for name in pinned():
         for file in metadata.distribution(name).files or ():
             found[str(file)] = name

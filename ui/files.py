@@ -13,10 +13,9 @@ from sanic import Request, Sanic
 from sanic.response import HTTPResponse
 
 from appliance import assets
-from appliance.patterns import late
 
 # What a browser does not need of a sheet: comments, indentation, and the spaces around what ends a rule or a value.
-_SPARE = ((late(r"/\*.*?\*/", re.DOTALL), ""), (late(r"\s+"), " "), (late(r" ?([{};,]) ?"), r"\1"),
+_SPARE = ((re.compile(r"/\*.*?\*/", re.DOTALL), ""), (re.compile(r"\s+"), " "), (re.compile(r" ?([{};,]) ?"), r"\1"),
           (re.compile(r"(?<=[\w-]): (?=[^{}]*[;}])"), ":"), (re.compile(r";}"), "}"))  # fmt: skip
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 

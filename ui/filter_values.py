@@ -1,19 +1,19 @@
 """Values of filters as text in a form, and back: numbers, days, several lines, typed values of custom data."""
 
 import json
+import re
 from typing import Any
 
 from appliance.filters import fields
 from appliance.filters.predicates import BY_TYPE
 from appliance.filters.scope import Place
-from appliance.patterns import late
 
 # Several values, one on a line or one in a box each
 MANY = ("texts", "values", "ids")
 # From … to …
 _PAIRS = ("numbers", "times", "values")
-_INTEGER = late(r"[+-]?\d{1,18}")
-DAY = late(r"\d{4}-\d\d-\d\d")
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
 EXACT = "exact"
 _OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between": "between"}
 

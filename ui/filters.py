@@ -5,6 +5,7 @@ those of the rows inside a row (of a group, or of what an event was like). So ro
 being renamed, and a form reads the same with and without a script.
 """
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -12,14 +13,13 @@ from typing import Any
 
 from appliance import errors
 from appliance.filters.read import MAX_DEPTH
-from appliance.patterns import late
 from ui import filter_values
 from ui.filter_row import MORE, Row, parts
 from ui.forms import sentence
 
 PREFIX = "f"
 MAX_ROWS = 120
-_KEY = late(r"[a-z0-9-]{1,40}")
+_KEY = re.compile(r"[a-z0-9-]{1,40}")
 
 
 class Rows:

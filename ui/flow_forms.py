@@ -9,7 +9,6 @@ from appliance.events import kinds
 from appliance.flows import spec
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.triggers import Start
-from appliance.patterns import late
 from ui.filters import Rows
 from ui.forms import Form, number, sentence
 
@@ -33,7 +32,7 @@ STARTS = (
 LABELS = {name: label for _, group in STARTS for name, label in group}
 _KNOWN = {name for _, group in STARTS for name, _ in group} | {"manual"}
 LISTS, SEGMENTS = ("list_add", "list_remove"), ("segment_enter", "segment_exit")
-_PAIR = late(r"\s*([^:=]{1,100}?)\s*[:=]\s*(.*)")
+_PAIR = re.compile(r"\s*([^:=]{1,100}?)\s*[:=]\s*(.*)")
 
 
 class StepForm(Form):

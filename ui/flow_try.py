@@ -1,5 +1,6 @@
 """A rehearsal of a flow as a page asks for it: an address holds all of it, so that it can be kept and gone back to."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -13,13 +14,12 @@ from appliance.flows.draft_edits import Sketch
 from appliance.flows.simulation_counts import StepCount
 from appliance.flows.simulation_request import Asked
 from appliance.flows.timeline import Entry, Simulated
-from appliance.patterns import late
 from ui import flow_forms, words
 from ui.flow_tree import Card
 
 _HOUR = 3_600
 # How an address names what somebody does at a branch: the step, and the event that it asks for
-_CHOICE = late(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
+_CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
 
 
 class Wish(NamedTuple):

@@ -1,5 +1,6 @@
 """Forms: strings of the browser to values, refusals of the domain to sentences at their field."""
 
+import re
 from datetime import datetime
 from typing import Any, Self
 from zoneinfo import ZoneInfo
@@ -7,7 +8,6 @@ from zoneinfo import ZoneInfo
 from sanic import Request
 
 from appliance import errors
-from appliance.patterns import late
 from ui import words
 
 # What the rules say in the API's words, said to a person. A message that is not here is shown as it is, as a sentence.
@@ -26,7 +26,7 @@ _HINTS = {
     "phone": "Write the number with its country, like +44 20 7946 0018.",
     "country": "Write the two letters of the country, like GB.",
 }
-_LENGTH = late(r"is too (short|long) \(m\w+ is (\d+) characters\)")
+_LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
 
 
 class Form:

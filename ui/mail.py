@@ -7,10 +7,9 @@ from sanic.response import HTTPResponse
 
 from appliance import config
 from appliance.designs import rewriting
-from appliance.patterns import late
 from ui.guard import mail_policy
 
-_HEAD = late(r"<head(\s[^>]*)?>", re.IGNORECASE)
+_HEAD = re.compile(r"<head(\s[^>]*)?>", re.IGNORECASE)
 _NEW_WINDOW = '<base target="_blank">'
 _NOTE = (
     '<!doctype html><html lang="en"><head><title>Note</title><style>body{{font:15px system-ui,sans-serif;color:#5c6068;'

@@ -1,10 +1,9 @@
 """QR codes: drawn in a page, or as a file to print."""
 
 import io
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-if TYPE_CHECKING:
-    import segno
+import segno
 
 # Pixels of a module in a picture: sharp on a poster too
 PNG_SCALE = 16
@@ -33,8 +32,7 @@ def file(text: str, kind: Literal["svg", "png"]) -> bytes:
     return out.getvalue()
 
 
-def _code(text: str) -> "segno.QRCode":
-    import segno
+def _code(text: str) -> segno.QRCode:
 
     # A quarter of it may be dirty or folded; never Micro QR, which many cameras do not read
     return segno.make_qr(text, error="q")

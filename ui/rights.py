@@ -1,6 +1,6 @@
 """Who may do what on the pages (docs/decisions.md#2): asked before a page answers, and by pages for their buttons."""
 
-from appliance.patterns import late
+import re
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 RULERS = ("owner", "admin")
@@ -18,10 +18,10 @@ _OWN_PAGES = "/settings/you"
 _READING = ("/segments/rows", "/segments/check")
 # Pages that are a form and nothing to look at, and where that form goes
 _FORMS = (
-    (late(r"(?!/templates|/contacts/imports)(/.+)/new"), r"\1"),
-    (late(r"(?!/templates)(/.+/\d+)/edit"), r"\1"),
-    (late(r"(/lists/\d+)/add"), r"\1/people"),
-    (late(r"(/contacts/\d+/(?:delete|merge)|/campaigns/\d+/(?:template|html|test)|/welcome(?:/\w+)?)"), r"\1"),
+    (re.compile(r"(?!/templates|/contacts/imports)(/.+)/new"), r"\1"),
+    (re.compile(r"(?!/templates)(/.+/\d+)/edit"), r"\1"),
+    (re.compile(r"(/lists/\d+)/add"), r"\1/people"),
+    (re.compile(r"(/contacts/\d+/(?:delete|merge)|/campaigns/\d+/(?:template|html|test)|/welcome(?:/\w+)?)"), r"\1"),
 )
 
 

@@ -1,6 +1,6 @@
 """How texts that also speak to programs are said to people: as sentences, without the names of settings."""
 
-from appliance.patterns import late
+import re
 
 # What the language of merge tags says of a fault, and how people say it
 _MERGE_FAULTS = {
@@ -8,7 +8,7 @@ _MERGE_FAULTS = {
     "expected a primitive expression, found end of expression": "A merge tag says nothing",
 }  # fmt: skip
 # Names of settings and of standards in brackets, which say something to who writes a program
-_NAMES = late(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
+_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
 
 
 def plain(text: str) -> str:

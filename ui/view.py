@@ -1,22 +1,18 @@
 """How a page is answered: whole, or only the block that the request's target names."""
 
-import time
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import assets, clock, datadir, precompiled
+from appliance import assets, clock, datadir
 from ui import charts, files, nav, rights, session, shortcuts, talk, words
-
-if TYPE_CHECKING:
-    from jinja2 import Environment, Template
 
 # One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
 _notices: dict[int, dict[str, Any]] = {}
-_BREATH_SECONDS = 0.01
 # Macros are globals, so that a block rendered alone has them too; each may use those above it.
 _PARTS = {
     "part": "all",
@@ -41,15 +37,12 @@ _PARTS = {
 
 
 @cache
-def environment() -> "Environment":
+def environment() -> Environment:
     """Return the one template environment of the interface."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     made = Environment(
-        loader=FileSystemLoader(assets.path("ui", "html")),
+        loader=assets.template_loader("ui/html"),
         autoescape=True,
         undefined=StrictUndefined,
-        bytecode_cache=precompiled.of("pages"),
         # They are what the program came with, as the static files are
         auto_reload=False,
         trim_blocks=True,
@@ -67,13 +60,6 @@ def environment() -> "Environment":
     for name, file in _PARTS.items():
         made.globals[name] = made.get_template(f"parts/{file}.html").module
     return made
-
-
-def warm() -> None:
-    """Read all templates, so that no first visit waits for it; in between, whoever asks for a page goes first."""
-    for name in environment().list_templates():
-        environment().get_template(name)
-        time.sleep(_BREATH_SECONDS)
 
 
 # A table of fifty people draws hundreds of the same few
@@ -193,7 +179,7 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _block(template: "Template", name: str, values: dict[str, Any]) -> str:
+def _block(template: Template, name: str, values: dict[str, Any]) -> str:
     context = template.new_context(values)
     # What a template sets for all of its blocks stands before its first word: read that far, and no further
     next(template.root_render_func(context), None)

@@ -8,6 +8,7 @@ RFC 7519 (JWT), RFC 8725 section 3.1 and 3.2 (one algorithm, of ours and not of 
 """
 
 import hashlib
+import re
 import secrets
 import threading
 from collections import OrderedDict
@@ -18,7 +19,6 @@ from appliance.account import roles, sessions
 from appliance.account.keys import Credential
 from appliance.db.open import one
 from appliance.db.work import writing
-from appliance.patterns import late
 from appliance.tables import User
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MAX_KEPT = 2_000
 _good: "OrderedDict[str, dict[str, Any]]" = OrderedDict()
 _lock = threading.Lock()
 # RFC 7515, section 7.1 and 2: base64url without padding
-_COMPACT = late(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REQUIRED = ("sub", "acc", "aud", "jti", "iat", "exp")
 # Moments are compared below, with the service's own clock
 _OPTIONS: "Options" = {

@@ -3,12 +3,11 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
 
 from appliance.errors import Invalid, TooMany
-
-if TYPE_CHECKING:
-    from argon2 import PasswordHasher
 
 MIN_CHARACTERS, MAX_CHARACTERS = 10, 1024
 # Looked at together: each takes 19 MiB and a core for tens of milliseconds, and the service has other things to do
@@ -19,8 +18,7 @@ _waiting = 0
 
 
 @cache
-def _hasher() -> "PasswordHasher":
-    from argon2 import PasswordHasher
+def _hasher() -> PasswordHasher:
 
     return PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)  # OWASP's second choice: 19 MiB, t=2, p=1
 
@@ -45,7 +43,6 @@ def make(password: str) -> str:
 
 def holds(password_hash: str, password: str) -> bool:
     """Return whether a password belongs to a hash."""
-    from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
         return _hasher().verify(password_hash, _bytes(password))

@@ -1,5 +1,6 @@
 """How an endpoint is declared: path, what it reads, what it answers. Requests and the document follow from it."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +11,6 @@ from appliance.account.acting import By
 from appliance.account.buckets import Rate
 from appliance.account.keys import Credential
 from appliance.fields import Read
-from appliance.patterns import late
 
 
 class Call(NamedTuple):
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
     media: str | None = None  # of bytes that are of the route's other type (`or_media`)
 
 
-_SECOND = late(r"\{(\w+_id)\}")
+_SECOND = re.compile(r"\{(\w+_id)\}")
 
 Handler = Callable[[Call], Awaitable[Answer]]
 

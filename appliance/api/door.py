@@ -1,27 +1,25 @@
 """Puts the declared endpoints on the server: every request goes through the same steps."""
 
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 from sanic.exceptions import PayloadTooLarge
 
-from appliance import config, fields, loading
+from appliance import config, fields
 from appliance.account.buckets import Buckets
 from appliance.account.keys import Credential
-from appliance.api import auth, declared, existing_ids, paths, read, reply, service
+from appliance.api import auth, document, existing_ids, login, paths, public_forms, read, reply, service
 from appliance.api.declare import Call, Route
-from appliance.api.declared import Endpoint
+from appliance.api.routes import ROUTES
 from appliance.db import disk_guard
 from appliance.errors import Faults, Refused, TooMany
-from appliance.patterns import late
-from appliance.routing import Promised, promise
 
 BASE = "/v1/my"
 API_VERSION = "1.0"
 # Versions that do not exist too: a program that asks for one reads JSON
-_PATHS = late(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
+_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
 _buckets = Buckets()
 
 
@@ -32,43 +30,40 @@ def owns(path: str) -> bool:
 
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add all endpoints to the server; HEAD answers wherever GET does (RFC 9110, section 9.3.2)."""
-    app.ctx.published = _published
-    promise(app, (_promised(BASE, one, number) for number, one in enumerate(declared.endpoints())))
-    promise(app, (_promised("", declared.endpoint(route), route) for route in service.ROUTES))
-    promise(app, _outside())
+    app.ctx.published = document.build
     blueprint = Blueprint("api")
+    for base, routes in ((BASE, ROUTES), ("", service.ROUTES)):
+        for route in routes:
+            _add(blueprint, base, route)
+    submit = paths.SUBMIT.replace("{public_key}", "<public_key:str>")
+    for path in paths.LOGIN:
+        blueprint.add_route(login.enter, path, ["POST"], name=f"enter{_named(path)}", error_format="json")
+    for path in paths.LOGOUT:
+        blueprint.add_route(login.leave, path, ["DELETE"], name=f"leave{_named(path)}", error_format="json")
+    blueprint.add_route(public_forms.submit, submit, ["POST"], error_format="json")
+    blueprint.add_route(public_forms.preflight, submit, ["OPTIONS"], error_format="json")
+    blueprint.add_route(_openapi, "/openapi.yaml", ["GET", "HEAD"], error_format="text")
     service.mount(blueprint)
     app.blueprint(blueprint)
 
 
-def _outside() -> Iterator[Promised]:
-    submit = paths.SUBMIT.replace("{public_key}", "<public_key:str>")
-    for path, method, what in (
-        *((path, "POST", "login.enter") for path in paths.LOGIN),
-        *((path, "DELETE", "login.leave") for path in paths.LOGOUT),
-        (submit, "POST", "public_forms.submit"),
-        (submit, "OPTIONS", "public_forms.preflight"),
-    ):
-        name, _, function = what.partition(".")
-        yield Promised(path, f"api.{what}{path}", (method,), loading.handler(f"{__package__}.{name}", function), "json")
-    yield Promised("/openapi.yaml", "api.openapi", _methods("GET"), _openapi, "text")
+def _add(blueprint: Blueprint, base: str, route: Route) -> None:
+    path = base + route.path.replace("{id}", "<number:str>").replace(f"{{{route.second_id}}}", "<inner:str>")
+    methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
+    name = f"{route.method.lower()}{_named(route.path)}"
+    # A route with a form takes the body itself, as it comes
+    streams = route.form is not None
+    blueprint.add_route(
+        _handler(route), path, methods, name=name, stream=streams, error_format="json", ctx_route=route
+    )  # fmt: skip
 
 
-def _promised(base: str, one: Endpoint, known: Route | int) -> Promised:
-    path = base + one.path.replace("{id}", "<number:str>").replace(f"{{{one.second_id}}}", "<inner:str>")
-    name = f"{one.method}_{one.path}".translate(str.maketrans("/.", "__", "{}")).lower()
-    return Promised(
-        path, f"api.{name}", _methods(one.method), _handler(known), "json", one.streams, context={"declared": known}
-    )
+def _named(path: str) -> str:
+    return path.translate(str.maketrans("/.-", "___", "{}"))
 
 
-def _methods(method: str) -> list[str]:
-    return ["GET", "HEAD"] if method == "GET" else [method]
-
-
-def _handler(known: Route | int) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
+def _handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
     async def handle(request: Request, number: str = "0", inner: str = "0") -> HTTPResponse | None:
-        route = await declared.route(known)
         who = await _admitted(request, route)
         if route.form is not None:
             disk_guard.must_write()
@@ -124,10 +119,10 @@ async def _admitted(request: Request, route: Route) -> Credential:
 
 async def fault(request: Request, error: Exception) -> HTTPResponse:
     """Return what went wrong; that a body is too large learn only those who may ask at all (docs/decisions.md#3)."""
-    known = getattr(request.route.ctx, "declared", None) if request.route else None
-    if isinstance(error, PayloadTooLarge) and known is not None:
+    route = getattr(request.route.ctx, "route", None) if request.route else None
+    if isinstance(error, PayloadTooLarge) and route is not None:
         try:
-            await _admitted(request, await declared.route(known))
+            await _admitted(request, route)
         except (reply.Fault, Refused) as refused:
             error = refused
     return reply.fault(request, error)
@@ -136,19 +131,12 @@ async def fault(request: Request, error: Exception) -> HTTPResponse:
 async def _must_exist(route: Route, asked: Call) -> None:
     """Raise NotFound if the thing that a path names is not there, by asking for it as its own GET would."""
     thing = route.path.partition("{id}")[0] + "{id}"
-    for one in declared.routes():
+    for one in ROUTES:
         if route.has_id and one.method == "GET" and one.path == thing:
             await one.handler(asked)
 
 
-def _published() -> dict[str, Any]:
-    from appliance.api import document  # no start needs it
-
-    return document.build()
-
-
 async def _openapi(request: Request) -> HTTPResponse:
-    document = await loading.module("appliance.api.document")
     # The same for everybody
     headers = {"Cache-Control": "max-age=300"}
     return HTTPResponse(document.document(), headers=headers, content_type="application/yaml; charset=utf-8")

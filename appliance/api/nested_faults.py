@@ -1,5 +1,6 @@
 """All faults of a request at once: sound values are checked though others are wrong (docs/decisions.md#3)."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -7,11 +8,10 @@ from appliance.api.declare import Call
 from appliance.db.work import call
 from appliance.errors import Invalid
 from appliance.fields import Read
-from appliance.patterns import late
 
 _BLANK = "can't be blank"
 Check = Callable[[int, Any, Any], Any]
-_PART = late(r"\[(\d+)\]")
+_PART = re.compile(r"\[(\d+)\]")
 
 
 def checked(

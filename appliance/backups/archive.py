@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -19,13 +20,12 @@ import msgspec
 
 from appliance.backups.placing import FOLDERS
 from appliance.db.journal import Mark
-from appliance.patterns import late
 
 MANIFEST, DATABASE, SUMS, KEY = "campanero-backup.json", "campanero.db", "SHA256SUMS", "secret.key"
 FORMAT = 1
 # Of the folders up to eight levels, none of them a step up or to the same
 _STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
-_NAMES = late(rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FOLDERS)})(?:{_STEP}){{1,8}})")
+_NAMES = re.compile(rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FOLDERS)})(?:{_STEP}){{1,8}})")
 # Far above what seven days of imports leave, each with a handful of files
 MAX_FILES = 100_000
 _MAX_MANIFEST_BYTES = 65_536

@@ -1,17 +1,16 @@
 """The directory of backups that the service keeps itself: their names, and which of them may go."""
 
 import calendar
+import re
 import stat
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.patterns import late
-
 FOLDER = "backups"
 # What the service makes by its schedule; what others put there, and what an upgrade kept, is not its to delete
-_OWN = late(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
-_ANY = late(r"[^.].*\.tar\.gz")
+_OWN = re.compile(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
+_ANY = re.compile(r"[^.].*\.tar\.gz")
 _STAMP = "%Y%m%dT%H%M%SZ"
 
 

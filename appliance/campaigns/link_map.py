@@ -9,10 +9,9 @@ from appliance.campaigns.figures import LinkFigures
 from appliance.designs import links as numbered
 from appliance.designs import merge
 from appliance.messages import sample_render, sources, texts, values
-from appliance.patterns import late
 from appliance.tables import Account, Campaign
 
-_CLOSE = late(r"</a\s*>", re.IGNORECASE)
+_CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 # Seen on any colour that a mail may have: ink with a light rim, and the other way round where nobody clicked
 _MARK = (
     '<span class="campanero-mark" style="display:inline-block;margin:0 0 0 4px;padding:0 6px;border-radius:9px;'

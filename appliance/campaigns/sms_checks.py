@@ -10,7 +10,6 @@ from appliance.campaigns.rehearsal import Rehearsal
 from appliance.campaigns.rehearse_sms import UNKNOWN, Texts
 from appliance.designs import merge
 from appliance.messages import quiet, sms_days, sms_senders, texts
-from appliance.patterns import late
 from appliance.sms import gsm, limits
 from appliance.tables import Campaign
 
@@ -23,7 +22,7 @@ _STOP = ("stop", "unsubscribe", "opt out", "optout", "abmelden", "arret", "baja"
 _WAYS_OUT = ("unsubscribe_url", "preferences_url")
 _NAMES = ("brand.company_name", "account.name")
 # Networks take messages with addresses that anybody can hide behind for fraud
-_SHORTENERS = late(
+_SHORTENERS = re.compile(
     r"//(?:www\.)?(?:bit\.ly|tinyurl\.com|goo\.gl|t\.co|ow\.ly|is\.gd|buff\.ly|rebrand\.ly|cutt\.ly|rb\.gy|t\.ly)\b",
     re.I,
 )

@@ -3,6 +3,7 @@
 It is shown beside merge tags, so that nobody is called by a name they never gave.
 """
 
+import re
 import time
 from collections import Counter
 from functools import lru_cache
@@ -13,7 +14,6 @@ import msgspec
 from appliance.contacts import store
 from appliance.db.open import one as first
 from appliance.db.open import rows
-from appliance.patterns import late
 from appliance.tables import Contact
 
 # So many of the last added are looked at for what their data hold
@@ -21,7 +21,7 @@ _LOOKED_AT = 1_000
 _MAX_KEYS = 60
 _MAX_CHARACTERS = 40
 # No merge tag can say them
-_UNNAMED = late(r"""["'{}.\[\]]|^_""")
+_UNNAMED = re.compile(r"""["'{}.\[\]]|^_""")
 # Counts of a moment ago do
 _SECONDS = 30
 _COLUMNS = ("first_name", "last_name", "source", "country_code")

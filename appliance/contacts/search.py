@@ -3,11 +3,10 @@
 import re
 
 from appliance.db.open import rows, run, scalar
-from appliance.patterns import late
 from appliance.tables import Channel, Contact
 
-_WORD = late(r"[^\W_]+")
-_PHONE_LIKE = late(r"^[\d\s+().\-/]{3,}$")
+_WORD = re.compile(r"[^\W_]+")
+_PHONE_LIKE = re.compile(r"^[\d\s+().\-/]{3,}$")
 _MAX_WORDS = 12
 _FOUND = "contact_search MATCH :words"
 WRITE = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)"

@@ -1,12 +1,13 @@
 """Which accounts an SMS concerns that somebody wrote: the one it is for, and those that know the number."""
 
+import re
+
 from appliance import addresses, config
 from appliance.addresses import Address
 from appliance.db.open import one, rows
-from appliance.patterns import late
 from appliance.tables import Account
 
-_DIGITS = late("[0-9]+")
+_DIGITS = re.compile("[0-9]+")
 # What was last handed over to a number by an account, but for what answered them by itself
 _LAST = (
     "SELECT id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "

@@ -8,6 +8,7 @@ done after their commit is dropped, and no bell is heard.
 """
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ import peewee
 
 from appliance.db.open import database
 from appliance.db.writer import state
-from appliance.patterns import late
 from appliance.work import wake_ups
 
 # Ids of what is only pretended: below what a signed link can carry, and above all that will ever be real. So whatever
@@ -26,8 +26,8 @@ FIRST = 1 << 47
 _ROOM = 1 << 24
 # After some million rehearsals of one process the first ones are forgotten
 _blocks = itertools.cycle(range(1 << 22))
-_TABLE = late(r"^CREATE (VIRTUAL )?TABLE ")
-_INDEX = late(r"^CREATE (UNIQUE )?INDEX ")
+_TABLE = re.compile(r"^CREATE (VIRTUAL )?TABLE ")
+_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")
 
 
 class Rows(NamedTuple):

@@ -8,8 +8,6 @@ for a fault of ours cannot be made good by itself, one more attempt costs nothin
 import re
 from typing import Literal, NamedTuple
 
-from appliance.patterns import late
-
 # Whom it speaks against: the address at once, at the second time in 30 days, at the third, at the fifth; nobody. And
 # what tells that somebody has left is their opt-out
 Against = Literal["at_once", "second", "third", "fifth", "left", "nobody"]
@@ -119,14 +117,14 @@ _EXACT: dict[str, Class] = {
 _SUBJECTS: dict[str, Class] = {
     "5.3": TEMPORARY, "5.4": TEMPORARY, "5.5": SETUP, "5.6": CONTENT, "4.6": CONTENT, "5.7": CONTENT,
 }  # fmt: skip
-_CODE = late(r"(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.]*\d)")
+_CODE = re.compile(r"(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.]*\d)")
 
 
 _Rules = tuple[tuple["re.Pattern[str]", Class], ...]
 
 
 def _words(text: str) -> "re.Pattern[str]":
-    return late(text, re.IGNORECASE)
+    return re.compile(text, re.IGNORECASE)
 
 
 _OURS: _Rules = (

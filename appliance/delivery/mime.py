@@ -7,18 +7,17 @@ bodies are quoted-printable, every line ends in CRLF and no line begins with a d
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from appliance.patterns import late
-
-_ATOM = late(r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*$")
-_NAME = late(r"[A-Za-z0-9-]{1,76}")
-_BREAKS = late(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_LINE_START = late(rb"(?m)^(\.|From )")
+_ATOM = re.compile(r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*$")
+_NAME = re.compile(r"[A-Za-z0-9-]{1,76}")
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_LINE_START = re.compile(rb"(?m)^(\.|From )")
 _WORD_BYTES = 45  # 60 characters of base64: an encoded word stays under 75 (RFC 2047, section 2)
 SOFT_BREAK = b"=\r\n"
 # Of the 76 characters of a line (RFC 2045, 6.7, rule 5) the last is for the soft break

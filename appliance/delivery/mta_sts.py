@@ -8,13 +8,12 @@ import re
 from typing import NamedTuple
 
 from appliance.delivery import resolver, safe_http
-from appliance.patterns import late
 
 _MAX_BYTES = 65_536
 _SECONDS = 10.0
 _MAX_AGE_SECONDS = 31_557_600  # a year (3.2)
-_ID = late(r"[A-Za-z0-9]{1,32}")
-_HOST = late(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9])?")
+_ID = re.compile(r"[A-Za-z0-9]{1,32}")
+_HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9])?")
 _MODES = ("enforce", "testing", "none")
 
 

@@ -5,18 +5,17 @@ nobody.
 import re
 
 from appliance.errors import DeliveryError, Temporary, Unreachable
-from appliance.patterns import late
 
 # Google's word for "stop for a while" (it counts the whole sender, not this message)
 _SILENCE = "4.7.28"
 # Refusals that name our DNS or our TLS, not our rate
-_AUTHENTICATION = late(r"4\.7\.(?:2[3-79]|3\d|40)")
-_RATE_WORDS = late(
+_AUTHENTICATION = re.compile(r"4\.7\.(?:2[3-79]|3\d|40)")
+_RATE_WORDS = re.compile(
     r"throttl|\brates?\b|too (?:many|much|fast)|slow down|limit|quota|exceed|busy|reputation|unusual|volume|deferred"
     r"|\[TS\d|\bRP-",
     re.IGNORECASE,
 )
-_GREYLISTED = late(r"gr[ea]y-?list", re.IGNORECASE)
+_GREYLISTED = re.compile(r"gr[ea]y-?list", re.IGNORECASE)
 
 
 def asks_for_less(error: DeliveryError | None) -> bool:

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 from appliance.delivery import classes
 from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Unauthenticated, Unreachable
-from appliance.patterns import late
 
 # RFC 5321, 4.5.3.1.5 gives 512 octets; who says more is still understood, who never ends is not
 MAX_LINE_BYTES = 4_096
 MAX_LINES = 200
-_LINE = late(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
-_ENHANCED = late(r"([245]\.\d{1,3}\.\d{1,3})\b")
+_LINE = re.compile(rb"([2-5][0-9]{2})([ -]?)(.*)", re.DOTALL)
+_ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})\b")
 
 
 class Garbled(Exception):

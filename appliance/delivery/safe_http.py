@@ -18,12 +18,13 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from appliance import config
 from appliance.delivery import causes, resolver
-from appliance.patterns import late
 
 if TYPE_CHECKING:  # it takes 0.4 s to load, and most never need it
     import httpx
@@ -48,7 +49,7 @@ _LOCAL = tuple(
 # An interface that carries an IPv4 address inside (ISATAP, RFC 5214, 6.1)
 _ISATAP = (0x00005EFE, 0x02005EFE)
 # The last part of a name has a letter and is no number of any spelling; all else is an address
-_NAME = late(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
+_NAME = re.compile(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
 
 
 class Unreached(Exception):
@@ -96,7 +97,6 @@ def _inside(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 def fault(url: str) -> str | None:
     """Return what is wrong with an address that can never be asked, or None; where its name leads is seen later."""
-    from urllib.parse import urlsplit
 
     try:
         parts = urlsplit(url)
@@ -209,7 +209,6 @@ async def _client(host: str, kept: Kept | None, most: int) -> "AsyncIterator[htt
 
 
 def _fresh(most: int) -> "httpx.AsyncClient":
-    from http.cookiejar import DefaultCookiePolicy
 
     from appliance.delivery import bounded
 

@@ -9,19 +9,18 @@ from html import unescape
 from typing import NamedTuple
 
 from appliance.designs.tags import TAG
-from appliance.patterns import late
 
 MAX_ADDRESS_CHARACTERS = 2_000
-NO_HOST = late(r"(?:mailto|tel|sms):", re.IGNORECASE)
+NO_HOST = re.compile(r"(?:mailto|tel|sms):", re.IGNORECASE)
 # Browsers take any slashes behind a scheme for two, and a reversed one for a slash
-_TO_HOST = late(r"https?:[/\\]*|[/\\]{2,}", re.IGNORECASE)
-_WHOLE_HOST = late(r"https?://[^/?#\\]+[/?#]", re.IGNORECASE)
-_SCHEME = late(r"(?:https?|mailto|tel|sms):", re.IGNORECASE)
-_PORT = late(r"[^:]*:\d{1,5}\Z")
-_END_OF_HOST = late(r"[/?#\\]")
+_TO_HOST = re.compile(r"https?:[/\\]*|[/\\]{2,}", re.IGNORECASE)
+_WHOLE_HOST = re.compile(r"https?://[^/?#\\]+[/?#]", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:https?|mailto|tel|sms):", re.IGNORECASE)
+_PORT = re.compile(r"[^:]*:\d{1,5}\Z")
+_END_OF_HOST = re.compile(r"[/?#\\]")
 # Browsers leave these out of an address
-_LEFT_OUT = late(r"[\x00-\x20\x7f-\xa0]+")
-_WORD = late(r"\{%-?\s*(\w+)")
+_LEFT_OUT = re.compile(r"[\x00-\x20\x7f-\xa0]+")
+_WORD = re.compile(r"\{%-?\s*(\w+)")
 _BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
 
 

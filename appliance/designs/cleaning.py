@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 
+import nh3
+
 from appliance.designs import places, plaintext
-from appliance.patterns import late
 
 _TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
 _TAGS = _TEXT_TAGS | {
@@ -37,14 +38,14 @@ _STYLES = {
     "text-decoration", "text-indent", "text-transform", "vertical-align", "white-space", "width", "word-break",
     "word-spacing",
 }  # fmt: skip
-_ELEMENT = late(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_ELEMENT = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 # Elements without content, and those that the next of their kind ends
 _ENDED_BY_OTHERS = {
     "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
 }  # fmt: skip
 _MAX_DEPTH = 250
 _MAX_ATTRIBUTES = 200
-_CSS_URL = late(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
+_CSS_URL = re.compile(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
 
 
 def _attribute(tag: str, name: str, value: str) -> str | None:
@@ -83,7 +84,6 @@ def text(html: str) -> str:
     """Clean the limited HTML of a text: paragraphs, emphasis, links, lists."""
     if _is_bomb(html):
         return _flat(html)
-    import nh3
 
     return nh3.clean(
         html, tags=_TEXT_TAGS, attributes=_TEXT_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
@@ -95,7 +95,6 @@ def fragment(html: str, comments: bool = False) -> str:
     """Clean HTML of any kind that mails are made of; comments are kept only for who looks through them afterwards."""
     if _is_bomb(html):
         return _flat(html)
-    import nh3
 
     return nh3.clean(
         html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None, attribute_filter=_attribute,

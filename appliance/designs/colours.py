@@ -1,11 +1,10 @@
 """Colours as documents write them, and what can be read on them."""
 
+import re
 from functools import lru_cache
 
-from appliance.patterns import late
-
-_HEX = late(r"#[0-9a-fA-F]{6}\Z")
-_SHORT_HEX = late(r"#[0-9a-fA-F]{3}\Z")
+_HEX = re.compile(r"#[0-9a-fA-F]{6}\Z")
+_SHORT_HEX = re.compile(r"#[0-9a-fA-F]{3}\Z")
 _THEME = ("theme:brand", "theme:text", "theme:bg")
 
 

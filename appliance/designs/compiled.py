@@ -4,6 +4,7 @@ Whoever loads the library first loads it by this module: its parts need each oth
 ends find half of it.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +18,8 @@ from appliance.designs.addressing import AddressFault
 from appliance.designs.language import language, prepare, render
 from appliance.designs.merge import FILTERS, MAX_HEADER_CHARACTERS, Context, MergeError, deadline, place, scan
 from appliance.designs.splice import NotPlain, Piece, Splice
-from appliance.patterns import late
 
-_CONTROL = late(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class Compiled:

@@ -6,23 +6,22 @@ They hold halves of tables, so no parser of HTML can clean them; each piece is l
 import re
 
 from appliance.designs.tags import Tokens
-from appliance.patterns import late
 
-_COMMENT = late(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
-_ASKS = late(r"\[if [a-zA-Z0-9 .|&()!]{1,60}\]>(.*)<!\[endif\]\Z", re.DOTALL)
+_COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
+_ASKS = re.compile(r"\[if [a-zA-Z0-9 .|&()!]{1,60}\]>(.*)<!\[endif\]\Z", re.DOTALL)
 # The two halves around what all others read
-_HALVES = late(r"\[if !mso[a-zA-Z0-9 .|&()!]{0,40}\]><!(?:-- ?)?|<!\[endif\]", re.DOTALL)
-_PIECE = late(
+_HALVES = re.compile(r"\[if !mso[a-zA-Z0-9 .|&()!]{0,40}\]><!(?:-- ?)?|<!\[endif\]", re.DOTALL)
+_PIECE = re.compile(
     r"/?((?:[vow]:)?[a-zA-Z][a-zA-Z0-9]*)((?:\s+[a-zA-Z][a-zA-Z:-]*=(?:\"[^\"<>]*\"|'[^'<>]*'))*)\s*/?>[^<>]*"
 )
-_ATTRIBUTE = late(r"([a-zA-Z][a-zA-Z:-]*)=(?:\"([^\"]*)\"|'([^']*)')")
+_ATTRIBUTE = re.compile(r"([a-zA-Z][a-zA-Z:-]*)=(?:\"([^\"]*)\"|'([^']*)')")
 _NAMES = {
     "table", "tbody", "tr", "td", "center", "div", "p", "br", "span", "a", "b", "i", "strong", "font", "img", "xml",
     "v:rect", "v:roundrect", "v:fill", "v:textbox", "v:image", "v:stroke", "v:shape", "v:oval", "v:background",
     "w:anchorlock", "o:officedocumentsettings", "o:allowpng", "o:pixelsperinch", "o:lock",
 }  # fmt: skip
-_HARMFUL = late(r"script:|expression\s*\(|url\s*\(|@import|\\|behavior|binding|data:", re.IGNORECASE)
-_LEADS = late(r"\s*(?:https?:|mailto:|tel:|#|\Z)", re.IGNORECASE)
+_HARMFUL = re.compile(r"script:|expression\s*\(|url\s*\(|@import|\\|behavior|binding|data:", re.IGNORECASE)
+_LEADS = re.compile(r"\s*(?:https?:|mailto:|tel:|#|\Z)", re.IGNORECASE)
 _MAX_CHARACTERS = 5_000
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from appliance.designs import cleaning, colours, plaintext, shell
 from appliance.designs.props import Prop, choice, line
 from appliance.designs.theme import Look, Theme
-from appliance.patterns import late
 
 # What every section has besides (docs/decisions.md#11)
 COMMON = (
@@ -23,8 +22,8 @@ STYLES = (
 )
 
 
-_SPACES = late(r"\d{1,3}(?:\.\d+)?(?:px)?(?:\s+\d{1,3}(?:\.\d+)?(?:px)?){0,3}\Z")
-_PARAGRAPH = late(r"<(p|ul|ol|li|a)\b((?:\s[^>]*)?)>")
+_SPACES = re.compile(r"\d{1,3}(?:\.\d+)?(?:px)?(?:\s+\d{1,3}(?:\.\d+)?(?:px)?){0,3}\Z")
+_PARAGRAPH = re.compile(r"<(p|ul|ol|li|a)\b((?:\s[^>]*)?)>")
 _RICH = {
     "p": "margin:0 0 14px", "ul": "margin:0 0 14px;padding:0 0 0 22px", "ol": "margin:0 0 14px;padding:0 0 0 24px",
     "li": "margin:0 0 6px", "a": "text-decoration:underline",

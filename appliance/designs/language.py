@@ -18,7 +18,6 @@ from liquid.stringify import to_liquid_string
 
 from appliance.designs import merge
 from appliance.designs.merge import FILTERS, MAX_FILTERS, MAX_OUTPUT, TAGS
-from appliance.patterns import late
 
 MAX_ROUNDS = 100
 # Steps between two looks at the clock; a step is a lookup, a node, a filter, or so many characters that one works on
@@ -33,10 +32,10 @@ MAX_DATE_CHARACTERS = 100
 # What outputs get besides, by where they stand (`outputs`); nobody can write these names into a template
 AS_ADDRESS, AS_PICTURE, AS_PART, AS_QUERY, AS_STYLE = "as address", "as picture", "as part", "as query", "as style"
 
-_LEADS = late(r"(?:https?://|mailto:|tel:|sms:)", re.IGNORECASE)
-_UNSAFE = late(r"[\x00-\x20\x7f-\xa0\u2028\u2029\"'()<>\\`]")
-_NO_STYLE = late(r"[^\w #.,%+-]")
-_DATE_WIDTH = late(r"%[-_^#]*\d")
+_LEADS = re.compile(r"(?:https?://|mailto:|tel:|sms:)", re.IGNORECASE)
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\"'()<>\\`]")
+_NO_STYLE = re.compile(r"[^\w #.,%+-]")
+_DATE_WIDTH = re.compile(r"%[-_^#]*\d")
 
 
 class _Render(RenderContext):

@@ -9,17 +9,16 @@ from typing import NamedTuple
 
 from appliance.designs import places, plaintext, tags
 from appliance.designs.places import Attribute, Element
-from appliance.patterns import late
 
 _MAX_WORDS = 120
 _MAX_CHARACTERS = 20_000
-_ANCHOR = late(r"<(a|area)(?=[\s/])", re.IGNORECASE)
-_CLOSE = late(r"</a\s*>", re.IGNORECASE)
-_REFERENCE = late(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
+_ANCHOR = re.compile(r"<(a|area)(?=[\s/])", re.IGNORECASE)
+_CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
+_REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
 # An address in a text, its merge tags blotted out
-_IN_TEXT = late(r"https?://[^\s<>\"]+", re.IGNORECASE)
+_IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
 # What stands in no address, and before or behind one without a space: quotes, dots, and the signs of East Asia
-_ASIDE = late("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
+_ASIDE = re.compile("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
 # What ends a sentence and not an address
 _BEHIND = ".,;:!?'*_"
 _OPENED = {")": "(", "]": "["}

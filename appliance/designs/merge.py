@@ -4,13 +4,12 @@ What users write is only ever a template here, never in Jinja2. Values are plain
 context says where the result stands, and values are encoded for it: `html`, `text`, or `header` (one line).
 """
 
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Literal
 
 from cachetools import LRUCache, cached
-
-from appliance.patterns import late
 
 if TYPE_CHECKING:
     from appliance.designs.compiled import Compiled
@@ -45,9 +44,9 @@ MAX_RENDER_SECONDS = 0.05
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 _BYTES_PER_TEMPLATE, _BYTES_PER_TAG, _BYTES_PER_TAG_CHARACTER = 12_000, 1_500, 200
 TOO_SLOW = f"takes longer than {MAX_RENDER_SECONDS * 1000:.0f} ms to render"
-_BEGIN = late(r"\{[{%]")
-_QUOTED = late(r"\"[^\"]*\"|'[^']*'")
-_OPERATOR = late(r"[=!<>]+|\b(?:and|or|contains)\b")
+_BEGIN = re.compile(r"\{[{%]")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_OPERATOR = re.compile(r"[=!<>]+|\b(?:and|or|contains)\b")
 
 
 class MergeError(Exception):

@@ -1,13 +1,14 @@
 """One form of what people write with emphasis, links and lists: as it is kept, whoever's browser made it."""
 
+import re
+
 from appliance.designs import cleaning, plaintext
 from appliance.designs.tags import Tokens
-from appliance.patterns import late
 
 _SAME = {"b": "strong", "i": "em"}
-_TAG = late(r"<(/?)(b|i)(?=[\s>])")
-_EMPTY = late(r"<(strong|em|u|s|span|sub|sup|code)[^<>]*></\1>")
-_LAST = late(r"(?:<p>(?:\s|&nbsp;|<br>)*</p>\s*)+\Z")
+_TAG = re.compile(r"<(/?)(b|i)(?=[\s>])")
+_EMPTY = re.compile(r"<(strong|em|u|s|span|sub|sup|code)[^<>]*></\1>")
+_LAST = re.compile(r"(?:<p>(?:\s|&nbsp;|<br>)*</p>\s*)+\Z")
 
 
 def rich(html: str) -> str:

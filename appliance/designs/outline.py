@@ -4,14 +4,14 @@ Documents are stored as they came: ids may be there twice, be numbers, or hold a
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from appliance.designs import document
 from appliance.designs.document import Section
-from appliance.patterns import late
 
-_SAFE = late(r"[A-Za-z0-9_-]{1,64}\Z")
+_SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class Entry(NamedTuple):

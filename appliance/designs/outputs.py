@@ -16,15 +16,14 @@ from liquid.builtin.tags.for_tag import ForNode
 from appliance.designs import addressing, places
 from appliance.designs.addressing import AddressFault, Said
 from appliance.designs.language import AS_ADDRESS, AS_PART, AS_PICTURE, AS_QUERY, AS_STYLE
-from appliance.patterns import late
 
 # Roots that speak of the recipient: they may say anything but where a link leads
 OF_RECIPIENT = ("contact", "first_name", "last_name", "email")
 
 _LINKS = ("href", "action", "formaction", "xlink:href")
 _PICTURES = ("src", "background", "poster")
-_URL = late(r"url\s*\(\s*(?:&quot;|&#39;|[\"'])?([^)\"']*)", re.IGNORECASE)
-_STYLE = late(r"<style\b[^<>]*>(.*?)(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
+_URL = re.compile(r"url\s*\(\s*(?:&quot;|&#39;|[\"'])?([^)\"']*)", re.IGNORECASE)
+_STYLE = re.compile(r"<style\b[^<>]*>(.*?)(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
 _NOTHING = Said("", False)
 
 

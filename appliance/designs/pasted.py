@@ -14,18 +14,17 @@ from appliance.designs import cleaning, plaintext, sheets
 from appliance.designs.conditional import Kept
 from appliance.designs.sheets import Sheet
 from appliance.designs.tags import Tokens
-from appliance.patterns import late
 
-_STYLE = late(r"<style\b[^<>]*>(.*?)(?:</style\s*>|\Z)", re.IGNORECASE | re.DOTALL)
-_TITLE = late(r"<title\b[^<>]*>([^<]*)(?:</title\s*>)?", re.IGNORECASE)
-_HTML = late(r"<html\b([^<>]*)>", re.IGNORECASE)
-_BODY = late(r"<body\b([^<>]*)>", re.IGNORECASE)
-_HEAD = late(r"<head\b[^<>]*>(.*?)(?:</head\s*>|(?=<body\b)|\Z)", re.IGNORECASE | re.DOTALL)
-_COMMENT = late(r"<!--.*?-->", re.DOTALL)
-_MADE = late(r"<body([^<>]*)>(.*)</body>", re.DOTALL)
-_WORD = late(r"[A-Za-z0-9\-]{1,35}")
+_STYLE = re.compile(r"<style\b[^<>]*>(.*?)(?:</style\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title\b[^<>]*>([^<]*)(?:</title\s*>)?", re.IGNORECASE)
+_HTML = re.compile(r"<html\b([^<>]*)>", re.IGNORECASE)
+_BODY = re.compile(r"<body\b([^<>]*)>", re.IGNORECASE)
+_HEAD = re.compile(r"<head\b[^<>]*>(.*?)(?:</head\s*>|(?=<body\b)|\Z)", re.IGNORECASE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_MADE = re.compile(r"<body([^<>]*)>(.*)</body>", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z0-9\-]{1,35}")
 # Attributes of a body are cleaned as those of a table, which may have the same
-_CARRIER = late(r"<table([^<>]*)>")
+_CARRIER = re.compile(r"<table([^<>]*)>")
 # Elements times selectors: beyond it the rules stay in the head
 _MAX_MATCHES = 1_000_000
 

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from appliance.designs.tags import TAG
-from appliance.patterns import late
 
 # What stands for a character of a merge tag: no letter, no quote, no space
 MARK = "\ue000"
-_ELEMENT = late(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
-_ATTRIBUTE = late(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")
+_ELEMENT = re.compile(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
+_ATTRIBUTE = re.compile(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")
 # The beginning of an element that surely has no merge tag in it
-_UNMARKED = late(rf"<[^<>\"'{MARK}]*(?:\"[^\"<>{MARK}]*\"[^<>\"'{MARK}]*|'[^'<>{MARK}]*'[^<>\"'{MARK}]*)*>")
-_COMMENT = late(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_UNMARKED = re.compile(rf"<[^<>\"'{MARK}]*(?:\"[^\"<>{MARK}]*\"[^<>\"'{MARK}]*|'[^'<>{MARK}]*'[^<>\"'{MARK}]*)*>")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 class Attribute(NamedTuple):

@@ -5,7 +5,6 @@ from html import unescape
 
 from appliance.designs import tags
 from appliance.designs.tags import Tokens
-from appliance.patterns import late
 
 _BLOCKS = {
     "p", "div", "section", "article", "header", "footer", "table", "tr", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6",
@@ -17,8 +16,8 @@ _MAX_TAG_CHARACTERS = 4_000
 FILLER = "&#847;&zwnj;&nbsp;"
 # How much of a mail is read for its line in an inbox, and how long that line is at most
 INBOX_CHARACTERS, INBOX_LINE = 100_000, 140
-_TAG = late(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
-_ATTRIBUTE = late(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
+_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
+_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
 
 
 class _Writer:

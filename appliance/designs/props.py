@@ -5,6 +5,7 @@ what is there as a person meant it (`"24px"`, a missing `https://`), falls back 
 as advice: what a script wrote is kept and never lost over a detail.
 """
 
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -12,18 +13,17 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from appliance.designs import colours, merge
-from appliance.patterns import late
 
 PropKind = Literal[
     "line", "text", "rich", "html", "url", "image", "colour", "number", "choice", "flag", "items", "group", "sections",
     "filters",
 ]  # fmt: skip
 _MAX_CHARACTERS = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "url": 2_000, "image": 2_000}
-_NUMBER = late(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
-_SCHEME = late(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
+_NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
 # Where a link may lead; a picture only to the first two
 SCHEMES = ("http", "https", "mailto", "tel", "sms")
-_BARE_HOST = late(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
+_BARE_HOST = re.compile(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
 
 # Notes advice about a value: what to say
 Note = Callable[[str], None]

@@ -1,15 +1,15 @@
 """Texts with merge tags as people read them: in lists and titles, where there is no contact to fill them with."""
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from appliance.designs import tags
 from appliance.designs.merge import MergeError, compile_template
-from appliance.patterns import late
 
-_BLOCK = late(r"\{%-?\s*([a-z]+)")
-_PATH = late(r"\{\{-?\s*([A-Za-z][A-Za-z0-9_.]*)")
+_BLOCK = re.compile(r"\{%-?\s*([a-z]+)")
+_PATH = re.compile(r"\{\{-?\s*([A-Za-z][A-Za-z0-9_.]*)")
 # A title of a list holds no more; a body is cut to what a list shows of it
 MAX_CHARACTERS = 2_000
 

@@ -10,23 +10,19 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from appliance import precompiled
+from jinja2 import Environment, StrictUndefined
+
+from appliance import assets
 from appliance.designs import colours, document, merge, props, shell
 from appliance.designs.document import Section
 from appliance.designs.kind import Inner, Kind, View
-from appliance.designs.sections import BY_NAME
 from appliance.designs.tags import Tokens, clean
 from appliance.designs.theme import THEME, Look, Theme, resolve
-from appliance.patterns import late
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 MARK = "cn:"  # begins the comments of a marked rendering; a path follows
-_SPACE = late(r"-?\d+(?:\.\d+)?(?:px)?\Z")
+_SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
 # Documents of up to so many characters are kept rendered; those of more than that not at all: a request has 2 MiB
 _KEPT, _LARGEST = 200_000, 2_500_000
 
@@ -49,13 +45,11 @@ class Rendered(NamedTuple):
 
 
 @cache
-def environment() -> "Environment":
+def environment() -> Environment:
     """Return the one template environment of sections."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     found = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "sections"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, bytecode_cache=precompiled.of("sections"),
+        loader=assets.template_loader("appliance/designs/sections"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     found.filters["px"] = _px
     return found
@@ -101,12 +95,6 @@ def _said(look: Look) -> Look:
 
 def _without(advice: Advice, look: Look, locale: str) -> Rendered:
     return _draw("{}", json.dumps(look), locale)._replace(advice=(advice,))
-
-
-def warm() -> None:
-    """Load the templates of every kind, so that the first message costs no more than the others; `later` does."""
-    for name in ("_parts", "_section", *BY_NAME):
-        environment().get_template(f"{name}.mjml")
 
 
 def _draw(text: str, look: str, locale: str, marked: bool = False) -> Rendered:

@@ -11,15 +11,14 @@ from collections.abc import Iterable
 from appliance.designs import links, merge, places
 from appliance.designs.links import Place
 from appliance.designs.tags import TAG
-from appliance.patterns import late
 
 # Where the tokens of a message stand among the values of its merge tags
 ROOT, CLICK, OPEN = "track", "track.click", "track.open"
-_END_OF_BODY = late(r"</body\s*>", re.IGNORECASE)
+_END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
 # A host that is written out, and ends before any merge tag
-_WRITTEN = late(rf"https?://[^\s/?#\\{places.MARK}]+(?:[/?#]|\Z)", re.IGNORECASE)
-_LOOP = late(r"\{%-?\s*for\s+(\w+)\s+in\b")
-_WORD = late(r"\{%-?\s*(\w+)")
+_WRITTEN = re.compile(rf"https?://[^\s/?#\\{places.MARK}]+(?:[/?#]|\Z)", re.IGNORECASE)
+_LOOP = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\b")
+_WORD = re.compile(r"\{%-?\s*(\w+)")
 _NONE: frozenset[str] = frozenset()
 
 

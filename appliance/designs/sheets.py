@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from appliance.designs import cleaning
-from appliance.patterns import late
 
-_COMMENT = late(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
-_STATEMENT = late(r"@(?:charset|import|namespace)\b[^;{}]*(?:;|\Z)", re.IGNORECASE)
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
+_STATEMENT = re.compile(r"@(?:charset|import|namespace)\b[^;{}]*(?:;|\Z)", re.IGNORECASE)
 # What a program marks or a pointer does, and what only some programs understand, cannot be written into an element
-_ONLY_IN_HEAD = late(r":|\[|\.ExternalClass|^\s*u\s*\+")
+_ONLY_IN_HEAD = re.compile(r":|\[|\.ExternalClass|^\s*u\s*\+")
 _KEPT = ("@media", "@supports")
 # Enough for any mail; the time a selector takes grows with its parts
 _MAX_SELECTOR_CHARACTERS = 300

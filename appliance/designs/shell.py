@@ -9,6 +9,8 @@ from functools import cache
 from html import escape
 from typing import Any
 
+import mrml
+
 from appliance.designs.theme import Palette, Theme
 
 _BREAK = 480
@@ -45,7 +47,6 @@ def html(mjml: str, theme: Theme, locale: str) -> str:
 
 @cache
 def _options() -> tuple[Any, Any]:
-    import mrml
 
     return mrml.ParserOptions(), mrml.RenderOptions(fonts={})  # its default links to fonts of a third party
 
@@ -64,7 +65,6 @@ def _convert(mjml: str, theme: Theme, direction: str, attributes: str = "") -> s
         f'</mj-attributes><mj-breakpoint width="{_BREAK}px" /></mj-head>'
         f'<mj-body width="{theme.width}px" background-color="{light.page}" css-class="c-page">{mjml}</mj-body></mjml>'
     )
-    import mrml
 
     made: str = mrml.to_html(source, *_options()).content
     # What only Outlook reads ends and begins again between sections; once is enough

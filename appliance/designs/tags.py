@@ -8,15 +8,13 @@ import re
 import secrets
 from typing import Any
 
-from appliance.patterns import late
-
 # What no text of a mail needs, and XML refuses
-_CONTROL = late("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 # In what is known to be a template; texts of unknown make are cut by `split`
-TAG = late(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 # What begins a merge tag, and what ends it
 _ENDS = {"{{": "}}", "{%": "%}"}
-_BEGIN = late(r"\{[{%]")
+_BEGIN = re.compile(r"\{[{%]")
 
 
 def split(text: str) -> list[str]:

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 from appliance.designs import colours
 from appliance.designs.props import Prop, choice, colour, image, line, number
-from appliance.patterns import late
 
-_FAMILY = late(r"[A-Za-z0-9][A-Za-z0-9 \-]{0,60}\Z")
-_WIDTH = late(r"\d{1,6}(?:\.\d*)?\Z", re.ASCII)
+_FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9 \-]{0,60}\Z")
+_WIDTH = re.compile(r"\d{1,6}(?:\.\d*)?\Z", re.ASCII)
 _SERIF = ("georgia", "times", "times new roman", "palatino", "garamond", "cambria", "merriweather", "playfair display")
 _MONO = ("courier", "courier new", "menlo", "monaco", "consolas")
 # What every machine has; the first that a reader's machine knows is used

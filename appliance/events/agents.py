@@ -5,13 +5,11 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from appliance.patterns import late
-
 if TYPE_CHECKING:
     from ua_parser import PartialResult
 
 # Programs that look at mail before its reader does, and those that draw a preview of a page for somebody else
-_SCANNERS = late(
+_SCANNERS = re.compile(
     r"barracuda|proofpoint|urldefense|mimecast|forcepoint|fireeye|trellix|ironport|cisco-|sophos|symantec|messagelabs|"
     r"bitdefender|trendmicro|trend micro|kaspersky|mailguard|vade|zscaler|netcraft|virustotal|safebrowsing|phish|"
     r"bingpreview|skypeuripreview|microsoftpreview|facebookexternalhit|whatsapp/|telegrambot|discordbot|slackbot|"
@@ -19,18 +17,18 @@ _SCANNERS = late(
     r"headlesschrome|phantomjs|puppeteer|playwright|selenium|scanner|monitor|uptime",
     re.IGNORECASE,
 )
-_TOOLS = late(
+_TOOLS = re.compile(
     r"(?:curl|wget|libwww-perl|lwp|python-|python/|aiohttp|go-http-client|java/|jakarta|apache-httpclient|axios|"
     r"node-fetch|undici|node\b|php/|guzzle|ruby|faraday|httpie|postman|powershell|dart)",
     re.IGNORECASE,
 )
 # They fetch a picture when their reader looks at the mail, in their own name
-_PROXIES = late(r"googleimageproxy|ggpht\.com|yahoomailproxy|yandeximage|mail\.ru image", re.IGNORECASE)
+_PROXIES = re.compile(r"googleimageproxy|ggpht\.com|yahoomailproxy|yandeximage|mail\.ru image", re.IGNORECASE)
 # What Apple's mail privacy says for every picture of every mail, whether or not anybody looks at it
 _APPLE = "Mozilla/5.0"
 
 # So many names are browsers of phones that are known by the name of their desktop's
-_FORMS = late(r" (?:Mobile(?: iOS| WebView)?|iOS)$")
+_FORMS = re.compile(r" (?:Mobile(?: iOS| WebView)?|iOS)$")
 _SAME = {
     "Mobile Safari": "Safari", "Mobile Safari UI/WKWebView": "Apple Mail", "Opera Mini": "Opera",
     "Mac OS X": "macOS", "Chrome OS": "ChromeOS",

@@ -1,8 +1,7 @@
 """Names of events: those the service writes itself, and those a client may send (docs/decisions.md#13)."""
 
+import re
 from typing import NamedTuple
-
-from appliance.patterns import late
 
 
 class Kind(NamedTuple):
@@ -55,7 +54,7 @@ KINDS = tuple(
 
 RESERVED = frozenset(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in KINDS}
-_PATTERN = late(r"[a-z][a-z0-9_]{0,63}")
+_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def fault(name: str) -> str | None:

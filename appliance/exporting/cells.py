@@ -1,17 +1,16 @@
 """Cells and lines of CSV that no spreadsheet takes for a formula, and that the import reads back to what they were."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from appliance.patterns import late
-
 # What begins a formula, in full width too, with the quotes that are before it already
-_FORMULA = late(r"'*[=+\-@\t\r\n＝＋－＠]")
-_PHONE = late(r"\+[1-9]\d{6,14}\Z")
-_NUMBER = late(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_PHONE = re.compile(r"\+[1-9]\d{6,14}\Z")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
 _encode = msgspec.json.Encoder().encode
 

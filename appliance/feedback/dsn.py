@@ -4,18 +4,18 @@ What a report says of one recipient becomes a `Report`. That something is late, 
 verdict and is left out; so are answers of people and their machines (RFC 3834).
 """
 
+import re
 from email.message import Message
 from typing import Literal, NamedTuple
 
 from appliance import addresses
 from appliance.delivery import classes
 from appliance.feedback import mime, old
-from appliance.patterns import late
 
 _STATUS = ("message/delivery-status", "message/global-delivery-status")
-_SMTP = late(r"(?<![\d.])([245]\d\d)(?![\d.])")
-_ENHANCED = late(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
-_XTEXT = late(r"\+([0-9A-F]{2})")
+_SMTP = re.compile(r"(?<![\d.])([245]\d\d)(?![\d.])")
+_ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)")
+_XTEXT = re.compile(r"\+([0-9A-F]{2})")
 _MAX_RECIPIENTS = 50
 _MAX_CHARACTERS = 1_000
 

@@ -13,17 +13,15 @@ from email.message import Message
 from email.parser import HeaderParser
 from itertools import islice
 
-from appliance.patterns import late
-
 MAX_BYTES, MAX_DEPTH, MAX_PARTS = 1024 * 1024, 10, 50
 # Each line may begin a header, each blank one a block, each line of dashes a part: time goes by their number
 _MAX_LINES, _MAX_BLANK, _MAX_LINES_OF_DASHES = 30_000, 3_000, 500
 _MAX_TYPE_BYTES, _MAX_HEAD_CHARACTERS, _MAX_HEADERS = 2_000, 50_000, 300
 ORIGINALS = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
-ADDRESS = late(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
-_TYPES = late(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
-_NESTS = late(rb"multipart/|message/", re.IGNORECASE)
-_CHARSETS = late(
+ADDRESS = re.compile(r"[^\s<>;,()\"\[\]:]{1,64}@[^\s<>;,()\"\[\]:@]{1,255}")
+_TYPES = re.compile(rb"^content-[a-z-]{1,40}:[^\n]*(?:\n[ \t][^\n]*)*", re.IGNORECASE | re.MULTILINE)
+_NESTS = re.compile(rb"multipart/|message/", re.IGNORECASE)
+_CHARSETS = re.compile(
     r"utf-?8|us-ascii|ascii|iso-8859-\d{1,2}|windows-125\d|cp125\d|koi8-[ru]|iso-2022-(?:jp|kr)|shift_jis|euc-(?:jp|kr)|"
     r"gb2312|gbk|gb18030|big5",
     re.IGNORECASE,

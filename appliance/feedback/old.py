@@ -10,15 +10,14 @@ from email.header import decode_header
 from email.message import Message
 
 from appliance.feedback import mime
-from appliance.patterns import late
 
 _MAX_CHARACTERS = 20_000
-_SYSTEM = late(
+_SYSTEM = re.compile(
     r"mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail administrator|mailadmin|system administrator|"
     r"systemadministrator|mdaemon|mmdf|noreply-?bounce|bounce",
     re.IGNORECASE,
 )
-_SUBJECT = late(
+_SUBJECT = re.compile(
     r"undeliver|returned (?:mail|to sender|e-?mail)|failure notice|"
     r"delivery (?:status )?(?:notification|fail\w*|problem)|"
     r"delivery .{0,30}fail|mail (?:delivery|system) (?:fail|error)|non[- ]?deliver|"
@@ -28,7 +27,7 @@ _SUBJECT = late(
     r"não entregue|falha na entrega|недоставлен|не доставлен|配信|退信|送信エラー",
     re.IGNORECASE,
 )
-_WORDS = late(
+_WORDS = re.compile(
     r"this is the qmail-send program|message was created automatically by mail delivery software|"
     r"permanent (?:fatal )?error|could not be delivered to|was not delivered to|did not reach the following|"
     r"(?:unable|not able) to deliver|delivery to the following recipients? failed|failed permanently|"
@@ -37,7 +36,7 @@ _WORDS = late(
     r"non è stato possibile|impossibile recapitare|não (?:foi|pôde ser) entregue|не (?:удалось|может быть) достав",
     re.IGNORECASE,
 )
-_LATE = late(
+_LATE = re.compile(
     r"\bdelay|\bwarning\b|still (?:being )?(?:trying|retried|attempt)|"
     r"will (?:keep|continue) (?:trying|to try|to be)|"
     r"will be retried|not (?:yet )?been delivered yet|"
@@ -45,7 +44,7 @@ _LATE = late(
     re.IGNORECASE,
 )
 # What replies and forwarded mail begin with, in the languages of the words above
-_ANSWER = late(
+_ANSWER = re.compile(
     r"^(?:auto(?:mati\w+)?[ :-]|(?:re|aw|antw|sv|vs|rv|res|odp|ynt|r|fwd?|wg|tr|enc|doorst|vb|i|回复|转发|答复)"
     r"(?:\[\d+\])?\s?[:：]|out of (?:the )?office|abwesen|vacation|ooo\b|away\b|r[ée]ponse auto|absence|"
     r"respuesta auto|fuera de|risposta auto|autosvar)",
@@ -54,7 +53,7 @@ _ANSWER = late(
 # What answering machines write beside, or instead of, `Auto-Submitted`
 _ANSWER_HEADERS = ("X-Autoreply", "X-Autorespond", "X-Auto-Reply")
 # What follows is the message that came back
-_ORIGINAL = late(
+_ORIGINAL = re.compile(
     r"^-{2,}.{0,40}(?:copy of|original message|returned message|message follows|undeliverable message|"
     r"headers of the|ursprüngliche nachricht|message d['’]origine|mensaje original).*$|^return-path:|^received: |"
     r"^original message headers:|^x-original-to:",

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from appliance import tokens
 from appliance.messages import links
-from appliance.patterns import late
 
 _HEADERS = ("return-path", "list-unsubscribe", "received", "delivered-to", "x-original-to", "errors-to")
-_PATH = late(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
-_LINK = late(r"/u/([A-Za-z0-9_-]{20,60})")
-_MAILTO = late(r"unsubscribe\+([0-9a-f]{20,80})@", re.IGNORECASE)
+_PATH = re.compile(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
+_LINK = re.compile(r"/u/([A-Za-z0-9_-]{20,60})")
+_MAILTO = re.compile(r"unsubscribe\+([0-9a-f]{20,80})@", re.IGNORECASE)
 _MAX_TOKENS = 10
 
 

@@ -1,5 +1,6 @@
 """Makes one SQL condition over the contact alias `c` out of nodes; every value is a parameter."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,12 +10,11 @@ from appliance.errors import Invalid
 from appliance.filters.history import History, is_judged
 from appliance.filters.read import Group, Leaf, Lived, Node
 from appliance.filters.scope import Binder, Compiled, Scope
-from appliance.patterns import late
 
 # Segments may name segments; together they stay one statement that SQLite can hold
 MAX_TOGETHER = 500
 # A tag that stands in JSON as it is
-PLAIN_TAG = late(r"^[A-Za-z0-9 _.\-]+$")
+PLAIN_TAG = re.compile(r"^[A-Za-z0-9 _.\-]+$")
 
 
 class Way(NamedTuple):

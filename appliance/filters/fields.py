@@ -18,7 +18,6 @@ from appliance.db.dialect.documents import (
     type_of,
 )
 from appliance.filters.scope import Operand, Place
-from appliance.patterns import late
 
 
 class Field(NamedTuple):
@@ -158,7 +157,7 @@ FIELDS: tuple[Field, ...] = (
 BY_NAME: dict[str, Field] = {name: field for field in FIELDS for name in (field.name, *field.aliases)}
 
 # The keys of a path: anything that can stand between quotes in a JSON path
-_KEY = late('^[^\x00-\x1f\x7f"\\\\\ud800-\udfff]{1,100}$')
+_KEY = re.compile('^[^\x00-\x1f\x7f"\\\\\ud800-\udfff]{1,100}$')
 _MAX_DEPTH = 8
 _DATA = ("contact_data.", "data.")
 _EVENT = "event."

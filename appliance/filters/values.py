@@ -8,14 +8,13 @@ from zoneinfo import ZoneInfo
 
 from appliance import clock
 from appliance.filters.scope import Asked
-from appliance.patterns import late
 
 MAX_IN = 500
 MAX_TEXT = 1000
 MAX_DAYS = 36_500
 _MAX_ID = 2**63 - 1
-_UNWRITABLE = late("[\x00\ud800-\udfff]")
-_DAY = late(r"^\d{4}-\d\d-\d\d$", re.ASCII)
+_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+_DAY = re.compile(r"^\d{4}-\d\d-\d\d$", re.ASCII)
 
 
 class Span(NamedTuple):

@@ -9,10 +9,9 @@ from msgspec import Struct, field
 
 from appliance import clock
 from appliance.flows.why import Reason, day, hour
-from appliance.patterns import late
 
-_LINES = late(r"^[=\-]{3,}$", re.MULTILINE)  # under headings
-_PART = late(r"(steps|yes|no)\[(\d+)\]")
+_LINES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # under headings
+_PART = re.compile(r"(steps|yes|no)\[(\d+)\]")
 Told = Literal["enter", "step", "message", "assumed", "recorded", "starts", "goal"]
 
 

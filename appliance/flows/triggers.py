@@ -1,5 +1,6 @@
 """What starts a flow, and for whom: read from a request, and asked of events as one SQL condition."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from appliance.fields import Data, EventName, Id, given, read_sound
 from appliance.filters import read
 from appliance.filters.scope import Place, Scope
 from appliance.flows import date_fields
-from appliance.patterns import late
 from appliance.segments import people
 from appliance.sms import keywords
 from appliance.tables import ContactList, Segment, Trigger
@@ -28,7 +28,7 @@ TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
 _ONCE = frozenset({"contact_add", "list_add", "segment_enter"})
 AT = "09:00"
 _MIRROR = "SELECT segment_id FROM contact_list WHERE id = ?"
-_AT = late(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_AT = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MAX_GAP_SECONDS = 10 * 366 * 86_400
 _MAX_DAYS = 3660
 _MAX_KEYWORDS, _MAX_KEYWORD_CHARACTERS = 100, 160

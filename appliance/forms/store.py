@@ -1,5 +1,6 @@
 """Sign-up forms: made, changed, listed, found by their public key."""
 
+import re
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
@@ -13,14 +14,13 @@ from appliance.errors import Faults, NotFound
 from appliance.fields import HttpUrl, Id, Long, Name, PageQuery, Short, default, given
 from appliance.messages import link_targets
 from appliance.pages import Page, paginate
-from appliance.patterns import late
 from appliance.tables import Form
 
 PLAIN = ("email", "phone", "first_name", "last_name")
-_KEY = late(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
-_CONTROL = late("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_ORIGIN = late(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
-_USUAL_PORT = late(r"^(http://.*):80$|^(https://.*):443$")
+_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_USUAL_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
 # Kept of people by other names, or read as more than text
 _RESERVED = ("tags", "enrichment", "website", "data", "email", "phone", "first_name", "last_name")
 

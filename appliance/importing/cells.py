@@ -1,25 +1,25 @@
 """What a cell of a file says: trimmed, checked, and understood whatever product wrote it."""
 
+import re
 import unicodedata
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import msgspec
-
-from appliance.patterns import late
+from babel import Locale
 
 MAX_TAGS = 100
-_BREAKS = late(r"[ \t\r\n\v\f\u0085\u2028\u2029]+")
-_CONTROL = late(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_BREAKS = re.compile(r"[ \t\r\n\v\f\u0085\u2028\u2029]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
 # A cell that neither begins nor ends with one of these is clean
 EDGES = frozenset(SPACES + "'")
 # What our export puts before a cell that a spreadsheet would take for a formula
-_ESCAPED = late(r"'+[=+\-@\t\r\n＝＋－＠]")
+_ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 _TYPED = frozenset("-0123456789tf")
-_NUMBER = late(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
-_SEPARATORS = late(r"[,;|]")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
+_SEPARATORS = re.compile(r"[,;|]")
 # Words are compared as `word_of` writes them, without accents
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
@@ -159,7 +159,6 @@ _MORE_COUNTRIES = {
 @cache
 def _countries() -> dict[str, str]:
     """Return the two letters of each country by its names in COUNTRY_LANGUAGES, without accents."""
-    from babel import Locale
 
     names = {
         unaccented(name): code

@@ -4,11 +4,10 @@ What segments, merge tags and flows understand is ISO 8601; a column whose order
 until somebody says which comes first.
 """
 
+import re
 import unicodedata
 from datetime import date, datetime, time
 from typing import Literal, NamedTuple
-
-from appliance.patterns import late
 
 Order = Literal["dmy", "mdy"]
 # How a column is written: without any doubt, day first, month first, either of the two, or both in turn
@@ -18,15 +17,17 @@ _ENOUGH = 20
 _MAX_CHARACTERS = 40
 _TIME = r"(?:,?[t\s]\s*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d{1,9})?)?\s*" \
         r"(?P<half>[ap]\.?m\.?)?\s*(?P<zone>z|utc|gmt|[+-]\d{2}:?\d{2})?)?"  # fmt: skip
-_ISO = late(r"\d{4}-\d{2}-\d{2}(?:[T ]|\Z)")
-_YEAR_FIRST = late(r"(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})" + _TIME)
-_YEAR_LAST = late(r"(?P<first>\d{1,2})\s?(?P<mark>[./-])\s?(?P<last>\d{1,2})\s?(?P=mark)\s?(?P<year>\d{4})" + _TIME)
-_DAY_NAMED = late(
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|\Z)")
+_YEAR_FIRST = re.compile(r"(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})" + _TIME)
+_YEAR_LAST = re.compile(
+    r"(?P<first>\d{1,2})\s?(?P<mark>[./-])\s?(?P<last>\d{1,2})\s?(?P=mark)\s?(?P<year>\d{4})" + _TIME
+)
+_DAY_NAMED = re.compile(
     r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s-]+(?:de\s+)?(?P<name>[^\W\d_]{3,})\.?,?[\s-]+(?:de\s+)?(?P<year>\d{4})"
     + _TIME
 )
-_NAMED_DAY = late(r"(?P<name>[^\W\d_]{3,})\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<year>\d{4})" + _TIME)
-_WEEKDAY = late(r"[^\W\d_]{2,}\.?,\s+(?=[\w\d])")
+_NAMED_DAY = re.compile(r"(?P<name>[^\W\d_]{3,})\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<year>\d{4})" + _TIME)
+_WEEKDAY = re.compile(r"[^\W\d_]{2,}\.?,\s+(?=[\w\d])")
 _MONTHS = (
     "january januar janvier enero gennaio januari janeiro",
     "february februar fevrier febrero febbraio februari fevereiro",

@@ -1,20 +1,20 @@
 """Finds the addresses of a row in its cells, whatever else people write there."""
 
+import re
 from typing import Any
 
 from appliance import addresses
 from appliance.addresses import Address
 from appliance.importing import address_states, cells
 from appliance.importing.cells import Bad, leave_out
-from appliance.patterns import late
 
 # An address that needs no closer look once its domain has had one
-_PLAIN = late(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
 # Addresses among other words in one cell: `Ann <ann@example.org>; bob@example.org`
-_IN_WORDS = late(r"""[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
-_BEFORE = late(r"""\s*["']?([^<>@"]{1,255}?)["']?\s*<[^<>]+>[\s,;.]*""")
+_IN_WORDS = re.compile(r"""[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
+_BEFORE = re.compile(r"""\s*["']?([^<>@"]{1,255}?)["']?\s*<[^<>]+>[\s,;.]*""")
 # What stands between two numbers in one cell
-_SEVERAL = late(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
+_SEVERAL = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
 
 
 class Finder:

@@ -1,6 +1,7 @@
 """Records of a CSV or JSON lines file: a broken one is told by its line and never takes its neighbours with it."""
 
 import csv
+import re
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -9,13 +10,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.importing.lines import ROW_CHARACTERS, TooLong
-from appliance.patterns import late
 
 MAX_COLUMNS = 200
 _DELIMITERS = (",", ";", "\t", "|")
 # A quoted cell may hold this many line ends; beyond that its quote was never closed
 _MAX_LINES = 1000
-_UNREADABLE = late("[\udc80-\udcff\ufffd]")
+_UNREADABLE = re.compile("[\udc80-\udcff\ufffd]")
 _json = msgspec.json.Decoder()
 
 csv.field_size_limit(ROW_CHARACTERS * 2)

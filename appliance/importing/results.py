@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,6 @@ from appliance.importing import store
 from appliance.importing.contact_states import STATES
 from appliance.importing.people import warnings_of
 from appliance.importing.staging import Staged
-from appliance.patterns import late
 from appliance.tables import Import
 
 _LINES = 2000
@@ -25,7 +25,7 @@ _HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out", 
 _RESULTS = ("", "created", "updated", "skipped", "failed")
 _NUMBER = {name: index for index, name in enumerate(_RESULTS)}
 _decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
-_PHONE = late(r"\+[0-9]{6,15}")
+_PHONE = re.compile(r"\+[0-9]{6,15}")
 _STARTERS = tuple("=+-@\t\r＝＋－＠")
 
 

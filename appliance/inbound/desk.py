@@ -18,10 +18,9 @@ from appliance.feedback import mail
 from appliance.feedback.facts import Fact
 from appliance.inbound.session import MAX_RECIPIENTS, Session, is_bare
 from appliance.messages import links
-from appliance.patterns import late
 
 log = logging.getLogger("campanero.inbound")
-_LEAVE = late(r"unsubscribe\+([0-9a-f]{20,80})", re.IGNORECASE)
+_LEAVE = re.compile(r"unsubscribe\+([0-9a-f]{20,80})", re.IGNORECASE)
 _FEEDBACK = ("fbl", "feedback")
 _REFUSED = "550 5.7.1 Only reports about our own mail are taken here; nothing is relayed"
 

@@ -5,6 +5,7 @@ hidden in the first (CVE-2023-51764, CVE-2024-27305).
 """
 
 import asyncio
+import re
 import ssl
 from typing import Any
 
@@ -12,7 +13,6 @@ from aiosmtpd.smtp import SMTP
 
 from appliance import clients
 from appliance.inbound.crowd import Crowd
-from appliance.patterns import late
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_RECIPIENTS = 10
@@ -23,7 +23,7 @@ _MAX_UNREAD = 3 * MAX_MESSAGE_BYTES
 _MAX_LINE_BYTES = 65_536
 # Of one message; nobody's report has more, and each costs time
 _MAX_LINES = 40_000
-_BARE = late(rb"(?<!\r)\n|\r(?!\n)")
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _CALLS = {"MAIL": 500, "RCPT": 1_000, "DATA": 500, "RSET": 500, "NOOP": 100, "*": 30}
 
 

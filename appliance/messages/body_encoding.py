@@ -4,6 +4,7 @@ A value stands between soft line breaks (RFC 2045, 6.7, rule 5), so that it can 
 it never changes. What the pieces of `designs.splice` cannot say is rendered by the language and encoded whole.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,14 +16,13 @@ from appliance.designs.compiled import Compiled
 from appliance.designs.language import ENCODINGS
 from appliance.designs.merge import MAX_OUTPUT
 from appliance.designs.splice import Budget, NotPlain, Piece, Question, Slot
-from appliance.patterns import late
 
 # Encoded values kept for each slot: first names and cities come again, addresses do not
 _MAX_KEPT = 4_096
 # What is made by us for each message: its tokens and its links, short enough for one line
 _TOKENS = (rewriting.CLICK, rewriting.OPEN)
 _OWN = (*_TOKENS, "unsubscribe_url", "preferences_url", "view_url")
-_PLAIN = late(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
 
 
 class Plan(NamedTuple):

@@ -17,15 +17,14 @@ from appliance.designs.outline import Entry
 from appliance.designs.render import MARK
 from appliance.errors import NotFound
 from appliance.messages import sample_render
-from appliance.patterns import late
 from appliance.tables import Campaign, Contact
 from appliance.templates import revisions
 from appliance.templates import store as templates
 
-_MARKS = late(f"<!--(/?){re.escape(MARK)}([^>]*?)-->")
-_COLUMN = late(r"\.columns\[(\d+)\]\.sections\Z")
+_MARKS = re.compile(f"<!--(/?){re.escape(MARK)}([^>]*?)-->")
+_COLUMN = re.compile(r"\.columns\[(\d+)\]\.sections\Z")
 # Comments of ours and of Outlook's show nothing
-_COMMENT = late(r"<!--.*?-->", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NOTE = "padding:18px;font:13px/1.5 system-ui,sans-serif;color:#6b6f76;text-align:center;border:1px dashed #b9bcc2"
 # Of these kinds nothing is left without a picture; `data-empty` is where one is dropped or chosen
 _PICTURES = ("image", "gallery")

@@ -1,6 +1,6 @@
 """The built-in inbox: what the capture transport took instead of the world."""
 
-from email import message_from_bytes
+from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any, NamedTuple
 
@@ -165,7 +165,6 @@ def forget(some: list[int]) -> int:
 
 def parse(raw: bytes) -> EmailMessage:
     """Read a mail as a client would."""
-    from email import policy
 
     return message_from_bytes(bytes(raw), policy=policy.default)
 

@@ -4,17 +4,16 @@ import re
 
 from appliance.designs import places
 from appliance.designs.tags import TAG
-from appliance.patterns import late
 
-_END_OF_BODY = late(r"</body\s*>", re.IGNORECASE)
+_END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
 _ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 # In the column that most letters have; the colour has 4.5:1 on white and on black
 _STYLE = "max-width:600px;margin:32px auto 0;padding:0 16px;text-align:center;font:13px/1.5 sans-serif;color:#767676"
-_SHOWN_ADDRESS = late(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
-_SHOWN_LINK = late(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
+_SHOWN_ADDRESS = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
+_SHOWN_LINK = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
 # An address that is asked for before it is shown is still shown to everybody
-_ASKED = late(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
-_WORD = late(r"\{%-?\s*(\w+)")
+_ASKED = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
+_WORD = re.compile(r"\{%-?\s*(\w+)")
 _BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
 
 

@@ -18,15 +18,14 @@ from appliance.designs.links import Link
 from appliance.designs.render import Advice
 from appliance.designs.theme import Look
 from appliance.messages import compliance_footer, links
-from appliance.patterns import late
 
 if TYPE_CHECKING:
     from appliance.designs.compiled import Compiled
     from appliance.messages.body_encoding import Body
 
-_END_OF_HEAD = late(r"</head\s*>", re.IGNORECASE)
-_START_OF_BODY = late(r"<body[^<>]*>", re.IGNORECASE)
-_START_OF_HTML = late(r"<html[^<>]*>", re.IGNORECASE)
+_END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
+_START_OF_BODY = re.compile(r"<body[^<>]*>", re.IGNORECASE)
+_START_OF_HTML = re.compile(r"<html[^<>]*>", re.IGNORECASE)
 
 
 class Source(NamedTuple):

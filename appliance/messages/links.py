@@ -1,7 +1,8 @@
 """Links that belong to one message: signed, short, and without a row of their own."""
 
+import re
+
 from appliance import config, tokens
-from appliance.patterns import late
 
 UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
 PREFERENCES, CONFIRM, LEAVE = "p", "d", "l"
@@ -9,7 +10,7 @@ CLICK, OPEN = "c", "o"
 # Who guesses one in 2^64 has counted a click; nothing else depends on it
 _MAC_BYTES = 8
 _TOKEN = 19  # characters: 48 bits of the message's id, 64 of its MAC
-_NUMBER = late(r"[1-9][0-9]{0,5}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
 def unsubscribe(message_id: int) -> str:

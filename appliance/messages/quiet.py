@@ -1,14 +1,13 @@
 """Quiet hours: from one time of the day to another nothing of a kind is sent; it waits until they end."""
 
+import re
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from appliance.patterns import late
-
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
-_TIME = late(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
 def fault(hours: Any) -> str | None:

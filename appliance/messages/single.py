@@ -1,6 +1,7 @@
 """One message to one person, sent at a program's word: receipts, passwords, notices."""
 
 import contextlib
+import re
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -23,13 +24,12 @@ from appliance.messages import compose, senders, single_sms, sms_pumping, sms_ru
 from appliance.messages.compose import Source
 from appliance.messages.ledger import AT_ONCE
 from appliance.messages.single_sms import Asked, Ready
-from appliance.patterns import late
 from appliance.refused_keys import SEND_TIMES, RefusedKeys, unsupported, use
 from appliance.tables import Account, Channel, Message, MessageContent, Template
 from appliance.work import wake_ups
 
-_HEADER = late(r"X-[A-Za-z0-9-]{1,60}")
-_VALUE = late(r"[\x20-\x7e]{0,900}")
+_HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")
+_VALUE = re.compile(r"[\x20-\x7e]{0,900}")
 _BLANK = "can't be blank"
 _REFUSED: RefusedKeys = {
     **use("`body` for the HTML", "html", "html_body", "body_html", "content"),

@@ -1,7 +1,8 @@
 """How long requests take, by the pattern of their path: never by a path as it was asked for."""
 
+import re
+
 from appliance.counted import Histogram
-from appliance.patterns import late
 
 _TOOK = Histogram(
     "http_request_seconds",
@@ -9,7 +10,7 @@ _TOOK = Histogram(
     ("method", "route", "status"),
 )
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_PLACE = late(r"<(\w+)(?::[^>]*)?>")
+_PLACE = re.compile(r"<(\w+)(?::[^>]*)?>")
 
 
 def took(method: str, route: str | None, status: int, seconds: float) -> None:

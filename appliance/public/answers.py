@@ -1,10 +1,12 @@
 """How a page for recipients is answered: in the account's look and language, with nothing fetched from elsewhere."""
 
+import re
 import secrets
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from sanic import HTTPResponse, Request
 
@@ -13,10 +15,6 @@ from appliance.contacts.consent import Evidence
 from appliance.designs.theme import SANS
 from appliance.engagement import words
 from appliance.engagement.account_look import Face
-from appliance.patterns import late
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _POLICY = (
     "default-src 'none'; style-src 'self' 'nonce-{nonce}'; img-src 'self'; form-action 'self'{leads}; "
@@ -28,15 +26,14 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-_TAG = late(r"<[^<>]+>")
+_TAG = re.compile(r"<[^<>]+>")
 
 
 @cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+def environment() -> Environment:
+    """Return the one template environment of recipients' pages."""
     made = Environment(
-        loader=FileSystemLoader(assets.path("appliance", "public", "html")), autoescape=True,
+        loader=assets.template_loader("appliance/public/html"), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     made.globals["MEDIA"] = media.PATH
@@ -53,7 +50,7 @@ def page(
     """
     nonce = secrets.token_urlsafe(16)
     language = face.language if face is not None else language
-    body = _environment().get_template(name).render(
+    body = environment().get_template(name).render(
         face=face, language=language, say=sayer(language), look=_look(face), nonce=nonce, **values
     )  # fmt: skip
     policy = _POLICY.format(nonce=nonce, leads=leads and f" {leads}", frames=frames)

@@ -5,31 +5,32 @@ Reading never changes consent (docs/decisions.md#16).
 
 from typing import Any
 
-from sanic import HTTPResponse, Request, Sanic
+from sanic import Blueprint, HTTPResponse, Request, Sanic
 
-from appliance import assets, loading, media
-from appliance.routing import Promised, promise
+from appliance import assets
+from appliance import media as pictures
+from appliance.public import answers, clicks, confirm, forms, hooks, media, preferences, reading, unsubscribe
 
 _READ, _ANY = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _HOOKS = "/hooks/"
 # Path, methods, and the function behind them. The ones of hooks say themselves which method they take
 _DOORS = (
-    ("/u/<token:str>", _READ, "unsubscribe.show"),
-    ("/u/<token:str>", ("POST",), "unsubscribe.act"),
-    ("/p/<token:str>", _READ, "preferences.show"),
-    ("/p/<token:str>", ("POST",), "preferences.act"),
-    ("/d/<token:str>", _READ, "confirm.show"),
-    ("/d/<token:str>", ("POST",), "confirm.act"),
-    ("/f/<token:str>", _READ, "forms.show"),
-    ("/f/<token:str>", ("POST",), "forms.act"),
-    ("/v/<token:str>", _READ, "reading.show"),
-    ("/c/<token:str>", _READ, "clicks.click"),
-    ("/o/<token:str>", _READ, "clicks.seen"),
-    (f"{media.PATH}<signed_id:str>", _READ, "media.show"),
-    (f"{_HOOKS}<name:str>", _ANY, "hooks.take"),
-    (f"{_HOOKS}<provider:str>/<name:str>", _ANY, "hooks.take_of_provider"),
+    ("/u/<token:str>", _READ, unsubscribe.show),
+    ("/u/<token:str>", ("POST",), unsubscribe.act),
+    ("/p/<token:str>", _READ, preferences.show),
+    ("/p/<token:str>", ("POST",), preferences.act),
+    ("/d/<token:str>", _READ, confirm.show),
+    ("/d/<token:str>", ("POST",), confirm.act),
+    ("/f/<token:str>", _READ, forms.show),
+    ("/f/<token:str>", ("POST",), forms.act),
+    ("/v/<token:str>", _READ, reading.show),
+    ("/c/<token:str>", _READ, clicks.click),
+    ("/o/<token:str>", _READ, clicks.seen),
+    (f"{pictures.PATH}<signed_id:str>", _READ, media.show),
+    (f"{_HOOKS}<name:str>", _ANY, hooks.take),
+    (f"{_HOOKS}<provider:str>/<name:str>", _ANY, hooks.take_of_provider),
 )
-_PATHS = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.PATH, "/public.css", "/robots.txt")
+_PATHS = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", pictures.PATH, "/public.css", "/robots.txt")
 
 
 def owns(path: str) -> bool:
@@ -46,20 +47,19 @@ def owns_hook(path: str) -> bool:
 def mount(app: "Sanic[Any, Any]") -> None:
     """Add the links of recipients and the hooks of providers to the server."""
     app.ctx.desk = None
-    for path, methods, what in _DOORS:
-        name, _, function = what.partition(".")
-        answer = loading.handler(f"{__package__}.{name}", function)
-        promise(app, [Promised(path, f"public.{what}", methods, answer, "text")])
-    promise(app, [Promised("/public.css", "public.style", ("GET",), _style, "text")])
-    promise(app, [Promised("/robots.txt", "public.robots", ("GET",), _robots, "text")])
+    blueprint = Blueprint("public")
+    for path, methods, handler in _DOORS:
+        name = f"{handler.__module__.rpartition('.')[2]}_{handler.__name__}"
+        blueprint.add_route(handler, path, methods, name=name, error_format="text")
+    blueprint.add_route(_style, "/public.css", ["GET"], error_format="text")
+    blueprint.add_route(_robots, "/robots.txt", ["GET"], error_format="text")
+    app.blueprint(blueprint)
     app.after_server_stop(_stop)
 
 
-async def fault(status: int) -> HTTPResponse:
+def fault(status: int) -> HTTPResponse:
     """Return the friendly page for what went wrong."""
-    answers = await loading.module(f"{__package__}.answers")
-    answer: HTTPResponse = answers.unavailable() if status >= 500 else answers.lost()
-    return answer
+    return answers.unavailable() if status >= 500 else answers.lost()
 
 
 async def _stop(app: "Sanic[Any, Any]") -> None:

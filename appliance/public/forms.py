@@ -1,5 +1,6 @@
 """`/f/{public_key}`: the page of a form, where people sign up; forms on other pages may post here too."""
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -11,14 +12,13 @@ from appliance.engagement import account_look
 from appliance.errors import Invalid, NotFound, TooMany, Unavailable
 from appliance.forms import intake, reading, store
 from appliance.forms.reading import Submitted
-from appliance.patterns import late
 from appliance.public import answers
 from appliance.tables import Form
 
 # Nobody reads and fills in a page in less
 QUICKEST_MS = 700
 _TIME = "f"
-_HOST = late(r"[A-Za-z0-9.:\[\]-]+")
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
 
 async def show(request: Request, token: str) -> HTTPResponse:

@@ -1,12 +1,14 @@
 """Names of domains: read from what people type, in the one form that DNS and mail servers use."""
 
 import ipaddress
+import re
+
+import idna
 
 from appliance import addresses
 from appliance.delivery import groups
-from appliance.patterns import late
 
-_LABEL = late(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # Below a domain stand records of ours, as `c12-0123._domainkey.`, and all of it has to fit in 253 characters
 _MAX_CHARACTERS = 220
 
@@ -42,7 +44,6 @@ def shown(name: str) -> str:
     """Return a domain as its owner writes it."""
     if "xn--" not in name:
         return name
-    import idna
 
     try:
         return idna.decode(name)

@@ -4,14 +4,14 @@ They come in two ways: as the answer to a request, and in a receipt hours later.
 name the class itself ("hard", "unreachable", "opted_out").
 """
 
+import re
 from typing import NamedTuple
 
 from appliance.delivery import classes
 from appliance.delivery.classes import Class
 from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Throttled, Uncertain
-from appliance.patterns import late
 
-_LEADING = late(r"\s*\[?([A-Za-z_]{3,20}|\d{1,6})\b")
+_LEADING = re.compile(r"\s*\[?([A-Za-z_]{3,20}|\d{1,6})\b")
 # What is a class of phones too
 _NAMED = (
     classes.HARD, classes.UNREACHABLE, classes.LEFT, classes.FILTERED, classes.UNREGISTERED, classes.COUNTRY,

@@ -4,16 +4,14 @@ import re
 from typing import Final, Literal, NamedTuple
 from unicodedata import name, normalize
 
-from appliance.patterns import late
-
 _BASIC: Final = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
 _EXTENSION: Final = "\f^{}\\[~]|€"  # an escape and the character: two units that may not part
-_FOREIGN: Final = late(f"[^{re.escape(_BASIC + _EXTENSION)}]")
-_WIDE_GSM: Final = late(f"[{re.escape(_EXTENSION)}]")
-_WIDE_UCS2: Final = late("[\U00010000-\U0010ffff]")  # a pair of surrogates
+_FOREIGN: Final = re.compile(f"[^{re.escape(_BASIC + _EXTENSION)}]")
+_WIDE_GSM: Final = re.compile(f"[{re.escape(_EXTENSION)}]")
+_WIDE_UCS2: Final = re.compile("[\U00010000-\U0010ffff]")  # a pair of surrogates
 # What word processors and phones put in, and what says the same in GSM-7
 _PLAIN: Final = str.maketrans(
     {

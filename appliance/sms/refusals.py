@@ -4,9 +4,8 @@ Small letters and digits without accents, as `keywords.plain` answers them. What
 the same is for a person to look at.
 """
 
+import re
 from collections.abc import Sequence
-
-from appliance.patterns import late
 
 # What may stand around a refusal without changing it
 _POLITE = (
@@ -78,8 +77,8 @@ def _filled(pattern: str) -> str:
     return f"(?:{pattern})"
 
 
-_REFUSED = late("|".join(_filled(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
-_AROUND = late(rf"\b(?:{_POLITE})\b")
+_REFUSED = re.compile("|".join(_filled(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
+_AROUND = re.compile(rf"\b(?:{_POLITE})\b")
 
 
 def bare(words: Sequence[str]) -> list[str]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from appliance.patterns import late
 from appliance.status.shape import Day, Queue, Status, Task
 
-_SIGNS = late(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_SIGNS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _KINDS = {"send": "Sends", "import": "Imports", "export": "Exports", "act": "Many people at once"}
 _NOTHING = {"send": "nothing is being sent", "import": "no file is being read in", "export": "no file is being sent"}
 _CHANNELS = {"email": "Email", "sms": "SMS"}

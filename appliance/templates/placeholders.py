@@ -15,7 +15,6 @@ from appliance.designs import links, outline, plaintext
 from appliance.designs.props import Prop
 from appliance.designs.sections import BY_NAME
 from appliance.designs.theme import Look
-from appliance.patterns import late
 from appliance.templates import flow_emails, starters
 from appliance.templates.arranging import BEGINNINGS
 
@@ -24,7 +23,7 @@ MAX_QUOTED = 60
 UNFINISHED = frozenset({"placeholder_content", "placeholder_link", "link_missing", "image_missing"})
 # Names that lead to nobody's site (RFC 2606, section 3)
 _EXAMPLE_HOSTS = ("example.com", "example.net", "example.org")
-_LOREM = late(r"\blorem\s+ipsum\b", re.IGNORECASE)
+_LOREM = re.compile(r"\blorem\s+ipsum\b", re.IGNORECASE)
 _TEXT_KINDS = ("line", "text", "rich")
 
 

@@ -11,12 +11,11 @@ from appliance.designs.outline import Entry
 from appliance.designs.props import Prop
 from appliance.designs.theme import THEME
 from appliance.errors import Invalid, NotFound
-from appliance.patterns import late
 
-_PATH = late(r"(props|styles|theme)\.([a-z_]+)(?:\.(\d{1,3}))?(?:\.([a-z_]+))?\Z")
+_PATH = re.compile(r"(props|styles|theme)\.([a-z_]+)(?:\.(\d{1,3}))?(?:\.([a-z_]+))?\Z")
 SIDES = ("top", "bottom", "sides")
-_SPACE = late(r"-?\d+(?:\.\d+)?(?:px)?\Z")
-_NUMBER = late(r"-?\d+(?:\.\d+)?\Z")
+_SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _MAX_SPACE = 96
 
 

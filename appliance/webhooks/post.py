@@ -1,5 +1,6 @@
 """One attempt: the event as it is written out, signed, posted, and what was answered."""
 
+import re
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,7 +11,6 @@ from appliance.db.open import one
 from appliance.delivery import safe_http
 from appliance.delivery.safe_http import Kept, Unreached
 from appliance.events import shape
-from appliance.patterns import late
 from appliance.webhooks import secret
 from appliance.webhooks.outcomes import Job, Outcome
 from appliance.webhooks.secret import Sealed
@@ -22,7 +22,7 @@ UNREACHED = "no answer: the address cannot be reached within 5 seconds, or is no
 SEALED = "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"
 DELETED = "the webhook was deleted"
 GONE = "the event is not kept any more"
-_CONTROL = late(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MAX_PAUSE_MS = 24 * 3600 * 1000
 
 

@@ -1,14 +1,13 @@
 """One rate limit and its use: messages a second (evenly), in any sixty minutes, and at a time."""
 
+import re
 from collections import deque
 from typing import NamedTuple
-
-from appliance.patterns import late
 
 HOUR = 3600.0
 # Who comes late by this much keeps the beat; more is not made up for, so that there are no bursts
 _SLACK = 0.1
-_WORD = late(r"([0-9.]+)(/s|/h| connections?)")
+_WORD = re.compile(r"([0-9.]+)(/s|/h| connections?)")
 NEVER = float("inf")
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.kit.client import Client, Response
 from tests.kit.pictures import photo, saved
+from tests.kit.routes import of_pages
 from tests.kit.server import PASSWORD, Server
 from tests.kit.tenants import NEVER, Tenant, two_tenants
 from tests.kit.uploads import upload_picture
-from ui import declared
 
 KINDS = {
     "campaign_id": "campaigns", "template_id": "templates", "contact_id": "contacts", "list_id": "lists",
@@ -30,11 +30,6 @@ FORM = {
     "act": "tag_add", "tag": "taken", "props.text": "taken", "email.subject": "taken", "kind": "text", "way": "up",
     "role": "viewer",
 }  # fmt: skip
-
-
-def routes() -> list[tuple[str, str]]:
-    """Return every (method, path) of the web interface."""
-    return sorted((method, one.path) for one in declared.table() for method in one.methods)
 
 
 class Visitor:
@@ -93,7 +88,7 @@ def test_a_page_of_another_account_never_was(both: tuple[Tenant, Visitor, Visito
     ours, owner, stranger, _ = both
     before = ours.everything()
     walked = 0
-    for method, path in routes():
+    for method, path in of_pages():
         if not _ID.search(path):
             continue
         here, never = with_id(path, ours.things), with_id(path, None)
@@ -114,7 +109,7 @@ def test_pages_without_an_id_show_nothing_of_another_account(both: tuple[Tenant,
     """Whatever B looks at or searches, no word of A is in it."""
     _, owner, stranger, _ = both
     seen = ""
-    for method, path in routes():
+    for method, path in of_pages():
         if method != "GET" or "<" in path:
             continue
         for query in ("", "?search=alpha", "?q=alpha"):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.packed import Packed
 from tests.kit.bare import FOREIGN, BareSystem, needs_mounts, within
 from tests.kit.certificates import self_signed
 from tests.kit.server import ROOT, Server, relay_settings
@@ -92,34 +91,6 @@ def test_tidying_up_spares_what_is_in_use_or_of_others(service: Server, executab
     assert service.client().get("/lists").status == 200
 
 
-def test_what_no_start_needs_is_unpacked_after_it(service: Server, executable: Path, room: Path) -> None:
-    """A service unpacks all of them once it is ready, even if nobody asks."""
-    packed = Packed(executable, room)
-    paths = [path for files in packed.owners.values() for _, path in files]
-    assert {"cryptography", "mrml", "PIL", "dns", "tzdata", "static"} <= set(packed.owners)
-    service.start()
-    (here,) = room.iterdir()
-    until(lambda: all((here / path).exists() for path in paths), "some of it is still packed")
-    service.stop()
-    assert list(room.iterdir()) == []
-
-
-def test_what_is_unpacked_later_is_the_same(executable: Path, tmp_path: Path) -> None:
-    """Every file comes out as the loader would have unpacked it; one that is there is left alone."""
-    packed, unpacked = Packed(executable, tmp_path), executable.parent / "unpacked" / "_internal"
-    (tmp_path / "yaml").mkdir()
-    kept = tmp_path / next(path for _, path in packed.owners["yaml"])
-    kept.write_text("here before")
-    for owner, files in list(packed.owners.items()):
-        assert packed.find_spec(owner, None) is None
-        for _, path in files:
-            written = tmp_path / path
-            assert written == kept or written.read_bytes() == (unpacked / path).read_bytes()
-    assert kept.read_text() == "here before"
-    assert packed.owners == {}
-    assert len([file for file in tmp_path.rglob("*") if file.is_file()]) > 20
-
-
 def test_who_puts_another_file_in_its_place_takes_nothing_from_who_runs(executable: Path, tmp_path: Path) -> None:
     """A service whose file is replaced the moment it answers loads all it needs later from the one it was."""
     program, room = tmp_path / "campanero", tmp_path / "room"
@@ -131,9 +102,6 @@ def test_who_puts_another_file_in_its_place_takes_nothing_from_who_runs(executab
         message = {"to": "anna@example.org", "subject": "Hi", "body": "<p>Hi</p>"}
         assert server.client().send("POST", "/messages", message).status == 201
         server.client().wait("/messages", lambda rows: [row["status"] for row in rows] == ["sent"])
-        (here,) = room.iterdir()
-        paths = [path for files in Packed(executable, room).owners.values() for _, path in files]
-        until(lambda: all((here / path).exists() for path in paths), "some of it is still packed")
         assert server.client().get("/lists").status == 200
         assert "cannot" not in server.output
         server.stop()

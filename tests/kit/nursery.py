@@ -186,6 +186,5 @@ def _reap(ended: dict[int, int]) -> None:
 if __name__ == "__main__":
     for _module in ("appliance.__main__", "appliance.server"):
         importlib.import_module(_module)
-    importlib.import_module("appliance.later").load()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 _ROOM = 10
 
-# Pages are compiled five seconds after a start from the sources
+# What housekeeping does first, a few seconds after a start
 _LATER_SECONDS = 6
 
 

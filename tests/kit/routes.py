@@ -7,18 +7,26 @@ from functools import cache
 
 from tests.kit.server import Server
 
-_TELL = (
+_LIST = (
     "import json; from appliance import server; from appliance.settings import Config;"
-    "router = server.build(Config()).router;"
-    "found = [('/' + one.path, one.methods) for one in router.routes];"
-    "found += [(one.path, one.methods) for one in router._promised];"
-    "print(json.dumps([[path, sorted(methods)] for path, methods in found]))"
+    "app = server.build(Config()); app.finalize();"
+    "routes = [(one.name, '/' + one.path, sorted(one.methods)) for one in app.router.routes];"
+    "print(json.dumps(routes))"
 )
 
 
 @cache
+def _routes() -> list[tuple[str, str, list[str]]]:
+    done = subprocess.run([sys.executable, "-c", _LIST], env=Server().env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [(name, path, methods) for name, path, methods in json.loads(done.stdout)]
+
+
 def declared() -> list[tuple[str, list[str]]]:
     """Return path and methods of every route of the service."""
-    done = subprocess.run([sys.executable, "-c", _TELL], env=Server().env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return [(path, methods) for path, methods in json.loads(done.stdout)]
+    return [(path, methods) for _, path, methods in _routes()]
+
+
+def of_pages() -> list[tuple[str, str]]:
+    """Return every (method, path) of the web interface."""
+    return sorted((method, path) for name, path, methods in _routes() for method in methods if ".ui_" in name)

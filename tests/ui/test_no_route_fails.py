@@ -211,6 +211,14 @@ def test_reading_any_route_in_any_shape(walker: Walker) -> None:
     check(walker)
 
 
+def test_thousands_of_slashes_are_one(walker: Walker) -> None:
+    """A path that ends with them is found without them; the library alone would ask again for each, and give up."""
+    for path in ("/", "/contacts", "/nothing", "/v1/my/contacts", "/v1/my/nothing"):
+        one, many = (walker.send("GET", path + slashes, walker.who(path)) for slashes in ("", "/" * 8_000))
+        assert one is not None and many is not None and one.status == many.status < 500, path
+    check(walker)
+
+
 def bodies(walker: Walker) -> Iterator[tuple[str, bytes]]:
     """Yield bodies that no form of ours sends, with their types."""
     yield FORM, b""

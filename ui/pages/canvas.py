@@ -14,7 +14,6 @@ from appliance.contacts import store as contacts
 from appliance.contacts.requests import ContactQuery
 from appliance.db.work import call, render
 from appliance.messages import canvas, sample_render
-from appliance.patterns import late
 from appliance.tables import Contact
 from appliance.templates import store as templates
 from ui import files, guard, mail, view, words
@@ -27,8 +26,8 @@ from ui.session import Visit
 pages = Pages("ui_canvas", url_prefix="/templates")
 _SHOWN = 7
 _SCRIPTS = tuple(f"js/{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret"))
-_HOST = late(r"[A-Za-z0-9.:\[\]_-]{1,255}\Z")
-_HEAD_ENDS = late(r"</head\s*>", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}\Z")
+_HEAD_ENDS = re.compile(r"</head\s*>", re.IGNORECASE)
 
 
 @pages.get("/<template_id:int>/canvas", name="show")

@@ -11,7 +11,6 @@ from appliance import errors, fields
 from appliance.db.work import call, commit
 from appliance.fields import PageQuery
 from appliance.messages import send_test
-from appliance.patterns import late
 from appliance.templates import history, homes, revisions, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
 from ui import people, unfinished, view, words
@@ -24,7 +23,7 @@ from ui.pages.templates import FIELDS, changed_since, is_edited, page
 from ui.session import Visit
 
 pages = Pages("ui_template_acts", url_prefix="/templates")
-_UNSAFE = late(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_FAULTS = 5
 
 

@@ -3,6 +3,8 @@
 from functools import cache
 from typing import Any
 
+import yaml
+
 from appliance import VERSION, config
 from appliance.api.document import outside, responses, samples, schemas, signing_in
 from appliance.api.document.operations import noun, operation
@@ -16,14 +18,12 @@ from appliance.api.shapes import Event
 @cache
 def document() -> bytes:
     """Return the document as YAML."""
-    import yaml
 
     text: str = yaml.dump(build(), sort_keys=False, allow_unicode=True, width=120, Dumper=_dumper())
     return text.encode()
 
 
 def _dumper() -> Any:
-    import yaml
 
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from appliance.designs import colours
 from appliance.designs.kind import Kind, View
 from appliance.designs.props import choice, items, line, number, url
-from appliance.patterns import late
 
 # Letters and colour by platform; what is not here is shown by its name
 _PLATFORMS = {
@@ -21,7 +20,7 @@ _PLATFORMS = {
     "snapchat": ("sc", "#14171a", "Snapchat"), "spotify": ("sp", "#127a3b", "Spotify"),
     "email": ("@", "#4a5058", "Email"), "website": ("www", "#4a5058", "Website"),
 }  # fmt: skip
-_HOST = late(r"https?://(?:www\.|m\.)?([a-z0-9-]+)\.", re.IGNORECASE)
+_HOST = re.compile(r"https?://(?:www\.|m\.)?([a-z0-9-]+)\.", re.IGNORECASE)
 _SHORT = {"t": "telegram", "wa": "whatsapp", "youtu": "youtube", "fb": "facebook", "bsky": "bluesky"}
 
 

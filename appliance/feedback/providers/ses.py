@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,15 +32,14 @@ from appliance.feedback.providers.shared import (
     words,
 )
 from appliance.messages import links
-from appliance.patterns import late
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 log = logging.getLogger("campanero.hooks")
 
-_TOPIC = late(r"arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{1,40}):\d{12}:[A-Za-z0-9_-]{1,256}")
-_CERTIFICATE = late(r"/SimpleNotificationService-[0-9A-Za-z]{1,64}\.pem")
+_TOPIC = re.compile(r"arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{1,40}):\d{12}:[A-Za-z0-9_-]{1,256}")
+_CERTIFICATE = re.compile(r"/SimpleNotificationService-[0-9A-Za-z]{1,64}\.pem")
 _VERSIONS = ("1", "2")
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _CONFIRMATION = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")

@@ -1,6 +1,7 @@
 """What every provider's hook is made of: what came in, what it told, and how a signature or a date is refused."""
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,15 +11,14 @@ from appliance import clock, config
 from appliance.config import seconds
 from appliance.errors import Invalid, NotAllowed
 from appliance.feedback.facts import Fact
-from appliance.patterns import late
 
 T = TypeVar("T")
 # Answers the body behind an https address
 Fetch = Callable[[str], Awaitable[bytes]]
 
 _LATEST = 253_402_300_799  # the last second of 9999
-_SMTP = late(r"(?<![\d.])([245]\d\d)(?=[ -])")
-_ENHANCED = late(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])")
+_SMTP = re.compile(r"(?<![\d.])([245]\d\d)(?=[ -])")
+_ENHANCED = re.compile(r"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])")
 
 
 class Received(NamedTuple):

@@ -12,7 +12,6 @@ import msgspec
 
 from appliance import clock, config, tokens
 from appliance.errors import NotAllowed
-from appliance.patterns import late
 from appliance.sms.client import Answer
 
 T = TypeVar("T")
@@ -24,8 +23,8 @@ STATUSES = {
     "failed": "failed", "canceled": "failed", "cancelled": "failed", "rejected": "failed", "expired": "undelivered",
 }  # fmt: skip
 _PURPOSE = "sms receipt"
-_NAME = late(r"[!-~]{1,255}")
-_UNSEEN = late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_NAME = re.compile(r"[!-~]{1,255}")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_WAIT_SECONDS = 3600.0
 _MAX_WORDS, _MAX_BODY = 1_000, 20_000
 

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from appliance import addresses, clock, config, settings
 from appliance.errors import DeliveryError, Invalid, Temporary, Uncertain, Unlisted
-from appliance.patterns import late
 from appliance.sms import client, codes
 from appliance.sms.client import Answer
 from appliance.sms.providers import shared
@@ -20,7 +19,7 @@ from appliance.sms.text import Accepted, Text
 from appliance.sms.told import Incoming, Receipt, Received, Told
 
 _FORM = "application/x-www-form-urlencoded"
-_SID = late(r"[A-Za-z0-9_-]{1,64}")
+_SID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PAGE, _MAX_PAGES = 100, 10
 # What a clock of theirs may be behind the header of theirs that tells it, and their times are cut to the second
 _LENIENT_MS = 5_000
