@@ -9,9 +9,10 @@ import apsw
 import pytest
 
 from appliance.logs import clean
-from tests.api.test_threats_pages import Visitor, routes
+from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.client import Client
+from tests.kit.routes import of_pages
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.smtp import SmtpServer
 from tests.kit.walk import Walk
@@ -65,7 +66,7 @@ def lived(server: Server, owner: Visitor) -> dict[str, str]:
 def pages(server: Server, owner: Visitor) -> bytes:
     """Return all that the interface and the API show to an owner."""
     found = b""
-    for method, path in routes():
+    for method, path in of_pages():
         if method == "GET" and not path.startswith("/docs"):  # whose examples sign in as the tests do
             found += owner.send("GET", re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))).body
     api = server.client(validate=False)

@@ -121,9 +121,13 @@ def test_nothing_pasted_takes_long(kind: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    start = time.thread_time()
-    pasted.clean(text)
-    return time.thread_time() - start
+    """Return the processor time for a text, the least of two: memory is looked through in between."""
+    taken = []
+    for _ in range(2):
+        start = time.thread_time()
+        pasted.clean(text)
+        taken.append(time.thread_time() - start)
+    return min(taken)
 
 
 PIECES = [

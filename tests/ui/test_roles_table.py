@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.test_threats_pages import Visitor, routes
+from tests.api.test_threats_pages import Visitor
+from tests.kit.routes import of_pages
 from tests.kit.server import PASSWORD, Server
 
 # Who the least is that may; what all may who are signed in, or anybody, stands with the viewer
@@ -60,9 +61,9 @@ APART = ("/login", "/logout", "/forgot", "/reset/*", "/setup/*", "/settings/you/
 
 def test_every_form_is_in_the_table_and_no_other() -> None:
     """The table and the routes are the same."""
-    asked = sorted(re.sub(r"<\w+:\w+>", "*", path) for method, path in routes() if method == "POST")
+    asked = sorted(re.sub(r"<\w+:\w+>", "*", path) for method, path in of_pages() if method == "POST")
     assert sorted(set(asked)) == sorted(" ".join(FORMS.values()).split())
-    assert {method for method, _ in routes()} <= {"GET", "HEAD", "OPTIONS", "POST"}
+    assert {method for method, _ in of_pages()} <= {"GET", "HEAD", "OPTIONS", "POST"}
 
 
 @pytest.fixture(scope="module")

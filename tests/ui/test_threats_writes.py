@@ -5,7 +5,8 @@ import re
 
 import apsw
 
-from tests.api.test_threats_pages import Visitor, routes
+from tests.api.test_threats_pages import Visitor
+from tests.kit.routes import of_pages
 from tests.kit.server import Server
 from tests.kit.walk import Walk
 
@@ -41,7 +42,7 @@ def test_no_write_begins_elsewhere(server: Server) -> None:
     owner = Visitor(server, "owner@example.com")
     before, walked = kept(server), 0
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    for method, path in routes():
+    for method, path in of_pages():
         if method in ("GET", "HEAD", "OPTIONS"):
             continue
         here = re.sub(r"<[^>]+>", "title", re.sub(r"<\w+:int>", "1", path))
