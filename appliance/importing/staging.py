@@ -58,13 +58,13 @@ def _open(path: Path, flags: int) -> apsw.Connection:
 
 
 class Sink:
-    """Takes what the reading of a file finds; nothing counts before `close`."""
+    """Takes what the reading of a file finds; the staging file is there under its name only after `close`."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._raw = path, path.with_suffix(".raw")
-        path.unlink(missing_ok=True)
-        self._raw.unlink(missing_ok=True)
-        self._here = _open(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        self._path, self._part, self._raw = path, path.with_suffix(".part"), path.with_suffix(".raw")
+        for left in (path, self._part, self._raw):
+            left.unlink(missing_ok=True)
+        self._here = _open(self._part, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         self._here.execute("ATTACH ? AS raw", (str(self._raw),))
         self._here.execute("PRAGMA raw.journal_mode = off; PRAGMA raw.synchronous = off").fetchall()
         self._here.execute(_SCHEMA)
@@ -106,7 +106,8 @@ class Sink:
         self._here.execute(f"BEGIN; {_SORT} COMMIT")
         self._here.close()
         self._raw.unlink()
-        datadir.settle(self._path)
+        datadir.settle(self._part)
+        self._part.replace(self._path)
         datadir.settle(self._path.parent)
 
 

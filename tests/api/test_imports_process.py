@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client
+from tests.kit.https import wait_until
 from tests.kit.patience import soon
-from tests.kit.server import Server
+from tests.kit.server import EMAIL, Server
 from tests.kit.uploads import done, results, upload
 
 PEOPLE = 20_000
@@ -75,6 +77,21 @@ def test_cancel_and_undo(running: Server) -> None:
     api.post(f"/imports/{job}/undo").expect(200)
     api.wait(f"/imports/{job}", lambda one: one["phase"] == "undone", 30)
     assert api.get("/contacts").json == []
+
+
+def test_the_page_of_an_import_that_was_cancelled_while_it_was_read(running: Server) -> None:
+    """What was never read to its end has no lines to show, and its page says where it stands."""
+    api = running.client()
+    job = upload(api, people(10 * PEOPLE)).expect(201)["id"]
+    wait_until(lambda: any((running.data / "imports").rglob("staging.raw")))
+    api.post(f"/imports/{job}/cancel").expect(200)
+    api.wait(f"/imports/{job}", lambda one: one["status"] == "cancelled")
+
+    assert addresses() > 0 == len(api.get("/contacts").json)
+    page = Visitor(running, EMAIL).send("GET", f"/contacts/imports/{job}")
+    assert page.status == 200 and "Cancelled before anything was imported." in page.text
+    assert "/results" not in page.text
+    assert api.get(f"/imports/{job}/results").status == 404
 
 
 def test_a_stop_is_not_held_up(running: Server) -> None:

@@ -1,0 +1,47 @@
+"""Whatever happened to somebody, and whatever data came with it, the pages that tell of it can be read."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.test_threats_pages import Visitor
+from tests.kit.server import EMAIL, Server
+from tests.kit.uploads import done, upload
+
+# Keys by which the pages know what to say of events of our own, and names that mappings have anyway
+KEYS = ("fields", "tag", "body", "reason", "campaign_id", "verdict", "items", "get", "note")
+SHAPES: tuple[Any, ...] = (None, True, 7, 1.5, "words", "", [], {}, [1, None, {"a": [[]]}], {"a": {"b": [1]}})
+
+
+@pytest.fixture(scope="module")
+def visitor(server: Server) -> Visitor:
+    """Somebody signed in."""
+    return Visitor(server, EMAIL)
+
+
+def is_read(visitor: Visitor, path: str) -> str:
+    """Return a page; fails unless it is one."""
+    page = visitor.send("GET", path)
+    assert page.status == 200, (path, page.text[:500])
+    return page.text
+
+
+def test_the_page_of_somebody_whom_an_import_changed(server: Server, visitor: Visitor) -> None:
+    """An import says that somebody was changed, and not which fields."""
+    api = server.client()
+    contact = api.post("/contacts", {"email": "known@example.org", "first_name": "Ann"}).expect(201)["id"]
+    done(api, upload(api, "email,first_name,tags\nknown@example.org,Anna,vip\n"))
+    assert "Anna" in is_read(visitor, f"/contacts/{contact}")
+    assert api.get("/events", contact_id=contact, event="contact_update").json[0]["data"].get("fields") is None
+    for path in ("/", "/contacts", f"/activity?contact_id={contact}"):
+        is_read(visitor, path)
+
+
+def test_events_with_data_of_every_shape(server: Server, visitor: Visitor) -> None:
+    """What a program sends along with an event is shown as what it is."""
+    api = server.client()
+    for number, shape in enumerate(SHAPES):
+        contact = api.post("/contacts", {"email": f"odd{number}@example.org"}).expect(201)["id"]
+        api.post("/events", {"event": "bought", "contact_id": contact, "data": dict.fromkeys(KEYS, shape)}).expect(201)
+        for path in (f"/contacts/{contact}", f"/activity?contact_id={contact}"):
+            assert "bought" in is_read(visitor, path).lower()
