@@ -104,6 +104,8 @@ def _brought_to_size(opened: Image.Image, widest: int | None) -> Image.Image:
         size = (max(1, round(width * widest / shown)), max(1, round(height * widest / shown)))
         opened.draft(None, size)
     opened.load()
+    if opened.mode == "P" and opened.palette is None:
+        raise Unusable("is broken or cut off")  # a PNG of palette colours without its PLTE chunk
     profile = opened.info.get("icc_profile")
     made = _resized(opened, size) if size != opened.size else _plain(opened)
     if opened.mode == "P" and made.mode == "RGB":

@@ -30,7 +30,9 @@ def _without(post: Post) -> list[Post]:
         rest = {key: value for key, value in post.headers.items() if key != name}
         last = post.headers[name][-2:]
         other = post.headers[name][:-2] + ("Ab" if last != "Ab" else "Ba")
-        changed += [post._replace(headers=rest | extra) for extra in ({}, {name: ""}, {name: "x\xff"}, {name: other})]
+        scheme, space, _ = post.headers[name].rpartition(" ")
+        values = ("", "x\xff", f"{scheme}{space}\xe9\xff", f"{scheme}{space}%%%", other)
+        changed += [post._replace(headers=rest | extra) for extra in ({}, *({name: value} for value in values))]
     changed.append(post._replace(body=post.body.replace(b"@", b"A@", 1) if b"@" in post.body else post.body + b" "))
     return changed + [post._replace(body=body) for body in (b"", b"{}", b"[]", b"null", b"\xff", b"{" * 5000)]
 

@@ -94,6 +94,7 @@ def hostile() -> dict[str, bytes]:
         ),
         "JPEG of a thousand scans": scans[: scans.rindex(b"\xff\xda")] + scans[scans.rindex(b"\xff\xda") : -2] * 1_000,
         "GIF of 8,001 by 1": gif[:6] + struct.pack("<HH", 8_001, 1) + gif[10:],
+        "PNG of palette colours without a palette": png(4, 4, zlib.compress(b"\0" * 20), kind=3),
         "PNG of no size": png(0, 10, zlib.compress(b"\0")),
         "PNG that is all zeros for ever": png(6_000, 6_000, bomb),
         "PNG with a bomb for a text": png(1, 1, zlib.compress(b"\0\0"), chunk(b"zTXt", b"a\0\0" + bomb)),

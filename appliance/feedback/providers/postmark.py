@@ -5,7 +5,6 @@ in a header of ours. It replaces the Message-ID, so our messages carry metadata 
 """
 
 import base64
-import binascii
 from typing import Any
 
 from msgspec import Struct, field
@@ -80,7 +79,7 @@ def _password(header: str) -> str:
     scheme, _, given = header.partition(" ")
     try:
         return base64.b64decode(given, validate=True).decode().partition(":")[2] if scheme.lower() == "basic" else ""
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # not base64 (with letters beyond ASCII too), or not UTF-8
         return ""
 
 

@@ -8,7 +8,6 @@ gave and the return path.
 
 import asyncio
 import base64
-import binascii
 import logging
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -156,7 +155,7 @@ async def _signed(body: bytes, place: _Place, fetch: Fetch) -> dict[str, str]:
         signature, version = base64.b64decode(given["Signature"], validate=True), given["SignatureVersion"]
         signed = "".join(f"{name}\n{value}\n" for name, value in kept.items()).encode()
         sent, url = moment(kept["Timestamp"]), given["SigningCertURL"]
-    except (Invalid, KeyError, TypeError, UnicodeEncodeError, AttributeError, binascii.Error):
+    except (Invalid, KeyError, TypeError, ValueError, AttributeError):
         raise forged() from None
     if kept["TopicArn"] != place.topic or sent is None or not all(isinstance(value, str) for value in kept.values()):
         raise forged()
