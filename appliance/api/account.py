@@ -77,8 +77,9 @@ async def show(request: Call) -> Answer:
 
 
 @ROUTES.add(
-    "PATCH", "/account", scope="account:write", reads=AccountWrite, inside=checked(accounts.check), returns=Account
-)
+    "PATCH", "/account", scope="account:write", reads=AccountWrite, inside=checked(accounts.check, parses=True),
+    returns=Account,
+)  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update names, senders and the time zone of the account."""
     told = audit.changed(request.body)

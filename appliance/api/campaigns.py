@@ -36,7 +36,7 @@ def _look_over(account_id: int, request: CampaignCreate | CampaignPatch | SendRe
 
 @ROUTES.add(
     "POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=shapes.Campaign, status=201,
-    inside=checked(_look_over),
+    inside=checked(_look_over, parses=True),
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a campaign as a draft."""
@@ -53,7 +53,7 @@ async def show(request: Call) -> Answer:
 
 @ROUTES.add(
     "PATCH", "/campaigns/{id}", scope="campaigns:write", reads=CampaignPatch, returns=shapes.Campaign,
-    inside=checked(_look_over),
+    inside=checked(_look_over, parses=True),
 )  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a campaign; `status` moves it."""
@@ -86,7 +86,7 @@ def require_send(request: Call) -> None:
 
 @ROUTES.add(
     "POST", "/campaigns/{id}/send", scope="campaigns:send", reads=SendRequest, body_required=False,
-    returns=shapes.Campaign, idempotent=True, rate="sends", inside=checked(_look_over),
+    returns=shapes.Campaign, idempotent=True, rate="sends", inside=checked(_look_over, parses=True),
 )  # fmt: skip
 async def go(request: Call) -> Answer:
     """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""

@@ -14,7 +14,7 @@ from appliance.flows.simulation_request import SimulateRequest
 from appliance.flows.timeline import Simulated
 
 ROUTES = Routes()
-_one_faults, _many_faults = checked(simulate.check), checked(bulk_simulation.check)
+_one_faults, _many_faults = checked(simulate.check, parses=True), checked(bulk_simulation.check, parses=True)
 
 
 async def _one_inside(request: Call) -> dict[str, list[str]]:

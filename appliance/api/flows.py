@@ -15,7 +15,7 @@ from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.nested_faults import checked
 from appliance.api.reply import Fault, page_headers
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.designs.theme import Look
 from appliance.flows import report, scripts, spec, starters, states, store
 from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery
@@ -61,15 +61,14 @@ async def index(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/flows", scope="flows:write", reads=FlowCreate, returns=flow_shapes.Flow, status=201,
-    inside=checked(store.check),
+    inside=checked(store.check, parses=True),
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a flow; as a draft unless `status` says otherwise."""
     live = request.body.status in ("active", "live")
     if live:
         _require_send(request)
-    body, draft = await call(store.begin, request.account_id, request.body)
-    await call(store.warm, request.account_id, draft, live=live)
+    body, draft = await render(store.prepare, request.account_id, request.body, live)
     return await _shown(await commit(store.create, request.account_id, body, draft, request.by))
 
 
@@ -94,7 +93,7 @@ async def show(request: Call) -> Answer:
 
 @ROUTES.add(
     "PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=flow_shapes.FlowChanged,
-    inside=checked(store.check),
+    inside=checked(store.check, parses=True),
 )  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a flow; `steps` replaces them all, `status` moves it."""
@@ -105,8 +104,8 @@ async def update(request: Call) -> Answer:
         _may_move(request, before)
     if moves and wanted == "active":
         _require_send(request)
-    draft = await call(store.read, request.account_id, request.body, request.id)
-    await call(store.warm, request.account_id, draft, request.id, live="active" in (wanted, before.status))
+    is_live = "active" in (wanted, before.status)
+    draft = await render(store.prepare_change, request.account_id, request.body, request.id, is_live)
     args = (store.update, request.account_id, request.id, request.body, draft, request.by)
     if moves or before.status == "active":
         row = await commit(audit.noting, request.by, f"flow_{_MOVED[str(wanted)] if moves else 'publish'}", *args)
@@ -135,7 +134,7 @@ def _move(
     async def handler(request: Call) -> Answer:
         _may_move(request, await call(store.get, request.account_id, request.id))
         if name == "activate":
-            await call(store.warm, request.account_id, None, request.id)
+            await render(store.warm, request.account_id, None, request.id)
         told = (request.by, f"flow_{name}", store.moved, request.account_id, request.id)
         return await _shown(await commit(audit.noting, *told, *verb(request)))
 

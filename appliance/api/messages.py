@@ -22,7 +22,7 @@ from appliance.messages.store import MessageQuery
 from appliance.tables import Message
 
 ROUTES = Routes()
-_faults = checked(single.check)
+_faults = checked(single.check, parses=True)
 
 
 @ROUTES.add("GET", "/messages", scope="messages:read", query=MessageQuery, returns=shapes.Message, many=True)

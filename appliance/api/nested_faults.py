@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from appliance.api.declare import Call
-from appliance.db.work import call
+from appliance.db.work import call, render
 from appliance.errors import Invalid
 from appliance.fields import Read
 
@@ -15,20 +15,21 @@ _PART = re.compile(r"\[(\d+)\]")
 
 
 def checked(
-    check: Check, whole: bool = False, either: tuple[str, ...] = ()
+    check: Check, whole: bool = False, either: tuple[str, ...] = (), parses: bool = False
 ) -> Callable[[Call], Awaitable[dict[str, list[str]]]]:
     """Make a route's `inside` of what the verb begins with: a check by account, request and id that raises Invalid.
 
     It sees what is right of the request, with the rest as if it had not been sent; what it says of the rest, and of the
     request as a whole, is left out. With `whole` that is told too: it holds whatever the request says. One key of
-    `either` has to be sent: where one is and is wrong, none of the others is missing.
+    `either` has to be sent: where one is and is wrong, none of the others is missing. A check that `parses` templates
+    runs on the threads for that.
     """
 
     async def more(request: Call) -> dict[str, list[str]]:
         if request.body is None:
             return {}
         try:
-            await call(check, request.account_id, request.body, request.id or None)
+            await (render if parses else call)(check, request.account_id, request.body, request.id or None)
         except Invalid as refused:
             assert request.read is not None  # only what was read can be checked
             return of_sound(request.read, refused, whole, either)

@@ -30,7 +30,7 @@ async def index(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/templates", scope="templates:write", reads=TemplateCreate, returns=shapes.Template, status=201,
-    inside=checked(store.look_over),
+    inside=checked(store.look_over, parses=True),
 )  # fmt: skip
 async def create(request: Call) -> Answer:
     """Create a template."""
@@ -84,7 +84,7 @@ async def show(request: Call) -> Answer:
 
 @ROUTES.add(
     "PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template,
-    inside=checked(store.look_over),
+    inside=checked(store.look_over, parses=True),
 )  # fmt: skip
 async def update(request: Call) -> Answer:
     """Update a template."""
@@ -103,7 +103,7 @@ async def delete(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview, rate="renders",
-    inside=checked(sample_render.check),
+    inside=checked(sample_render.check, parses=True),
 )  # fmt: skip
 async def preview(request: Call) -> Answer:
     """Render an email design to HTML, for a contact or with invented values."""
@@ -112,7 +112,7 @@ async def preview(request: Call) -> Answer:
 
 @ROUTES.add(
     "POST", "/templates/{id}/send_test", scope="templates:write", reads=TestRequest, body_required=False,
-    returns=TestsSent, rate="sends", inside=checked(test_sends.check),
+    returns=TestsSent, rate="sends", inside=checked(test_sends.check, parses=True),
 )  # fmt: skip
 async def send_test(request: Call) -> Answer:
     """Send a test email of a template."""

@@ -178,7 +178,12 @@ async def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(_readers, lambda: _read(function, arguments, named))
 
 
-async def render(function: Callable[..., T], account_id: int, *arguments: Any) -> T:
+async def render(function: Callable[..., T], account_id: int, *arguments: Any, **named: Any) -> T:
+    """Run a function of an account and more that parses or renders templates, as `render_for` does."""
+    return await render_for(account_id, function, account_id, *arguments, **named)
+
+
+async def render_for(account_id: int, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """Run what parses or renders templates of an account, beside the reader pool.
 
     It may take seconds for a body of a megabyte. One at a time runs for each account, so that neither the reads of
@@ -189,7 +194,7 @@ async def render(function: Callable[..., T], account_id: int, *arguments: Any) -
     lock = _render_locks.setdefault(account_id, asyncio.Lock())
     async with lock:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_renderers, lambda: _read(function, (account_id, *arguments), {}))
+        return await loop.run_in_executor(_renderers, lambda: _read(function, arguments, named))
 
 
 def glance(function: Callable[..., T], *arguments: Any) -> T:

@@ -7,7 +7,8 @@ context says where the result stands, and values are encoded for it: `html`, `te
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cachetools import LRUCache, cached
 
@@ -30,8 +31,8 @@ FILTERS = (
 MAX_TAGS = 2_000
 # Of all tags of a template together: what stands in them is read by a slower reader than what stands around them
 MAX_TAG_CHARACTERS = 262_144
-# Of these, outside of quotes: each value of them takes up to 250 bytes of memory, and templates that were read are kept
-MAX_TAG_CODE_CHARACTERS = 65_536
+# Of these, outside of quotes: 1,000 take up to 5 ms to parse and 250 KB of memory, and what was parsed is kept
+MAX_TAG_CODE_CHARACTERS = 32_768
 # Of one tag: the library's reader looks from each bracket to the end of the tag, and goes one deeper at each operator
 MAX_BRACKETS, MAX_OPERATORS = 20, 100
 MAX_OUTPUT = 1_048_576
@@ -42,8 +43,9 @@ MAX_HEADER_CHARACTERS = 10_000
 MAX_RENDER_SECONDS = 0.05
 # Of each cache of templates. By bytes, not by number: the largest template takes 14 MB, an ordinary one 0.1 MB
 MAX_CACHED_BYTES = 64 * 1024 * 1024
-_BYTES_PER_TEMPLATE, _BYTES_PER_TAG, _BYTES_PER_TAG_CHARACTER = 12_000, 1_500, 200
+_BYTES_PER_REFUSED, _BYTES_PER_TEMPLATE, _BYTES_PER_TAG, _BYTES_PER_TAG_CHARACTER = 1_000, 12_000, 1_500, 200
 TOO_SLOW = f"takes longer than {MAX_RENDER_SECONDS * 1000:.0f} ms to render"
+_TOO_MUCH_CODE = "the merge tags are too long (maximum is {} characters outside of quotes)"
 _BEGIN = re.compile(r"\{[{%]")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _OPERATOR = re.compile(r"[=!<>]+|\b(?:and|or|contains)\b")
@@ -57,6 +59,10 @@ class MergeError(Exception):
         self.message = message
         self.line = line
         self.column = column
+
+    def again(self) -> "MergeError":
+        """Return the same error anew: one that was raised holds on to where that was."""
+        return MergeError(self.message, self.line, self.column)
 
     def words(self) -> str:
         """Say it as a fault of a field."""
@@ -95,9 +101,27 @@ def scan(source: str) -> int:
             raise MergeError(f"the merge tags are too long (maximum is {MAX_TAG_CHARACTERS} characters in all)")
         code += len(inside) if len(inside) <= MAX_BRACKETS else _check_tag(inside, source, begin)
         if code > MAX_TAG_CODE_CHARACTERS:
-            words = f"the merge tags are too long (maximum is {MAX_TAG_CODE_CHARACTERS} characters outside of quotes)"
-            raise MergeError(words)
+            raise MergeError(_TOO_MUCH_CODE.format(MAX_TAG_CODE_CHARACTERS))
         position = end + 2
+
+
+def code_fault(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS) -> str | None:
+    """Return that the merge tags of some texts are too long together, in the words of a field's fault, or None.
+
+    What stands in quotes does not count. One pass: none of them is parsed.
+    """
+    code = 0
+    for text in texts:
+        position = 0
+        while found := _BEGIN.search(text, position):
+            end = text.find("}}" if found[0] == "{{" else "%}", found.end())
+            if end < 0:
+                break  # it is refused when it is parsed
+            code += len(_QUOTED.sub('""', text[found.end() : end]))
+            position = end + 2
+            if code > maximum:
+                return _TOO_MUCH_CODE.format(maximum)
+    return None
 
 
 def _check_tag(inside: str, source: str, begin: int) -> int:
@@ -111,16 +135,34 @@ def _check_tag(inside: str, source: str, begin: int) -> int:
     return len(words)
 
 
-def _size(compiled: "Compiled") -> int:
-    return compiled.size
+class Refused(NamedTuple):
+    """Why something cannot be compiled, kept so that it is not tried again; `size` is in bytes, about."""
+
+    error: MergeError
+    size: int
+
+
+def _size(parsed: "Compiled | Refused") -> int:
+    return parsed.size
 
 
 @cached(LRUCache(MAX_CACHED_BYTES, getsizeof=_size), lock=threading.Lock(), info=True)
-def compile_template(source: str | None, context: Context) -> "Compiled":
-    """Parse a template; raises MergeError with line and column. The latest are cached."""
+def parse(source: str | None, context: Context) -> "Compiled | Refused":
+    """Parse a template; return what it is or why it cannot be parsed. The latest are cached, refused ones too."""
     from appliance.designs.compiled import Compiled
 
-    return Compiled(source or "", context)
+    try:
+        return Compiled(source or "", context)
+    except MergeError as error:
+        return Refused(error.again(), _BYTES_PER_REFUSED + 2 * len(source or ""))
+
+
+def compile_template(source: str | None, context: Context) -> "Compiled":
+    """Parse a template as `parse` does; raises MergeError with line and column."""
+    parsed = parse(source, context)
+    if isinstance(parsed, Refused):
+        raise parsed.error.again()
+    return parsed
 
 
 def fault(source: str | None, context: Context) -> str | None:

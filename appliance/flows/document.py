@@ -7,6 +7,8 @@ what its kind keeps, and its branches where it has any.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from appliance.designs import merge
+from appliance.designs.document import strings
 from appliance.errors import Faults
 from appliance.flows.plan import FRAME
 from appliance.flows.steps import BY_TYPE, KINDS
@@ -14,6 +16,8 @@ from appliance.flows.steps.kind import Kind, Reading
 
 MAX_STEPS = 200
 MAX_DEPTH = 10
+# Of the merge tags of all its messages together, outside of quotes (`merge.code_fault`): it is published in one piece
+MAX_TAG_CODE = 65_536
 BRANCHES = ("yes", "no")
 # What every step answers, whatever it is
 NEUTRAL: dict[str, Any] = {
@@ -44,7 +48,7 @@ def read(
         return Steps([], last_action)
     reader = _Reader(account_id, faults, {step["id"]: step for _, step in walk(before)}, last_action)
     # Absent is only null: what an empty object means in place of all steps, nobody knows
-    words = size_fault(raw) if isinstance(raw, list) else "is invalid"
+    words = size_fault(raw) or merge.code_fault(strings(raw), MAX_TAG_CODE) if isinstance(raw, list) else "is invalid"
     if words:
         faults.add(path, words)
         return Steps([], last_action)

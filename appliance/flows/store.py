@@ -136,6 +136,20 @@ def check(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None 
         read(account_id, request, flow_id)
 
 
+def prepare(account_id: int, request: FlowCreate, live: bool = False) -> tuple[FlowCreate, Draft]:
+    """Read a request as `begin` does and look at its words as `warm` does: in one go, so that they are still known."""
+    body, draft = begin(account_id, request)
+    warm(account_id, draft, live=live)
+    return body, draft
+
+
+def prepare_change(account_id: int, request: FlowPatch, flow_id: int, live: bool) -> Draft:
+    """Read a change of a flow as `read` does and look at its words as `warm` does, in one go."""
+    draft = read(account_id, request, flow_id)
+    warm(account_id, draft, flow_id, live)
+    return draft
+
+
 def begin(account_id: int, request: FlowCreate) -> tuple[FlowCreate, Draft]:
     """Return a request with what its starter says where it says nothing itself, and read it; raises as `read`."""
     faults = Faults()

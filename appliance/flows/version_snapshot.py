@@ -12,10 +12,12 @@ from appliance import clock
 from appliance.db.dialect.documents import among
 from appliance.db.open import rows, run
 from appliance.db.work import writing
+from appliance.designs import merge
+from appliance.designs.document import strings
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid
 from appliance.flows import contents, plan
-from appliance.flows.document import Step, walk
+from appliance.flows.document import MAX_TAG_CODE, Step, walk
 from appliance.messages import flow_content
 from appliance.tables import Account, Flow, Template
 
@@ -61,8 +63,14 @@ def warm(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> No
     """Compile the messages that steps, as they were read or as they are stored, will be: before the writer has to."""
     brand = brands.look(brands.get(account_id))
     locale = Account.get_by_id(account_id).locale
-    own = {row.action_id: contents.document(row) for row in contents.of_flow(flow.id)} if flow is not None else {}
+    own = (
+        {int(row.action_id or 0): contents.document(row) for row in contents.of_flow(flow.id)}
+        if flow is not None
+        else {}
+    )
     brought = contents.foreseen(account_id, steps)
+    if _code_fault([own.get(number, {}) | brought.get(number, {}) for number in own.keys() | brought.keys()]):
+        return  # told when it is published
     for _, step in walk(steps):
         if step["type"] == "email":
             document = _BLANK | own.get(step["id"], {}) | brought.get(step["id"], {})
@@ -92,9 +100,13 @@ def _messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
         number: _Had(template_id, content_id, revision, msgspec.json.decode(pinned))
         for number, template_id, content_id, revision, pinned in rows(_HAD, (flow.id, flow.version))
     }
+    sending = _sending(flow)
+    if words := _code_fault([contents.document(template) for _, _, template in sending]):
+        raise Invalid({"steps": [words]}, reason="preflight_failed",
+                      blockers=[{"code": "preflight_failed", "message": words, "field": "steps"}])  # fmt: skip
     alike, standing = flow_content.common(flow), dict(rows(_STANDING, (flow.id,)))
     found, changed = {}, []
-    for path, step, template in _sending(flow):
+    for path, step, template in sending:
         beside = flow_content.pinned(alike, template, step["transactional"])
         same = _unchanged(template, beside, had.get(step["id"]))
         if same is None:
@@ -115,6 +127,11 @@ def _unchanged(template: Template, beside: dict[str, Any], had: _Had | None) -> 
     if msgspec.json.decode(msgspec.json.encode(beside)) | {"links": None} != had.pinned | {"links": None}:
         return None
     return {"template": had.template_id, "content": had.content_id, "pinned": had.pinned}
+
+
+def _code_fault(documents: Sequence[dict[str, Any]]) -> str | None:
+    """Return that all messages together hold more in merge tags than the writer may be kept busy with, or None."""
+    return merge.code_fault(strings(documents), MAX_TAG_CODE)
 
 
 def _numbered(step: Step, template: Template, beside: dict[str, Any], path: str) -> dict[str, Any]:

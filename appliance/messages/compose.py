@@ -15,6 +15,7 @@ from appliance.designs import document as designs
 from appliance.designs import links as numbered
 from appliance.designs import merge, plaintext, render, rewriting
 from appliance.designs.links import Link
+from appliance.designs.merge import MergeError
 from appliance.designs.render import Advice
 from appliance.designs.theme import Look
 from appliance.messages import compliance_footer, links
@@ -130,13 +131,30 @@ def source_of(
     )  # fmt: skip
 
 
-def _content_size(content: Content) -> int:
-    return sum(part.size for part in (content.subject, content.html, content.text, content.from_name))
+def _content_size(made: "Content | merge.Refused") -> int:
+    if isinstance(made, merge.Refused):
+        return made.size
+    return sum(part.size for part in (made.subject, made.html, made.text, made.from_name))
+
+
+def compile_source(source: Source) -> Content:
+    """Compile a message; raises MergeError. The latest are cached."""
+    made = attempt(source)
+    if isinstance(made, merge.Refused):
+        raise made.error.again()
+    return made
 
 
 @cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_content_size), lock=threading.Lock(), info=True)
-def compile_source(source: Source) -> Content:
-    """Compile a message; raises MergeError. The latest are cached."""
+def attempt(source: Source) -> "Content | merge.Refused":
+    """Compile a message; return what it is or why it cannot be compiled. The latest are cached, refused ones too."""
+    try:
+        return _content(source)
+    except MergeError as error:
+        return merge.Refused(error.again(), sum(2 * len(text) for text in source if isinstance(text, str)))
+
+
+def _content(source: Source) -> Content:
     advice: tuple[Advice, ...] = ()
     conditions: Mapping[str, list[Any]] = {}
     if source.design is None:

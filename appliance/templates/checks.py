@@ -71,6 +71,8 @@ class _Text:
 
 @lru_cache(maxsize=_MAX_KEPT)
 def _design_faults(text: _Text) -> _Found:
+    if words := merge.code_fault(document.strings(text.design)):
+        return (("sections", words),)
     found: list[tuple[str, str]] = []
     document.check(text.design, lambda path, words: found.append((path, words)))
     # What is kept is the answer alone

@@ -94,6 +94,6 @@ def test_an_armed_campaign_gets_them_at_its_time(home: Home) -> None:
 def test_nothing_is_compiled_for_them(home: Home) -> None:
     """The send has checked the message before; its links come out of that."""
     campaign = draft(home)
-    compose.compile_source.cache_clear()
+    compose.attempt.cache_clear()
     home.send(campaign)
-    assert compose.compile_source.cache_info().misses == 1
+    assert compose.attempt.cache_info().misses == 1

@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 
 from appliance import clock, errors, fields
 from appliance.campaigns import requests, send, store
-from appliance.db.work import call, commit, render
+from appliance.db.work import call, commit, render, render_for
 from ui import audiences, composing, together, view
 from ui.blueprint import Pages
 from ui.forms import Form
@@ -25,7 +25,7 @@ async def page(
     request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
 ) -> HTTPResponse:
     """Return the composer, or the one card that saved itself with all that follows from it."""
-    facts = await call(composing.facts, visit, campaign_id, exact=False)
+    facts = await render_for(visit.account_id, composing.facts, visit, campaign_id, exact=False)
     forms = composing.forms(facts["campaign"], visit)
     if form is not None:
         forms[card] = form

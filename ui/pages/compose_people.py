@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import fields
 from appliance.campaigns import audience, groups, preview, store
 from appliance.contacts import store as contacts
-from appliance.db.work import call, render
+from appliance.db.work import call, render, render_for
 from ui import audiences, composing, mail, view, words
 from ui.blueprint import Pages
 from ui.forms import listing, number
@@ -74,7 +74,7 @@ async def previews(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 
     return view.page(
         request, "campaigns/previews.html", search=search, nameless=nameless, width=width, asked=asked, to=to,
-        **await call(read),
+        **await render_for(visit.account_id, read),
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @signed_in
 async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """How far the message is made for everybody, and who lacks what."""
-    facts = await call(composing.rehearsal_of, visit.account_id, campaign_id)
+    facts = await render(composing.rehearsal_of, visit.account_id, campaign_id)
     # What an SMS takes is known for sure once it was made for everybody
     also = ("sms_meter",) if facts["shown"] and facts["shown"]["sms"] else ()
     return view.page(request, "campaigns/rehearsal.html", also=also, **facts)

@@ -9,7 +9,7 @@ from appliance import clock, errors
 from appliance.account import audit
 from appliance.campaigns import audience, preflight, requests, send, states, store
 from appliance.contacts import store as contacts
-from appliance.db.work import call, commit, render
+from appliance.db.work import call, commit, render, render_for
 from ui import composing, unfinished, view, words
 from ui.blueprint import Pages
 from ui.forms import Form
@@ -96,7 +96,7 @@ async def schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 
 async def armed(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Return the page of a campaign whose time is still to come."""
-    facts = await call(composing.facts, visit, campaign_id)
+    facts = await render_for(visit.account_id, composing.facts, visit, campaign_id)
     return view.page(request, "campaigns/scheduled.html", **facts)
 
 
@@ -120,7 +120,7 @@ def _go(visit: Visit, campaign_id: int, asked: requests.SendRequest) -> Any:
 
 
 async def _review(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
-    facts = await call(composing.facts, visit, campaign_id)
+    facts = await render_for(visit.account_id, composing.facts, visit, campaign_id)
     if facts["campaign"].phase != "draft":
         return view.go(request, f"/campaigns/{campaign_id}")
     first = await call(_first, visit.account_id, campaign_id)

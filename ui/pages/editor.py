@@ -7,7 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import brand as brands
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render_for
 from appliance.designs import document, outline, render
 from appliance.errors import Conflict, Invalid, NotFound
 from appliance.messages import sample_render
@@ -61,7 +61,7 @@ async def show(request: Request, visit: Visit, row: Template, status: int = 200,
     path, key = request.args.get("path"), request.args.get("s")
     if path and key is None:
         key = next((one.key for one in outline.entries(row.design) if one.section.path == path), None)
-    values = await call(context, visit, row.id, key)
+    values = await render_for(visit.account_id, context, visit, row.id, key)
     return view.whole(request, PAGE, status, **(values | {"file": file}))
 
 
@@ -137,7 +137,7 @@ async def answer(
     **said: Any,
 ) -> HTTPResponse:  # fmt: skip
     """Return a script with the blocks that changed and what it should know besides; a bare form with the page."""
-    values = await call(context, visit, template_id, key)
+    values = await render_for(visit.account_id, context, visit, template_id, key)
     notice = said.pop("notice", None)
     if not view.is_part(request):
         if notice:
@@ -213,7 +213,7 @@ async def _keep(
     try:
         row = await call(store.get, visit.account_id, template_id)
         edit = await call(_foreseen, row, key, asked)
-        await call(editing.warm, row, edit)
+        await render_for(visit.account_id, editing.warm, row, edit)
         done = await commit(verb, *args, asked, visit.user.id)
     except Invalid as refused:
         return await _refused(request, visit, template_id, key, asked, refused)
@@ -273,7 +273,7 @@ async def _told(
     if not view.is_part(request):
         text = next(iter(said.values()), base) or f"{(theirs or {}).get('changed_by') or 'Somebody'} changed this too."
         return await answer(request, visit, template_id, key, (), status, say=text)
-    values = await call(context, visit, template_id, key)
+    values = await render_for(visit.account_id, context, visit, template_id, key)
     found = view.pieces(request, "editor/told.html", ("told",), status, said=said, base=base, theirs=theirs, **values)
     found.headers["x-editor"] = json.dumps({"rev": values["row"].revision, "base": base, "wrong": list(said)})
     return found

@@ -5,7 +5,7 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.db.work import call, commit, render
+from appliance.db.work import call, commit, render, render_for
 from appliance.errors import Conflict, Invalid
 from appliance.templates import arranging, editing, history, store
 from appliance.templates.arranging import Spot
@@ -53,7 +53,7 @@ async def duplicate(request: Request, visit: Visit, template_id: int, key: str) 
 @signed_in
 async def remove(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
     """Take a section out; it can be undone for as long as its toast stays, and from the history ever after."""
-    found = await call(context, visit, template_id, key)
+    found = await render_for(visit.account_id, context, visit, template_id, key)
     label = found["entry"].label if found["entry"] else "The section"
     return await _arrange(request, visit, template_id, arranging.remove(key), "removed", f"{label} is removed.")
 
@@ -87,7 +87,7 @@ async def _arrange(
     try:
         row = await call(store.get, visit.account_id, template_id)
         edit, _ = await call(editing.restructured, row, made)
-        await call(editing.warm, row, edit)
+        await render_for(visit.account_id, editing.warm, row, edit)
         done = await commit(editing.restructure, visit.account_id, template_id, made, visit.user.id)
     except Invalid as refused:
         said = words.sentence(next(iter(refused.fields.values()))[0])

@@ -7,7 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render_for
 from appliance.designs import outline
 from appliance.errors import NotFound
 from appliance.tables import Template
@@ -46,7 +46,8 @@ async def keep(request: Request, visit: Visit, template_id: int, key: str) -> HT
         return await _page(request, visit, row, entry, rows)
     try:
         asked = [Change(PATH, json.dumps(rows.filters()))]
-        await call(editing.warm, row, await call(editing.changed, row, key, asked))
+        edit = await call(editing.changed, row, key, asked)
+        await render_for(visit.account_id, editing.warm, row, edit)
         await commit(editing.change, visit.account_id, template_id, key, asked, visit.user.id)
     except errors.Invalid as refused:
         rows.take(refused, PATH)

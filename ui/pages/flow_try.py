@@ -8,7 +8,7 @@ from sanic.response import HTTPResponse
 from appliance import clock, errors, fields
 from appliance.contacts import requests as contact_requests
 from appliance.contacts import store as contacts
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.flows import bulk_simulation, contents, document, draft_edits, scripts, simulate, store
 from appliance.flows.bulk_simulation import CrowdRequest
 from appliance.flows.requests import FlowPatch
@@ -146,7 +146,7 @@ def _plain(script: dict[str, Any]) -> dict[str, Any]:
 async def _put(visit: Visit, flow_id: int, kept: list[Any]) -> None:
     flow = await call(store.get, visit.account_id, flow_id)
     asked = fields.read(FlowPatch, {"data": {**flow.data, SCRIPTS: kept}})
-    draft = await call(store.read, visit.account_id, asked, flow_id)
+    draft = await render(store.read, visit.account_id, asked, flow_id)
     await commit(store.update, visit.account_id, flow_id, asked, draft, visit.by)
 
 

@@ -7,7 +7,7 @@ from sanic.response import HTTPResponse
 
 from appliance import errors, fields
 from appliance.account import audit
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.flows import draft_edits, publishing, report, requests, starters, states, store
 from ui import flow_page, flow_tree, rights, tables, unfinished, view
 from ui.blueprint import Pages
@@ -73,14 +73,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Make a draft from a starter, or a blank one."""
     form = Form.of(request)
     raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.UNTITLED}
-
-    def read() -> tuple[Any, Any]:
-        body = store.begun(visit.account_id, fields.read(requests.FlowCreate, raw))
-        draft = store.read(visit.account_id, body)
-        store.warm(visit.account_id, draft, live=False)
-        return body, draft
-
-    body, draft = await call(read)
+    body, draft = await render(store.prepare, visit.account_id, fields.read(requests.FlowCreate, raw))
     made = await commit(store.create, visit.account_id, body, draft, visit.by)
     return view.go(request, f"/flows/{made.id}")
 
@@ -103,7 +96,7 @@ async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         view.say(request, "A flow needs a name.")
     else:
         read = fields.read(requests.FlowPatch, {"name": name})
-        draft = await call(store.read, visit.account_id, read, flow_id)
+        draft = await render(store.read, visit.account_id, read, flow_id)
         await commit(store.update, visit.account_id, flow_id, read, draft, visit.by)
     return view.go(request, f"/flows/{flow_id}")
 
@@ -124,7 +117,7 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     if not unfinished.is_confirmed(form, await call(_unfinished, visit, flow_id)):
         return await _review(request, visit, flow_id, form, 422)
     try:
-        await call(publishing.warm, visit.account_id, flow_id)
+        await render(publishing.warm, visit.account_id, flow_id)
         await commit(audit.noting, visit.by, "flow_publish", publishing.publish, visit.account_id, flow_id, visit.by)
     except errors.Invalid:
         return await _review(request, visit, flow_id, form, 422)
@@ -176,7 +169,7 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
         found = await call(facts, visit, flow_id, request.args) | {"wants_start": True, "form_errors": form.errors}
         return view.page(request, "flows/show.html", 422, **found)
     try:
-        await call(publishing.warm, visit.account_id, flow_id)
+        await render(publishing.warm, visit.account_id, flow_id)
         args = (publishing.start, visit.account_id, flow_id, visit.by, skip)
         await commit(audit.noting, visit.by, "flow_activate", *args)
     except errors.Invalid as refused:

@@ -9,7 +9,7 @@ from sanic.response import HTTPResponse
 
 from appliance import brand as brands
 from appliance import errors, fields
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render, render_for
 from appliance.messages import sample_render
 from appliance.templates import revisions, shelf, starters, store
 from appliance.templates.requests import DESIGN_BYTES, TemplateQuery, TemplateWrite
@@ -86,7 +86,7 @@ async def begin(request: Request, visit: Visit) -> HTTPResponse:
 
 async def _made(request: Request, visit: Visit, said: dict[str, Any], label: str, notice: str) -> HTTPResponse:
     asked = fields.read(TemplateWrite, said)
-    await call(store.warm, visit.account_id, asked)
+    await render(store.warm, visit.account_id, asked)
     made = await commit(store.create, visit.account_id, asked, None, visit.user.id, label)
     if notice:
         view.say(request, notice)
@@ -145,7 +145,7 @@ async def starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
         said: dict[str, Any] = dict.fromkeys(revisions.FIELDS) | {"subject": one.subject, "preheader": one.preheader}
         return sample_render.of_fields(visit.account_id, said | {"design": one.design}).html
 
-    return mail.frame(await call(read))
+    return mail.frame(await render_for(visit.account_id, read))
 
 
 def _starters(account_id: int) -> tuple[starters.Starter, ...]:

@@ -21,7 +21,7 @@ from appliance.campaigns import (
     states,
     store,
 )
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render, render_for
 from appliance.designs.merge import MergeError
 from appliance.errors import Invalid
 from appliance.rested import Rested
@@ -88,7 +88,7 @@ async def map_(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
         return link_map.html(campaign, results.of(visit.account_id, campaign_id).links)
 
     try:
-        return mail.frame(await call(read))
+        return mail.frame(await render_for(visit.account_id, read))
     except MergeError as broken:
         return mail.broken(broken.words())
 
@@ -125,7 +125,7 @@ def _action(name: str, verb: Callable[[int, int, By], Any], done: str) -> None:
     async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
         if name == "resume":
             # It may have been armed and never started: then it starts now
-            await call(preflight.warm, visit.account_id, campaign_id, None)
+            await render(preflight.warm, visit.account_id, campaign_id, None)
         try:
             told = (f"campaign_{name}", verb, visit.account_id, campaign_id, visit.by)
             await commit(audit.noting, visit.by, *told)

@@ -8,7 +8,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render
 from appliance.fields import PageQuery
 from appliance.messages import send_test
 from appliance.templates import history, homes, revisions, store
@@ -46,7 +46,7 @@ async def upload(request: Request, visit: Visit, template_id: int) -> HTTPRespon
     row = await call(store.get, visit.account_id, template_id)
     try:
         asked = fields.read(TemplateWrite, {"design": _design(request)})
-        await call(store.warm, visit.account_id, asked, template_id)
+        await render(store.warm, visit.account_id, asked, template_id)
         await commit(store.update, visit.account_id, template_id, asked, visit.user.id, seen)
     except errors.Invalid as refused:
         form = _form(row)
@@ -101,7 +101,7 @@ async def test(request: Request, visit: Visit, template_id: int) -> HTTPResponse
     to = [people.written_phone(visit, one) for one in emails] if is_sms else emails
     try:
         asked = fields.read(send_test.TestRequest, {"phones" if is_sms else "emails": to})
-        await call(send_test.warm, visit.account_id, template_id)
+        await render(send_test.warm, visit.account_id, template_id)
         told = await commit(send_test.send, visit.account_id, template_id, asked)
     except errors.Invalid as refused:
         form = _form(row)

@@ -6,7 +6,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance import errors, fields
-from appliance.db.work import call, commit
+from appliance.db.work import call, commit, render, render_for
 from appliance.designs import document as designs
 from appliance.messages import sample_render
 from appliance.templates import homes, revisions, store
@@ -37,7 +37,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         asked = _asked(form)
-        await call(store.warm, visit.account_id, asked)
+        await render(store.warm, visit.account_id, asked)
         made = await commit(store.create, visit.account_id, asked, None, visit.user.id)
     except errors.Invalid as refused:
         return view.page(request, "templates/form.html", 422, form=form.take(refused), row=None, sections=0, advice=[])
@@ -66,7 +66,7 @@ def is_edited(row: Any) -> bool:
 async def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
     """Return the page of a template with what was typed and what is wrong with it."""
     sections = len(designs.sections(row.design))
-    found = await call(sample_render.advice, row.account_id, revisions.document(row)) if sections else []
+    found = await render(sample_render.advice, row.account_id, revisions.document(row)) if sections else []
     told = [("warn", words.sentence(text), "") for text in dict.fromkeys(one.message for one in found)]
     return view.page(request, "templates/form.html", status, form=form, row=row, sections=sections, advice=told)
 
@@ -82,7 +82,7 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
         if form.errors:
             raise errors.Invalid({})
         asked = _asked(form)
-        await call(store.warm, visit.account_id, asked, template_id)
+        await render(store.warm, visit.account_id, asked, template_id)
         seen = number(form["revision"], 0) or None
         await commit(store.update, visit.account_id, template_id, asked, visit.user.id, seen)
     except errors.Invalid as refused:
@@ -119,7 +119,7 @@ async def preview(request: Request, visit: Visit, template_id: int) -> HTTPRespo
         return sample_render.of_fields(visit.account_id, said).html
 
     try:
-        return mail.frame(await call(read))
+        return mail.frame(await render_for(visit.account_id, read))
     except errors.Invalid as refused:
         return mail.broken(next(iter(refused.fields.values()))[0])
 
