@@ -90,7 +90,20 @@ def look(path: Path) -> Look:
     if not headed:
         names = [_content(cell, index) for index, cell in enumerate(names)]
     names = _unique(names)
-    return Look("csv", encoding, skip, separator, columns.recognise(names), names, headed, rows[:_SAMPLES], first)
+    return Look("csv", encoding, skip, separator, columns.recognise(names), names, headed, _telling(rows), first)
+
+
+def _telling(rows: list[list[str]]) -> list[list[str]]:
+    """Return the first few rows, after those that alone show something of a column; in the order of the file."""
+    chosen: list[int] = []
+    shown: set[int] = set()
+    for index, row in enumerate(rows):
+        new = {column for column, cell in enumerate(row) if cell.strip(cells.SPACES)} - shown
+        if new and len(chosen) < _SAMPLES:
+            chosen.append(index)
+            shown |= new
+    rest = [index for index in range(len(rows)) if index not in chosen]
+    return [rows[index] for index in sorted([*chosen, *rest[: _SAMPLES - len(chosen)]])]
 
 
 def _is_separator(line: str) -> bool:
@@ -137,7 +150,7 @@ def _look_jsonl(encoding: str, skip: int, head: list[str]) -> Look:
     if not found:
         raise Unreadable("the file begins like JSON lines, but its lines are not JSON objects")
     names = list(dict.fromkeys(name for row in found for name in row))[: records.MAX_COLUMNS]
-    samples = [[_shown(row.get(name)) for name in names] for row in found[:_SAMPLES]]
+    samples = _telling([[_shown(row.get(name)) for name in names] for row in found])
     return Look("jsonl", encoding, skip, None, columns.recognise(names), names, True, samples)
 
 

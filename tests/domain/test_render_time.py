@@ -47,11 +47,11 @@ BOMBS = {
     "loops over conditions of texts": rounds(2, "{% if 'a' == 'b' %}x{% endif %}" * 900),
     "a case for each of many": "{% case 1 %}{% when " + ",".join("1" * 3_000) + " %}{% case 1 %}{% when "
                                + ",".join("1" * 3_000) + " %}{% endcase %}{% endcase %}",
-    "cases of literals": rounds(1, "{% case 1 %}" + ("{% when " + ",".join("2" * 12) + " %}x") * 1_900
+    "cases of literals": rounds(1, "{% case 1 %}" + ("{% when " + ",".join("2" * 12) + " %}x") * 1_000
                                    + "{% endcase %}"),
-    "branches of literals": rounds(1, "{% if 1 == 2 %}" + ("{% elsif " + "1==2 or " * 3 + "1==2 %}x") * 1_600
+    "branches of literals": rounds(1, "{% if 1 == 2 %}" + ("{% elsif " + "1==2 or " * 3 + "1==2 %}x") * 800
                                       + "{% endif %}"),
-    "long names": rounds(1, "{{ data" + ".a" * 30_000 + " }}"),
+    "long names": rounds(1, "{{ data" + ".a" * 15_000 + " }}"),
     "a fraction in a range": "{% if (1..100000000) contains 1.5 %}x{% endif %}",
     "a text in a range": "{% unless (1..100000000) contains 'x' %}x{% endunless %}",
     "one text in another": rounds(2, "{% if '" + "a" * 120_000 + "' contains '" + "a" * 60_000 + "b' %}x{% endif %}"),
@@ -66,7 +66,7 @@ BOMBS = {
     "signs in an address": '<a href="' + grown(15).replace("é", "(") + ' }}">x</a>',
     "signs in a style": '<p style="color:' + grown(900).replace("é", "(") + ' }}">x</p>',
     "values through filters": "{{ long | url_encode | url_encode | url_encode }}" * 660,
-    "short values through filters": "{{ first_name | url_encode | upcase | downcase | escape | capitalize }}" * 900,
+    "short values through filters": "{{ first_name | url_encode | upcase | downcase | escape | capitalize }}" * 480,
     "long values": "{{ data.s }}" * 1_990,
 }  # fmt: skip
 
