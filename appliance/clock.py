@@ -10,7 +10,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 _HOUR_MS = 3_600_000
-_LATEST = 253_402_300_799_000  # the last second of 9999, UTC
+# The last second of 9998, UTC: a day later has to be a moment in every time zone, and no year after 9999 is one
+_LATEST = 253_370_764_799_000
 _offset_file: Path | None = None
 _offset_seen: tuple[int, float] = (0, 0.0)
 
@@ -92,10 +93,10 @@ def parse(text: str) -> int:
 
 
 def _bounded(moment: datetime) -> int:
-    """Return a moment in milliseconds; before 1970 and after 9999 nothing could be stored and shown again."""
+    """Return a moment in milliseconds; before 1970 and after 9998 nothing could be stored and shown again."""
     ms = int(moment.timestamp() * 1000)
     if not 0 <= ms <= _LATEST:
-        raise ValueError("a time has to lie between 1970 and 9999")
+        raise ValueError("a time has to lie between 1970 and 9998")
     return ms
 
 

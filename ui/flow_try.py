@@ -64,9 +64,9 @@ def asked(drawn: Sketch, one: Wish, zone: ZoneInfo) -> Asked:
     if values.get("day"):
         try:
             local = datetime.fromisoformat(f"{values['day']}T{values.get('hour') or '09:00'}").replace(tzinfo=zone)
-        except ValueError:
+            raw["start_at"] = clock.iso(clock.parse(local.isoformat()))
+        except (ValueError, OverflowError):
             raise Invalid({"day": ["Choose a date."]}) from None
-        raw["start_at"] = clock.iso(int(local.timestamp() * 1000))
     raw["events"] = [_does(drawn, choice) for choice in one.choices]
     return fields.read(Asked, raw)
 

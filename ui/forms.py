@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from sanic import Request
 
-from appliance import errors
+from appliance import clock, errors
 from ui import words
 
 # What the rules say in the API's words, said to a person. A message that is not here is shown as it is, as a sentence.
@@ -89,10 +89,10 @@ class Form:
         """Return the moment that a date and a time name in a zone, in milliseconds; notes what is missing or wrong."""
         try:
             local = datetime.fromisoformat(f"{self[day]}T{self[hour] or '09:00'}").replace(tzinfo=zone)
-        except ValueError:
+            return clock.parse(local.isoformat())
+        except (ValueError, OverflowError):
             self.wrong(day, "Choose a date.")
             return None
-        return int(local.timestamp() * 1000)
 
 
 def _at(field: str, message: str) -> str:

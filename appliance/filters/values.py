@@ -112,6 +112,8 @@ def day(raw: Any, asked: Asked) -> Span | None:
 
 
 def _day(wanted: date, zone: str) -> Span:
+    if not 1 < wanted.year < 9999:
+        raise ValueError("in some time zone it begins or ends in a year that is none")
     edges = [
         int(datetime(one.year, one.month, one.day, tzinfo=ZoneInfo(zone)).timestamp() * 1000)
         for one in (wanted, wanted + timedelta(days=1))

@@ -45,3 +45,21 @@ def test_events_with_data_of_every_shape(server: Server, visitor: Visitor) -> No
         api.post("/events", {"event": "bought", "contact_id": contact, "data": dict.fromkeys(KEYS, shape)}).expect(201)
         for path in (f"/contacts/{contact}", f"/activity?contact_id={contact}"):
             assert "bought" in is_read(visitor, path).lower()
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_dates_at_the_ends_of_the_calendar(server: Server, visitor: Visitor, zone: str) -> None:
+    """A date that some time zone cannot say is refused; the last ones that are taken are shown everywhere."""
+    api = server.client()
+    api.patch("/account", {"time_zone": zone}).expect(200)
+    since = [{"name": "contact_created_at", "predicate": "lt", "value": ""}]
+    for wrong in ("9999-12-31T23:59:59Z", "9999-12-31", "0001-01-01", "9999-01-01T00:00:00Z"):
+        api.post("/campaigns", {"name": "x", "scheduled_at": wrong}).expect(422)
+        api.post("/segments", {"name": f"{zone} {wrong}", "filters": [since[0] | {"value": wrong}]}).expect(422)
+    for right in ("9998-12-31T23:59:59Z", "9998-12-31", "0002-01-01", "1970-01-01T00:00:00Z"):
+        api.post("/segments", {"name": f"{zone} {right}", "filters": [since[0] | {"value": right}]}).expect(201)
+    api.post("/campaigns", {"name": f"late {zone}", "scheduled_at": "9998-12-31T23:59:59Z"}).expect(201)
+    for path in ("/", "/campaigns", "/segments", "/contacts?created_before=9999-12-31", "/activity?to=9999-12-31"):
+        is_read(visitor, path)
+    for path in ("/campaigns", "/segments"):
+        api.get(path).expect(200)
