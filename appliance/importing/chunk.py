@@ -12,11 +12,12 @@ from appliance.importing.address_states import Given
 from appliance.importing.bulk_insert import Made
 from appliance.importing.existing_contacts import Have, Known, Line, Memory
 from appliance.importing.list_names import Named
-from appliance.importing.people import Person
+from appliance.importing.people import Person, warnings_of
 from appliance.importing.undo_notes import Before
 from appliance.importing.writing import Rows, uuid7
 
 CREATED, UPDATED, SKIPPED, FAILED = "created", "updated", "skipped", "failed"
+_ANOTHERS = "its phone number belongs to another contact"
 _EXISTS = "there is a contact with this address already"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
@@ -139,10 +140,25 @@ class Chunk:
             contact_id = have.contact_id
         if contact_id is None:
             return self._new(person, given)._replace(warnings=taken)
+        if person.kind == "phone" and self._is_somebody_else(contact_id, person):
+            return Outcome(person.line, SKIPPED, contact_id, _ANOTHERS)
         if self.plan.skip:
             return Outcome(person.line, SKIPPED, contact_id, _EXISTS)
         self._merge(contact_id, person)
         return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, given), taken)
+
+    def _is_somebody_else(self, contact_id: int, person: Person) -> bool:
+        """Return whether a row that names a person by a phone number alone is about another than whose number it is.
+
+        It is where it had an email address that could not be read, or has another last name; people with an email
+        address share a number with their office or household.
+        """
+        if not self.known.has_email(contact_id):
+            return False
+        had_email = any(field == "email" for field, _, _ in warnings_of(person.warnings))
+        last_name = self.known.contacts[contact_id].last_name
+        differs = bool(person.last_name and last_name and person.last_name.casefold() != last_name.casefold())
+        return had_email or differs
 
     def _new(self, person: Person, given: list[Given]) -> Outcome:
         contact_id = self.known.next_id()

@@ -13,6 +13,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~
 # Addresses among other words in one cell: `Ann <ann@example.org>; bob@example.org`
 _IN_WORDS = re.compile(r"""[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
 _BEFORE = re.compile(r"""\s*["']?([^<>@"]{1,255}?)["']?\s*<[^<>]+>[\s,;.]*""")
+# A space may have slipped into the address itself: `a b@example.org` may be anybody's
+_SPACED = re.compile(r"""\s*[^\s<>,;:"()|\[\]@]+\s+[^<>,;:"()|\[\]]*@[^\s@]+\s*""")
 # What stands between two numbers in one cell
 _SEVERAL = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
 
@@ -52,6 +54,8 @@ class Finder:
     def _in_words(self, row: dict[str, Any], cell: str) -> tuple[Address | None, list[Address]]:
         """Return the first address that a cell with other words holds, and the others."""
         found: list[Address] = []
+        if _SPACED.fullmatch(cell):
+            return None, []
         for text in _IN_WORDS.findall(cell):
             try:
                 found.append(self.email(text.strip(".'`").removeprefix("mailto:")))

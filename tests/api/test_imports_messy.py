@@ -197,3 +197,29 @@ def test_the_numbers_of_the_check_are_those_of_the_import(tmp_path: Path, option
         assert counted == {name: job["arriving"][name] for name in counted}
         assert job["failed"] == 1 and job["warnings"] > 50
         assert sum(job["arriving"]["reasons"].values()) == counted["unsubscribed"] + counted["suppressed"]
+
+
+def test_a_shared_phone_number_lays_nobody_over_somebody_else(api: Client) -> None:
+    """A row without a readable email, by the number of a person with one: only if it says nothing to the contrary."""
+    file = (
+        "email,phone,first_name,last_name\n"
+        "heike@shared.example,+14155550171,Heike,Fuchs\n"
+        "zwei@@shared.example,+14155550171,Oezlem,Loeffler\n"
+        ",+14155550171,Bjoern,Jaeger\n"
+        ",+14155550171,Heike Maria,FUCHS\n"
+    )
+    job = done(api, upload(api, file))
+    assert [line["result"] for line in results(api, job["id"])] == ["created", "skipped", "skipped", "updated"]
+    reasons = [line["reason"] for line in results(api, job["id"])][1:3]
+    assert reasons == ["its phone number belongs to another contact"] * 2
+    heike = person(api, "heike@shared.example")
+    assert (heike["first_name"], heike["last_name"]) == ("Heike Maria", "FUCHS")
+
+
+def test_an_address_with_a_space_in_it_is_nobodys(api: Client) -> None:
+    """`a b@…` may be anybody's: it is left out and told, rather than mailed to whoever has the second half."""
+    file = "email,phone\na b@spaced.example,+14155550181\nAnn <ann@spaced.example>,\n"
+    job = done(api, upload(api, file))
+    assert [line["result"] for line in results(api, job["id"])] == ["created", "created"]
+    assert results(api, job["id"])[0]["warnings"] == "email: a b@spaced.example (is not an email address)"
+    assert int(api.get("/contacts", search="b@spaced.example", limit=1).headers["X-Total-Count"]) == 0
