@@ -14,7 +14,7 @@ def main() -> None:
     os.umask(0o077)
     if sys.argv[1:] == ["read-import"]:
         gc.enable()
-        from appliance.importing import stage
+        from appliance.imports import stage
 
         sys.exit(stage.main())
     if sys.argv[1:] == ["rehearse"]:
@@ -24,11 +24,11 @@ def main() -> None:
         sys.exit(rehearse.main())
     if sys.argv[1:] == ["decode-pictures"]:
         gc.enable()
-        from appliance.pictures import worker
+        from appliance.content.pictures import worker
 
         sys.exit(worker.main())
     # Not above: a child needs none of it, and starts in a third of the time
-    from appliance import cli
+    from appliance.ops import cli
 
     sys.exit(cli.run(sys.argv[1:]))
 

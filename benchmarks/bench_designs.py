@@ -5,10 +5,10 @@ import statistics
 import time
 from typing import Any
 
-from appliance.designs.render import render
-from appliance.designs.theme import Look
-from appliance.messages import compose
-from appliance.messages.compose import Content, Source
+from appliance.content.designs.render import render
+from appliance.content.designs.theme import Look
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import Content, Source
 
 LOOK = Look(company_name="Acme Ltd", physical_address="1 Main St, Town", brand_color="#aa3322")
 WORDS = "Here is what is new this month in our little shop by the sea, and what our friends say about it. "

@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.delivery import dkim
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.prepare import Workshop
-from appliance.sending_domains import keys
-from appliance.tables import DomainKey
-from appliance.work.rendering import Renderer
+from appliance.core import clock
+from appliance.sending.delivery import dkim
+from appliance.sending.domains import keys
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.workers.rendering import Renderer
+from appliance.storage import work
+from appliance.storage.models import DomainKey
+from appliance.storage.open import rows, run
 from benchmarks.bench_sending import FIRST, UNLIMITED, fill, html
 from benchmarks.bench_sending_rivals import Postfix
 from tests.domain.home import Home

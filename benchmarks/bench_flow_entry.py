@@ -14,14 +14,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from appliance import clock, fields
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
+from appliance.audience.segments import store
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import clock, fields
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import date_triggers, enrollment, manual_enrollment, segment_events
-from appliance.segments import store
-from appliance.segments.requests import SegmentCreate
+from appliance.flows import date_triggers, enrollment, segment_events
+from appliance.storage import work
+from appliance.storage.open import rows, run, scalar
 from tests.domain.flows_home import live_flow
 from tests.domain.home import Home
 
@@ -113,13 +113,11 @@ def measure(home: Home, people: int) -> None:
     with measured("runs started by events, a quarter of which meet the conditions", happened("flow_enter")):
         drain()
     flow = live_flow(home, {"event": "never"})
-    chosen = manual_enrollment.who(
-        home.account_id, flow, fields.read(manual_enrollment.EnrollWrite, {"contact_ids": [1]})
-    )
+    chosen = enrollment.who(home.account_id, flow, fields.read(enrollment.EnrollWrite, {"contact_ids": [1]}))
     with measured("people enrolled", happened("flow_enter")):
-        for start in range(0, people, manual_enrollment.CHUNK):
-            chosen = list(range(start + 1, start + 1 + manual_enrollment.CHUNK))
-            work.write(manual_enrollment.let_in, flow, chosen, False)
+        for start in range(0, people, enrollment.CHUNK):
+            chosen = list(range(start + 1, start + 1 + enrollment.CHUNK))
+            work.write(enrollment.let_in, flow, chosen, False)
     drain()
     segment = work.write(store.create, home.account_id, fields.read(SegmentCreate, {"name": "V", "filters": vip})).id
     live_flow(home, {"segment_id": segment})

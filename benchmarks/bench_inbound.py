@@ -12,9 +12,10 @@ import threading
 import time
 from pathlib import Path
 
-from appliance import config, tokens
-from appliance.feedback import mail
-from appliance.messages import links
+from appliance.core import tokens
+from appliance.inbound.feedback import mail
+from appliance.sending.messages import links
+from appliance.settings import config
 from tests.journeys.test_returned import verified
 from tests.kit.bounces import MEANS, Marks, sample
 from tests.kit.dns import DnsServer

@@ -20,9 +20,10 @@ from typing import Any
 
 from jinja2 import Environment
 
-from appliance.delivery import mime
-from appliance.messages import compose, links, values
-from appliance.messages.compose import Parts, Sender, Source
+from appliance.sending.delivery import mime
+from appliance.sending.messages import compose, values
+from appliance.sending.messages import links as messages_links
+from appliance.sending.messages.compose import Parts, Sender, Source
 from benchmarks.bench_import import memory
 from benchmarks.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
@@ -193,10 +194,10 @@ def making(size: int) -> None:
         people = [_person(number) for number in range(2_000)]
 
         def mail(number: int, parts: Parts = tracked) -> None:
-            stop = links.unsubscribe(number)
+            stop = messages_links.unsubscribe(number)
             said = people[number] | values.of_message(number, stop)
             if parts is tracked:
-                said["track"] = links.counting(number)
+                said["track"] = messages_links.counting(number)
             mime.write(
                 parts.mail(
                     said,

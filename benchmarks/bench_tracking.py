@@ -19,8 +19,8 @@ from typing import Any
 
 import uvloop
 
-from appliance import tokens
-from appliance.messages import links
+from appliance.core import tokens
+from appliance.sending.messages import links
 from benchmarks.bench_sending import UNLIMITED, Meanwhile, campaign
 from benchmarks.bench_sending_rivals import Postfix
 from tests.kit.asker import ask

@@ -2,7 +2,7 @@
 
 import sys
 
-from appliance import frozen
+from appliance.core import frozen
 
 frozen.prepare(sys.argv[1:])
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from appliance import errors
-from appliance.contacts import lists
+from appliance.audience.contacts import lists
+from appliance.core import errors
 from ui import words
 
 _SKIPPED = {

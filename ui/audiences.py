@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from appliance.audience.contacts import lists
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import audience
-from appliance.contacts import lists
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentQuery
 from ui import together
 from ui.forms import Form
 

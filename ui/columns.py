@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from appliance.importing import columns, dates, store
-from appliance.importing.requests import ImportOptions
-from appliance.tables import Import
+from appliance.imports import cells, columns, store
+from appliance.imports.store import ImportOptions
+from appliance.storage.models import Import
 from ui.forms import Form
 
 OWN = "own"
@@ -114,6 +114,8 @@ def asks_order(found: Import) -> bool:
     """Whether a column holds dates that may be read in two ways, as far as it is known."""
     return any(
         column.get("dates") in ("ambiguous", "mixed")
-        or any((written := dates.read(sample)) is not None and not written.is_clear for sample in column["samples"])
+        or any(
+            (written := cells.read_date(sample)) is not None and not written.is_clear for sample in column["samples"]
+        )
         for column in found.columns
     )

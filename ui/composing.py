@@ -3,13 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from appliance import clock
-from appliance.campaigns import audience, audience_cache, forecast, groups, preflight, preview, store
-from appliance.contacts import store as contacts
-from appliance.designs import document as designs
-from appliance.designs import readable
-from appliance.messages import senders
-from ui import approving, audiences, together, unfinished, words
+from appliance.audience.contacts import store as contacts
+from appliance.campaigns import audience, groups, hold_reasons, preflight, preview, store
+from appliance.content.designs import document as designs
+from appliance.content.designs import readable
+from appliance.core import clock
+from appliance.sending.messages import senders
+from ui import audiences, together, unfinished, words
+from ui import rights as ui_rights
 from ui.forms import Form
 from ui.rights import may
 from ui.session import Visit
@@ -60,7 +61,7 @@ def facts(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
     account_id, account = visit.account_id, visit.account
     campaign = store.get(account_id, campaign_id)
     flight = preflight.check(
-        account_id, campaign_id, visit.by, audience.arithmetic if exact else audience_cache.arithmetic
+        account_id, campaign_id, visit.by, audience.arithmetic if exact else audience.cached_arithmetic
     )
     found = audiences.choices(account_id)
     sums, sender = flight.facts, preflight.sender_of(campaign, account)
@@ -78,8 +79,10 @@ def facts(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
         **rehearsed(sums), "sender": sender,
         "offered": [] if sms else senders.offered(account), "shown": shown,
         "sections": len(designs.sections(campaign.template.design)) if not sms else 0,
-        "approval": approving.of(visit, campaign, f"/campaigns/{campaign_id}", [one.code for one in flight.blockers]),
-        "is_later": later, "speed": forecast.of(campaign, sending, sender["email"]),
+        "approval": ui_rights.approval_of(
+            visit, campaign, f"/campaigns/{campaign_id}", [one.code for one in flight.blockers]
+        ),
+        "is_later": later, "speed": hold_reasons.forecast_of(campaign, sending, sender["email"]),
         **rights(visit, campaign),
     }  # fmt: skip
 
@@ -124,7 +127,7 @@ def done(found: dict[str, Any]) -> dict[str, bool]:
 
 def rehearsal_of(account_id: int, campaign_id: int) -> dict[str, Any]:
     """Return how far the message is made for everybody, and of an SMS what that takes."""
-    found = preflight.check(account_id, campaign_id, count=audience_cache.arithmetic).facts
+    found = preflight.check(account_id, campaign_id, count=audience.cached_arithmetic).facts
     campaign = store.get(account_id, campaign_id)
     shown = preview.render(account_id, campaign_id) if campaign.channel == "sms" else None
     return {"campaign": campaign, "shown": shown, "people": found["sendable"], **rehearsed(found)}

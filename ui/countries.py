@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from appliance import addresses
-from appliance.sms import zones
+from appliance.core import addresses
+from appliance.sending.sms import numbers
 
 # Their numbers have a country of their own, which ISO 3166 has not
 NAMES_BEYOND_ISO = {"AC": "Ascension Island", "TA": "Tristan da Cunha", "XK": "Kosovo"}
@@ -12,7 +12,7 @@ NAMES_BEYOND_ISO = {"AC": "Ascension Island", "TA": "Tristan da Cunha", "XK": "K
 @cache
 def names() -> tuple[tuple[str, str], ...]:
     """Return the countries that phone numbers belong to, as two letters and English name, by name."""
-    known = NAMES_BEYOND_ISO | zones.names()
+    known = NAMES_BEYOND_ISO | numbers.country_names()
     return tuple(sorted(((code, known.get(code, code)) for code in addresses.countries()), key=lambda one: one[1]))
 
 

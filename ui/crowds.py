@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance import errors, fields
-from appliance.contacts import lists, requests, store
-from appliance.contacts.paging import ORDERS, Order
-from appliance.segments import explain
-from appliance.segments import people as crowd
-from appliance.segments import store as segments
+from appliance.audience.contacts import lists, requests, store
+from appliance.audience.contacts.paging import ORDERS, Order
+from appliance.audience.segments import explain
+from appliance.audience.segments import people as crowd
+from appliance.audience.segments import store as segments
+from appliance.core import errors, fields
 from ui import people
 from ui.tables import Active, Chip, Column, Table
 

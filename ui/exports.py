@@ -1,18 +1,23 @@
 """What is exported, in the words of a person, and how far the files are that are being sent right now."""
 
+import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from appliance import errors, fields, reader
-from appliance.contacts import store
-from appliance.contacts.requests import ContactQuery
-from appliance.events import log
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.audience.contacts import store
+from appliance.audience.contacts.requests import ContactQuery
+from appliance.core import errors, fields
+from appliance.events import log as events_log
 from appliance.events.log import EventQuery
-from appliance.exporting import happenings, people
-from appliance.messages import store as messages
-from appliance.messages.store import MessageQuery
+from appliance.exports import happenings, people
+from appliance.sending.messages import ledger as messages
+from appliance.sending.messages.ledger import MessageQuery
+from appliance.storage.work import call
 from ui import crowds, words
 
 # Of a list's address, what says how it is looked at and not what is in it
@@ -42,7 +47,7 @@ KINDS = {
         lambda account_id, query, rules: store.page(account_id, query, rules=rules), people.csv, people.jsonl,
     ),
     "events": Kind(
-        "Export activity", "event", "events", ("Activity", "/activity"), EventQuery, log.page,
+        "Export activity", "event", "events", ("Activity", "/activity"), EventQuery, events_log.page,
         lambda account_id, query: happenings.csv(happenings.EVENTS, account_id, query),
         lambda account_id, query: happenings.jsonl(happenings.EVENTS, account_id, query),
     ),
@@ -80,7 +85,7 @@ def filters(kind: Kind, args: Any) -> dict[str, str]:
 def read(kind: Kind, asked: dict[str, str]) -> tuple[Any, ...]:
     """Read filters; raises Invalid also for one that is not known, so that none is lost on the way."""
     own = {name: value for name, value in asked.items() if kind.query is not ContactQuery or name not in _OF_TABLE}
-    known = {info.name for info in reader.declared(kind.query)}
+    known = {info.name for info in fields.declared(kind.query)}
     if unknown := sorted(set(own) - known):
         raise errors.Invalid({name: ["is not a filter of this list"] for name in unknown})
     found = fields.read(kind.query, {**own, "limit": 1}, loose=True)
@@ -167,3 +172,34 @@ def counted(account_id: int, ticket: str, total: int, pieces: Iterator[Any], mar
         state = "done"
     finally:
         note(state)
+
+
+# Files made while they are sent: nothing of them is kept, however large they are.
+
+log = logging.getLogger("campanero.pages")
+
+
+async def send_file(request: Request, name: str, kind: str, pieces: Iterable[bytes | str]) -> HTTPResponse | None:
+    """Send what is made piece by piece as a file; what fails before the first piece is a refusal like any other.
+
+    A failure after it can only break the connection, which tells the browser that the file is not whole.
+    """
+    made = iter(pieces)
+    piece = await call(next, made, None)
+    headers = {
+        "content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store",
+        "x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'",
+    }  # fmt: skip
+    response: Any = await request.respond(status=200, headers=headers, content_type=kind)
+    try:
+        while piece is not None:
+            if piece:
+                await response.send(piece)
+            piece = await call(next, made, None)
+    except Exception:
+        log.exception("the file %s broke off", name)
+        if request.transport is not None:
+            request.transport.abort()  # type: ignore[attr-defined]  # the library declares less than what it passes
+        return None
+    await response.eof()
+    return None

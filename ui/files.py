@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sanic import Request, Sanic
 from sanic.response import HTTPResponse
 
-from appliance import assets
+from appliance.core import assets
 
 # What a browser does not need of a sheet: comments, indentation, and the spaces around what ends a rule or a value.
 _SPARE = ((re.compile(r"/\*.*?\*/", re.DOTALL), ""), (re.compile(r"\s+"), " "), (re.compile(r" ?([{};,]) ?"), r"\1"),

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from appliance.contacts import requests, store
-from appliance.errors import NotFound
-from appliance.filters.read import Group, Leaf, Lived, Node
-from appliance.segments import explain, people
+from appliance.audience.contacts import requests, store
+from appliance.audience.filters.read import Group, Leaf, Lived, Node
+from appliance.audience.segments import explain, people
+from appliance.core.errors import NotFound
 from ui import filter_look
 from ui.filter_look import Look
 from ui.filters import Rows

@@ -4,9 +4,9 @@ import json
 import re
 from typing import Any
 
-from appliance.filters import fields
-from appliance.filters.predicates import BY_TYPE
-from appliance.filters.scope import Place
+from appliance.audience.filters import fields
+from appliance.audience.filters.predicates import BY_TYPE
+from appliance.audience.filters.scope import Place
 
 # Several values, one on a line or one in a box each
 MANY = ("texts", "values", "ids")

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from appliance import errors
+from appliance.core import errors
 from appliance.events import kinds
 from appliance.flows import spec
 from appliance.flows.steps import BY_TYPE

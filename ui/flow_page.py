@@ -6,18 +6,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.db.work import call
-from appliance.errors import Invalid
-from appliance.flows import contents, document, draft_edits, people, publishing, readiness, report, tree, triggers
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
+from appliance.core.errors import Invalid
+from appliance.flows import document, draft_edits, people, publishing, report, states, tree, triggers, version_snapshot
 from appliance.flows.draft_edits import Sketch
-from appliance.flows.readiness import Blocker
+from appliance.flows.states import Blocker
 from appliance.flows.steps import BY_TYPE, KINDS
-from appliance.messages import sample_render
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentQuery
-from ui import approving, filter_look, flow_forms, flow_together, flow_tree, together, view, words
+from appliance.sending.messages import sample_render
+from appliance.storage.work import call
+from ui import filter_look, flow_forms, flow_together, flow_tree, rights, together, view, words
 from ui import people as named
-from ui.filter_offers import BRANCH
+from ui.filter_look import BRANCH
 from ui.filters import Rows
 from ui.flow_forms import StepForm
 from ui.session import Visit
@@ -53,7 +53,7 @@ def facts(
         "start": flow_tree.start_words(visit.account_id, drawn.start), "lookup": flow_tree.page_of,
         "findings": findings(drawn, blocked, said), "unfinished": unfinished(drawn, said),
         "start_lacks": [one for step_id, one in blocked if step_id is None and one.field.startswith("trigger")],
-        "approval": approving.of(visit, flow, f"/flows/{flow_id}", [one.code for _, one in blocked]),
+        "approval": rights.approval_of(visit, flow, f"/flows/{flow_id}", [one.code for _, one in blocked]),
         "inside": sum(publishing.inside(flow_id).values()), "kinds": KINDS, "wants_start": False, "form_errors": {},
         "saved": shows is not None, "wrong": _is_wrong(form),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",
@@ -85,7 +85,7 @@ def findings(
 def unfinished(drawn: Sketch, said: Sequence[Any]) -> list[tuple[str, str, str]]:
     """Return what is unfinished in the emails of a flow as a checklist, each line leading to its section."""
     flow, rows = drawn.flow, []
-    for _, step, one in readiness.unfinished(flow.account_id, said):
+    for _, step, one in states.unfinished(flow.account_id, said):
         title, here = flow_tree.said(flow.account_id, step)[0], f"/flows/{flow.id}/steps/{step['id']}/content"
         path = one.field.removeprefix("design.")
         href = f"{here}?path={path}" if path != one.field else here
@@ -122,7 +122,7 @@ def _panel(
         found |= {
             "kind": BY_TYPE[step["type"]], "form": form or _opened(step), **_standing(drawn, said, step),
             "title": flow_tree.said(visit.account_id, step)[0],
-            "revision": contents.of_steps([step])[0].revision if step.get("template_id") else 0,
+            "revision": version_snapshot.of_steps([step])[0].revision if step.get("template_id") else 0,
             "figures": next((one for one in known.steps if one.id == step["id"]), None) if known else None,
         }  # fmt: skip
     else:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.errors import NotFound
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
+from appliance.core.errors import NotFound
 from appliance.flows import draft_edits, tree
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.triggers import Start
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentQuery
 from ui import filter_look, flow_forms
 from ui import people as named
 from ui.filters import Rows

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from appliance.designs.readable import readable
+from appliance.audience.segments import explain
+from appliance.content.designs.readable import readable
 from appliance.events import kinds
 from appliance.flows import report, tree, triggers
 from appliance.flows.draft_edits import Sketch
-from appliance.flows.figures import FlowReport, Number, StepFigures
+from appliance.flows.report import FlowReport, Number, StepFigures
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import spoken
 from appliance.flows.triggers import Start
-from appliance.segments import explain
 from ui import words
 from ui.flow_forms import LABELS
 

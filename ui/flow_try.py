@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from appliance import clock, fields
-from appliance.errors import Invalid
+from appliance.core import clock, fields
+from appliance.core.errors import Invalid
 from appliance.events import kinds
 from appliance.flows import document, simulated_events, tree
+from appliance.flows.bulk_simulation import StepCount
 from appliance.flows.draft_edits import Sketch
-from appliance.flows.simulation_counts import StepCount
 from appliance.flows.simulation_request import Asked
 from appliance.flows.timeline import Entry, Simulated
 from ui import flow_forms, words

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from sanic import Request
 
-from appliance import clock, errors
+from appliance.core import clock, errors
 from ui import words
 
 # What the rules say in the API's words, said to a person. A message that is not here is shown as it is, as a sentence.

@@ -8,7 +8,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import config, errors, media
+from appliance.content import media
+from appliance.core import errors
+from appliance.settings import config
 from ui import files, held, session, view
 from ui.forms import Form, local_path
 from ui.rights import SAFE, may

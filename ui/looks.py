@@ -3,15 +3,16 @@
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from appliance import brand, errors, fields, media
-from appliance.db.work import call, commit
-from appliance.designs import colours
-from appliance.designs.theme import BUILT_IN, FONTS
-from appliance.messages import sample_render
-from appliance.pictures import process
-from appliance.pictures.kinds import Picture, Unusable
-from appliance.tables import Brand, Media
-from appliance.templates import revisions, starters
+from appliance.content import brand, media
+from appliance.content.designs import colours
+from appliance.content.designs.theme import BUILT_IN, FONTS
+from appliance.content.pictures import process
+from appliance.content.pictures.kinds import Picture, Unusable
+from appliance.content.templates import revisions, starters
+from appliance.core import errors, fields
+from appliance.sending.messages import sample_render
+from appliance.storage.models import Brand, Media
+from appliance.storage.work import call, commit
 from ui.forms import Form
 from ui.together import Part, Parts
 

@@ -5,8 +5,8 @@ import re
 from markupsafe import escape
 from sanic.response import HTTPResponse
 
-from appliance import config
-from appliance.designs import rewriting
+from appliance.content.designs import links
+from appliance.settings import config
 from ui.guard import mail_policy
 
 _HEAD = re.compile(r"<head(\s[^>]*)?>", re.IGNORECASE)
@@ -21,7 +21,7 @@ def frame(html: str) -> HTTPResponse:
     """Return the HTML of a mail as a document of its own; its links open in a new window."""
     if not html.strip():
         return _document(_NOTE.format("Nothing written yet."))
-    html = rewriting.without_picture(html, config.base_url(config.current()))
+    html = links.without_picture(html, config.base_url(config.current()))
     if _HEAD.search(html):
         return _document(_HEAD.sub(lambda found: found[0] + _NEW_WINDOW, html, count=1))
     if "<" not in html:

@@ -5,7 +5,7 @@ from functools import cache
 from html import escape, unescape
 from typing import Any, NamedTuple
 
-from appliance import assets
+from appliance.core import assets
 
 # In this order they are listed, under these headings
 GUIDES = (

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from appliance import addresses
-from appliance.contacts import channels, lists, store
-from appliance.contacts.consent import Evidence
+from appliance.audience.contacts import channels, lists, store
+from appliance.audience.contacts.consent import Evidence
+from appliance.core import addresses
 from ui.session import Visit
 
 MAX_CONTACTS = 100

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from appliance.campaigns.averages import Usual
-from appliance.campaigns.conversions import After
 from appliance.campaigns.figures import Bucket, Report
+from appliance.campaigns.results import After, Usual
 from ui import words
 from ui.charts import Step
 

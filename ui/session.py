@@ -4,15 +4,15 @@ from contextlib import suppress
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sanic import Request
+from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance import config
-from appliance.account import roles, sessions
-from appliance.account.acting import By
-from appliance.db.work import call, commit
-from appliance.errors import Unavailable
-from appliance.messages import status_line
+from appliance.accounts import roles, sessions
+from appliance.accounts.acting import By
+from appliance.core.errors import Unavailable
+from appliance.sending.messages import status_line
+from appliance.settings import config
+from appliance.storage.work import call, commit
 
 _YEAR = 365 * 86400
 THEMES = ("system", "light", "dark")
@@ -113,3 +113,18 @@ def keys_on(request: Request) -> bool:
 def keep(request: Request, response: HTTPResponse, name: str, chosen: str) -> None:
     """Remember a choice of looks in this browser, so that the server can draw the page by it from the first byte."""
     response.add_cookie(name, chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR)
+
+
+# The blueprint of pages.
+
+
+class Pages(Blueprint):
+    """Routes of one noun.
+
+    What their errors look like is said here once: Sanic would parse the source of every handler to find that out, a
+    fifth of a second of each start, and `guard` draws them anyway.
+    """
+
+    def route(self, uri: str, *args: Any, error_format: str | None = None, **options: Any) -> Any:
+        """Declare a route, as `Blueprint.route` does."""
+        return super().route(uri, *args, error_format=error_format or "html", **options)

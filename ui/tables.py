@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.pages import Page
+from appliance.core.pagination import Page
 from ui import session, view, words
 from ui.forms import Form, number
 

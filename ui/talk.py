@@ -1,12 +1,20 @@
 """What was said with a person by SMS, as the pages show it."""
 
+import asyncio
 import secrets
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from appliance.conversations import reading, writing
-from appliance.conversations.reading import Line
-from appliance.messages.texts import Shown
-from appliance.tables import Channel, Contact
+from sanic import Request
+
+from appliance.content import media
+from appliance.content.pictures.kinds import Picture
+from appliance.core import errors, multipart
+from appliance.inbound.conversations import reading, writing
+from appliance.inbound.conversations.reading import Line
+from appliance.sending.messages.texts import Shown
+from appliance.storage.models import Channel, Contact
 from ui.forms import Form
 
 SHOWN = 30
@@ -54,3 +62,49 @@ def unread(line: Line) -> Any:
     """Return what came in if it may be a refusal that nobody has looked at yet, else None."""
     heard = line.incoming
     return heard if heard is not None and heard.kind == "refusal" and heard.seen_at is None else None
+
+
+# A picture that a form brings, read from the request as it comes and made anew.
+
+# Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
+_PAST_READING = 20 * media.MAX_BYTES
+
+
+async def picture(request: Request, account_id: int) -> tuple[str, Picture]:
+    """Return the file's name and the picture made of it; raises Invalid in words about the file, under `file`.
+
+    A form that says `full_size` keeps it as wide as it is. The route has to be declared with `stream=True`.
+    """
+    room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
+    try:
+        target = Path(room.name) / "file"
+        form = await _form(request, target)
+        if not form.size:
+            raise errors.Invalid({"file": ["choose a file with a picture in it"]})
+        made = await media.decode(account_id, _made, target, bool(form.texts.get("full_size")))
+    finally:
+        await asyncio.to_thread(room.cleanup)
+    return form.filename or "", made
+
+
+def _made(target: Path, full_size: bool) -> Picture:
+    try:
+        return media.prepared(target, full_size)
+    except errors.Invalid as refused:
+        raise errors.Invalid({"file": [f"this file {refused.fields['file'][0]}"]}) from None
+
+
+async def _form(request: Request, target: Path) -> multipart.Form:
+    stream: Any = request.stream
+    try:
+        return await multipart.receive(request.headers, stream, target, media.MAX_BYTES)
+    except multipart.OtherType:
+        return multipart.Form({}, None, 0)
+    except multipart.Malformed:
+        raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
+    except multipart.TooLarge:
+        left = _PAST_READING
+        while left > 0 and (piece := await stream.read()):
+            left -= len(piece)
+        most = media.MAX_BYTES // 1_048_576
+        raise errors.Invalid({"file": [f"this file is larger than {most} MB: make the picture smaller"]}) from None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from sanic.response import HTTPResponse
 
-from appliance.templates.places import digest
+from appliance.content.templates.places import digest
 from ui.forms import Form
 
 # A page that goes away decides for all of its parts, for there is nobody left to ask

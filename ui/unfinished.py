@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.templates.placeholders import UNFINISHED
+from appliance.content.templates.placeholders import UNFINISHED
 from ui import words
 from ui.forms import Form
 

@@ -1,15 +1,96 @@
 """How a page is answered: whole, or only the block that the request's target names."""
 
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import assets, clock, datadir
-from ui import charts, files, nav, rights, session, shortcuts, talk, words
+from appliance.core import assets, clock, data_dir
+from ui import charts, files, rights, session, talk, words
+
+# The keys that do something, as the help of the keyboard tells them.
+
+# Keys, and what they do. Single ones can be switched off; none of them destroys anything.
+KEYS = (
+    ("Ctrl K", "jump to a page, a person, a campaign"),
+    ("/", "search on this page"),
+    ("c", "new email"),
+    ("g h", "Home"),
+    ("g c", "Campaigns"),
+    ("g f", "Flows"),
+    ("g t", "Templates"),
+    ("g p", "People"),
+    ("g l", "Lists"),
+    ("g a", "Activity"),
+    ("g i", "Inbox"),
+    ("g s", "Settings"),
+    ("j k", "next and previous row"),
+    ("x", "select the row"),
+    ("Shift x", "select up to the row"),
+    ("Alt ↑ ↓", "move the step of a flow; arrows go between steps, a adds one"),
+    ("Esc", "close, clear the selection"),
+    ("?", "this list"),
+)
+
+
+# The pages in the sidebar and the tab bar, in their order.
+
+
+class Item(NamedTuple):
+    """One line of the navigation."""
+
+    label: str
+    href: str
+    icon: str
+    group: str
+    is_here: bool
+
+
+# Label, address, icon, group; those of the group people stand under Contacts.
+_LINES = (
+    ("Home", "/", "house", "main"),
+    ("Campaigns", "/campaigns", "send", "main"),
+    ("Flows", "/flows", "workflow", "main"),
+    ("Templates", "/templates", "layout-template", "main"),
+    ("Contacts", "/contacts", "users", "main"),
+    ("Lists", "/lists", "list", "people"),
+    ("Segments", "/segments", "list-filter", "people"),
+    ("Forms", "/forms", "user-plus", "people"),
+    ("Activity", "/activity", "activity", "main"),
+    ("Inbox", "/inbox", "inbox", "main"),
+    ("Brand", "/brand", "palette", "workspace"),
+    ("Settings", "/settings", "settings", "workspace"),
+)
+RULERS = ("owner", "admin")
+# The tabs of the settings: label, address, whether owners and admins alone see it.
+SETTINGS = (
+    ("Account", "/settings", False),
+    ("Sending", "/settings/sending", False),
+    ("Domains", "/settings/domains", False),
+    ("Team", "/settings/team", True),
+    ("API keys", "/settings/keys", True),
+    ("Webhooks", "/settings/webhooks", False),
+    ("Audit", "/settings/audit", True),
+    ("Consent", "/settings/consent", False),
+    ("Data", "/settings/data", False),
+    ("Health", "/settings/doctor", False),
+    ("You", "/settings/you", False),
+)
+# What stands in the tab bar of a phone; the rest is under More.
+TABS = ("Home", "Campaigns", "Contacts", "Inbox")
+
+
+def items(path: str) -> list[Item]:
+    """Return the navigation with the line of this path marked."""
+    return [Item(label, href, icon, group, _is_here(path, href)) for label, href, icon, group in _LINES]
+
+
+def _is_here(path: str, href: str) -> bool:
+    return path == href or (href != "/" and path.startswith(href + "/"))
+
 
 # One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
 _notices: dict[int, dict[str, Any]] = {}
@@ -53,7 +134,7 @@ def environment() -> Environment:
         "static": files.url,
         "icon": icon,
         "words": words,
-        "shortcuts": shortcuts.KEYS,
+        "shortcuts": KEYS,
         "talking": talk,
         "charts": charts,
     }
@@ -167,14 +248,14 @@ def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
         "visit": visit,
         "path": request.path,
         "allowed": lambda path, method="POST": visit is not None and rights.may(visit.user.role, method, path),
-        "nav": nav.items(request.path),
-        "tabs": nav.TABS,
-        "settings_tabs": nav.SETTINGS,
+        "nav": items(request.path),
+        "tabs": TABS,
+        "settings_tabs": SETTINGS,
         "keys_on": session.keys_on(request),
         "theme": session.theme(request),
         "capture": config.email.transport == "capture",
         "sms_leave": config.sms.transport != "capture",
-        "stop_file": datadir.is_stopped(config.data_dir),
+        "stop_file": data_dir.is_stopped(config.data_dir),
         "now": clock.now_ms(),
     }
 

@@ -1,5 +1,6 @@
 """How values are written for people: numbers, times in the account's zone, states and reasons."""
 
+import re
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -7,15 +8,61 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from appliance import clock
-from appliance.designs import readable as merge_tags
+from appliance.content.designs import readable as merge_tags
+from appliance.core import clock
 from ui.happenings import event as event
 from ui.happenings import is_ours as is_ours
-from ui.sentences import inside as inside
-from ui.sentences import plain as plain
-from ui.sentences import sentence as sentence
-from ui.suppressed import SUPPRESSED as SUPPRESSED
-from ui.suppressed import SUPPRESSIONS as SUPPRESSIONS
+
+# Why an address gets nothing, as people read it.
+
+# Why an address gets nothing, the words of a filter and of a row; and what that means.
+SUPPRESSIONS = {
+    "hard_bounce": "Does not exist",
+    "soft_bounce": "Keeps failing",
+    "complaint": "Called it spam",
+    "manual": "Blocked by hand",
+    "erased": "Erased",
+    "stop_keyword": "Answered STOP",
+}
+SUPPRESSED = {
+    "hard_bounce": "Its server said that there is no such recipient.",
+    "soft_bounce": "Five messages within 30 days could not be delivered.",
+    "complaint": "They reported a message as unwanted, and are unsubscribed.",
+    "manual": "Somebody of your team decided so.",
+    "erased": "They asked to be forgotten; only a mark that cannot be read is left.",
+    "stop_keyword": "They get no more SMS.",
+}
+
+
+# How texts that also speak to programs are said to people: as sentences, without the names of settings.
+
+# What the language of merge tags says of a fault, and how people say it
+_MERGE_FAULTS = {
+    "expected '}}'": "A merge tag is not closed: }} is missing", "missing expression": "A merge tag says nothing",
+    "expected a primitive expression, found end of expression": "A merge tag says nothing",
+}  # fmt: skip
+# Names of settings and of standards in brackets, which say something to who writes a program
+_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
+
+
+def plain(text: str) -> str:
+    """Leave out of a text what only who writes a program reads."""
+    return _NAMES.sub("", text)
+
+
+def sentence(text: str) -> str:
+    """Write a text as a sentence: a capital first, a full stop last. A domain or an address keeps its letters."""
+    text = plain(text.strip())
+    for fault, said in _MERGE_FAULTS.items():
+        text = text.replace(fault, said)
+    is_name = "." in text.partition(" ")[0][:-1]
+    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
+
+
+def inside(text: str) -> str:
+    """Say words in the middle of a sentence; names in capitals stay as they are."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
 
 # The zone of the account whose page is being rendered.
 zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)

@@ -5,20 +5,75 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from appliance import VERSION, brand, config, datadir
-from appliance.account import accounts, audit
-from appliance.account.accounts import AccountWrite
+from appliance import VERSION
+from appliance.accounts import accounts, audit
+from appliance.accounts.accounts import AccountWrite
 from appliance.api import brand_shapes, shapes, shaping
-from appliance.api.account_shapes import Capabilities, FirstSteps, Onboarding, Progress, Transports, Usage
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
-from appliance.clock import iso
-from appliance.db.open import scalar
-from appliance.db.work import call, commit
-from appliance.messages import sms_senders
-from appliance.settings import Config
-from appliance.sms.providers import PROVIDERS
-from appliance.tables import Account as AccountRow
+from appliance.api.declare import Answer, Call, Routes, checked
+from appliance.api.shapes import Moment
+from appliance.content import brand
+from appliance.content.brand import BrandWrite
+from appliance.core import data_dir
+from appliance.core.clock import iso
+from appliance.sending.messages import sms_senders
+from appliance.sending.sms.providers import PROVIDERS
+from appliance.settings import config
+from appliance.settings.schema import Config
+from appliance.storage.models import Account as AccountRow
+from appliance.storage.open import scalar
+from appliance.storage.work import call, commit
+
+# Shapes within an account: what carries its messages, what it can do, how far it is, how much it sent.
+
+
+class Transports(Struct):
+    """What carries messages, by channel."""
+
+    email: str
+    sms: str
+
+
+class Capabilities(Struct):
+    """What an installation can do."""
+
+    email: bool
+    sms: bool
+    tracking: bool
+    inbound: bool
+
+
+class FirstSteps(Struct):
+    """The first steps of an account, each with whether it is done."""
+
+    brand_setup: bool
+    domain_verified: bool
+    first_contact: bool
+    first_draft: bool
+    first_send: bool
+
+
+class Progress(Struct):
+    """How many of the first steps are done."""
+
+    completed: int
+    total: int
+
+
+class Onboarding(Struct):
+    """How far an account is."""
+
+    steps: FirstSteps
+    progress: Progress
+
+
+class Usage(Struct):
+    """What was handed over in the last 30 days, without tests."""
+
+    since: Moment
+    email_sent: int
+    sms_sent: int
+    sms_parts: int
+
 
 ROUTES = Routes()
 
@@ -126,7 +181,7 @@ def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> 
     if row.sending_stopped:
         words = f"sending is stopped: {row.stop_reason}" if row.stop_reason else "sending is stopped by a person"
         found.append(Blocker("sending_stopped", "error", words))
-    if datadir.is_stopped(config.current().data_dir):
+    if data_dir.is_stopped(config.current().data_dir):
         words = "a file STOP in the data directory stops all sending of this installation; remove it to go on"
         found.append(Blocker("stop_file", "error", words))
     if not verified:
@@ -144,3 +199,24 @@ def _onboarding(row: AccountRow, verified: bool, branded: bool, counts: dict[str
     steps = FirstSteps(branded, verified, counts["contacts"] > 0, counts["campaigns"] > 0, sent is not None)
     done = astuple(steps)
     return Onboarding(steps, Progress(sum(done), len(done)))
+
+
+# The brand over the API.
+
+
+@ROUTES.add("GET", "/brand", scope="account:read", returns=brand_shapes.Brand)
+async def show_brand(request: Call) -> Answer:
+    """Get the brand identity."""
+    return Answer(shaping.brand(await call(brand.get, request.account_id)))
+
+
+@ROUTES.add(
+    "PUT", "/brand", scope="account:write", reads=BrandWrite, inside=checked(brand.check), returns=brand_shapes.Brand
+)
+async def update_brand(request: Call) -> Answer:
+    """Update the brand identity; absent fields stay."""
+    return Answer(
+        shaping.brand(
+            await commit(audit.noting, request.by, "brand_update", brand.update, request.account_id, request.body)
+        )
+    )

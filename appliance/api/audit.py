@@ -1,12 +1,12 @@
 """The audit over the API: for owners and admins who signed in (docs/decisions.md#2)."""
 
-from appliance.account import audit
-from appliance.account.audit import AuditQuery
-from appliance.account.roles import RULE
+from appliance.accounts import audit
+from appliance.accounts.audit import AuditQuery
+from appliance.accounts.roles import RULE
 from appliance.api import people_shapes as shapes
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
-from appliance.db.work import call
+from appliance.storage.work import call
 
 ROUTES = Routes()
 

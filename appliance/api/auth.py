@@ -4,12 +4,12 @@ from contextlib import suppress
 
 from sanic import Request
 
-from appliance.account import jwt, keys, roles, sessions
-from appliance.account.keys import Credential
+from appliance.accounts import jwt, keys, roles, sessions
+from appliance.accounts.keys import Credential
 from appliance.api.declare import Route
 from appliance.api.reply import Fault
-from appliance.db.work import commit, glance
-from appliance.errors import Unavailable
+from appliance.core.errors import Unavailable
+from appliance.storage.work import commit, glance
 
 # No credential of ours is longer
 _MAX_CHARACTERS = 4096

@@ -1,22 +1,102 @@
 """Campaigns over the API."""
 
 from collections.abc import Callable
+from typing import Literal
 
-from appliance.account import audit, idempotency
-from appliance.account.acting import By
-from appliance.account.approving import Reject
-from appliance.api import preflight_shapes, shapes, shaping
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from appliance.accounts import audit, idempotency
+from appliance.accounts.acting import By
+from appliance.accounts.approving import Reject
+from appliance.api import shapes, shaping
 from appliance.api.auth import require
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
-from appliance.api.preflight_shapes import Preflight
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
-from appliance.campaigns import checks, copying, preflight, reviewing, send, states, store
+from appliance.campaigns import checks, groups, preflight, recipients, results, reviewing, send, states, store
+from appliance.campaigns.figures import Report
+from appliance.campaigns.findings import Finding
+from appliance.campaigns.groups import CampaignExplained
+from appliance.campaigns.recipients import RecipientQuery
+from appliance.campaigns.rehearse import Failure, Lack, Texts
 from appliance.campaigns.requests import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
-from appliance.db.work import call, commit, render
-from appliance.tables import Campaign
-from appliance.templates import store as templates
+from appliance.content.templates import store as templates
+from appliance.core.fields import ContactId
+from appliance.storage.models import Campaign
+from appliance.storage.work import call, commit, render
+
+# What the API answers about a draft that is looked at before its send.
+
+
+class CheckedLink(Struct):
+    """A link of the message that does not answer, or was not asked."""
+
+    href: str
+    why: str
+
+
+class LinkFacts(Struct):
+    """What came of asking where the links lead; each is asked once, beside the answer."""
+
+    status: Literal["waiting", "running", "complete"]
+    fine: int
+    broken: list[CheckedLink]
+    unchecked: list[CheckedLink]
+
+
+class SmsFacts(Struct, rename={"from_": "from"}):
+    """What is known of an SMS; of its parts nothing until the rehearsal is complete."""
+
+    from_: str | None
+    opt_out_hint: str | None
+    parts: int | None
+    is_exact: bool | None
+
+
+class RehearsalFacts(Struct):
+    """The message made for everybody, beside the answer: how far that is, and what was found so far."""
+
+    status: Literal["waiting", "running", "complete", "failed"]
+    total: int
+    done: int
+    failed: int
+    failures: list[Failure]
+    lacking: list[Lack]
+    html_bytes: int
+    sms: Texts | None
+
+
+class PreflightFacts(Struct):
+    """What a person decides by; `sms` is only there for an SMS, `links` and `rehearsal` once there is something to do.
+
+    `audience` is the sum of `sendable` and of all numbers in `skipped`.
+    """
+
+    audience: int
+    sendable: int
+    skipped: dict[str, int]
+    transport: str
+    html_bytes: int
+    sms: SmsFacts | UnsetType = UNSET
+    links: LinkFacts | UnsetType = UNSET
+    rehearsal: RehearsalFacts | UnsetType = UNSET
+
+
+class Preflight(Struct):
+    """Everything found, and the facts a person decides by."""
+
+    ok: bool
+    blockers: list[Finding]
+    warnings: list[Finding]
+    facts: PreflightFacts
+
+
+def shape_preflight(found: preflight.Preflight) -> Preflight:
+    """Shape what was found."""
+    facts = msgspec.convert(found.facts, PreflightFacts)
+    return Preflight(found.ok, found.blockers, found.warnings, facts)
+
 
 ROUTES = Routes()
 
@@ -158,13 +238,13 @@ async def duplicate(request: Call) -> Answer:
     """Make a new draft with the words and the audience of a campaign."""
     name = request.body.name if isinstance(request.body.name, str) else None
     args = (request.account_id, request.id, request.by.user_id, name)
-    return Answer(shaping.campaign(await commit(copying.duplicate, *args)))
+    return Answer(shaping.campaign(await commit(store.duplicate, *args)))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=Preflight, rate="renders")
 async def look(request: Call) -> Answer:
     """Look at a draft as its send would."""
-    return Answer(preflight_shapes.shaped(await render(preflight.check, request.account_id, request.id, request.by)))
+    return Answer(shape_preflight(await render(preflight.check, request.account_id, request.id, request.by)))
 
 
 @ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)
@@ -172,3 +252,34 @@ async def delete(request: Call) -> Answer:
     """Delete a campaign; open messages are cancelled, the ledger and its events stay."""
     told = (request.by, "campaign_delete", states.delete, request.account_id, request.id, request.by)
     return await _shown(await commit(audit.noting, *told))
+
+
+# What became of campaigns over the API: the report, the people behind each number, and one of them explained.
+
+
+class ExplainQuery(Struct):
+    """Of whom."""
+
+    contact_id: ContactId
+
+
+@ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", returns=Report)
+async def report(request: Call) -> Answer:
+    """Report what became of a campaign, each number with the path to its people."""
+    return Answer(await call(results.of, request.account_id, request.id))
+
+
+@ROUTES.add(
+    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query=RecipientQuery, returns=shapes.Message,
+    many=True,
+)  # fmt: skip
+async def people(request: Call) -> Answer:
+    """List the people of a campaign with what became of their messages, newest first."""
+    page = await call(recipients.page, request.account_id, request.id, request.query)
+    return Answer([shaping.message(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("GET", "/campaigns/{id}/explain", scope="campaigns:read", query=ExplainQuery, returns=CampaignExplained)
+async def why(request: Call) -> Answer:
+    """Explain why a contact gets a campaign, got it or did not."""
+    return Answer(await call(groups.explain, request.account_id, request.id, request.query.contact_id))

@@ -4,19 +4,18 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from appliance.account import audit
+from appliance.accounts import audit
 from appliance.api import shapes, shaping
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.reply import Fault, page_headers
-from appliance.clock import iso
-from appliance.db.work import call, commit
-from appliance.engagement import simulating
-from appliance.engagement.simulating import Simulate
-from appliance.errors import NotFound
-from appliance.fields import MessageId, PageQuery, Short
-from appliance.messages import capture_inbox, store
-from appliance.tables import Captured as Row
+from appliance.core.clock import iso
+from appliance.core.errors import NotFound
+from appliance.core.fields import MessageId, PageQuery, Short
+from appliance.sending.messages import capture_inbox, ledger
+from appliance.storage.models import Captured as Row
+from appliance.storage.work import call, commit
+from appliance.tracking import simulating
+from appliance.tracking.simulating import Simulate
 
 ROUTES = Routes()
 
@@ -86,7 +85,7 @@ def _detail(account_id: int, captured_id: int) -> CapturedDetail:
     row = capture_inbox.get(account_id, captured_id)
     parts = capture_inbox.parts(row)
     try:
-        message = shaping.message(store.get(account_id, row.message_id or 0))
+        message = shaping.message(ledger.get(account_id, row.message_id or 0))
     except NotFound:
         message = None
     headers = [Header(name, value) for name, value in parts["headers"]]

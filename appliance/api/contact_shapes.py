@@ -4,13 +4,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from appliance import tables
 from appliance.api import shapes
-from appliance.api.conversation_shapes import Incoming
-from appliance.api.run_shapes import FlowRunDetail
+from appliance.api.conversations import Incoming
+from appliance.api.flow_runs import FlowRunDetail
 from appliance.api.shapes import Json, Moment
-from appliance.clock import iso
-from appliance.contacts.suppress import Reason
+from appliance.audience.contacts.suppress import Reason
+from appliance.core.clock import iso
+from appliance.storage import models
 
 
 class Suppression(Struct):
@@ -94,7 +94,7 @@ class ContactExport(Struct):
     flow_runs: list[FlowRunDetail]
 
 
-def suppression(row: tables.Suppression) -> Suppression:
+def suppression(row: models.Suppression) -> Suppression:
     """Shape a suppression."""
     reason: Any = row.reason
     return Suppression(

@@ -1,13 +1,17 @@
 """Contacts over the API."""
 
-from appliance.account import audit
-from appliance.api import contact_shapes, dossier, shapes, shaping
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from appliance.accounts import audit
+from appliance.api import contact_shapes, conversations, shapes, shaping
+from appliance.api.contact_shapes import ContactExport, MessageText, Named, TimelineEntry
+from appliance.api.declare import Answer, Call, Routes, checked
+from appliance.api.flow_runs import detailed
 from appliance.api.reply import page_headers
-from appliance.contacts import erase, merge, store, timeline, write
-from appliance.contacts.consent import Evidence
-from appliance.contacts.requests import (
+from appliance.audience.contacts import erase, merge, store, timeline, write
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.contacts.requests import (
     ContactPatch,
     ContactQuery,
     ContactWrite,
@@ -15,8 +19,102 @@ from appliance.contacts.requests import (
     MergeWrite,
     SearchQuery,
 )
-from appliance.db.work import call, commit, glance
-from appliance.fields import PageQuery
+from appliance.audience.contacts.timeline import Entry
+from appliance.core import clock
+from appliance.core.fields import PageQuery
+from appliance.flows import people
+from appliance.inbound.conversations import reading
+from appliance.sending.messages import ledger as messages
+from appliance.storage.models import Contact, Event, MessageContent, Suppression
+from appliance.storage.open import rows
+from appliance.storage.work import call, commit, glance
+
+# Puts together what is kept about one person: the entries of the timeline, and the document that is all of it.
+
+_CHUNK = 500
+
+
+def entries(found: Sequence[Entry]) -> list[TimelineEntry]:
+    """Shape entries of a timeline with their event or message."""
+    by_kind: dict[str, dict[int, Any]] = {
+        "event": {row.id: shaping.event(row) for row in Event.select().where(Event.id.in_(_ids(found, "event")))},
+        "message": {row.id: shaping.message(row) for row in messages.by_ids(_ids(found, "message"))},
+    }
+    made = []
+    for entry in found:
+        shape: Any = by_kind[entry.kind].get(entry.id)
+        if shape is not None:
+            event, message = (shape, None) if entry.kind == "event" else (None, shape)
+            kind: Any = entry.kind
+            made.append(TimelineEntry(kind, entry.id, shape.created_at, event, message))
+    return made
+
+
+def _ids(found: Sequence[Entry], kind: str) -> list[int]:
+    return [entry.id for entry in found if entry.kind == kind]
+
+
+def dossier_of(account_id: int, contact_id: int) -> ContactExport:
+    """Return everything that is kept about a contact; raises NotFound."""
+    contact = store.get(account_id, contact_id)
+    return ContactExport(
+        exported_at=str(clock.iso(clock.now_ms())),
+        contact=shaping.contact(contact),
+        lists=_lists("membership", contact_id),
+        left_lists=_lists("list_refusal", contact_id),
+        suppressions=_suppressions(contact),
+        consents=[contact_shapes.consent(row) for row in _consents(account_id, contact_id)],
+        messages=[shaping.message(row) for part in _chunks("message", contact_id) for row in messages.by_ids(part)],
+        message_texts=[_text(row) for part in _chunks("message", contact_id) for row in _contents(part)],
+        incoming=[conversations.incoming(row) for row in reading.from_contact(account_id, contact_id)],
+        events=[shaping.event(row) for part in _chunks("event", contact_id) for row in _events(part)],
+        flow_runs=[detailed(row) for part in _chunks("run", contact_id) for row in people.by_ids(part)],
+    )
+
+
+def _lists(table: str, contact_id: int) -> list[Named]:
+    return [
+        Named(*row)
+        for row in rows(
+            f"SELECT l.id, l.name FROM {table} m JOIN contact_list l ON l.id = m.contact_list_id "
+            "WHERE m.contact_id = ? ORDER BY l.id",
+            (contact_id,),
+        )
+    ]
+
+
+def _suppressions(contact: Contact) -> list[contact_shapes.Suppression]:
+    known = timeline.hashes(contact)
+    found = Suppression.select().where(
+        Suppression.account == contact.account_id, Suppression.address_hash.in_(list(known))
+    )
+    return [contact_shapes.suppression(row) for row in found.order_by(Suppression.id)] if known else []
+
+
+def _consents(account_id: int, contact_id: int) -> Iterator[Any]:
+    number = 1
+    while part := timeline.consents(account_id, contact_id, number, _CHUNK).rows:
+        yield from part
+        number += 1
+
+
+def _chunks(table: str, contact_id: int) -> Iterator[list[int]]:
+    ids = [row[0] for row in rows(f"SELECT id FROM {table} WHERE contact_id = ? ORDER BY id DESC", (contact_id,))]
+    for start in range(0, len(ids), _CHUNK):
+        yield ids[start : start + _CHUNK]
+
+
+def _events(ids: list[int]) -> list[Event]:
+    return list(Event.select().where(Event.id.in_(ids)).order_by(Event.id.desc()))
+
+
+def _contents(ids: list[int]) -> list[MessageContent]:
+    return list(MessageContent.select().where(MessageContent.message.in_(ids)))
+
+
+def _text(row: MessageContent) -> MessageText:
+    return MessageText(row.message_id, row.subject, row.body, row.text, row.from_name, row.headers, row.data)
+
 
 ROUTES = Routes()
 
@@ -96,7 +194,7 @@ async def delete(request: Call) -> Answer:
 async def history(request: Call) -> Answer:
     """List what happened to a contact: events and messages, newest first."""
     page = await call(timeline.page, request.account_id, request.id, request.query.page, request.query.size())
-    return Answer(await call(dossier.entries, page.rows), headers=page_headers(page))
+    return Answer(await call(entries, page.rows), headers=page_headers(page))
 
 
 @ROUTES.add(
@@ -113,7 +211,7 @@ async def consents(request: Call) -> Answer:
 async def export(request: Call) -> Answer:
     """Get everything that is kept about a person, as one document."""
     name = f'attachment; filename="contact-{request.id}.json"'
-    found = await call(dossier.of, request.account_id, request.id)
+    found = await call(dossier_of, request.account_id, request.id)
     await audit.exported(request.by, request.account_id, f"contact-{request.id}.json", (), 1)
     return Answer(found, headers={"Content-Disposition": name})
 

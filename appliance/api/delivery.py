@@ -4,11 +4,11 @@ from msgspec import Struct
 
 from appliance.api import shapes
 from appliance.api.declare import Answer, Call, Routes
-from appliance.clock import iso, now_ms
-from appliance.db.work import call
-from appliance.messages import delivering
-from appliance.messages.warm_up import CAPS
-from appliance.settings import Email
+from appliance.core.clock import iso, now_ms
+from appliance.sending.messages import delivering
+from appliance.sending.messages.warm_up import CAPS
+from appliance.settings.schema import Email
+from appliance.storage.work import call
 
 ROUTES = Routes()
 

@@ -5,16 +5,15 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.reply import page_headers
 from appliance.api.shapes import Moment
-from appliance.clock import iso
-from appliance.db.work import call, commit
-from appliance.sending_domains import keys, records, store, verify
-from appliance.sending_domains.records import Purpose, Valid
-from appliance.sending_domains.store import DomainCreate, DomainQuery
-from appliance.tables import SendingDomain as Row
+from appliance.core.clock import iso
+from appliance.sending.domains import keys, records, store, verify
+from appliance.sending.domains.records import Purpose, Valid
+from appliance.sending.domains.store import DomainCreate, DomainQuery
+from appliance.storage.models import SendingDomain as Row
+from appliance.storage.work import call, commit
 
 ROUTES = Routes()
 

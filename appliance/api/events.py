@@ -5,20 +5,18 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from appliance.api import contacts, shapes, shaping
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked, of_sound
+from appliance.api.declare import Answer, Call, Routes, checked, of_sound
 from appliance.api.read import idempotency_key
 from appliance.api.reply import page_headers
-from appliance.contacts import write
-from appliance.contacts.requests import ContactWrite
-from appliance.db.work import call, commit
-from appliance.errors import Faults, Invalid
+from appliance.audience.contacts import write
+from appliance.audience.contacts.requests import ContactWrite
+from appliance.core.errors import Faults, Invalid
+from appliance.core.fields import Read
 from appliance.events import log, submit
 from appliance.events.log import EventQuery
-from appliance.events.requests import EventBatch, EventWrite, Ready, prepare, read_many
-from appliance.events.submit import Submitted
-from appliance.fields import Read
-from appliance.tables import Event
+from appliance.events.submit import EventBatch, EventWrite, Ready, Submitted, prepare, read_many
+from appliance.storage.models import Event
+from appliance.storage.work import call, commit
 
 ROUTES = Routes()
 # Keys of which an event has to have one

@@ -6,21 +6,21 @@ from typing import Any
 from msgspec import UNSET, Struct, defstruct
 from msgspec.structs import fields as struct_fields
 
-from appliance.account import audit
+from appliance.accounts import audit
 from appliance.api.auth import require
 from appliance.api.declare import Answer, Call, Routes
-from appliance.contacts import store
-from appliance.contacts.requests import ContactQuery
-from appliance.db.work import call
+from appliance.audience.contacts import store
+from appliance.audience.contacts.requests import ContactQuery
+from appliance.core.fields import PageQuery
+from appliance.core.pagination import Page
 from appliance.events import log
 from appliance.events.log import EventQuery
-from appliance.exporting import going, happenings, journeys, people
-from appliance.fields import PageQuery
+from appliance.exports import going, happenings, journeys, people
 from appliance.flows import people as walks
 from appliance.flows.people import RunQuery
-from appliance.messages import store as messages
-from appliance.messages.store import MessageQuery
-from appliance.pages import Page
+from appliance.sending.messages import ledger as messages
+from appliance.sending.messages.ledger import MessageQuery
+from appliance.storage.work import call
 
 ROUTES = Routes()
 CSV, JSONL = "text/csv", "application/jsonl"

@@ -1,15 +1,12 @@
 """/flows/{id}: rehearsals, which write nothing."""
 
 from appliance.api.auth import require
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.reply import page_headers
-from appliance.fields import PageQuery
+from appliance.core.fields import PageQuery
 from appliance.flows import bulk_simulation, scripts, simulate
-from appliance.flows.bulk_simulation import CrowdRequest
+from appliance.flows.bulk_simulation import Crowd, CrowdRequest, rehearse
 from appliance.flows.scripts import ScriptResult
-from appliance.flows.simulation_counts import Crowd
-from appliance.flows.simulation_queue import rehearse
 from appliance.flows.simulation_request import SimulateRequest
 from appliance.flows.timeline import Simulated
 

@@ -9,19 +9,20 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct
 
-from appliance import config, fields
-from appliance.account import audit
+from appliance.accounts import audit
 from appliance.api import receiving
 from appliance.api.declare import Answer, Call, Routes
 from appliance.api.reply import page_headers
-from appliance.clock import iso
-from appliance.db.work import call, commit
-from appliance.errors import Faults, Invalid
+from appliance.core import fields
+from appliance.core.clock import iso
+from appliance.core.errors import Faults, Invalid
 from appliance.events.shape import Moment
-from appliance.importing import results, store
-from appliance.importing.requests import DryRunQuery, ImportForm, ImportOptions, ImportQuery, Upload
-from appliance.importing.stage import Look
-from appliance.tables import Import as Row
+from appliance.imports import results, store
+from appliance.imports.stage import Look
+from appliance.imports.store import DryRunQuery, ImportForm, ImportOptions, ImportQuery, Upload
+from appliance.settings import config
+from appliance.storage.models import Import as Row
+from appliance.storage.work import call, commit
 
 ROUTES = Routes()
 

@@ -1,15 +1,14 @@
 """Contact lists over the API."""
 
-from appliance.account import audit
+from appliance.accounts import audit
 from appliance.api import shapes, shaping
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.reply import page_headers
-from appliance.contacts import bulk, lists
-from appliance.contacts.bulk import BulkDone, BulkWrite
-from appliance.contacts.lists import ListCreate, ListPatch, ListQuery
-from appliance.db.work import call, commit
-from appliance.tables import ContactList
+from appliance.audience.contacts import bulk, lists
+from appliance.audience.contacts.bulk import BulkDone, BulkWrite
+from appliance.audience.contacts.lists import ListCreate, ListPatch, ListQuery
+from appliance.storage.models import ContactList
+from appliance.storage.work import call, commit
 
 ROUTES = Routes()
 

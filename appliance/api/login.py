@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from sanic import HTTPResponse, Request
 
-from appliance import fields
-from appliance.account import jwt, roles, sessions, signing_in
+from appliance.accounts import jwt, roles, sessions, signing_in
 from appliance.api import auth, read, reply, shapes
 from appliance.api.reply import Fault
-from appliance.clock import iso
-from appliance.db.work import commit
-from appliance.errors import NotFound
+from appliance.core import fields
+from appliance.core.clock import iso
+from appliance.core.errors import NotFound
+from appliance.storage.work import commit
 
 Role = Annotated[str, Meta(extra_json_schema={"enum": list(roles.ROLES)})]
 

@@ -5,21 +5,20 @@ from typing import Any
 
 from msgspec import structs
 
-from appliance.account import audit, idempotency
+from appliance.accounts import audit, idempotency
 from appliance.api import shapes, shaping
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.read import idempotency_key
 from appliance.api.reply import Fault, page_headers
-from appliance.db.work import call, commit, render
-from appliance.designs.merge import MergeError
+from appliance.content.designs.merge import MergeError
 from appliance.events import log
 from appliance.events.log import EventQuery
-from appliance.messages import manual_decisions, single, store
-from appliance.messages.prepare import Workshop
-from appliance.messages.single import MessageWrite
-from appliance.messages.store import MessageQuery
-from appliance.tables import Message
+from appliance.sending.messages import ledger, manual_decisions, single
+from appliance.sending.messages.ledger import MessageQuery
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.messages.single import MessageWrite
+from appliance.storage.models import Message
+from appliance.storage.work import call, commit, render
 
 ROUTES = Routes()
 _faults = checked(single.check, parses=True)
@@ -28,7 +27,7 @@ _faults = checked(single.check, parses=True)
 @ROUTES.add("GET", "/messages", scope="messages:read", query=MessageQuery, returns=shapes.Message, many=True)
 async def index(request: Call) -> Answer:
     """List messages of every kind and status, newest first."""
-    page = await call(store.page, request.account_id, request.query)
+    page = await call(ledger.page, request.account_id, request.query)
     return Answer([shaping.message(row) for row in page.rows], headers=page_headers(page))
 
 
@@ -61,7 +60,7 @@ async def create(request: Call) -> Answer:
             return None if single.refusal(made[0]) else int(made[0].id)
 
         once = idempotency.once(request.account_id, "/messages", key, payload, run, request.credential.test)
-        return store.get(request.account_id, once.resource_id or made[0].id), once.replayed
+        return ledger.get(request.account_id, once.resource_id or made[0].id), once.replayed
 
     await render(single.warm, request.account_id, body)
     row, replayed = await commit(verb)
@@ -78,10 +77,10 @@ async def show(request: Call) -> Answer:
     """Get a message with what it said and what happened to it."""
 
     def read() -> shapes.MessageDetail:
-        row = store.get(request.account_id, request.id)
+        row = ledger.get(request.account_id, request.id)
         query = EventQuery(limit=100, resource_uid=f"message:{row.id}")
         events = list(log.page(request.account_id, query).rows)
-        kept = store.content(row)
+        kept = ledger.content(row)
         said: dict[str, Any] = {"html": None, "text": None, "headers": kept.headers if kept else {}}
         try:
             filled = Workshop().view(row)
@@ -97,7 +96,7 @@ async def show(request: Call) -> Answer:
 
 def _decide(name: str, verb: Callable[[int, int, str], Message], summary: str) -> None:
     async def handler(request: Call) -> Answer:
-        if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
+        if request.credential.test and not (await call(ledger.get, request.account_id, request.id)).test:
             raise Fault(403, "forbidden", "a test key decides only about what test keys have sent")
         told = (request.by, f"message_{name}", verb, request.account_id, request.id, request.actor)
         return Answer(shaping.message(await commit(audit.noting, *told)))

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from appliance import tables
-from appliance.account import keys
-from appliance.account.team import Role
+from appliance.accounts import keys
+from appliance.accounts.users import Role
 from appliance.api.shapes import Moment
-from appliance.clock import iso
+from appliance.core.clock import iso
+from appliance.storage import models
 
 
 class User(Struct):
@@ -66,7 +66,7 @@ class AuditEntry(Struct):
     created_at: Moment
 
 
-def _person(row: tables.User) -> dict[str, Any]:
+def _person(row: models.User) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "email": row.email, "name": row.name,
         "role": cast(Role, row.role), "otp": row.otp_secret is not None, "disabled_at": iso(row.disabled_at),
@@ -75,17 +75,17 @@ def _person(row: tables.User) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def user(row: tables.User) -> User:
+def user(row: models.User) -> User:
     """Shape a person."""
     return User(**_person(row))
 
 
-def with_password(row: tables.User, password: str | None) -> UserWithPassword:
+def with_password(row: models.User, password: str | None) -> UserWithPassword:
     """Shape a person with the password that was made for them."""
     return UserWithPassword(**_person(row), password=password)
 
 
-def _key(row: tables.ApiKey) -> dict[str, Any]:
+def _key(row: models.ApiKey) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "name": row.name, "hint": row.hint, "scope": row.scope,
         "test": row.test, "created_by": row.created_by_id, "last_used_at": iso(keys.last_used(row)),
@@ -93,17 +93,17 @@ def _key(row: tables.ApiKey) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def key(row: tables.ApiKey) -> ApiKey:
+def key(row: models.ApiKey) -> ApiKey:
     """Shape a key."""
     return ApiKey(**_key(row))
 
 
-def with_secret(row: tables.ApiKey, secret: str) -> ApiKeyWithSecret:
+def with_secret(row: models.ApiKey, secret: str) -> ApiKeyWithSecret:
     """Shape a key with what opens, which nobody will see again."""
     return ApiKeyWithSecret(**_key(row), key=secret)
 
 
-def entry(row: tables.Audit, names: dict[str, str]) -> AuditEntry:
+def entry(row: models.Audit, names: dict[str, str]) -> AuditEntry:
     """Shape a row of the audit, with what its actor is called."""
     return AuditEntry(
         row.id, row.account_id, row.actor, names.get(row.actor), row.action, row.subject, row.data, row.ip,

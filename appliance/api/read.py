@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Struct
 from sanic import Request
 
-from appliance import fields
-from appliance.account import idempotency
+from appliance.accounts import idempotency
 from appliance.api.declare import Route
 from appliance.api.reply import Fault
-from appliance.errors import Invalid
+from appliance.core import fields
+from appliance.core.errors import Invalid
 
 
 class Nothing(Struct):

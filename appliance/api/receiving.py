@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from appliance import multipart
 from appliance.api.declare import Call
 from appliance.api.reply import Fault
+from appliance.core import multipart
 
 
 async def file(request: Call, target: Path, most: int, what: str) -> multipart.Form:

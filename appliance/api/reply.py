@@ -17,9 +17,10 @@ from sanic.exceptions import (
 )
 from sanic_routing.exceptions import BaseException as RoutingException
 
-from appliance import config, errors
-from appliance.db.work import call
-from appliance.pages import Page
+from appliance.core import errors
+from appliance.core.pagination import Page
+from appliance.settings import config
+from appliance.storage.work import call
 
 log = logging.getLogger("campanero.api")
 _encoder = msgspec.json.Encoder()

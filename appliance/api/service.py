@@ -6,15 +6,15 @@ from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request
 
-from appliance.account import accounts, heartbeat
+from appliance.accounts import accounts, heartbeat
 from appliance.api import reply
 from appliance.api.declare import Answer, Call, Routes
-from appliance.db import disk_guard, work
-from appliance.db.open import close_database, scalar
-from appliance.db.work import call
-from appliance.errors import Unavailable
-from appliance.metrics import text
-from appliance.metrics.scrape import scrape
+from appliance.core.errors import Unavailable
+from appliance.ops.metrics import scrape as metrics_scrape
+from appliance.ops.metrics.scrape import scrape
+from appliance.storage import disk_guard, work
+from appliance.storage.open import close_database, scalar
+from appliance.storage.work import call
 
 # For who has a credential, declared as all such endpoints are
 ROUTES = Routes()
@@ -85,4 +85,4 @@ async def metrics(request: Call) -> Answer:
     """
     whose = None if request.account_id == accounts.FIRST else request.account_id
     found = await asyncio.get_running_loop().run_in_executor(_scraping, _scraped, whose)
-    return Answer(found, media=text.KIND, headers={"Cache-Control": "no-store"})
+    return Answer(found, media=metrics_scrape.KIND, headers={"Cache-Control": "no-store"})

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from appliance.core.fields import named
 from appliance.events.shape import Event as Event
 from appliance.events.shape import Moment as Moment
-from appliance.fields import named
-from appliance.messages.store import Status
+from appliance.sending.messages.ledger import Status
 
 Json = dict[str, Any]
 Design = Annotated[Json, named("Design")]

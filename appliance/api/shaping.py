@@ -5,12 +5,13 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from appliance import media, tables
 from appliance.api import brand_shapes, shapes
-from appliance.clock import iso
-from appliance.contacts.store import is_sendable
+from appliance.audience.contacts.store import is_sendable
+from appliance.content import media
+from appliance.content.templates.store import is_editable
+from appliance.core.clock import iso
 from appliance.events import shape
-from appliance.templates.store import is_editable
+from appliance.storage import models
 
 S = TypeVar("S", bound=Struct)
 
@@ -32,12 +33,12 @@ def _same(kind: type[S], row: Any, **given: Any) -> S:
     return kind(**given)
 
 
-def channel(row: tables.Channel) -> shapes.Channel:
+def channel(row: models.Channel) -> shapes.Channel:
     """Shape a channel."""
     return _same(shapes.Channel, row, verified=row.verified_at is not None, suppression_reason=row.suppression)
 
 
-def _contact_values(row: tables.Contact) -> dict[str, Any]:
+def _contact_values(row: models.Contact) -> dict[str, Any]:
     by_kind = {kind: [one for one in row.channels if one.kind == kind] for kind in ("email", "phone")}
     first = (by_kind["email"] or by_kind["phone"] or [None])[0]
     status = "unverified"
@@ -55,32 +56,32 @@ def _contact_values(row: tables.Contact) -> dict[str, Any]:
     }
 
 
-def contact(row: tables.Contact) -> shapes.Contact:
+def contact(row: models.Contact) -> shapes.Contact:
     """Shape a contact loaded with its channels and lists."""
     return _same(shapes.Contact, row, **_contact_values(row))
 
 
-def contact_written(row: tables.Contact, kept: list[str]) -> shapes.ContactWritten:
+def contact_written(row: models.Contact, kept: list[str]) -> shapes.ContactWritten:
     """Shape a contact just written."""
     return _same(shapes.ContactWritten, row, kept_opt_out=kept, **_contact_values(row))
 
 
-def contact_list(row: tables.ContactList, sendable: dict[str, int]) -> shapes.ContactList:
+def contact_list(row: models.ContactList, sendable: dict[str, int]) -> shapes.ContactList:
     """Shape a list."""
     return _same(shapes.ContactList, row, sendable_count=shapes.Sendable(**sendable))
 
 
-def template(row: tables.Template) -> shapes.Template:
+def template(row: models.Template) -> shapes.Template:
     """Shape a template."""
     return _same(shapes.Template, row)
 
 
-def trigger(row: tables.Trigger) -> shapes.Trigger:
+def trigger(row: models.Trigger) -> shapes.Trigger:
     """Shape a trigger."""
     return _same(shapes.Trigger, row)
 
 
-def campaign(row: tables.Campaign) -> shapes.Campaign:
+def campaign(row: models.Campaign) -> shapes.Campaign:
     """Shape a campaign loaded with trigger, template and sums."""
     content, waits = template(row.template), row.waiting
     return _same(
@@ -91,7 +92,7 @@ def campaign(row: tables.Campaign) -> shapes.Campaign:
     )  # fmt: skip
 
 
-def _message_values(row: tables.Message) -> dict[str, Any]:
+def _message_values(row: models.Message) -> dict[str, Any]:
     error = None
     if row.error_code is not None:
         error = shapes.MessageError(row.error_code, row.error_smtp, row.error_enhanced, row.error_text)
@@ -104,12 +105,12 @@ def _message_values(row: tables.Message) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def message(row: tables.Message) -> shapes.Message:
+def message(row: models.Message) -> shapes.Message:
     """Shape a message."""
     return _same(shapes.Message, row, **_message_values(row))
 
 
-def message_detail(row: tables.Message, said: Any, events: list[tables.Event]) -> shapes.MessageDetail:
+def message_detail(row: models.Message, said: Any, events: list[models.Event]) -> shapes.MessageDetail:
     """Shape a message with its content; `said` has `html`, `text` and `headers`."""
     return _same(
         shapes.MessageDetail, row, html=said["html"], text=said["text"], headers=said["headers"],
@@ -120,7 +121,7 @@ def message_detail(row: tables.Message, said: Any, events: list[tables.Event]) -
 event = shape.event
 
 
-def brand(row: tables.Brand) -> brand_shapes.Brand:
+def brand(row: models.Brand) -> brand_shapes.Brand:
     """Shape the brand; nothing is ever fetched, so where it came from stays null."""
     return _same(
         brand_shapes.Brand, row, source_url=None, last_scraped_at=None, logo=media.shown(row.logo),

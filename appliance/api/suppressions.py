@@ -1,14 +1,13 @@
 """Suppressions over the API."""
 
-from appliance.account import audit
+from appliance.accounts import audit
 from appliance.api import contact_shapes
 from appliance.api.contacts import evidence
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.reply import page_headers
-from appliance.contacts import suppress
-from appliance.contacts.suppress import Lift, SuppressionQuery, SuppressionWrite
-from appliance.db.work import call, commit
+from appliance.audience.contacts import suppress
+from appliance.audience.contacts.suppress import Lift, SuppressionQuery, SuppressionWrite
+from appliance.storage.work import call, commit
 
 ROUTES = Routes()
 

@@ -2,21 +2,20 @@
 
 from msgspec import Struct
 
-from appliance import brand as brands
-from appliance.account import audit
+from appliance.accounts import audit
 from appliance.api import shapes, shaping
-from appliance.api.declare import Answer, Call, Routes
-from appliance.api.nested_faults import checked
+from appliance.api.declare import Answer, Call, Routes, checked
 from appliance.api.reply import page_headers
 from appliance.campaigns import template_access
-from appliance.db.work import call, commit, render
-from appliance.designs import merge, spec
-from appliance.messages import sample_render
-from appliance.messages import send_test as test_sends
-from appliance.messages.sample_render import Preview, PreviewRequest
-from appliance.messages.send_test import TestRequest, TestsSent
-from appliance.templates import starters, store
-from appliance.templates.requests import TemplateCreate, TemplateQuery, TemplateWrite
+from appliance.content import brand as brands
+from appliance.content.designs import merge, spec
+from appliance.content.templates import starters, store
+from appliance.content.templates.requests import TemplateCreate, TemplateQuery, TemplateWrite
+from appliance.sending.messages import sample_render
+from appliance.sending.messages import send_test as test_sends
+from appliance.sending.messages.sample_render import Preview, PreviewRequest
+from appliance.sending.messages.send_test import TestRequest, TestsSent
+from appliance.storage.work import call, commit, render
 
 ROUTES = Routes()
 

@@ -6,13 +6,14 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from appliance import fields, media
 from appliance.api import receiving
 from appliance.api.declare import Answer, Call, Routes
-from appliance.db.work import commit
-from appliance.errors import Faults, Invalid
-from appliance.pictures.kinds import Picture
-from appliance.tables import Media
+from appliance.content import media
+from appliance.content.pictures.kinds import Picture
+from appliance.core import fields
+from appliance.core.errors import Faults, Invalid
+from appliance.storage.models import Media
+from appliance.storage.work import commit
 
 ROUTES = Routes()
 

@@ -1,10 +1,15 @@
 """Who a campaign is for: one statement that counts them, and the same one that their rows are written from."""
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from appliance.db.open import rows, scalar
-from appliance.segments import people
-from appliance.tables import Campaign, ContactList, Segment
+from msgspec import UNSET
+
+from appliance.audience.segments import people as segments_people
+from appliance.campaigns.recipients import RecipientQuery
+from appliance.core.rested import Rested
+from appliance.storage.models import Campaign, ContactList, Segment
+from appliance.storage.open import rows, scalar
 
 # As a limit
 ALL = -1
@@ -90,7 +95,7 @@ def of(campaign: Campaign, whole: bool = False) -> Audience:
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id
     parameters: dict[str, Any] = {"account": account_id}
-    clauses = [people.source(":account")]
+    clauses = [segments_people.source(":account")]
     lists = _lists(campaign)
     if lists:
         clauses.append(_any_list(account_id, lists, parameters, "l"))
@@ -171,7 +176,7 @@ def _any_list(account_id: int, lists: dict[int, ContactList | None], parameters:
 
 
 def _segment(account_id: int, segment_id: int, parameters: dict[str, Any], prefix: str) -> str:
-    asked = people.of_segment(account_id, segment_id, prefix)
+    asked = segments_people.of_segment(account_id, segment_id, prefix)
     parameters.update(asked.parameters)
     return f"({asked.sql})"
 
@@ -221,3 +226,73 @@ def most(campaign: Campaign, limit: int) -> int:
     """Count the people of a campaign, up to a limit."""
     people = of(campaign)
     return int(scalar(f"SELECT count(*) FROM ({people.sql} LIMIT :limit)", {**people.parameters, "limit": limit}))
+
+
+# An audience as of a moment ago: what pages of a draft ask with each change of it, and of very many takes long.
+#
+# Of few people it is always as now. What decides whom to write to asks `audience` itself.
+
+# In seconds of the processor; an audience that is counted as fast is counted each time
+_CHEAP = 0.03
+_counted: Rested[Arithmetic] = Rested(cheap=_CHEAP)
+_first: Rested[list[int]] = Rested(cheap=_CHEAP)
+_mailed: Rested[tuple[int, int | None]] = Rested(cheap=_CHEAP)
+
+
+def cached_arithmetic(campaign: Campaign) -> Arithmetic:
+    """Count the audience."""
+    return _counted.get(_key(campaign), lambda: arithmetic(campaign))
+
+
+def first_person(campaign: Campaign) -> int | None:
+    """Return somebody who would get it, who may be gone since; None if there is nobody."""
+    found = _first.get(_key(campaign), lambda: sample(campaign, 1))
+    return found[0] if found else None
+
+
+def last_mailed(campaign: Campaign) -> tuple[int, int | None]:
+    """Return when anybody of the audience got mail last (0 for never), and was added last (None for an empty one)."""
+
+    def find() -> tuple[int, int | None]:
+        people = of(campaign)
+        [(sent, added)] = rows(
+            f"SELECT max(coalesce(email_last_sent_at, 0)), max(created_at) FROM contact WHERE id IN ({people.sql})",
+            people.parameters,
+        )
+        return sent or 0, added
+
+    return _mailed.get(_key(campaign), find)
+
+
+def _key(campaign: Campaign) -> Hashable:
+    """Return what says who is meant, so that another audience is another one at once."""
+    people = of(campaign)
+    return people.sql, repr(sorted(people.parameters.items())), people.double_opt_in, kind(campaign)
+
+
+# The people behind a number of a report as something that lasts: the filters of a segment that finds them.
+
+Filters = list[dict[str, Any]]
+# Filters of recipients that say something a segment cannot ask
+_OUT = ("status", "domain", "country", "problem", "pending", "unsubscribed", "contact_id")
+
+
+def filters(campaign_id: int, query: RecipientQuery) -> Filters | None:
+    """Return the filters of a segment that finds who a query of recipients finds; None where there are none such."""
+    if any(getattr(query, name) is not UNSET for name in _OUT) or query.accepted is False:
+        return None
+    asked = {"opened": query.opened, "clicked": query.clicked}
+    if "machines" in asked.values() or all(one is UNSET for one in (query.accepted, query.link, *asked.values())):
+        return None
+    made: Filters = []
+    if query.accepted is True or "nobody" in asked.values():
+        made.append({"name": "campaign_sent", "predicate": "eq", "value": campaign_id})
+    for name, by in asked.items():
+        if isinstance(by, str):
+            predicate = "eq" if by == "people" else "not_eq"
+            made.append({"name": f"campaign_{name}", "predicate": predicate, "value": campaign_id})
+    if isinstance(query.link, int):
+        where = [{"name": f"event.{name}", "predicate": "eq", "value": value}
+                 for name, value in (("campaign_id", campaign_id), ("link", query.link))]  # fmt: skip
+        made.append({"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "where": where}})
+    return made

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import apsw
 
-from appliance import config, datadir
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
-from appliance.db import attached_file
-from appliance.db.open import connection, scalar
-from appliance.errors import Unavailable
+from appliance.core import data_dir
+from appliance.core.errors import Unavailable
+from appliance.settings import config
+from appliance.storage import identity
+from appliance.storage.open import connection, scalar
 
 _STEPS = 200_000
 
@@ -49,7 +50,7 @@ def draw(send: Send, people: Audience, kind: str, after: int, is_stopping: Calla
         old.unlink(missing_ok=True)
     os.close(os.open(raw, os.O_CREAT | os.O_WRONLY, 0o600))
     here = connection()
-    attached_file.make(raw, "drawn")
+    identity.make_file(raw, "drawn")
     here.set_progress_handler(is_stopping, _STEPS)
     try:
         here.execute("CREATE TABLE drawn.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT)")
@@ -63,26 +64,26 @@ def draw(send: Send, people: Audience, kind: str, after: int, is_stopping: Calla
         raise Unavailable("the service is ending") from None
     finally:
         here.set_progress_handler(None)
-        attached_file.detach("drawn")
+        identity.detach_file("drawn")
     _keep(raw, final)
     return count
 
 
 def _keep(raw: Path, final: Path) -> None:
     """Bring a finished list to disk, and only then under its name."""
-    datadir.settle(raw)
+    data_dir.settle(raw)
     raw.rename(final)
-    datadir.settle(final.parent)
+    data_dir.settle(final.parent)
 
 
 def attach(send: Send) -> None:
     """Put a list beside the database of this connection as `drawn`; outside of a transaction."""
-    attached_file.attach(path(send), "drawn")
+    identity.attach_file(path(send), "drawn")
 
 
 def detach() -> None:
     """Take it away again."""
-    attached_file.detach("drawn")
+    identity.detach_file("drawn")
 
 
 def sweep() -> None:

@@ -16,21 +16,20 @@ from typing import Any
 
 from msgspec import UNSET, Struct, convert, to_builtins
 
-from appliance import clock
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
 from appliance.campaigns.audience_file import Send
 from appliance.campaigns.checks import check_trigger
 from appliance.campaigns.requests import TriggerWrite
 from appliance.campaigns.store import MAX_AT_ONCE
-from appliance.db.dialect import catalogue
-from appliance.db.dialect.documents import document_of
-from appliance.db.open import connection, one, scalar
-from appliance.db.work import after_commit, writing
-from appliance.errors import Faults
-from appliance.messages.ledger import AT_ONCE
-from appliance.tables import Campaign
-from appliance.work import wake_ups
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Faults
+from appliance.sending.messages.ledger import AT_ONCE
+from appliance.storage import sql as storage_sql
+from appliance.storage.models import Campaign
+from appliance.storage.open import connection, fetch_one, scalar
+from appliance.storage.sql import document_of
+from appliance.storage.work import after_commit, writing
 
 # In an account of more than so many contacts, a question that takes longer than this is not asked on the writer
 _MANY, _LONG_SECONDS = 50_000, 0.25
@@ -102,7 +101,7 @@ def weigh(campaign: Campaign, trigger: Any = None) -> None:
     begun = time.monotonic()
     large = audience.most(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
     now = time.monotonic()
-    slow = now - begun > _LONG_SECONDS and one(
+    slow = now - begun > _LONG_SECONDS and fetch_one(
         "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _MANY)
     ) is not None  # fmt: skip
     for number in [number for number, known in list(_weighed.items()) if known[2] < now - _KNOWN_SECONDS]:
@@ -142,7 +141,7 @@ def begin(campaign: Campaign, provider: str) -> None:
 
 def _reserved(count: int = 0) -> int:
     """Reserve the next ids of messages for one campaign and answer the last before them."""
-    return catalogue.reserve_numbers("message", count)
+    return storage_sql.reserve_numbers("message", count)
 
 
 def _values(campaign: Campaign, provider: str) -> dict[str, Any]:

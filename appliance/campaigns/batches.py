@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from appliance.campaigns import audience, audience_file, audience_snapshot, closing
 from appliance.campaigns.audience_file import Send
-from appliance.db import work
-from appliance.db.disk_guard import storage_error
-from appliance.db.open import one, rows
-from appliance.errors import Unavailable
-from appliance.tables import Campaign
-from appliance.work import wake_ups
+from appliance.core import wake_ups
+from appliance.core.errors import Unavailable
+from appliance.storage import work
+from appliance.storage.disk_guard import storage_error
+from appliance.storage.models import Campaign
+from appliance.storage.open import fetch_one, rows
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.audiences")
@@ -37,7 +37,7 @@ _UNFINISHED = "freezing IS NOT NULL OR closing IS NOT NULL"
 
 def is_due() -> bool:
     """Return whether there are rows to be written or ended."""
-    return one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
+    return fetch_one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
 
 
 class Large:

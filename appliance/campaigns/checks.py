@@ -4,12 +4,12 @@ from typing import Any
 
 from msgspec import UNSET
 
-from appliance import refused_keys
-from appliance.campaigns.refused import AUDIENCE_DATA, AUDIENCE_KEYS
+from appliance.campaigns.findings import AUDIENCE_DATA, AUDIENCE_KEYS
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, SendRequest, TriggerWrite
-from appliance.errors import Faults, Invalid
-from appliance.tables import Campaign, ContactList, Segment
-from appliance.templates import store as templates
+from appliance.content.templates import store as templates
+from appliance.core import validation
+from appliance.core.errors import Faults, Invalid
+from appliance.storage.models import Campaign, ContactList, Segment
 
 # Lists or segments that one audience may unite or leave out
 MAX_IDS = 500
@@ -80,8 +80,8 @@ def check_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> Non
         ):
             faults.add(path + name, "must exist")
     for index, key in enumerate(data.keys() - AUDIENCE_KEYS):
-        guess = index < refused_keys.MAX_GUESSED_KEYS
-        if message := refused_keys.fault(AUDIENCE_KEYS, AUDIENCE_DATA, key, data[key], guess):
+        guess = index < validation.MAX_GUESSED_KEYS
+        if message := validation.key_fault(AUDIENCE_KEYS, AUDIENCE_DATA, key, data[key], guess):
             faults.add(f"{path}data.{key}", message)
     if data.get("audience_type") not in (None, "all_contacts"):
         faults.add(f"{path}data.audience_type", "is not included in the list")

@@ -5,12 +5,11 @@ the person has the answer; until its chunk comes a row counts as what it is, wai
 be done, so that a process that dies is followed by one that goes on.
 """
 
-from appliance import clock
 from appliance.campaigns.store import MAX_AT_ONCE
-from appliance.db.open import one, run
-from appliance.db.work import after_commit, writing
-from appliance.tables import Campaign
-from appliance.work import wake_ups
+from appliance.core import clock, wake_ups
+from appliance.storage.models import Campaign
+from appliance.storage.open import fetch_one, run
+from appliance.storage.work import after_commit, writing
 
 _SOME = "id IN (SELECT id FROM message WHERE campaign_id = ? {}LIMIT ?)"
 _OPEN = "AND status IN ('queued', 'held') "
@@ -45,7 +44,7 @@ def _begin(campaign: Campaign, how: str) -> None:
 def chunk(campaign_id: int, size: int) -> int:
     """End so many rows of a campaign; answers 0 once none is left."""
     writing()
-    found = one("SELECT closing FROM campaign WHERE id = ? AND closing IS NOT NULL", (campaign_id,))
+    found = fetch_one("SELECT closing FROM campaign WHERE id = ? AND closing IS NOT NULL", (campaign_id,))
     left = _end(campaign_id, found[0], size) if found is not None else 0
     if not left:
         run("UPDATE campaign SET closing = NULL WHERE id = ?", (campaign_id,))

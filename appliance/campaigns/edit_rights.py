@@ -6,11 +6,11 @@ key without `campaigns:send` may write, and not move the moment. A test key move
 
 from msgspec import UNSET
 
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.campaigns import checks
 from appliance.campaigns.requests import CampaignPatch, SendRequest
-from appliance.errors import NotAllowed
-from appliance.tables import Campaign
+from appliance.core.errors import NotAllowed
+from appliance.storage.models import Campaign
 
 _TEST = "a test key moves only what test keys have sent"
 _ARMED = "it goes out by itself: who may send changes it, or takes it back first"

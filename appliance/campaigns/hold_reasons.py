@@ -4,17 +4,17 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from appliance import clock, config, datadir
-from appliance.campaigns.findings import persons
-from appliance.db import disk_guard
-from appliance.db.open import one, rows, scalar
-from appliance.delivery import routing
-from appliance.delivery.groups import domain_of
-from appliance.delivery.routing import DIRECT
-from appliance.messages import sms_days, sms_senders, warm_up
-from appliance.tables import Account, Campaign
-from appliance.work import send_status
-from appliance.work.send_status import Full, SendStatus
+from appliance.campaigns.findings import persons, transport
+from appliance.core import clock, data_dir, rate_limit, send_status
+from appliance.core.send_status import Full, SendStatus
+from appliance.sending.delivery import routing
+from appliance.sending.delivery.groups import domain_of
+from appliance.sending.delivery.routing import DIRECT
+from appliance.sending.messages import sms_days, sms_senders, warm_up
+from appliance.settings import config
+from appliance.storage import disk_guard
+from appliance.storage.models import Account, Campaign
+from appliance.storage.open import fetch_one, rows, scalar
 
 # Rows looked at for people of a group that is spared
 _FEW = 500
@@ -62,7 +62,7 @@ def _stopped(account: Account) -> Waiting | None:
     if account.sending_stopped:
         more = f": {account.stop_reason}" if account.stop_reason else " by a person"
         return Waiting("sending_stopped", f"sending is stopped{more}")
-    if datadir.is_stopped(config.current().data_dir):
+    if data_dir.is_stopped(config.current().data_dir):
         return Waiting("stop_file", "a file STOP in the data directory stops all sending")
     return None
 
@@ -84,7 +84,9 @@ def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
     trouble = disk_guard.trouble()
     if trouble is not None:
         return Waiting("storage", trouble)
-    first = one(f"SELECT provider, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _line(campaign))
+    first = fetch_one(
+        f"SELECT provider, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _line(campaign)
+    )
     if first is None:
         return None
     provider, due_at = first
@@ -206,3 +208,53 @@ def _at(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
     today = datetime.fromtimestamp(clock.now(), UTC).astimezone(zone).date()
     hour = then.strftime("%H:%M:%S" if seconds else "%H:%M")
     return hour if then.date() == today else f"{then.strftime('%a')} {then.day} {then.strftime('%b')}, {hour}"
+
+
+# How long a campaign takes to leave where its speed is limited: what the page says before anybody sends it.
+
+_HOUR, _DAY = 3600.0, 86_400.0
+
+
+class Forecast(NamedTuple):
+    """The limit that is felt first, in words, and how many seconds a campaign takes with it."""
+
+    limit: str
+    seconds: float
+
+
+def forecast_of(campaign: Campaign, count: int, sender: str | None) -> Forecast | None:
+    """Return how long so many messages (of SMS: parts) take; None where nothing we know of limits them."""
+    if count <= 0 or transport(campaign) == "capture":
+        return None
+    limits = _sms() if campaign.channel == "sms" else _email(sender)
+    felt = [Forecast(words, _lasts(count, most, seconds)) for words, most, seconds in limits if most]
+    return max(felt, key=lambda one: one.seconds, default=None)
+
+
+def _lasts(count: int, most: float, seconds: float) -> float:
+    """What is left of an hour's or a day's worth has to wait for the next one."""
+    if seconds == 1:
+        return count / most
+    whole, rest = divmod(count - 1, int(most))
+    return whole * seconds + (rest / most) * min(seconds, 60)
+
+
+def _sms() -> list[tuple[str, float, float]]:
+    here = config.current().sms
+    return [
+        (f"{here.rate_per_second:g} a second", here.rate_per_second, 1),
+        (f"{here.parts_per_day:,} parts a day", here.parts_per_day, _DAY),
+    ]
+
+
+def _email(sender: str | None) -> list[tuple[str, float, float]]:
+    here = config.current().email
+    found = [
+        (f"{here.rate_per_second:g} a second", here.rate_per_second, 1.0),
+        (f"{here.rate_per_hour:,} an hour", float(here.rate_per_hour), _HOUR),
+    ]
+    for name, limit in map(rate_limit.read, here.sender_limits):
+        if sender and name == domain_of(sender):
+            found.append((f"{limit.per_second:g} a second from {name}", limit.per_second, 1.0))
+            found.append((f"{limit.per_hour:,} an hour from {name}", float(limit.per_hour), _HOUR))
+    return found

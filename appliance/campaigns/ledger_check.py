@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from appliance.campaigns import store
-from appliance.db.open import one, rows, scalar
-from appliance.errors import NotFound
-from appliance.tables import Campaign
+from appliance.core.errors import NotFound
+from appliance.storage.models import Campaign
+from appliance.storage.open import fetch_one, rows, scalar
 
 log = logging.getLogger("campanero.books")
 
@@ -55,7 +55,10 @@ def thorough(campaign: Campaign, process: str | None = None, most_sorted: int | 
 
     `process` is the one that may have rows in hand; None where that is not known.
     """
-    first, last = one("SELECT min(id) - 1, max(id) FROM message WHERE campaign_id = ?", (campaign.id,)) or (None, None)
+    first, last = fetch_one("SELECT min(id) - 1, max(id) FROM message WHERE campaign_id = ?", (campaign.id,)) or (
+        None,
+        None,
+    )
     if first is None:
         return
     for begin in range(first, last, _STRETCH):

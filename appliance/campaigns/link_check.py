@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from appliance import config
 from appliance.campaigns.findings import Case, Finding
-from appliance.delivery import safe_http
-from appliance.delivery.safe_http import Unreached
-from appliance.designs import document, outline
-from appliance.work import wake_ups
+from appliance.content.designs import document
+from appliance.core import wake_ups
+from appliance.sending.delivery import safe_http
+from appliance.sending.delivery.safe_http import Unreached
+from appliance.settings import config
 
 log = logging.getLogger("campanero.links")
 _AT_ONCE, _MOST, _SECONDS, _ALL_SECONDS = 4, 100, 5.0, 60.0
@@ -163,7 +163,7 @@ def findings(case: Case, check: Check) -> list[Finding]:
 
 def section(design: Any, href: str) -> str:
     """Return the field that holds a link: the innermost section with it, else the body."""
-    for entry in reversed(outline.entries(design)):
+    for entry in reversed(document.entries(design)):
         own = {**entry.section.props, "columns": None}
         if any(href in text or href.replace("&", "&amp;") in text for text in document.strings(own)):
             return f"template_attributes.design.{entry.section.path}"

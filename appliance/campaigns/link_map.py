@@ -4,12 +4,12 @@ import re
 from html import escape
 from typing import Any
 
-from appliance import brand as brands
 from appliance.campaigns.figures import LinkFigures
-from appliance.designs import links as numbered
-from appliance.designs import merge
-from appliance.messages import sample_render, sources, texts, values
-from appliance.tables import Account, Campaign
+from appliance.content import brand as brands
+from appliance.content.designs import links as numbered
+from appliance.content.designs import merge
+from appliance.sending.messages import sample_render, sources, texts, values
+from appliance.storage.models import Account, Campaign
 
 _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 # Seen on any colour that a mail may have: ink with a light rim, and the other way round where nobody clicked

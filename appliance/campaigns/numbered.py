@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from appliance import brand as brands
-from appliance.db.open import run
-from appliance.db.work import writing
-from appliance.designs.links import Link
-from appliance.messages import compose, texts
-from appliance.tables import Campaign
-from appliance.tables import Link as LinkRow
-from appliance.templates.store import document
+from appliance.content import brand as brands
+from appliance.content.designs.links import Link
+from appliance.content.templates.store import document
+from appliance.sending.messages import compose, texts
+from appliance.storage.models import Campaign
+from appliance.storage.models import Link as LinkRow
+from appliance.storage.open import run
+from appliance.storage.work import writing
 
 _AT_ONCE = 500
 

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from appliance import brand as brands
-from appliance.campaigns import audience, audience_cache, preflight, store
-from appliance.contacts import store as contacts
-from appliance.designs import plaintext
-from appliance.designs.merge import MergeError
-from appliance.messages import compose, sample_render, sms_senders, texts, values
-from appliance.tables import Account, Campaign, Contact
-from appliance.templates.store import document
+from appliance.audience.contacts import store as contacts
+from appliance.campaigns import audience, preflight, store
+from appliance.content import brand as brands
+from appliance.content.designs import plaintext
+from appliance.content.designs.merge import MergeError
+from appliance.content.templates.store import document
+from appliance.sending.messages import compose, sample_render, sms_senders, texts, values
+from appliance.storage.models import Account, Campaign, Contact
 
 
 def render(account_id: int, campaign_id: int, contact_id: int | None = None) -> dict[str, Any]:
@@ -71,5 +71,5 @@ def _person(campaign: Campaign, contact_id: int | None) -> Contact | None:
         return contacts.get(campaign.account_id, contact_id)
     if not audience.is_set(campaign):
         return None
-    found = audience_cache.first(campaign)
+    found = audience.first_person(campaign)
     return next(iter(contacts.by_ids([found])), None) if found is not None else None

@@ -6,18 +6,16 @@ from msgspec import UNSET, UnsetType, json
 from peewee import SQL
 
 from appliance.campaigns import report, store
-from appliance.db.dialect.documents import among, each_of, field_of
-from appliance.db.dialect.hints import NO_INDEX, by_index
-from appliance.db.dialect.texts import begins
-from appliance.db.open import rows, scalar
-from appliance.delivery import groups
-from appliance.fields import ContactId, PageQuery, Short
-from appliance.messages import store as messages
-from appliance.messages.store import Status
-from appliance.pages import Page, paginate
-from appliance.sms import numbers
-from appliance.tables import Hit, Message
-from appliance.tables.message import OPEN
+from appliance.core.fields import ContactId, PageQuery, Short
+from appliance.core.pagination import Page, paginate
+from appliance.sending.delivery import groups
+from appliance.sending.messages import ledger as messages
+from appliance.sending.messages.ledger import Status
+from appliance.sending.sms import numbers
+from appliance.storage.models import Hit, Message
+from appliance.storage.models.message import OPEN
+from appliance.storage.open import rows, scalar
+from appliance.storage.sql import NO_INDEX, among, begins, by_index, each_of, field_of
 
 # By people (that is not known to be machines), seen by machines and nobody else, or by no person though it was accepted
 By = Literal["people", "machines", "nobody"]

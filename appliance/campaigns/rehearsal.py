@@ -13,14 +13,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from appliance import brand as brands
-from appliance import clock, config, tokens
 from appliance.campaigns.findings import transport
 from appliance.campaigns.rehearse import Outcome, Task
-from appliance.children import child
-from appliance.db.open import one
-from appliance.tables import Account, Campaign
-from appliance.work import wake_ups
+from appliance.content import brand as brands
+from appliance.core import clock, tokens, wake_ups
+from appliance.core.subprocesses import child
+from appliance.settings import config
+from appliance.storage.models import Account, Campaign
+from appliance.storage.open import fetch_one
 
 log = logging.getLogger("campanero.rehearsal")
 # How long what was found is believed: people come and go
@@ -108,7 +108,7 @@ def _task(campaign_id: int) -> Task:
 def _is_draft(campaign_id: int) -> bool:
     """Return whether there is still anything to be decided by what is found."""
     sql = "SELECT 1 FROM campaign WHERE id = ? AND phase IN ('draft', 'scheduled') AND deleted_at IS NULL"
-    return one(sql, (campaign_id,)) is not None
+    return fetch_one(sql, (campaign_id,)) is not None
 
 
 def facts(rehearsal: Rehearsal) -> dict[str, Any]:

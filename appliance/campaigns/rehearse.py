@@ -6,25 +6,144 @@ It reads the same functions that send, so that what renders here renders there.
 import os
 import time
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
-from appliance import brand as brands
-from appliance import config, tokens
-from appliance.campaigns import audience, rehearse_sms
-from appliance.campaigns.rehearse_sms import Texts
-from appliance.children import Teller
-from appliance.contacts import store as contacts
-from appliance.db.dialect import catalogue
-from appliance.db.open import open_database
-from appliance.designs import merge, rewriting, variables
-from appliance.designs.merge import MergeError
-from appliance.messages import compose, links, values
-from appliance.tables import Account, Campaign, Contact
-from appliance.templates.store import document
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts.store import is_sendable
+from appliance.campaigns import audience
+from appliance.content import brand as brands
+from appliance.content.designs import links as designs_links
+from appliance.content.designs import merge, variables
+from appliance.content.designs.merge import MergeError
+from appliance.content.templates.store import document
+from appliance.core import clock, tokens
+from appliance.core.subprocesses import Teller
+from appliance.sending.messages import compose, links, quiet, sms_rules, texts, values
+from appliance.sending.messages.texts import Worded
+from appliance.sending.sms import gsm, numbers
+from appliance.settings import config
+from appliance.storage import sql
+from appliance.storage.models import Account, Campaign, Channel, Contact
+from appliance.storage.open import open_database
+
+# What the SMS of a campaign take: how many parts for whom, which character costs most, and to which countries.
+
+# Up to so many people each text is made; of more, those of so many that stand evenly among them
+MAX_MADE = 20_000
+UNKNOWN = "unknown"
+_MAX_NAMED = 10
+
+
+class Forced(Struct):
+    """A character that GSM-7 lacks, and how many people's SMS it makes longer."""
+
+    character: str
+    name: str
+    count: int
+
+
+class Texts(Struct):
+    """What the SMS take that were made.
+
+    `parts` is for everybody; where not everybody's was made (`is_exact` false) it follows from those that were. All
+    others are numbers of people: those whom it does not go to by reason, those in whose night it starts.
+    """
+
+    parts: int = 0
+    is_exact: bool = True
+    by_parts: dict[str, int] = field(default_factory=dict)
+    ucs2: int = 0
+    forcing: list[Forced] = field(default_factory=list)
+    characters: int = 0
+    countries: dict[str, int] = field(default_factory=dict)
+    fixed_lines: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    resting: int = 0
+
+
+class Making:
+    """Makes the SMS of a campaign for one person after another, and sums up what they take."""
+
+    def __init__(self, campaign: Campaign, account: Account, starts_at: int | None) -> None:
+        body = campaign.template.body
+        self._body = texts.compiled(body, [one.href for one in texts.links(body)] if campaign.tracking else None)
+        self._hint = account.sms_opt_out_hint
+        self._forcing: Counter[str] = Counter()
+        self._by_parts: Counter[int] = Counter()
+        self._countries: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._quiet_hours, self._time_zone, self._start = account.sms_quiet_hours, account.time_zone, starts_at
+        self.found = Texts()
+
+    def make(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
+        """Make one; answers why it cannot be sent, if so. Raises MergeError."""
+        phone = _phone(contact)
+        if phone is None:
+            return None  # they have just left
+        reason = _refused(contact, phone.key)
+        if reason is not None:
+            self._refused[reason] += 1
+            return None
+        said = {**filled_in, **values.of_contact(contact, phone.value, "phone"), **texts.tokens()}
+        worded = texts.fill(self._body, said, self._hint, texts.is_over(phone.hinted_at, clock.now_ms()))
+        problem = worded.problem()
+        if problem is None:
+            self._count(worded)
+            self._place(contact, phone.key)
+        return problem
+
+    def sum_up(self, done: int, total: int) -> Texts:
+        """Return what was found with so many of all who get it."""
+        found, made = self.found, sum(self._by_parts.values())
+        parts = sum(count * people for count, people in self._by_parts.items())
+        found.is_exact = done >= total
+        found.parts = parts if found.is_exact or not done else round(parts * total / done)
+        found.by_parts = {str(count): self._by_parts[count] for count in sorted(self._by_parts)}
+        found.forcing = [Forced(one, gsm.named(one), count) for one, count in self._forcing.most_common(_MAX_NAMED)]
+        found.refused = dict(self._refused.most_common())
+        found.countries = dict(self._countries.most_common())
+        found.ucs2 = min(made, sum(self._forcing.values()))
+        return found
+
+    def _count(self, worded: Worded) -> None:
+        counted = worded.counted
+        self._by_parts[counted.parts] += 1
+        self.found.characters = max(self.found.characters, counted.characters)
+        if counted.forcing is not None:
+            self._forcing[counted.forcing] += 1
+
+    def _place(self, contact: Contact, key: str) -> None:
+        number = numbers.look(key)
+        self._countries[number.country or UNKNOWN] += 1
+        self.found.fixed_lines += number.type == "fixed"
+        if self._quiet_hours is not None and self._start is not None:
+            said = (contact.data or {}).get("time_zone")
+            clocks = sms_rules.clocks_of(said, contact.country_code, key, self._time_zone)
+            self.found.resting += quiet.until_all(self._quiet_hours, clocks, self._start) is not None
+
+
+def _refused(contact: Contact, key: str) -> str | None:
+    """Return why no SMS of a campaign goes to a number, as it is asked again right before one would."""
+    found = sms_rules.refused(key)
+    if found is not None:
+        return found[0]
+    return None if sms_rules.has_evidence(contact.id) else "no_consent"
+
+
+def spread_people(ids: list[int], most: int = MAX_MADE) -> list[int]:
+    """Return so many of the people at most, evenly from the first to the last."""
+    return ids if len(ids) <= most else [ids[index * len(ids) // most] for index in range(most)]
+
+
+def _phone(contact: Contact) -> Channel | None:
+    """Return the number that an SMS goes to: the first that may be written to, as the audience has it."""
+    return next((one for one in contact.channels if one.kind == "phone" and is_sendable(one)), None)
+
 
 _CHUNK = 500
 _NAMED = 50
@@ -81,7 +200,7 @@ class Rehearsing:
         self.campaign = campaign
         account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
         said = document(campaign.template)
-        self.sms = rehearse_sms.Making(campaign, account, starts_at) if campaign.channel == "sms" else None
+        self.sms = Making(campaign, account, starts_at) if campaign.channel == "sms" else None
         self.content = None
         if self.sms is None:
             source = compose.source_of(said, brands.look(brand), account.locale, marketing=True)
@@ -92,7 +211,7 @@ class Rehearsing:
             said = {"body": said["body"]}
         self.shared = {
             **values.of_account(account, brand), **values.of_message(0), "campaign": {"name": campaign.name},
-            rewriting.ROOT: links.counting(0),
+            designs_links.ROOT: links.counting(0),
         }  # fmt: skip
         asked = variables.of(said)
         # What a campaign never has (`data`, `event`) everybody lacks; what nobody knows is told apart
@@ -103,7 +222,7 @@ class Rehearsing:
         """Render for everybody, as far as there is time; yields what was found so far now and then, and at the end."""
         everybody = audience.sample(self.campaign, audience.ALL)
         self.outcome.total = len(everybody)
-        ids = array("q", everybody if self.sms is None else rehearse_sms.spread(everybody))
+        ids = array("q", everybody if self.sms is None else spread_people(everybody))
         begun = told = time.monotonic()
         for start in range(0, len(ids), _CHUNK):
             self._chunk(ids[start : start + _CHUNK].tolist())
@@ -169,7 +288,7 @@ def main() -> int:
     config.use(config.load(options, {}).config)
     tokens.use_key(task.key)
     open_database(Path(task.data_dir, "campanero.db"))
-    catalogue.read_only()
+    sql.read_only()
     found = Outcome()
     for found in Rehearsing(Campaign.get_by_id(task.campaign_id), task.starts_at).run():
         teller.say({"found": found})

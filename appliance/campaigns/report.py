@@ -4,15 +4,33 @@ The page asks for them every other second: nothing here reads more rows than it 
 """
 
 import hashlib
+import re
 import threading
 import time
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
-from appliance.campaigns import error_groups
-from appliance.db.open import rows, scalar
-from appliance.delivery import classes
-from appliance.tables import Campaign, Message
+from appliance.sending.delivery import classes
+from appliance.storage.models import Campaign, Message
+from appliance.storage.open import rows, scalar
+
+# What servers say, without what they say to one recipient alone: so that a thousand answers are one problem.
+
+# Addresses, numbers, the names servers give a message in their queue, and moments; `…` stands for each
+_OWN_TO_ONE = re.compile(
+    r"<?(?<![^\s<>@:;,()\[\]\"'])[^\s<>@:;,()\[\]\"']+@[\w.-]+\w>?|"  # an address
+    r"(?<!\w)\+[1-9]\d{6,14}\b|"  # a phone number
+    r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*|"  # a moment
+    r"(?<![\w./=])(?=[\w.-]*\d)(?=[\w.-]*[a-z])(?![\w.-]*\.[a-z]{2,}\b)[a-zA-Z0-9][\w.-]{11,}(?![\w./])|"
+    r"\b(?=[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{9,}\b"
+)
+_SPACES = re.compile(r"\s+")
+
+
+def group_words(text: str | None) -> str | None:
+    """Return a server's words as they are the same for everybody."""
+    return None if text is None else _SPACES.sub(" ", _OWN_TO_ONE.sub("…", text)).strip()
+
 
 _ENDED_BADLY = ("failed", "bounced", "skipped", "uncertain", "complained")
 # What waits for another attempt is due later than what was never tried; with the channel, the index leads there
@@ -38,7 +56,7 @@ class _Group(NamedTuple):
 
     def alike(self) -> "_Group":
         """Return it without what was said to one recipient alone."""
-        return self._replace(text=error_groups.words(self.text), people=0)
+        return self._replace(text=group_words(self.text), people=0)
 
     def key(self) -> str:
         """Return a short name that leads back to the same messages."""

@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.campaigns import refused
-from appliance.fields import Data, EventName, Id, Name, PageQuery, Short, When, default
-from appliance.refused_keys import RefusedKeys
-from appliance.templates.store import Content
+from appliance.campaigns import findings
+from appliance.content.templates.store import Content
+from appliance.core.fields import Data, EventName, Id, Name, PageQuery, Short, When, default
+from appliance.core.validation import RefusedKeys
 
 StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelled", "scheduled"]
 
@@ -17,7 +17,7 @@ Phase = Literal["draft", "scheduled", "holding", "sending", "paused", "completed
 class TriggerWrite(Struct, forbid_unknown_fields=True):
     """For whom a campaign is; an unknown key here would change who gets mail, so it is refused."""
 
-    REFUSED: ClassVar[RefusedKeys] = refused.TRIGGER
+    REFUSED: ClassVar[RefusedKeys] = findings.TRIGGER
 
     event: EventName | UnsetType = UNSET
     contact_list_id: Id | None | UnsetType = UNSET
@@ -28,7 +28,7 @@ class TriggerWrite(Struct, forbid_unknown_fields=True):
 class CampaignCreate(Struct):
     """A new campaign; only its name is needed."""
 
-    REFUSED: ClassVar[RefusedKeys] = refused.CREATE
+    REFUSED: ClassVar[RefusedKeys] = findings.CREATE
 
     name: Name
     channel: Literal["email", "sms"] = "email"
@@ -42,7 +42,7 @@ class CampaignCreate(Struct):
 class CampaignPatch(Struct):
     """A change of a campaign; `updated_at` of what was read guards against overwriting."""
 
-    REFUSED: ClassVar[RefusedKeys] = refused.PATCH
+    REFUSED: ClassVar[RefusedKeys] = findings.PATCH
 
     name: Name | UnsetType = UNSET
     channel: Literal["email", "sms"] | UnsetType = UNSET
@@ -67,7 +67,7 @@ class SendRequest(Struct):
     A future `scheduled_at` schedules the campaign; a past one, or null, sends it now.
     """
 
-    REFUSED: ClassVar[RefusedKeys] = refused.SEND
+    REFUSED: ClassVar[RefusedKeys] = findings.SEND
 
     scheduled_at: When | None | UnsetType = UNSET
     trigger_attributes: TriggerWrite | UnsetType = UNSET

@@ -6,30 +6,65 @@ counted again only after a rest of some twenty times what that took, so that man
 
 import threading
 import time
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from appliance import clock
-from appliance.campaigns import recipients, report, results_sms, store
+from appliance.campaigns import recipients, report, store
 from appliance.campaigns.figures import (
     Books,
     Bucket,
     Count,
+    CountryFigures,
     DomainFigures,
     Engaged,
     LinkFigures,
     Report,
+    SmsFigures,
     Term,
     Trouble,
 )
-from appliance.db.dialect.hints import NO_INDEX, by_index
-from appliance.db.dialect.texts import position_of, smaller
-from appliance.db.open import rows, scalar
-from appliance.db.work import snapshot
-from appliance.delivery import groups
-from appliance.designs import rewriting
-from appliance.messages.store import FINAL
-from appliance.tables import Campaign, Link
+from appliance.content.designs import links
+from appliance.core import clock
+from appliance.core.rested import Rested
+from appliance.sending.delivery import groups
+from appliance.sending.messages.ledger import FINAL
+from appliance.sending.sms import numbers
+from appliance.storage.models import Campaign, Link
+from appliance.storage.open import rows, scalar
+from appliance.storage.sql import NO_INDEX, by_index, position_of, smaller, sum_or_zero
+from appliance.storage.work import snapshot
+
+# The numbers of a report that only SMS have: the parts that were paid for, and what became of them by country.
+
+_MAX_COUNTRIES = 50
+_ACCEPTED_SMS = "status IN ('sent', 'delivered', 'bounced', 'complained')"
+_SUMS = (
+    f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), count(*) FILTER (WHERE {_ACCEPTED_SMS}), "
+    "count(*) FILTER (WHERE status = 'delivered'), count(*) FILTER (WHERE status = 'bounced'), "
+    "count(*) FILTER (WHERE status = 'failed'), count(*) FILTER (WHERE status = 'skipped'), count(clicked_at), "
+    f"sum(CASE WHEN {_ACCEPTED_SMS} THEN coalesce(segments, 0) ELSE 0 END) FROM message {NO_INDEX} "
+    "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL GROUP BY 1"
+)
+
+
+def sms_figures(campaign: Campaign) -> SmsFigures | None:
+    """Sum a campaign of SMS by the countries of the numbers, the largest first; None for mail."""
+    if campaign.channel != "sms":
+        return None
+    sums: dict[str | None, list[int]] = {}
+    for _, number, *counts in rows(_SUMS, (*recipients.bounds(campaign.id), campaign.id)):
+        country = numbers.look(number).country
+        have = sums.setdefault(country, [0] * len(counts))
+        sums[country] = [before + int(more or 0) for before, more in zip(have, counts, strict=True)]
+    order = sorted(sums, key=lambda one: (-sums[one][0], one or ""))
+    shown = [CountryFigures(one, _people(campaign.id, one), *sums[one]) for one in order[:_MAX_COUNTRIES]]
+    return SmsFigures(sum(counts[-1] for counts in sums.values()), shown)
+
+
+def _people(campaign_id: int, country: str | None) -> str:
+    return f"/v1/my/campaigns/{campaign_id}/recipients?{urlencode({'country': country or recipients.UNKNOWN})}"
+
 
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
 _LARGE, _RESTS, _MAX_KEPT = 5_000, 20, 20
@@ -114,7 +149,7 @@ def _count(campaign: Campaign) -> Report:
         bounces=_of(campaign.id, campaign.stats["bounced"], campaign.stats["accepted"], status="bounced"),
         links=_links(campaign.id, asked, clicked),
         domains=_domains(campaign.id),
-        sms=results_sms.of(campaign),
+        sms=sms_figures(campaign),
         problems=[_trouble(campaign.id, found) for found in report.problems(campaign)],
         over_time=_over_time(campaign),
     )  # fmt: skip
@@ -182,7 +217,7 @@ def _links(campaign_id: int, asked: _Asked, clicked: int) -> list[LinkFigures]:
     for link in Link.select().where(Link.campaign == campaign_id).order_by(Link.number):
         human, machine, _ = asked.get(("click", link.number), (0, 0, 0))
         people_of_it = _of(campaign_id, clickers.get(link.number, 0), clicked, link=link.number)
-        counted = rewriting.is_target(link.url)
+        counted = links.is_target(link.url)
         made.append(
             LinkFigures(link.number, link.url, link.words, counted, people_of_it, human + machine, human, machine)
         )
@@ -242,3 +277,80 @@ def _when(campaign_id: int, what: str, begin: int) -> dict[int, int]:
 def _start(index: int) -> int:
     """Return when a bucket begins, after the first one did."""
     return min(index, _HOURS) * _HOUR_MS + max(0, index - _HOURS) * 24 * _HOUR_MS
+
+
+# What is usual: how the campaigns before one did on average, so that its own numbers mean something.
+
+_LAST = (
+    "SELECT id, sent_count, bounced_count, complained_count, tracking FROM campaign WHERE account_id = ? "
+    "AND channel = ? AND phase = 'completed' AND test = 0 AND deleted_at IS NULL AND sent_count > 0 "
+    "AND id != ? AND started_at < ? ORDER BY started_at DESC LIMIT 10"
+)
+# What came of a campaign weeks ago hardly changes
+_did: Rested[tuple[int, int]] = Rested(least=300)
+
+
+class Usual(NamedTuple):
+    """Averages of so many campaigns: shares of those who were reached; None where none of them counted it."""
+
+    campaigns: int
+    opened: float | None
+    clicked: float | None
+    complained: float
+    bounced: float  # of those who were accepted
+
+
+def usual_results(campaign: Campaign) -> Usual | None:
+    """Return the averages of the last ten campaigns before this one, or None if there were fewer than two."""
+    before = rows(_LAST, (campaign.account_id, campaign.channel, campaign.id, campaign.started_at or 2**62))
+    if len(before) < 2:
+        return None
+    opened, clicked, complained, bounced = [], [], [], []
+    for number, sent, back, unwelcome, tracking in before:
+        reached = max(sent - back, 1)
+        bounced.append(back / sent)
+        complained.append(unwelcome / reached)
+        if tracking:
+            did = _did.get(number, partial(_read, number))
+            opened.append(did[0] / reached)
+            clicked.append(did[1] / reached)
+    return Usual(len(before), _mean(opened), _mean(clicked), sum(complained) / len(before), sum(bounced) / len(before))
+
+
+def _read(campaign_id: int) -> tuple[int, int]:
+    return _count_of_average(campaign_id, "opened"), _count_of_average(campaign_id, "clicked")
+
+
+def _mean(shares: list[float]) -> float | None:
+    return sum(shares) / len(shares) if shares else None
+
+
+def _count_of_average(campaign_id: int, what: str) -> int:
+    """Count people of a campaign who opened or clicked, by the index of it."""
+    sql = f"SELECT count(*) FROM message {by_index('message_' + what)} WHERE campaign_id = ? AND {what}_at IS NOT NULL"
+    return int(scalar(sql, (campaign_id,)))
+
+
+# What people did after a click, by the events of the account's own: orders, bookings, whatever a program records.
+
+_WEEK_MS = 7 * 86_400_000
+_SQL = (
+    f"SELECT e.event, count(DISTINCT m.id), {sum_or_zero('e.amount')} FROM message m {by_index('message_clicked')} "
+    "JOIN event e ON e.contact_id = m.contact_id AND e.created_at >= m.clicked_at AND e.created_at < m.clicked_at + ? "
+    "WHERE m.campaign_id = ? AND m.clicked_at IS NOT NULL AND e.generated = 0 AND e.test = 0 "
+    "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"
+)
+_known: Rested[list["After"]] = Rested(least=5)
+
+
+class After(NamedTuple):
+    """An event, of how many people, and what it came to in all (0 where events name no amount)."""
+
+    event: str
+    people: int
+    amount: float
+
+
+def conversions_of(campaign: Campaign) -> list[After]:
+    """Return the events of a program that most people caused within a week after their first click."""
+    return _known.get(campaign.id, lambda: [After(*row) for row in rows(_SQL, (_WEEK_MS, campaign.id))])

@@ -1,10 +1,10 @@
 """Somebody looks at a campaign before it goes out: asked for, approved, rejected (docs/decisions.md#6)."""
 
-from appliance.account import approving
-from appliance.account.acting import By
+from appliance.accounts import approving
+from appliance.accounts.acting import By
 from appliance.campaigns import checks, preflight, send, states, store
-from appliance.db.work import writing
-from appliance.tables import Campaign
+from appliance.storage.models import Campaign
+from appliance.storage.work import writing
 
 
 def ask(account_id: int, campaign_id: int, by: By) -> Campaign:

@@ -2,9 +2,10 @@
 
 from msgspec import UNSET
 
-from appliance import clock, config
-from appliance.account import approving
-from appliance.account.acting import By
+from appliance.accounts import approving
+from appliance.accounts.acting import By
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
 from appliance.campaigns import (
     audience,
     audience_snapshot,
@@ -18,16 +19,17 @@ from appliance.campaigns import (
 )
 from appliance.campaigns.findings import Finding
 from appliance.campaigns.requests import CampaignPatch, SendRequest
-from appliance.config import seconds
-from appliance.db.open import connection, rows
-from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid, Unavailable
+from appliance.content.templates import store as templates
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Invalid, Unavailable
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.messages import prepare
-from appliance.tables import Campaign, Flow, Trigger
-from appliance.templates import store as templates
-from appliance.work import wake_ups
+from appliance.sending.messages import prepare
+from appliance.settings import config
+from appliance.settings.config import seconds
+from appliance.storage.models import Campaign, Flow, Trigger
+from appliance.storage.open import connection, rows
+from appliance.storage.work import after_commit, writing
 
 
 def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> Campaign:
@@ -210,3 +212,36 @@ def release_held() -> int:
         "UPDATE campaign SET phase = 'sending', updated_at = ? WHERE phase = 'holding' AND hold_until <= ?", (now, now)
     )
     return int(here.changes())
+
+
+# Once more to whoever did not open it: a draft like a campaign that was sent, for a segment made for that.
+
+_MAX_NAME = 230
+
+
+def not_opened(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
+    """Make a draft for those who got a campaign and did not open it; raises NotFound, or Invalid if there are none.
+
+    Whoever left its lists since is not in it: lists and exclusions stay as they were.
+    """
+    writing()
+    have = store.get(account_id, campaign_id)
+    if have.channel != "email" or have.started_at is None:
+        raise Invalid({"base": ["nobody could have opened it yet"]})
+    name = have.name[:_MAX_NAME]
+    segment = segments.create(
+        account_id,
+        SegmentCreate(
+            name=f"Did not open {name}",
+            filters=[
+                {"name": "campaign_sent", "predicate": "eq", "value": campaign_id},
+                {"name": "campaign_opened", "predicate": "not_eq", "value": campaign_id},
+            ],
+        ),
+    )
+    made = store.duplicate(account_id, campaign_id, user_id)
+    made.name = f"{name} (once more)"
+    made.trigger.segment_id, made.trigger.updated_at = segment.id, clock.now_ms()
+    made.trigger.save()
+    store.touch(made)
+    return store.get(account_id, made.id)

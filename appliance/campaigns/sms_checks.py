@@ -4,17 +4,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from appliance import clock, config
 from appliance.campaigns.findings import Case, Finding, persons, transport
 from appliance.campaigns.rehearsal import Rehearsal
-from appliance.campaigns.rehearse_sms import UNKNOWN, Texts
-from appliance.designs import merge
-from appliance.messages import quiet, sms_days, sms_senders, texts
-from appliance.sms import gsm, limits
-from appliance.tables import Campaign
+from appliance.campaigns.rehearse import UNKNOWN, Texts
+from appliance.content.designs import merge
+from appliance.core import clock
+from appliance.sending.messages import quiet, sms_days, sms_senders, texts
+from appliance.sending.sms import gsm
+from appliance.settings import config
+from appliance.storage.models import Campaign
 
 if TYPE_CHECKING:
-    from appliance.designs.compiled import Compiled
+    from appliance.content.designs.compiled import Compiled
 
 _BODY, _BASE, _AUDIENCE = "template_attributes.body", "base", "trigger_attributes"
 # Words of ours that tell how to leave, beside those of the settings
@@ -39,7 +40,7 @@ def compiled(campaign: Campaign) -> "Compiled | None":
 
 def too_long(case: Case) -> Iterator[Finding]:
     """Refuse a text that nobody would carry, whoever it is for; one that is too long for some skips them."""
-    found = limits.fault(case.campaign.template.body) if case.text is not None else None
+    found = gsm.length_fault(case.campaign.template.body) if case.text is not None else None
     if found is not None:
         yield Finding("preflight_failed", found, _BODY)
 

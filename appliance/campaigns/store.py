@@ -5,20 +5,20 @@ from typing import Any
 from msgspec import UNSET
 from peewee import fn
 
-from appliance import clock
-from appliance.account import approving
-from appliance.account.acting import By
+from appliance.accounts import approving
+from appliance.accounts.acting import By
 from appliance.campaigns import checks, hold_reasons
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.db.work import snapshot, writing
-from appliance.errors import Conflict, Invalid, NotFound
-from appliance.messages.store import FINAL, stats
-from appliance.pages import Page, paginate
-from appliance.tables import Campaign, Flow, Template, Trigger
-from appliance.templates import store as templates
-from appliance.templates.store import TemplateWrite, is_editable
+from appliance.content.templates import store as templates
+from appliance.content.templates.store import TemplateWrite, is_editable
+from appliance.core import clock
+from appliance.core.errors import Conflict, Invalid, NotFound
+from appliance.core.pagination import Page, paginate
+from appliance.sending.messages.ledger import FINAL, stats
+from appliance.storage import work
+from appliance.storage.models import Campaign, Flow, Template, Trigger
+from appliance.storage.open import rows
+from appliance.storage.work import snapshot, writing
 
 _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
 # Up to so many people a campaign's rows are written, ended and counted in one transaction
@@ -236,3 +236,31 @@ def apply(campaign: Campaign, request: SendRequest, by: By) -> bool:
     if touched:
         approving.touched(campaign, by.user_id)
     return touched
+
+
+# A new draft that says the same to the same people as a campaign that was sent, or is to be.
+
+_MAX_NAME = 240
+# What was noted of that one alone, and what has to be said anew before a send
+_NOT_KEPT = ("pause_detail",)
+_TO_CONFIRM = ("confirm_send_to_all",)
+
+
+def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, name: str | None = None) -> Campaign:
+    """Make a draft like a campaign, by its own name or another: words, audience, channel, not its time; or NotFound."""
+    writing()
+    have = get(account_id, campaign_id)
+    asked = CampaignCreate(
+        name=name or f"{have.name[:_MAX_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email",
+        tracking=have.tracking,
+        data={key: value for key, value in have.data.items() if key not in _NOT_KEPT},
+    )  # fmt: skip
+    made = create(account_id, asked, user_id)
+    trigger, old = made.trigger, have.trigger
+    trigger.event, trigger.contact_list_id, trigger.segment_id = old.event, old.contact_list_id, old.segment_id
+    trigger.data = {key: value for key, value in old.data.items() if key not in _TO_CONFIRM}
+    trigger.updated_at = clock.now_ms()
+    trigger.save()
+    templates.write(made.template, templates.document(have.template), user_id,
+                    label=f"Copied from {have.name[:_MAX_NAME]}", begins=True)  # fmt: skip
+    return get(account_id, made.id)

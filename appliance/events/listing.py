@@ -4,11 +4,11 @@ import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from appliance.db.dialect.hints import NO_INDEX, by_index
-from appliance.db.open import connection, one, rows, scalar
-from appliance.db.work import is_writing, snapshot
-from appliance.pages import Page
-from appliance.tables import Event
+from appliance.core.pagination import Page
+from appliance.storage.models import Event
+from appliance.storage.open import connection, fetch_one, rows, scalar
+from appliance.storage.sql import NO_INDEX, by_index
+from appliance.storage.work import is_writing, snapshot
 
 _EQUAL = ("event", "resource_uid", "resource_name")
 # Fewer are counted as quickly as all are, and so many new ones are no longer quick to look at
@@ -140,7 +140,7 @@ def _total(found: Way, is_fixed: bool) -> int:
 
 def _newest() -> tuple[int, int]:
     """Return the id of the newest event, and how many there are."""
-    last, in_all = one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
+    last, in_all = fetch_one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
     return last or 0, int(in_all)
 
 
@@ -148,7 +148,7 @@ def _newer(found: Way, known: _Count, last: int, in_all: int) -> int | None:
     """Count what fits of the events since then; None if that cannot be added."""
     if not known.last <= last <= known.last + _MAX_NEW:
         return None
-    new, fitting = one(
+    new, fitting = fetch_one(
         f"SELECT count(*), count(*) FILTER (WHERE {found.where}) FROM event {NO_INDEX} WHERE id > :known",
         {**found.parameters, "known": known.last},
     ) or (0, 0)

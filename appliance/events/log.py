@@ -8,17 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from appliance import clients, clock
-from appliance.db.dialect.hints import by_index
-from appliance.db.open import connection, rows, run, scalar
-from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid, NotFound
+from appliance.core import client_ip, clock, wake_ups
+from appliance.core.errors import Invalid, NotFound
+from appliance.core.fields import ContactId, DayOrWhen, PageQuery, Short
+from appliance.core.pagination import Page
 from appliance.events import agents, listing
 from appliance.events.listing import Asked
-from appliance.fields import ContactId, DayOrWhen, PageQuery, Short
-from appliance.pages import Page
-from appliance.tables import Account, Event
-from appliance.work import wake_ups
+from appliance.storage.models import Account, Event
+from appliance.storage.open import connection, rows, run, scalar
+from appliance.storage.sql import by_index
+from appliance.storage.work import after_commit, writing
 
 _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
@@ -121,7 +120,7 @@ def record_seen(happened: Happened, ip: str | None, agent: str | None) -> None:
     how = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (happened.account_id,)))
     run(
         "UPDATE event SET ip = ?, user_agent = ?, browser = ?, os = ?, device_type = ? WHERE id = ?",
-        (clients.kept(ip, how), agent, *agents.device(agent), connection().last_insert_rowid()),
+        (client_ip.kept(ip, how), agent, *agents.device(agent), connection().last_insert_rowid()),
     )
 
 

@@ -7,15 +7,16 @@ since they came into a flow that they are still in, with what brought them there
 import logging
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
-from appliance import clock, config
-from appliance.db import work
-from appliance.db.dialect.hints import by_index
-from appliance.db.dialect.texts import smaller
-from appliance.db.open import rows, run
-from appliance.db.work import writing
-from appliance.errors import Unavailable
+from appliance.core import clock
+from appliance.core.errors import Unavailable
+from appliance.core.rested import Rested
+from appliance.settings import config
+from appliance.storage import work
+from appliance.storage.open import rows, run
+from appliance.storage.sql import by_index, smaller
+from appliance.storage.work import writing
 
 log = logging.getLogger("campanero.events")
 
@@ -77,3 +78,36 @@ def _delete(account_id: int, before: int, ids: list[int]) -> int:
         {"account": account_id, "before": before},
     )
     return run(f"DELETE FROM event AS e WHERE e.id IN ({','.join(map(str, ids))}) AND NOT {_NEEDED}")
+
+
+# What mailbox providers judge a sender by: how much came back, and how much was called spam.
+
+_DAY_MS = 86_400_000
+_SQL = (
+    f"SELECT event, count(*) FROM event {by_index('event_of_name')} WHERE account_id = ? AND event IN "
+    "('email_sent', 'email_bounced', 'email_complained', 'sms_sent', 'sms_failed') AND created_at >= ? AND test = 0 "
+    "GROUP BY event"
+)
+_known: Rested["Health"] = Rested(least=10)
+
+
+class Health(NamedTuple):
+    """What was handed over in so many days, and what became of it."""
+
+    days: int
+    sent: int
+    bounced: int
+    complained: int
+    texts: int
+    texts_failed: int
+
+
+def mail_health(account_id: int, days: int = 30) -> Health:
+    """Return how the mail of an account fared lately."""
+
+    def count() -> Health:
+        found: dict[str, int] = dict(rows(_SQL, (account_id, clock.now_ms() - days * _DAY_MS)))
+        names = ("email_sent", "email_bounced", "email_complained", "sms_sent", "sms_failed")
+        return Health(days, *(found.get(name, 0) for name in names))
+
+    return _known.get((account_id, days), count)

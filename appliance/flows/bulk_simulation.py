@@ -4,42 +4,140 @@ All of them enter at one moment, each with the event that they met it by. Above 
 answer says so.
 """
 
+import asyncio
 import json
 import threading
 import time
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import one, rows
-from appliance.db.sandbox import FIRST
-from appliance.errors import Faults, Refused, TooMany
-from appliance.fields import When
+from appliance.core import clock
+from appliance.core.errors import Faults, Refused, TooMany
+from appliance.core.fields import When
 from appliance.flows import (
     document,
     enrollment,
-    matching,
-    plan,
     run,
     simulated_entry,
     simulated_events,
     simulated_sends,
-    simulation_counts,
     starting,
     store,
+    timeline,
     triggers,
 )
+from appliance.flows.rehearsal import Stage
 from appliance.flows.requests import Steps
 from appliance.flows.simulate import DAY_MS, asked_steps, opened, stopped
 from appliance.flows.simulated_events import Assumed, Cast, Impossible
-from appliance.flows.simulation_counts import Crowd
-from appliance.flows.simulation_tables import Stage
 from appliance.flows.starting import Arrival, Open
+from appliance.flows.steps import BY_TYPE
 from appliance.flows.triggers import EVENT, MANUAL, Start
-from appliance.tables import Flow, Trigger
+from appliance.storage import work
+from appliance.storage.models import Flow, Trigger
+from appliance.storage.open import fetch_one, rows
+from appliance.storage.sandbox import FIRST
+from appliance.storage.work import call
+
+# What a rehearsal with many answers: how many came to each step and how they left it, for programs and as a text.
+
+
+class StepCount(Struct):
+    """What became of the people at one step; `reasons` are those of who was skipped or left, and of unsent messages."""
+
+    step_id: int
+    path: str
+    type: str
+    summary: str
+    entered: int = 0
+    on: int = 0
+    yes: int = 0
+    no: int = 0
+    skipped: int = 0
+    exited: int = 0
+    waiting: int = 0
+    sent: int = 0
+    unsent: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+class Crowd(Struct):
+    """A rehearsal with many: how many met the trigger, how many of them were taken, and where they went."""
+
+    flow_id: int
+    version: int | None
+    days: int
+    met: int
+    rehearsed: int
+    sampled: bool
+    completed: int
+    exited: int
+    live: int
+    reasons: dict[str, int]
+    steps: list[StepCount]
+    notes: list[str]
+    text: str = ""
+
+
+def count_steps(flow: Flow) -> list[StepCount]:
+    """Count the passages and messages of each step, in the order of the document."""
+    found = {}
+    for path, step in document.walk(flow.steps):
+        said = BY_TYPE[step["type"]].summary(document.kept(step), flow.account_id)
+        found[step["id"]] = StepCount(step["id"], path, step["type"], said)
+    for action_id, outcome, reason, count in rows(
+        "SELECT action_id, outcome, reason, count(*) FROM passage WHERE flow_id = ? GROUP BY 1, 2, 3", (flow.id,)
+    ):
+        counted = found[action_id]
+        counted.entered += count
+        name = outcome or "waiting"
+        setattr(counted, name, getattr(counted, name) + count)
+        if reason is not None:
+            counted.reasons[reason] = counted.reasons.get(reason, 0) + count
+    for step_id, status, reason, count in rows(
+        "SELECT step_id, status, skip_reason, count(*) FROM message WHERE flow_id = ? AND id > ? GROUP BY 1, 2, 3",
+        (flow.id, FIRST),
+    ):
+        counted = found[step_id]
+        if status in ("skipped", "held", "queued", "failed"):
+            counted.unsent += count
+            counted.reasons.setdefault(reason or status, count)
+        else:
+            counted.sent += count
+    return list(found.values())
+
+
+def counts_as_text(flow: Flow, found: Crowd) -> str:
+    """Write the counts as a page that a person reads from the top."""
+    what = f"version {found.version}, which is live" if found.version else "as it is edited"
+    lines = [
+        f"Rehearsal of “{flow.name}” ({what}) with those who met its trigger in the last {found.days} days",
+        f"{found.met} people met it; {found.rehearsed} were taken.", "",
+    ]  # fmt: skip
+    for step in found.steps:
+        lines += [f"{timeline.place(step.path)}. {step.summary}", f"     {', '.join(_parts(step))}"]
+    lines += ["", f"In the end {found.completed} completed it, {found.exited} left before, {found.live} are inside."]
+    lines += [f"Note: {note}" for note in found.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _parts(step: StepCount) -> Iterator[str]:
+    yield f"{step.entered} come"
+    if step.type == "split" and step.entered:
+        yield f"Yes {step.yes} ({_share(step.yes, step.entered)})"
+        yield f"No {step.no} ({_share(step.no, step.entered)})"
+    for name in ("sent", "unsent", "skipped", "exited", "waiting"):
+        if number := getattr(step, name):
+            yield f"{number} {name}"
+    for reason, number in step.reasons.items():
+        yield f"{simulated_events.skipped(reason)}: {number}"
+
+
+def _share(number: int, of: int) -> str:
+    return f"{number / of:.0%}"
+
 
 # Drawn where there are more, or fewer in a flow of many steps
 MAX_CONTACTS, _MAX_PASSAGES = 1_000, 40_000
@@ -92,7 +190,7 @@ def simulate_all(account_id: int, flow_id: int, request: CrowdRequest) -> Crowd:
             answer = _Play(flow, steps, version, script, until).play(found, days)
     finally:
         _busy.release()
-    answer.text = simulation_counts.text(flow, answer)
+    answer.text = counts_as_text(flow, answer)
     return answer
 
 
@@ -122,13 +220,13 @@ def _met(account_id: int, flow: Flow, since: int, most: int) -> _Met:
     start: Start = triggers.of(Trigger.get(Trigger.flow == flow.id))
     if start.event == MANUAL:
         return _Met([], 0)
-    asked = matching.condition(account_id, flow.id, start)
+    asked = starting.condition(account_id, flow.id, start)
     source = (
         f"FROM event {EVENT} JOIN contact c ON c.id = {EVENT}.contact_id WHERE {EVENT}.created_at >= :since "
         f"AND {EVENT}.test = 0 AND {asked.sql}"
     )
     values = {**asked.parameters, "since": since}
-    number = one(f"SELECT count(DISTINCT c.id) {source}", values)
+    number = fetch_one(f"SELECT count(DISTINCT c.id) {source}", values)
     drawn = rows(
         f"SELECT c.id, max({EVENT}.id) {source} GROUP BY c.id ORDER BY {_DRAWN} LIMIT :most", {**values, "most": most}
     )
@@ -148,7 +246,7 @@ class _Play:
         if not is_live:
             self.notes += work.write(opened, self.flow, steps, version)
         self.live = self.flow.version if is_live else None
-        self._plan = plan.read(self.flow.id, self.flow.version)
+        self._plan = document.read_plan(self.flow.id, self.flow.version)
 
     def play(self, met: _Met, days: int) -> Crowd:
         """Let everybody enter, and time pass until all have ended."""
@@ -212,13 +310,13 @@ class _Play:
             self.notes.append(
                 f"{number} of the {met.number} who met the trigger were drawn: shares are close, not exact."
             )
-        if number and one("SELECT 1 FROM main.run WHERE flow_id = ? AND status <> 'ignored'", (self.flow.id,)):
+        if number and fetch_one("SELECT 1 FROM main.run WHERE flow_id = ? AND status <> 'ignored'", (self.flow.id,)):
             self.notes.append("All of them enter, whether or not they were in this flow before.")
         if not met.number:
             self.notes.append("Nobody met the trigger in that time.")
         return Crowd(
             self.flow.id, self.live, days, met.number, number, met.number > number, states.get("completed", 0),
-            states.get("exited", 0), states.get("live", 0), reasons, simulation_counts.steps(self.flow), self.notes,
+            states.get("exited", 0), states.get("live", 0), reasons, count_steps(self.flow), self.notes,
         )  # fmt: skip
 
 
@@ -237,5 +335,37 @@ def _whole(moment: int | None) -> int | None:
 
 
 def _due(flow_id: int) -> int | None:
-    found = one("SELECT min(due_at) FROM run WHERE flow_id = ? AND status = 'live'", (flow_id,))
+    found = fetch_one("SELECT min(due_at) FROM run WHERE flow_id = ? AND status = 'live'", (flow_id,))
     return found[0] if found else None
+
+
+# Rehearsals one after the other: each may take seconds, and there are few threads that read.
+
+T = TypeVar("T")
+
+# So many may wait; who comes then is told to come back
+_MAX_WAITING = 20
+_turn = asyncio.Semaphore(1)
+_waiting = 0
+
+
+async def rehearse(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
+    """Run a rehearsal on the reader pool, when those before it are over; raises TooMany where too many wait."""
+    global _waiting
+    if refuses and _waiting >= _MAX_WAITING:
+        raise TooMany("many other rehearsals are waiting", 10)
+    _waiting += 1
+    try:
+        await _turn.acquire()
+    finally:
+        _waiting -= 1
+    running = asyncio.ensure_future(call(function, *arguments))
+    running.add_done_callback(_over)
+    # Who goes away meanwhile ends nothing: the thread is at work until it is done
+    return await asyncio.shield(running)
+
+
+def _over(done: "asyncio.Future[Any]") -> None:
+    _turn.release()
+    if not done.cancelled():
+        done.exception()  # somebody who has gone away does not hear of it

@@ -1,10 +1,10 @@
 """A flow once more: a draft that does the same, with words of its own, and nobody in it."""
 
-from appliance import clock
-from appliance.account.acting import By
-from appliance.db.work import writing
-from appliance.flows import contents, draft_edits, store
-from appliance.tables import Flow, Trigger
+from appliance.accounts.acting import By
+from appliance.core import clock
+from appliance.flows import draft_edits, store, version_snapshot
+from appliance.storage.models import Flow, Trigger
+from appliance.storage.work import writing
 
 
 def duplicate(account_id: int, flow_id: int, by: By) -> Flow:
@@ -17,7 +17,7 @@ def duplicate(account_id: int, flow_id: int, by: By) -> Flow:
         edited_by=by.user_id, created_at=now, updated_at=now,
     )  # fmt: skip
     Trigger.create(account=account_id, flow=made, created_at=now, updated_at=now)
-    made.steps = contents.place(
+    made.steps = version_snapshot.place_words(
         account_id, made.id, [draft_edits.spoken(account_id, one) for one in drawn.steps], by.user_id
     )  # fmt: skip
     store.retrigger(made, drawn.start)

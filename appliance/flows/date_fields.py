@@ -4,10 +4,9 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from appliance.db.dialect.documents import field_at
-from appliance.db.dialect.texts import month_and_day
-from appliance.filters import fields
-from appliance.filters.scope import Binder
+from appliance.audience.filters import fields
+from appliance.audience.filters.scope import Binder
+from appliance.storage.sql import field_at, month_and_day
 
 _DATA = ("contact_data.", "data.")
 _DAY = timedelta(days=1)

@@ -12,22 +12,22 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from appliance import clock, config
-from appliance.config import seconds
-from appliance.db import work
-from appliance.db.dialect.documents import among
-from appliance.db.dialect.hints import THEN_JOIN
-from appliance.db.disk_guard import storage_error
-from appliance.db.open import rows, run, scalar
-from appliance.db.work import writing
-from appliance.errors import Unavailable
+from appliance.audience.filters.scope import Binder
+from appliance.audience.segments import people
+from appliance.core import clock
+from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import Happened
-from appliance.filters.scope import Binder
 from appliance.flows import date_fields, triggers
 from appliance.flows.date_fields import Wanted
 from appliance.flows.triggers import DATE, Start
-from appliance.segments import people
+from appliance.settings import config
+from appliance.settings.config import seconds
+from appliance.storage import work
+from appliance.storage.disk_guard import storage_error
+from appliance.storage.open import rows, run, scalar
+from appliance.storage.sql import THEN_JOIN, among
+from appliance.storage.work import writing
 
 log = logging.getLogger("campanero.flows")
 _BITE = 200

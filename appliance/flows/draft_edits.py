@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
-from appliance.account.acting import By
-from appliance.db.work import writing
-from appliance.errors import Faults, Invalid, NotFound
-from appliance.flows import contents, document, drafts, holding, people, readiness, states, store, tree, triggers
+from appliance.accounts.acting import By
+from appliance.content.templates import store as templates
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.flows import document, drafts, people, states, store, tree, triggers, version_snapshot
 from appliance.flows.document import BRANCHES, Step
-from appliance.flows.readiness import Blocker
+from appliance.flows.states import Blocker
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.kind import Kind, Reading
 from appliance.flows.tree import Spot
 from appliance.flows.triggers import Start
-from appliance.tables import Flow, Template, Trigger
-from appliance.templates import store as templates
-from appliance.templates.requests import TemplateWrite
+from appliance.storage.models import Flow, Template, Trigger
+from appliance.storage.work import writing
 
 
 class Sketch(NamedTuple):
@@ -64,7 +64,7 @@ def template(account_id: int, flow_id: int, step_id: int) -> Template:
 
 def said(steps: Sequence[Step]) -> list[Step]:
     """Return steps with the words of their templates beside them, as kinds want them to speak of what they do."""
-    return _said(steps, contents.words(contents.of_steps(steps)))
+    return _said(steps, version_snapshot.words_of(version_snapshot.of_steps(steps)))
 
 
 def blockers(drawn: Sketch, by: By) -> list[tuple[int | None, Blocker]]:
@@ -73,7 +73,7 @@ def blockers(drawn: Sketch, by: By) -> list[tuple[int | None, Blocker]]:
     flow.steps, flow.goal = drawn.steps, drawn.goal
     if drawn.apart and flow.approval_state == "approved":
         flow.approval_state = "pending_review"
-    found = readiness.blockers(flow, Trigger(**drawn.start._asdict()), by)
+    found = states.blockers(flow, Trigger(**drawn.start._asdict()), by)
     paths = sorted(((path, step["id"]) for path, step in document.walk(drawn.steps)), key=lambda one: -len(one[0]))
     return [(next((number for path, number in paths if one.field.startswith(path)), None), one) for one in found]
 
@@ -231,19 +231,19 @@ def _write(sketch: Sketch, steps: list[Step], by: By) -> None:
     flow = sketch.flow
     flow.edited_by = by.user_id
     if not sketch.apart:
-        flow.steps = contents.place(flow.account_id, flow.id, steps, by.user_id)
+        flow.steps = version_snapshot.place_words(flow.account_id, flow.id, steps, by.user_id)
         states.edited(flow, by)
         store.saved(flow)
         return
     flow.save(only=[Flow.last_action, Flow.edited_by])
-    _keep(flow, {"steps": contents.set_apart(flow.account_id, flow.id, steps, by.user_id)})
+    _keep(flow, {"steps": version_snapshot.set_apart(flow.account_id, flow.id, steps, by.user_id)})
 
 
 def _keep(flow: Flow, changed: dict[str, Any]) -> None:
     """Keep a change in the draft; one that is like what is live, words and all, is none any more."""
     draft = {**drafts.of(flow), **changed}
     drafts.keep(flow, None)
-    same = draft == drafts.of(flow) and not holding.drifted(flow)
+    same = draft == drafts.of(flow) and not states.drifted(flow)
     drafts.keep(flow, None if same else draft)
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from appliance.db.work import writing
 from appliance.flows import triggers
-from appliance.tables import Flow, Trigger
+from appliance.storage.models import Flow, Trigger
+from appliance.storage.work import writing
 
 
 def of(flow: Flow) -> dict[str, Any]:

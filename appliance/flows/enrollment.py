@@ -8,20 +8,25 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.dialect.documents import among, each_of, entry_of
-from appliance.db.dialect.hints import THEN_JOIN, aside
-from appliance.db.disk_guard import storage_error
-from appliance.db.open import connection, one, rows, run, scalar
-from appliance.db.work import writing
-from appliance.flows import matching, run_ends, starting, triggers
-from appliance.flows.starting import Arrival, Open
+from appliance.audience.contacts import lists
+from appliance.audience.segments import people as members
+from appliance.audience.segments import store as segments
+from appliance.core import clock
+from appliance.core.errors import Faults, Invalid
+from appliance.core.fields import Id
+from appliance.flows import people, run_ends, starting, triggers
+from appliance.flows.starting import FREQUENCY, INSIDE, Arrival, Open
 from appliance.flows.triggers import MANUAL, Start
+from appliance.storage import work
+from appliance.storage.disk_guard import storage_error
+from appliance.storage.open import connection, fetch_one, rows, run, scalar
+from appliance.storage.sql import THEN_JOIN, among, aside, each_of, entry_of
+from appliance.storage.work import writing
 
 log = logging.getLogger("campanero.flows")
 
@@ -141,7 +146,7 @@ def _behind(began: int, newest: int, names: set[str], goals: Collection[str] = (
             "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? "
             f"AND {aside('e.contact_id')} IS NOT NULL AND {aside('e.event')} {among('?')} "
             f"AND (e.quiet = 0 OR {aside('e.event')} {among('?')}) "
-            f"AND {matching.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
+            f"AND {starting.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
             (began, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _BITE),
         )
     ]
@@ -161,7 +166,7 @@ def _acts(found: Sequence[_Seen], flows: Sequence[_Live], goals: Sequence[_Goal]
             if event.id > flow.live_from and not event.quiet
         }
         if asked:
-            for event_id in matching.met(flow.account_id, flow.flow_id, flow.start, list(asked)):
+            for event_id in starting.met(flow.account_id, flow.flow_id, flow.start, list(asked)):
                 yield _Act(asked[event_id], flow.flow_id, True)
 
 
@@ -218,7 +223,7 @@ def _safely(verb: Callable[[int, Sequence[_Seen]], None], flow_id: int, events: 
 
 def still_open(flow_id: int) -> Open | None:
     """Return a flow that takes people in at this moment, or None."""
-    found = one(
+    found = fetch_one(
         "SELECT f.account_id, f.name, f.version, f.test, t.event, t.segment_id, t.contact_list_id, t.data FROM flow f "
         "JOIN trigger t ON t.flow_id = f.id WHERE f.id = ? AND f.status = 'active' AND f.hidden = 0 "
         "AND f.deleted_at IS NULL",
@@ -271,3 +276,79 @@ def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
         # Who has bought is not asked to buy by a letter that waited for the end of the quiet hours
         run_ends.take_back(ids, now, but_service=True)
         run_ends.reach(ids, reached[0][1], now)
+
+
+# Lets people into a flow by hand, for those who were there before anything could bring them.
+
+# People of one transaction: it shall take no longer than 20 ms
+CHUNK = 100
+
+
+class EnrollWrite(Struct):
+    """Who is let in: people by their ids, or whoever is in a segment now."""
+
+    contact_ids: Annotated[list[Id], Meta(max_length=10_000)] | None | UnsetType = UNSET
+    segment_id: Id | None | UnsetType = UNSET
+    confirm_send_to_all: bool | UnsetType = UNSET
+
+
+class Enrolled(Struct):
+    """How many were let in, and how many were not because they are inside, or were there and may not come again."""
+
+    enrolled: int = 0
+    already_inside: int = 0
+    frequency: int = 0
+
+
+def who(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
+    """Return whom a request names, in the order of their ids; raises NotFound, or Invalid with all faults.
+
+    What the trigger asks of an event, a list or a segment is not asked here: a person chose these people.
+    """
+    check(account_id, request, flow_id)
+    if isinstance(request.segment_id, int):
+        return _of_segment(account_id, request.segment_id, request.confirm_send_to_all is True)
+    return sorted(set(request.contact_ids or []))
+
+
+def check(account_id: int, request: EnrollWrite, flow_id: int) -> None:
+    """Raise Invalid with all that is wrong with a request, beyond its types; raises NotFound."""
+    flow = people.flow_of(account_id, flow_id)
+    faults = Faults()
+    if flow.status != "active":
+        faults.add("base", "is not active")
+    chosen = request.contact_ids if isinstance(request.contact_ids, list) else None
+    segment = request.segment_id if isinstance(request.segment_id, int) else None
+    if chosen is None and segment is None:
+        faults.add("contact_ids", "can't be blank")
+    if chosen is not None and segment is not None:
+        faults.add("base", "takes either contacts or a segment")
+    if chosen is not None and lists.unknown(account_id, chosen):
+        faults.add("contact_ids", "must exist")
+    if segment is not None and not rows(
+        "SELECT 1 FROM segment WHERE account_id = ? AND id = ?", (account_id, segment)
+    ):  # fmt: skip
+        faults.add("segment_id", "must exist")
+    faults.check()
+
+
+def _of_segment(account_id: int, segment_id: int, confirmed: bool) -> list[int]:
+    filters = segments.get(account_id, segment_id).filters
+    if not filters and not confirmed:
+        words = "confirm that everybody enters"
+        blocker = {"code": "confirmation_required", "message": words, "field": "confirm_send_to_all"}
+        raise Invalid({"confirm_send_to_all": [words]}, reason="confirmation_required", blockers=[blocker])
+    here = members.scope(account_id)
+    chosen = members.select(account_id, members.nodes(account_id, filters), here)
+    with members.limited():
+        return [row[0] for row in rows(f"SELECT c.id {chosen.sql} ORDER BY c.id", chosen.parameters)]
+
+
+def let_in(flow_id: int, contact_ids: Sequence[int], test: bool) -> Enrolled | None:
+    """Start runs for some people; None if the flow takes nobody in any more."""
+    writing()
+    flow = still_open(flow_id)
+    if flow is None:
+        return None
+    done = starting.start(flow, [Arrival(contact_id, test=test or flow.test) for contact_id in contact_ids])
+    return Enrolled(done.number, done.ignored.get(INSIDE, 0), done.ignored.get(FREQUENCY, 0))

@@ -7,14 +7,13 @@ Nothing of a flow that is not active leaves (`outbox.mark`); here its rows are t
 brought back when it goes on, some at a time, so that a pause is one word in one row whoever is inside.
 """
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.dialect.texts import larger
-from appliance.db.open import one, rows, run
-from appliance.db.work import after_commit, writing
+from appliance.core import clock, wake_ups
 from appliance.flows import run_ends
-from appliance.messages.ledger import BY_FLOWS_AT_ONCE
-from appliance.work import wake_ups
+from appliance.sending.messages.ledger import BY_FLOWS_AT_ONCE
+from appliance.storage import work
+from appliance.storage.open import fetch_one, rows, run
+from appliance.storage.sql import larger
+from appliance.storage.work import after_commit, writing
 
 _AT_ONCE = 300
 _OPEN = "m.run_id IS NOT NULL AND m.flow_id = {flow} AND m.status IN ('queued', 'held')"
@@ -95,7 +94,7 @@ def close_some(flow_id: int) -> bool:
     A message that may have arrived before stays in doubt.
     """
     writing()
-    over = one(
+    over = fetch_one(
         "SELECT CASE WHEN deleted_at IS NOT NULL THEN 'flow_deleted' ELSE closing END, closing FROM flow WHERE id = ?",
         (flow_id,),
     )

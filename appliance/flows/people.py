@@ -5,17 +5,17 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from appliance import clock
-from appliance.contacts import store as contacts
-from appliance.db.dialect.hints import by_index
-from appliance.db.open import rows, scalar
-from appliance.errors import Faults, NotFound
-from appliance.fields import ContactId, DayOrWhen, PageQuery, Short
+from appliance.audience.contacts import store as contacts
+from appliance.core import clock
+from appliance.core.errors import Faults, NotFound
+from appliance.core.fields import ContactId, DayOrWhen, PageQuery, Short
+from appliance.core.pagination import Page
 from appliance.flows import report
-from appliance.messages.store import Status
-from appliance.pages import Page
-from appliance.tables import Account, Flow, Passage, Run, Step
-from appliance.tables.message import OPEN
+from appliance.sending.messages.ledger import Status
+from appliance.storage.models import Account, Flow, Passage, Run, Step
+from appliance.storage.models.message import OPEN
+from appliance.storage.open import rows, scalar
+from appliance.storage.sql import by_index
 
 RunStatus = Literal["live", "completed", "exited", "ignored"]
 Outcome = Literal["waiting", "went_on", "on", "yes", "no", "skipped", "exited"]

@@ -6,33 +6,20 @@ Whoever is inside goes on as they entered; only how long they wait where they st
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from appliance import clock
-from appliance.account import approving
-from appliance.account.acting import By
-from appliance.db.open import rows
-from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid
-from appliance.flows import (
-    contents,
-    document,
-    draft_edits,
-    drafts,
-    holding,
-    people,
-    report,
-    states,
-    store,
-    tree,
-    version_snapshot,
-)
+from appliance.accounts import approving
+from appliance.accounts.acting import By
+from appliance.content.templates import history, revisions
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Invalid
+from appliance.flows import document, draft_edits, drafts, people, report, states, store, tree, version_snapshot
 from appliance.flows.document import BRANCHES, Step
 from appliance.flows.draft_edits import Sketch
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.wait import spoken
 from appliance.flows.triggers import Start
-from appliance.tables import Flow, Template
-from appliance.templates import history, revisions
-from appliance.work import wake_ups
+from appliance.storage.models import Flow, Template
+from appliance.storage.open import rows
+from appliance.storage.work import after_commit, writing
 
 # How many one transaction gives a new time, so that nobody waits for it
 CHUNK = 200
@@ -79,7 +66,7 @@ def _differences(drawn: Sketch) -> Iterator[Change]:
         yield Change("changed", None, "Goal", drawn.goal or "no goal any more")
     had = {step["id"]: step for _, step in document.walk(draft_edits.said(flow.steps))}
     has = {step["id"]: step for _, step in document.walk(draft_edits.said(drawn.steps))}
-    worded = holding.drifted(flow)
+    worded = states.drifted(flow)
     for number, step in has.items():
         if number not in had:
             yield _change("added", flow, step)
@@ -152,7 +139,7 @@ def publish(account_id: int, flow_id: int, by: By) -> Flow:
             words = approving.OWN if by.approves else approving.WANTED
             raise Invalid({"base": [words]}, reason="approval_required")
         flow.draft = None
-        flow.steps = contents.place(account_id, flow_id, drawn.steps, by.user_id)
+        flow.steps = version_snapshot.place_words(account_id, flow_id, drawn.steps, by.user_id)
         flow.goal = drawn.goal
         store.retrigger(flow, drawn.start)
         states.edited(flow, by)
@@ -170,7 +157,7 @@ def discard(account_id: int, flow_id: int, by: By) -> None:
     """Drop what people changed: steps, start and words are again as they are live; raises NotFound."""
     writing()
     flow = people.flow_of(account_id, flow_id)
-    worded = holding.drifted(flow)
+    worded = states.drifted(flow)
     drafts.keep(flow, None)
     for row, live in worded.values():
         number = _revision(row.id, live)
@@ -181,7 +168,7 @@ def discard(account_id: int, flow_id: int, by: By) -> None:
 
 def _revision(template_id: int, live: dict[str, Any]) -> int | None:
     row = Template.get_by_id(template_id)
-    for number in sorted(revisions.origins(template_id), reverse=True):
+    for number in sorted(revisions.origins_of(template_id), reverse=True):
         if revisions.get(row.account_id, template_id, number).document == live:
             return number
     return None

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance import clock
-from appliance.db.open import one, rows, scalar
-from appliance.errors import Invalid
-from appliance.flows import matching, simulated_entry, triggers
+from appliance.audience.segments import people as members
+from appliance.core import clock
+from appliance.core.errors import Invalid
+from appliance.flows import simulated_entry, starting, triggers
 from appliance.flows.triggers import MANUAL, Start
-from appliance.segments import people as members
-from appliance.tables import Flow
+from appliance.storage.models import Flow
+from appliance.storage.open import fetch_one, rows, scalar
 
 DAY_MS = 86_400_000
 MAX_EVENTS = 10
@@ -47,7 +47,7 @@ def look(flow: Flow, start: Start, days: int = 7) -> Lookback:
         "AND test = 0", (flow.account_id, start.event, since),
     ))  # fmt: skip
     found = rows(_LAST, (flow.account_id, start.event, since, MAX_EVENTS))
-    met = set() if triggers.lacks(start) else set(matching.met(flow.account_id, flow.id, start, [e for _, e in found]))
+    met = set() if triggers.lacks(start) else set(starting.met(flow.account_id, flow.id, start, [e for _, e in found]))
     return Lookback(days, number, [_one(flow, start, contact_id, event_id, event_id in met)
                                    for contact_id, event_id in found])  # fmt: skip
 
@@ -57,7 +57,7 @@ def _one(flow: Flow, start: Start, contact_id: int, event_id: int, met: bool) ->
     if not met:
         told = simulated_entry.reasons(flow.account_id, start, contact_id, msgspec.json.decode(text), clock.now_ms())
         return Met(contact_id, at, False, simulated_entry.why_not(start, told, flow))
-    inside = one(
+    inside = fetch_one(
         "SELECT status FROM run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0",
         (contact_id, flow.id),
     )

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from appliance.db.dialect.documents import field_of
-from appliance.db.open import one, rows, run
-from appliance.db.work import writing
+from appliance.storage.open import fetch_one, rows, run
+from appliance.storage.sql import field_of
+from appliance.storage.work import writing
 
 _MAX_EVENTS = 1_000
 
@@ -51,4 +51,4 @@ def asked_for(steps: Sequence[Any]) -> Iterator[str]:
 def inside_now(contact_id: int, flow_id: int) -> bool:
     """Return whether somebody is really inside of a flow."""
     asked = "SELECT 1 FROM main.run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0"
-    return one(asked, (contact_id, flow_id)) is not None
+    return fetch_one(asked, (contact_id, flow_id)) is not None

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.fields import Data, EventName, Line, Name, PageQuery, Short, When, default, named
+from appliance.core.fields import Data, EventName, Line, Name, PageQuery, Short, When, default, named
 from appliance.flows.document import MAX_STEPS
 
 _STEP = {"$ref": "#/components/schemas/FlowStepWrite"}

@@ -6,19 +6,17 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import clock
-from appliance.account import audit
-from appliance.account.acting import By
-from appliance.db.dialect.documents import among
-from appliance.db.dialect.texts import smaller
-from appliance.db.open import connection, rows
-from appliance.db.work import after_commit, writing
-from appliance.errors import Faults, NotAllowed
-from appliance.fields import Id
+from appliance.accounts import audit
+from appliance.accounts.acting import By
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Faults, NotAllowed
+from appliance.core.fields import Id
+from appliance.core.transitions import Action, Standing, refusal
 from appliance.flows import document, people, run_ends
-from appliance.tables import Flow, Run
-from appliance.transitions import Action, Standing, refusal
-from appliance.work import wake_ups
+from appliance.storage.models import Flow, Run
+from appliance.storage.open import connection, rows
+from appliance.storage.sql import among, smaller
+from appliance.storage.work import after_commit, writing
 
 Act = Literal["move_on", "take_out"]
 # How many one transaction moves, so that nobody waits for it

@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from appliance import clock
-from appliance.db.dialect.documents import among
-from appliance.db.dialect.hints import THEN_JOIN, aside
-from appliance.db.open import connection, rows
-from appliance.db.work import writing
+from appliance.core import clock
 from appliance.events import log
 from appliance.events.log import Happened
+from appliance.storage.open import connection, rows
+from appliance.storage.sql import THEN_JOIN, among, aside
+from appliance.storage.work import writing
 
 Ended = Literal["completed", "exited"]
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from appliance.errors import Faults, Invalid
-from appliance.fields import PageQuery
+from appliance.core.errors import Faults, Invalid
+from appliance.core.fields import PageQuery
+from appliance.core.pagination import Page
 from appliance.flows import simulation_request, store
 from appliance.flows.draft_edits import Sketch
 from appliance.flows.simulate import rehearse, sketched
 from appliance.flows.simulation_request import MAX_SCRIPTS, SCRIPTS, Expect
 from appliance.flows.timeline import Entry, Simulated
-from appliance.pages import Page
-from appliance.tables import Flow
+from appliance.storage.models import Flow
 
 MAX_SECONDS = 5.0
 

@@ -12,21 +12,19 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.dialect import catalogue
-from appliance.db.dialect.documents import among, each_of
-from appliance.db.dialect.hints import THEN_JOIN
-from appliance.db.disk_guard import storage_error
-from appliance.db.open import connection, rows, run, scalar
-from appliance.db.work import writing
-from appliance.errors import Unavailable
+from appliance.audience.filters import compile, read
+from appliance.audience.segments import people, store
+from appliance.core import clock
+from appliance.core.errors import Unavailable
 from appliance.events import log as events
 from appliance.events.log import Happened
-from appliance.filters import compile, read
 from appliance.flows.triggers import SEGMENT_EVENTS
-from appliance.segments import people, store
-from appliance.tables import Segment
+from appliance.storage import sql, work
+from appliance.storage.disk_guard import storage_error
+from appliance.storage.models import Segment
+from appliance.storage.open import connection, rows, run, scalar
+from appliance.storage.sql import THEN_JOIN, among, each_of
+from appliance.storage.work import writing
 from appliance.webhooks import store as webhooks
 
 log = logging.getLogger("campanero.flows")
@@ -78,7 +76,7 @@ def is_due() -> bool:
     if {one[:2] for one in watched} != _wanted():
         return True
     for watch in watched:
-        version = (catalogue.changes_elsewhere(), int(connection().total_changes()))
+        version = (sql.changes_elsewhere(), int(connection().total_changes()))
         if watch.segment_id not in _pending and _is_due(watch, version):
             _pending[watch.segment_id] = version
     return bool(_pending)

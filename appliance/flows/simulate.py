@@ -8,40 +8,38 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from appliance import addresses, clock
-from appliance.account.acting import By
-from appliance.contacts import store as contacts
-from appliance.contacts import write
-from appliance.contacts.consent import Evidence
-from appliance.contacts.requests import ContactWrite
-from appliance.db import work
-from appliance.db.open import one
-from appliance.db.sandbox import FIRST
-from appliance.errors import Faults, Invalid
-from appliance.fields import given, read
+from appliance.accounts.acting import By
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts import write
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.contacts.requests import ContactWrite
+from appliance.audience.segments import people as segments_people
+from appliance.core import addresses, clock
+from appliance.core.errors import Faults, Invalid
+from appliance.core.fields import given, read
 from appliance.flows import (
-    contents,
     document,
     draft_edits,
-    readiness,
     recorded,
     simulated_entry,
     simulated_events,
+    states,
     store,
     timeline,
     version_snapshot,
 )
 from appliance.flows.draft_edits import Sketch
 from appliance.flows.recorded import Came
-from appliance.flows.rehearsal import Rehearsal
+from appliance.flows.rehearsal import Rehearsal, Stage
 from appliance.flows.simulated_events import Cast
 from appliance.flows.simulation_request import Asked, SimulateRequest
-from appliance.flows.simulation_tables import Stage
 from appliance.flows.timeline import Entry, Person, Simulated
 from appliance.flows.triggers import Start
 from appliance.flows.why import spoken
-from appliance.segments import people
-from appliance.tables import Contact, Flow, Trigger
+from appliance.storage import work
+from appliance.storage.models import Contact, Flow, Trigger
+from appliance.storage.open import fetch_one
+from appliance.storage.sandbox import FIRST
 
 DAY_MS = 86_400_000
 # So far back a rehearsal may begin, so far ahead it may end, and so long it lasts unless it is said
@@ -131,7 +129,7 @@ def _check(flow: Flow, asked: Asked, steps: list[dict[str, Any]], faults: Faults
     if contact_id is not None:
         if asked.contact:
             faults.add("contact", "stands beside contact_id: one of them")
-        if one("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (flow.account_id, contact_id)) is None:
+        if fetch_one("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (flow.account_id, contact_id)) is None:
             faults.add("contact_id", "must exist")
     ids = {step["id"] for _, step in document.walk(steps)}
     simulated_events.check(flow.account_id, asked.events or [], ids, faults)
@@ -158,7 +156,7 @@ def _played(flow: Flow, asked: Asked, steps: list[dict[str, Any]] | None, times:
         real = recorded.coming(contact_id, flow.id, times.start)
     played.entries.append(_entry(entered, times.start))
     end = played.play(asked.events or [], real)
-    zone = people.scope(flow.account_id).zone
+    zone = segments_people.scope(flow.account_id).zone
     return Simulated(
         flow.id, live, Person(None if invented else contact_id, _name(contact_id)), zone,
         str(clock.iso(times.start)), str(clock.iso(times.until)), end, played.entries, played.notes,
@@ -185,15 +183,15 @@ def _of_contact(found: dict[str, list[str]]) -> dict[str, list[str]]:
 def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
     """Let a flow be live as it is edited, or with other steps; returns what would keep it from that in reality."""
     if steps is not None:
-        flow.steps = contents.place(flow.account_id, flow.id, steps)
+        flow.steps = version_snapshot.place_words(flow.account_id, flow.id, steps)
     trigger = Trigger.get(Trigger.flow == flow.id)
-    found = readiness.blockers(flow, trigger, By(approves=True))
+    found = states.blockers(flow, trigger, By(approves=True))
     flow.version = version - 1
     version_snapshot.publish(flow)
     flow.status, flow.paused_at, flow.drop_before = "active", None, None
     flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
     said = draft_edits.said(flow.steps)
-    left = [f"{path}.{one.field}: {one.message}" for path, _, one in readiness.unfinished(flow.account_id, said)]
+    left = [f"{path}.{one.field}: {one.message}" for path, _, one in states.unfinished(flow.account_id, said)]
     return [
         *(f"It could not go live as it is: {one.field}: {one.message}" for one in found),
         *(f"It is unfinished: {words}" for words in left),
@@ -202,7 +200,7 @@ def opened(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list
 
 def stopped(account_id: int) -> list[str]:
     """Say that in reality nothing would be sent at this time, if that is so."""
-    if not one("SELECT 1 FROM main.account WHERE id = ? AND sending_stopped = 1", (account_id,)):
+    if not fetch_one("SELECT 1 FROM main.account WHERE id = ? AND sending_stopped = 1", (account_id,)):
         return []
     return ["All sending of the account is stopped now: in reality messages would wait until it goes on."]
 

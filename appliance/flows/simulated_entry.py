@@ -5,21 +5,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.contacts import lists
-from appliance.db.open import one, run, scalar
-from appliance.db.sandbox import FIRST
-from appliance.db.work import writing
-from appliance.errors import Invalid
+from appliance.audience.contacts import lists
+from appliance.audience.filters import read
+from appliance.audience.filters.scope import Place
+from appliance.audience.segments import explain, people
+from appliance.core.errors import Invalid
 from appliance.events import kinds, log
 from appliance.events.log import Happened
-from appliance.filters import read
-from appliance.filters.scope import Place
-from appliance.flows import enrollment, matching, simulation_words, starting, triggers, why
+from appliance.flows import enrollment, simulated_events, starting, triggers, why
 from appliance.flows.starting import Arrival, Open
 from appliance.flows.triggers import MANUAL, Start
 from appliance.flows.why import Reason
-from appliance.segments import explain, people
-from appliance.tables import Flow, Trigger
+from appliance.storage.models import Flow, Trigger
+from appliance.storage.open import fetch_one, run, scalar
+from appliance.storage.sandbox import FIRST
+from appliance.storage.work import writing
 
 _REFUSED = {
     starting.FREQUENCY: "they were in this flow before, and its trigger lets nobody in so often",
@@ -49,7 +49,7 @@ def enter(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> En
     met = (
         event_id is None
         or bool(triggers.lacks(start))
-        or bool(matching.met(flow.account_id, flow.id, start, [event_id]))
+        or bool(starting.met(flow.account_id, flow.id, start, [event_id]))
     )
     notes = [] if met else [f"In reality {start.event} would not let them in: {why_not(start, told, flow)}."]
     opening = Open(flow.account_id, flow.id, flow.name, flow.version, triggers.frequency(start))
@@ -87,7 +87,7 @@ def _happened(flow: Flow, start: Start, contact_id: int, given: Mapping[str, Any
             lists.join(flow.account_id, int(start.contact_list_id or 0), [contact_id])
         except Invalid:
             joins = False  # a view of a segment, which nobody joins by hand
-    found = one("SELECT max(id) FROM event WHERE event = 'list_add' AND id > ?", (FIRST,)) if joins else None
+    found = fetch_one("SELECT max(id) FROM event WHERE event = 'list_add' AND id > ?", (FIRST,)) if joins else None
     if found is None or found[0] is None:
         log.record(Happened(flow.account_id, start.event, contact_id, _usual(flow, start)))
     event_id = int(scalar("SELECT max(id) FROM event WHERE event = ?", (start.event,)))
@@ -116,7 +116,7 @@ def _usual(flow: Flow, start: Start) -> dict[str, Any]:
 
 def _is_member(list_id: int | None, contact_id: int) -> bool:
     asked = "SELECT 1 FROM membership WHERE contact_list_id = ? AND contact_id = ?"
-    return one(asked, (list_id, contact_id)) is not None
+    return fetch_one(asked, (list_id, contact_id)) is not None
 
 
 def _data(event_id: int) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def reasons(account_id: int, start: Start, contact_id: int, data: Any, now: int)
 def why_not(start: Start, told: list[Reason], flow: Flow) -> str:
     """Return why a trigger lets somebody not in, of whom its conditions were explained."""
     if any(not one.holds for one in told):
-        return simulation_words.because(told, yes=False)
+        return simulated_events.because(told, yes=False)
     if start.contact_list_id is not None:
         return f"it is about {explain.called(flow.account_id, 'list', start.contact_list_id)}"
     return "its event is not the one that is waited for"

@@ -6,26 +6,29 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import clock
-from appliance.contacts import consent, lists, write
-from appliance.contacts.consent import Evidence
-from appliance.contacts.requests import ContactPatch
-from appliance.conversations import receiving
-from appliance.db.open import rows, scalar
-from appliance.db.work import writing
-from appliance.engagement import bot_detection, counters, engagement_events, replies
-from appliance.engagement.bot_detection import HUMAN, Seen, Verdict
-from appliance.engagement.engagement_events import Told
-from appliance.errors import Faults, Invalid
-from appliance.events import kinds, log, requests, submit
+from appliance.audience.contacts import consent, lists, write
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.contacts.requests import ContactPatch
+from appliance.content.designs.readable import readable
+from appliance.core import clock
+from appliance.core.errors import Faults, Invalid
+from appliance.core.fields import Data, EventName, Id, When, read
+from appliance.events import kinds, log, submit
 from appliance.events.log import Happened
-from appliance.events.requests import EventWrite
-from appliance.feedback import record
-from appliance.feedback.facts import Fact, Kind
-from appliance.fields import Data, EventName, Id, When, read
-from appliance.messages.link_targets import Targets, Wanted
-from appliance.sms.told import Incoming
-from appliance.tables import Channel, Contact, ContactList
+from appliance.events.submit import EventWrite
+from appliance.flows.timeline import Rendered
+from appliance.flows.why import Reason, spoken
+from appliance.inbound.conversations import receiving
+from appliance.inbound.feedback import record
+from appliance.inbound.feedback.record import Fact, Kind
+from appliance.sending.messages.link_targets import Targets, Wanted
+from appliance.sending.sms.codes import Incoming
+from appliance.storage.models import Channel, Contact, ContactList
+from appliance.storage.open import rows, scalar
+from appliance.storage.work import writing
+from appliance.tracking import bot_detection, counters, replies
+from appliance.tracking.bot_detection import HUMAN, Seen, Verdict
+from appliance.tracking.counters import Told
 
 MAX_ASSUMPTIONS = 100
 MAX_SECONDS = 3 * 366 * 86_400
@@ -125,7 +128,7 @@ def happen(one: Assumed, cast: Cast) -> str:
         return kinds.words(one.event)
     amount = one.amount if isinstance(one.amount, float) else UNSET
     sent = EventWrite(one.event, contact_id=cast.contact_id, data=one.given, amount=amount)
-    submit.submit(cast.account_id, requests.prepare(sent))
+    submit.submit(cast.account_id, submit.prepare(sent))
     said = msgspec.json.encode(one.given).decode()
     return f"{one.event} happens" + (f", with {said[:300]}" if one.given else "")
 
@@ -168,7 +171,7 @@ def _read(one: Assumed, message_id: int, named: str, sent_at: int) -> str:
     clicked = one.event.endswith("_clicked")
     seen = Seen(at, "click" if clicked else "open", 1 if clicked else None, "GET", None, _AGENT)
     told = Told(found._replace(url=url), seen, None, Verdict(HUMAN, None))
-    engagement_events.tell([told])
+    counters.tell_hits([told])
     counters.count([(told.found, seen, told.verdict)])
     return f"they click in {named}" + (f" on {url}" if url else "") if clicked else f"they open {named}"
 
@@ -224,3 +227,65 @@ def person_name(contact: Contact, email: str | None) -> str:
     """Return who a person is: name and address, as far as there are any."""
     name = " ".join(filter(None, (contact.first_name, contact.last_name)))
     return f"{name} <{email}>" if name and email else name or email or f"contact {contact.id}"
+
+
+# The words in which a rehearsal speaks.
+
+_ENDS = {
+    "completed": "the last step is done", "goal": "the goal is reached", "exit_step": "a step says so",
+    "contact_deleted": "the contact is gone", "failed": "a step failed",
+}  # fmt: skip
+_SKIPPED = {
+    "unsubscribed": "they have unsubscribed", "no_channel": "they have no such address",
+    "no_consent": "they never opted in", "frequency_cap": "they have had as many as the account allows",
+    "render_error": "it cannot be made", "invalid_address": "their address is none",
+    "country_not_allowed": "SMS do not go to their country",
+    "sender_not_allowed": "nobody who may write to their country sends it",
+    "transactional_disabled": "service messages are switched off",
+    "not_verified": "they have not confirmed their address", "quiet_hours_expired": "the quiet hours lasted too long",
+}  # fmt: skip
+
+
+def because(reasons: Sequence[Reason], yes: bool) -> str:
+    """Return why a branch went as it did, by the filters that decided: what is asked, and what was found."""
+    decisive = [one for one in reasons if one.decided]
+    told = [f"somebody {_asked(one)} (found: {one.found})" for one in decisive[:3]]
+    if len(decisive) > 3:
+        told.append(f"{len(decisive) - 3} more")
+    return f"because this is {' and '.join(told)}" if yes else f"because this is not {' nor '.join(told)}"
+
+
+def _asked(one: Reason) -> str:
+    """Return what a filter asks; a group without the brackets that it has within a sentence."""
+    return one.sentence.removeprefix("(").removesuffix(")") if one.rows else one.sentence
+
+
+def skipped(reason: str | None) -> str:
+    """Return why a step was skipped, or a message did not leave."""
+    reason = reason or "skipped"
+    if reason.startswith("suppressed_"):
+        return f"their address is suppressed ({reason.removeprefix('suppressed_').replace('_', ' ')})"
+    return _SKIPPED.get(reason, reason.replace("_", " "))
+
+
+def why_ended(status: str, reason: str | None) -> str:
+    """Return why a run ended."""
+    found = _ENDS.get(reason or status)
+    return found or (reason or status).replace("_", " ")
+
+
+def message(shown: Rendered, zone: str) -> str:
+    """Return what became of a message."""
+    name = _named(shown)
+    if shown.status == "skipped":
+        return f"{name} is skipped, {skipped(shown.skip_reason)}"
+    if shown.status in ("queued", "held"):
+        until = f" until {spoken(clock.parse(shown.leaves_at), zone)}" if shown.leaves_at else ""
+        return f"{name} waits{until}"
+    return f"{name} goes to {shown.to}"
+
+
+def _named(shown: Rendered) -> str:
+    if shown.channel == "email":
+        return f"Email “{readable(shown.subject)}”" if shown.subject else "Email"
+    return f"SMS of {shown.segments} parts" if (shown.segments or 0) > 1 else "SMS"

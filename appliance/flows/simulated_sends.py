@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
-from appliance import clock
-from appliance.db import disk_guard, work
-from appliance.db.dialect.documents import among
-from appliance.db.open import rows
-from appliance.designs.merge import MergeError
-from appliance.errors import Permanent, SenderRefused
+from appliance.content.designs.merge import MergeError
+from appliance.core import clock
+from appliance.core.errors import Permanent, SenderRefused
 from appliance.flows.timeline import Rendered
-from appliance.messages import hot
-from appliance.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.messages.prepare import Workshop
-from appliance.sms import gsm
-from appliance.tables import Message
+from appliance.sending.messages import hot
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.sms import gsm
+from appliance.storage import disk_guard, work
+from appliance.storage.models import Message
+from appliance.storage.open import rows
+from appliance.storage.sql import among
 
 _PROCESS = "rehearsal"
 _DUE = (

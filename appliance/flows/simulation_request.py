@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.contacts.requests import ContactWrite
-from appliance.errors import Faults
-from appliance.fields import Data, Id, Name, Short, When, read_sound
+from appliance.audience.contacts.requests import ContactWrite
+from appliance.core.errors import Faults
+from appliance.core.fields import Data, Id, Name, Short, When, read_sound
 from appliance.flows import simulated_events
 from appliance.flows.requests import Steps
 from appliance.flows.simulated_events import Assumed

@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from appliance import brand as brands
-from appliance.designs.theme import Look
-from appliance.templates import flow_emails
-from appliance.templates import starters as letters
+from appliance.content import brand as brands
+from appliance.content.designs.theme import Look
+from appliance.content.templates import flow_emails
+from appliance.content.templates import starters as letters
 
 _DAY = 86_400
 

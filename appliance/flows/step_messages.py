@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from appliance import clock, config
-from appliance.db.dialect.documents import among, field_of
-from appliance.db.open import one, rows
-from appliance.db.work import after_commit, writing
+from appliance.core import clock, wake_ups
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.flows.steps.kind import ON, Going, Here, Move, Node, skipped
-from appliance.messages import quiet
-from appliance.messages.ledger import BY_FLOWS_AT_ONCE
-from appliance.work import wake_ups
+from appliance.sending.messages import quiet
+from appliance.sending.messages.ledger import BY_FLOWS_AT_ONCE
+from appliance.settings import config
+from appliance.storage.open import fetch_one, rows
+from appliance.storage.sql import among, field_of
+from appliance.storage.work import after_commit, writing
 
 # Of a person's addresses the first that may be written to, else the first: its state says why not
 _MARKETING = (
@@ -73,7 +73,7 @@ def put(channel: str, node: Node, goings: Sequence[Going], here: Here) -> list[M
 
 def _wanted(channel: str, node: Node, here: Here) -> dict[str, Any]:
     """Return what all messages of a step have in common."""
-    found = one(_STEP, (here.flow_id, here.version, node.id))
+    found = fetch_one(_STEP, (here.flow_id, here.version, node.id))
     if found is None or found[1] is None:
         raise ValueError("the step says nothing")
     template_id, pinned, zone, allowed, hours = found

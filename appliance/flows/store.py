@@ -6,16 +6,15 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from peewee import fn
 
-from appliance import clock
-from appliance.account.acting import By
-from appliance.db.open import rows
-from appliance.db.work import after_commit, snapshot, writing
-from appliance.errors import Conflict, Faults, Invalid, NotFound
+from appliance.accounts.acting import By
+from appliance.content.templates import revisions
+from appliance.content.templates import store as templates
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Conflict, Faults, Invalid, NotFound
+from appliance.core.pagination import Page, paginate
 from appliance.flows import (
-    contents,
     document,
     drafts,
-    holding,
     paused_messages,
     simulation_request,
     starters,
@@ -26,12 +25,10 @@ from appliance.flows import (
 from appliance.flows.document import Steps
 from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
 from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
-from appliance.messages import quiet
-from appliance.pages import Page, paginate
-from appliance.tables import Flow, Template, Trigger
-from appliance.templates import revisions
-from appliance.templates import store as templates
-from appliance.work import wake_ups
+from appliance.sending.messages import quiet
+from appliance.storage.models import Flow, Template, Trigger
+from appliance.storage.open import rows
+from appliance.storage.work import after_commit, snapshot, writing
 
 UNTITLED = "Untitled flow"
 LIVE = {"live": "active"}
@@ -101,10 +98,10 @@ def dress(flows: list[Flow]) -> list[Flow]:
     """Add what belongs to flows: `started_by`, and the templates of their steps as `written`."""
     ids = [flow.id for flow in flows]
     started = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
-    written = contents.of_flows(ids)
+    written = version_snapshot.of_flows(ids)
     for flow in flows:
         flow.started_by, flow.written = started[flow.id], written[flow.id]
-        holding.show_live(flow, flow.written)
+        states.show_live(flow, flow.written)
     return flows
 
 
@@ -164,7 +161,7 @@ def warm(account_id: int, draft: Draft | None, flow_id: int | None = None, live:
     """Look at the words of a draft before the writer has to; and at the messages of a flow, if it goes `live` then."""
     flow = _find(account_id, flow_id) if flow_id is not None else None
     steps = draft.steps.steps if draft is not None and draft.steps is not None else flow.steps if flow else []
-    contents.warm(account_id, steps)
+    version_snapshot.warm_contents(account_id, steps)
     if live:
         version_snapshot.warm(account_id, steps, flow)
 
@@ -214,7 +211,7 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: Draft, by: 
     wanted = LIVE.get(str(request.status), request.status)
     to = wanted if isinstance(wanted, str) and wanted != flow.status else None
     publishes = to == "active" or draft.steps is not None or draft.start is not None
-    with holding.apart(flow) if publishes else nullcontext():
+    with states.hold_apart(flow) if publishes else nullcontext():
         if to is not None and to != "active":
             states.move(flow, to, by)
         if _apply(flow, request, draft, by):
@@ -229,7 +226,7 @@ def moved(account_id: int, flow_id: int, verb: Any, *arguments: Any) -> Flow:
     """Do a verb of `states` to a flow; raises NotFound, and what the verb raises."""
     writing()
     flow = _find(account_id, flow_id)
-    with holding.apart(flow) if verb in (states.activate, states.put_back) else nullcontext():
+    with states.hold_apart(flow) if verb in (states.activate, states.put_back) else nullcontext():
         verb(flow, *arguments)
     return saved(flow)
 
@@ -273,7 +270,7 @@ def _apply(flow: Flow, request: FlowCreate | FlowPatch, draft: Draft, by: By) ->
     touched = draft.start is not None and retrigger(flow, draft.start)
     if draft.steps is not None:
         had, said = flow.steps, _revisions(flow.id)
-        flow.steps = contents.place(flow.account_id, flow.id, draft.steps.steps, by.user_id)
+        flow.steps = version_snapshot.place_words(flow.account_id, flow.id, draft.steps.steps, by.user_id)
         flow.last_action = draft.steps.last_action
         touched = touched or had != flow.steps or said != _revisions(flow.id)
     return touched
@@ -308,7 +305,7 @@ def rewritten(template: Template) -> None:
             drafts.keep(flow, drafts.of(flow))
         return
     try:
-        with holding.apart(flow, template) if flow.status == "active" else nullcontext():
+        with states.hold_apart(flow, template) if flow.status == "active" else nullcontext():
             flow.edited_by = revisions.author(template)
             states.edited(flow, By())
     except Invalid as refused:

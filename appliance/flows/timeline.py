@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from appliance import clock
+from appliance.core import clock
 from appliance.flows.why import Reason, day, hour
 
 _LINES = re.compile(r"^[=\-]{3,}$", re.MULTILINE)  # under headings

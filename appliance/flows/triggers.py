@@ -1,24 +1,27 @@
 """What starts a flow, and for whom: read from a request, and asked of events as one SQL condition."""
 
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
-from appliance import clock, config
-from appliance.contacts import lists, tags
-from appliance.db.open import run, scalar
-from appliance.db.work import after_commit, writing
-from appliance.errors import Faults, Invalid
-from appliance.fields import Data, EventName, Id, given, read_sound
-from appliance.filters import read
-from appliance.filters.scope import Place, Scope
+from appliance.audience.contacts import lists, tags
+from appliance.audience.filters import read as filters_read
+from appliance.audience.filters.scope import Place, Scope
+from appliance.audience.segments import people
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Faults, Invalid, Unavailable
+from appliance.core.fields import Data, EventName, Id, given, read_sound
 from appliance.flows import date_fields
-from appliance.segments import people
-from appliance.sms import keywords
-from appliance.tables import ContactList, Segment, Trigger
-from appliance.work import wake_ups
+from appliance.sending.sms import keywords
+from appliance.settings import config
+from appliance.storage import work
+from appliance.storage.models import ContactList, Segment, Trigger
+from appliance.storage.open import rows, run, scalar
+from appliance.storage.sql import by_index
+from appliance.storage.work import after_commit, writing
 
 MANUAL, DATE = "manual", "date_reached"
 SEGMENT_EVENTS = frozenset({"segment_enter", "segment_exit"})
@@ -109,7 +112,7 @@ def _taken(start: Start) -> Iterator[tuple[str, str]]:
 def faults_of(account_id: int, start: Start) -> list[tuple[str, str]]:
     """Return what is wrong by now with conditions that were right when they were written: (key, words)."""
     try:
-        read.filters(start.data.get("where") or [], scope(account_id, writing=True), "data.where")
+        filters_read.filters(start.data.get("where") or [], scope(account_id, writing=True), "data.where")
     except Invalid as invalid:
         return [(path, words) for path, all_words in invalid.fields.items() for words in all_words]
     return []
@@ -150,7 +153,7 @@ def _check_data(account_id: int, data: Mapping[str, Any], faults: Faults, path: 
     _check_keywords(data.get("keywords"), faults, f"{path}.keywords")
     if data.get("where") is not None:
         try:
-            read.filters(data["where"], scope(account_id, writing=True), f"{path}.where")
+            filters_read.filters(data["where"], scope(account_id, writing=True), f"{path}.where")
         except Invalid as invalid:
             faults.merge(invalid.fields)
 
@@ -210,3 +213,34 @@ _LOOKS = {
     "at": lambda value: None if isinstance(value, str) and _AT.fullmatch(value) else "is invalid",
     "path": _is_path,
 }  # fmt: skip
+
+
+# Forgets the triggers that started nothing, as old as events may be: somebody inside may set one off every minute.
+
+_CHUNK = 400
+_PAUSE_SECONDS = 0.005
+_OLD = (
+    f"DELETE FROM run WHERE id IN (SELECT id FROM run {by_index('run_ended')} WHERE flow_id = ? AND status = 'ignored' "
+    f"AND created_at < ? LIMIT {_CHUNK})"
+)
+
+
+def forget_ignored(stopping: threading.Event) -> None:
+    """Delete what is older than `events.keep`, if that is bounded; in small transactions that let others go first."""
+    seconds = config.seconds(config.current().events.keep)
+    if not seconds:
+        return
+    before = clock.now_ms() - int(seconds * 1000)
+    for (flow_id,) in rows("SELECT id FROM flow WHERE hidden = 0"):
+        try:
+            while not stopping.is_set() and work.write(_drop, flow_id, before) == _CHUNK:
+                stopping.wait(_PAUSE_SECONDS)
+        except Unavailable:
+            if work.is_stopped():
+                return
+            raise
+
+
+def _drop(flow_id: int, before: int) -> int:
+    writing()
+    return run(_OLD, (flow_id, before))

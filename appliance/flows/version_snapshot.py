@@ -2,31 +2,143 @@
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import convert
 
-from appliance import brand as brands
-from appliance import clock
-from appliance.db.dialect.documents import among
-from appliance.db.open import rows, run
-from appliance.db.work import writing
-from appliance.designs import merge
-from appliance.designs.document import strings
-from appliance.designs.merge import MergeError
-from appliance.errors import Invalid
-from appliance.flows import contents, plan
-from appliance.flows.document import MAX_TAG_CODE, Step, walk
-from appliance.messages import flow_content
-from appliance.tables import Account, Flow, Template
+from appliance.content import brand as brands
+from appliance.content.designs import merge
+from appliance.content.designs.document import strings
+from appliance.content.designs.merge import MergeError
+from appliance.content.templates import checks
+from appliance.content.templates import store as templates
+from appliance.content.templates.revisions import FIELDS, document
+from appliance.content.templates.store import Content, TemplateWrite
+from appliance.core import clock
+from appliance.core.errors import Invalid
+from appliance.flows import document as flows_document
+from appliance.flows.document import BRANCHES, MAX_TAG_CODE, Step, walk
+from appliance.flows.steps.writing import WORDS
+from appliance.sending.messages import flow_content
+from appliance.storage.models import Account, Flow, Template
+from appliance.storage.open import rows, run
+from appliance.storage.sql import among
+from appliance.storage.work import writing
+
+# The words of a flow's messages: each step that sends has a template of its own, found by the id of the step.
+
+
+def place_words(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
+    """Write the words of steps as they were read into their templates; returns the steps as they are stored."""
+    writing()
+    have = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
+    placed = _placed(account_id, flow_id, steps, have, user_id)
+    there = {step["id"] for _, step in walk(placed) if "template_id" in step}
+    for action_id, template in have.items():
+        if (action_id not in there) == (template.removed_at is None):
+            template.removed_at = clock.now_ms() if action_id not in there else None
+            template.save(only=[Template.removed_at])
+    return placed
+
+
+def set_apart(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
+    """Write the words of new steps of a draft into templates that do not count as the flow's yet.
+
+    Those of steps that the flow has are the same as before; `place` makes them all the flow's.
+    """
+    writing()
+    have = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
+    placed = _placed(account_id, flow_id, steps, have, user_id)
+    new = [step["template_id"] for _, step in walk(placed) if "template_id" in step and step["id"] not in have]
+    Template.update(removed_at=clock.now_ms()).where(Template.id.in_(new)).execute()
+    return placed
+
+
+def warm_contents(account_id: int, steps: Sequence[Step]) -> None:
+    """Look at the words of steps as they were read before the writer has to."""
+    for _, step in walk(steps):
+        if "content" in step:
+            templates.warm(account_id, convert(step["content"], Content), step["template_id"])
+
+
+def foreseen(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
+    """Return the words that steps as they were read bring along, as they will be stored, by step."""
+    found = {}
+    for _, step in walk(steps):
+        if "content" in step:
+            found[step["id"]] = {name: checks.kept(name, value) for name, value in _said(account_id, step).items()}
+    return found
+
+
+def of_flow(flow_id: int) -> list[Template]:
+    """Return the templates of the steps that a flow has now, in the order in which the steps came to be."""
+    found = Template.select().where(Template.flow == flow_id, Template.removed_at.is_null())
+    return list(found.order_by(Template.action_id))
+
+
+def of_flows(flow_ids: Sequence[int]) -> dict[int, list[Template]]:
+    """Return the templates of some flows, by flow."""
+    found: dict[int, list[Template]] = {number: [] for number in flow_ids}
+    asked = Template.select().where(Template.flow.in_(list(flow_ids)), Template.removed_at.is_null())
+    for row in asked.order_by(Template.action_id):
+        found[row.flow_id].append(row)
+    return found
+
+
+def of_steps(steps: Sequence[Step]) -> list[Template]:
+    """Return the templates of steps, also of some that a flow does not have yet."""
+    ids = [step["template_id"] for _, step in walk(steps) if step.get("template_id")]
+    return list(Template.select().where(Template.id.in_(ids))) if ids else []
+
+
+def words_of(rows: Sequence[Template]) -> dict[int, Mapping[str, Any]]:
+    """Return what templates say, by template id."""
+    return {row.id: {name: getattr(row, name) for name in WORDS} for row in rows}
+
+
+def _placed(
+    account_id: int, flow_id: int, steps: Sequence[Step], have: dict[int, Template], user_id: int | None
+) -> list[Step]:
+    found = []
+    for step in steps:
+        kept = {key: value for key, value in step.items() if key != "content"}
+        if "content" in step:
+            kept["template_id"] = _written(account_id, flow_id, step, have.get(step["id"]), user_id).id
+        for branch in BRANCHES:
+            if branch in step:
+                kept[branch] = _placed(account_id, flow_id, step[branch], have, user_id)
+        found.append(kept)
+    return found
+
+
+def _said(account_id: int, step: Step, own: Template | None = None) -> dict[str, Any]:
+    """Return the words that a step brings along; those of another template that it names come first."""
+    asked = step["template_id"]
+    if asked is None or (own is not None and asked == own.id):
+        return dict(step["content"])
+    other = templates.get(account_id, asked)
+    return {name: getattr(other, name) for name in WORDS} | dict(step["content"])
+
+
+def _written(account_id: int, flow_id: int, step: Step, own: Template | None, user_id: int | None) -> Template:
+    said = _said(account_id, step, own)
+    if own is None:
+        asked_for = convert(said, TemplateWrite)
+        return templates.create(
+            account_id, asked_for, flow_id=flow_id, user_id=user_id, action_id=step["id"],
+            channel="sms" if step["type"] == "sms" else "email",
+        )  # fmt: skip
+    return templates.fill(own, convert(said, Content), user_id)
+
 
 _HAD = (
     "SELECT s.action_id, s.template_id, s.content_id, r.number, s.pinned FROM step s "
     "JOIN template_revision r ON r.id = s.content_id WHERE s.flow_id = ? AND s.version = ?"
 )
 
-_BLANK: dict[str, Any] = dict.fromkeys(contents.FIELDS)
+_BLANK: dict[str, Any] = dict.fromkeys(FIELDS)
 
 _STANDING = (
     "SELECT t.id, r.id FROM template t JOIN template_revision r ON r.template_id = t.id AND r.number = t.revision "
@@ -50,12 +162,12 @@ def publish(flow: Flow) -> bool:
     The caller saves the flow. Raises Invalid for a message that cannot be made.
     """
     writing()
-    nodes = plan.compiled(flow.steps)
+    nodes = flows_document.compiled(flow.steps)
     messages, is_new = _messages(flow)
-    if flow.version and not is_new and list(plan.read(flow.id, flow.version).nodes.values()) == nodes:
+    if flow.version and not is_new and list(flows_document.read_plan(flow.id, flow.version).nodes.values()) == nodes:
         return False
     flow.version += 1
-    plan.write(flow.id, flow.version, nodes, messages)
+    flows_document.write_plan(flow.id, flow.version, nodes, messages)
     return True
 
 
@@ -63,21 +175,17 @@ def warm(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> No
     """Compile the messages that steps, as they were read or as they are stored, will be: before the writer has to."""
     brand = brands.look(brands.get(account_id))
     locale = Account.get_by_id(account_id).locale
-    own = (
-        {int(row.action_id or 0): contents.document(row) for row in contents.of_flow(flow.id)}
-        if flow is not None
-        else {}
-    )
-    brought = contents.foreseen(account_id, steps)
+    own = {int(row.action_id or 0): document(row) for row in of_flow(flow.id)} if flow is not None else {}
+    brought = foreseen(account_id, steps)
     if _code_fault([own.get(number, {}) | brought.get(number, {}) for number in own.keys() | brought.keys()]):
         return  # told when it is published
     for _, step in walk(steps):
         if step["type"] == "email":
-            document = _BLANK | own.get(step["id"], {}) | brought.get(step["id"], {})
+            content = _BLANK | own.get(step["id"], {}) | brought.get(step["id"], {})
             beside = {"look": brand, "locale": locale, "transactional": step["transactional"]}
             # What cannot be made is told when it is published
             with contextlib.suppress(MergeError):
-                flow_content.links(flow_content.source(document, beside))
+                flow_content.links(flow_content.source(content, beside))
 
 
 def foresee(template: Template, document: dict[str, Any]) -> None:
@@ -90,7 +198,7 @@ def foresee(template: Template, document: dict[str, Any]) -> None:
 
 
 def _sending(flow: Flow) -> list[tuple[str, Step, Template]]:
-    templates = {row.id: row for row in contents.of_flow(flow.id)}
+    templates = {row.id: row for row in of_flow(flow.id)}
     return [(path, step, templates[step["template_id"]]) for path, step in walk(flow.steps) if "template_id" in step]
 
 
@@ -101,7 +209,7 @@ def _messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
         for number, template_id, content_id, revision, pinned in rows(_HAD, (flow.id, flow.version))
     }
     sending = _sending(flow)
-    if words := _code_fault([contents.document(template) for _, _, template in sending]):
+    if words := _code_fault([document(template) for _, _, template in sending]):
         raise Invalid({"steps": [words]}, reason="preflight_failed",
                       blockers=[{"code": "preflight_failed", "message": words, "field": "steps"}])  # fmt: skip
     alike, standing = flow_content.common(flow), dict(rows(_STANDING, (flow.id,)))

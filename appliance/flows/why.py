@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
-from appliance import clock
-from appliance.filters.read import Group, Lived, Node
-from appliance.filters.scope import Scope
-from appliance.segments import explain
-from appliance.segments.explain import Row
+from appliance.audience.filters.read import Group, Lived, Node
+from appliance.audience.filters.scope import Scope
+from appliance.audience.segments import explain
+from appliance.audience.segments.explain import Row
+from appliance.core import clock
 
 
 class Reason(Struct):

@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 from msgspec import to_builtins
 
-from appliance import clients, clock, tokens
-from appliance.contacts import choices, consent, lists
-from appliance.contacts.consent import Evidence
-from appliance.db.open import one, rows, run
-from appliance.db.work import writing
-from appliance.engagement import words
+from appliance.audience.contacts import consent, lists
+from appliance.audience.contacts.consent import Evidence
+from appliance.core import client_ip, clock, tokens
 from appliance.events import agents, log
 from appliance.events.log import Happened
-from appliance.forms import people, rates
+from appliance.forms import people, store
 from appliance.forms.reading import Submitted
-from appliance.messages import links, system
-from appliance.messages.system import Letter
-from appliance.tables import Account, Channel, Confirmation, Form, Message
+from appliance.sending.messages import links, system
+from appliance.sending.messages.system import Letter
+from appliance.storage.models import Account, Channel, Confirmation, Form, Message
+from appliance.storage.open import fetch_one, rows, run
+from appliance.storage.work import writing
+from appliance.tracking import words
 
 DAY_MS = 86_400_000
 # How long a link of a confirmation mail works, and how long what was typed is kept
@@ -87,7 +87,7 @@ def _needs_confirmation(wanted: _Wanted) -> bool:
         return (
             out
             or channel.suppression in consent.KEEPS_OUT
-            or choices.is_refused(channel.contact_id, list(wanted.lists))
+            or consent.is_refused(channel.contact_id, list(wanted.lists))
         )
     kind, hashed = wanted.said.address.kind, tokens.address_hash(wanted.said.address.kind, wanted.said.address.key)
     kept = consent.remembered(wanted.account.id, kind, hashed)
@@ -96,7 +96,7 @@ def _needs_confirmation(wanted: _Wanted) -> bool:
 
 def _wants_verified(list_ids: list[int]) -> bool:
     marks = ",".join("?" * len(list_ids))
-    return one(f"SELECT 1 FROM contact_list WHERE double_opt_in = 1 AND id IN ({marks})", list_ids) is not None
+    return fetch_one(f"SELECT 1 FROM contact_list WHERE double_opt_in = 1 AND id IN ({marks})", list_ids) is not None
 
 
 def _sign_up(wanted: _Wanted) -> Channel:
@@ -106,7 +106,7 @@ def _sign_up(wanted: _Wanted) -> Channel:
         consent.opt_in(channel, "recipient", wanted.evidence)
     for list_id in wanted.lists:
         lists.join(wanted.account.id, list_id, [channel.contact_id])
-    choices.seen(channel.contact_id)
+    consent.note_own_act(channel.contact_id)
     return channel
 
 
@@ -119,7 +119,7 @@ def _ask(wanted: _Wanted) -> None:
         account=account, form=form.id, purpose="opt_in", kind=said.address.kind, key=said.address.key
     )
     asked.value, asked.person, asked.list_ids = said.address.value, to_builtins(person), list(wanted.lists)
-    asked.ip, asked.text = clients.kept(wanted.evidence.ip, account.privacy_ip), form.consent_text
+    asked.ip, asked.text = client_ip.kept(wanted.evidence.ip, account.privacy_ip), form.consent_text
     asked.user_agent, asked.created_at = (wanted.evidence.user_agent or "")[:400] or None, now
     asked.save()
     consent.record(
@@ -152,7 +152,7 @@ def _unasked(wanted: _Wanted, now: int) -> Confirmation | None:
 
 def _may_be_mailed(wanted: _Wanted, now: int) -> bool:
     kind, key = wanted.said.address.kind, wanted.said.address.key
-    lately = one(
+    lately = fetch_one(
         "SELECT 1 FROM confirmation WHERE account_id = ? AND kind = ? AND key = ? AND purpose = 'opt_in' "
         "AND mailed_at > ?",
         (wanted.account.id, kind, key, now - DAY_MS),
@@ -163,8 +163,8 @@ def _may_be_mailed(wanted: _Wanted, now: int) -> bool:
     reason = consent.suppression(wanted.account.id, kind, hashed, but=consent.KEEPS_OUT)
     if reason in _UNREACHABLE:
         return False
-    household = clients.household(wanted.evidence.ip or "")
-    return not rates.take(f"mail:{household}", MAILS_PER_CLIENT, rates.HOUR_MS)
+    household = client_ip.household(wanted.evidence.ip or "")
+    return not store.count_submission(f"mail:{household}", MAILS_PER_CLIENT, store.HOUR_MS)
 
 
 def _mail(wanted: _Wanted, number: int) -> Message:

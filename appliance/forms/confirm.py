@@ -2,20 +2,20 @@
 
 from typing import Any, Literal, NamedTuple
 
-from appliance import addresses, clock, tokens
-from appliance.contacts import choices, consent
-from appliance.contacts.consent import Evidence
-from appliance.db.open import rows, run
-from appliance.db.work import writing
-from appliance.engagement import account_look, erasing
-from appliance.engagement.account_look import Face
+from appliance.audience.contacts import consent
+from appliance.audience.contacts.consent import Evidence
+from appliance.core import addresses, clock, tokens
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.forms import people
 from appliance.forms.accept import LIVES_MS
 from appliance.forms.reading import Submitted
-from appliance.messages import links
-from appliance.tables import Channel, Confirmation, Form
+from appliance.sending.messages import links
+from appliance.storage.models import Channel, Confirmation, Form
+from appliance.storage.open import rows, run
+from appliance.storage.work import writing
+from appliance.tracking import account_look, erasing
+from appliance.tracking.account_look import Face
 
 State = Literal["open", "done", "expired"]
 
@@ -96,10 +96,10 @@ def _opt_in(waiting: list[Confirmation], evidence: Evidence) -> None:
         channel = people.put(asked.account_id, _said(asked), evidence, is_theirs=True)
     # Once for all of them, with the state as it is after the last
     consent.confirmed(channel, evidence)
-    choices.seen(channel.contact_id)
+    consent.note_own_act(channel.contact_id)
     now = clock.now_ms()
     for asked in waiting:
-        joined = [one for one in asked.list_ids if choices.join(channel, one, evidence)]
+        joined = [one for one in asked.list_ids if consent.join_list(channel, one, evidence)]
         _tell(asked, channel, joined)
         run(
             "UPDATE confirmation SET confirmed_at = ?, person = '{}', ip = NULL, user_agent = NULL WHERE id = ?",

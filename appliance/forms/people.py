@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from appliance import fields
-from appliance.contacts import channels, store, write
-from appliance.contacts.consent import Evidence
-from appliance.contacts.records import CHANNELS
-from appliance.contacts.requests import ContactPatch, ContactWrite
-from appliance.db.work import writing
-from appliance.errors import Invalid
+from appliance.audience.contacts import channels, store, write
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.contacts.records import CHANNELS
+from appliance.audience.contacts.requests import ContactPatch, ContactWrite
+from appliance.core import fields
+from appliance.core.errors import Invalid
 from appliance.forms.reading import Submitted
-from appliance.tables import Channel
+from appliance.storage.models import Channel
+from appliance.storage.work import writing
 
 SOURCE = "form"
 

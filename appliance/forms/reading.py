@@ -1,17 +1,19 @@
 """Reads what somebody typed into a form; only what the form asks for is taken."""
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
-from appliance import addresses, fields
-from appliance.addresses import Address
-from appliance.errors import Faults, Invalid
-from appliance.fields import Line
+from appliance.core import addresses, fields
+from appliance.core.addresses import Address
+from appliance.core.errors import Faults, Invalid
+from appliance.core.fields import Line
 from appliance.forms import store
 from appliance.forms.store import Field
-from appliance.tables import Account, Form
+from appliance.storage.models import Account, Form
+from appliance.tracking import words
 
 # A field that people do not see; what fills in everything fills in this too
 TRAP = "website"
@@ -107,3 +109,32 @@ def _is_text(value: str) -> bool:
 
 def _is_finite(value: Any) -> bool:
     return not isinstance(value, int | float) or -(2**53) <= value <= 2**53
+
+
+# A form as plain HTML for somebody's own page: it needs no script and looks as that page does.
+
+_TYPES = {"email": "email", "phone": "tel"}
+
+
+def snippet_html(form: Form, language: str) -> str:
+    """Write a form, to be copied."""
+    said = words.of(language)
+    lines = [f'<form action="{escape(form.url)}" method="post">']
+    lines += [f"  <p><label>{escape(_label(one, said))}<br>{_input(one)}</label></p>" for one in store.fields_of(form)]
+    # Out of sight, and out of the way of who goes by keyboard or ear
+    lines.append(
+        f'  <p hidden><label>{escape(said["form_trap"])} <input name="{TRAP}" tabindex="-1" autocomplete="off">'
+        "</label></p>"
+    )
+    if form.consent_text:
+        lines.append(f"  <p><small>{escape(form.consent_text)}</small></p>")
+    return "\n".join([*lines, f"  <p><button>{escape(said['form_button'])}</button></p>", "</form>"])
+
+
+def _label(one: Field, said: Mapping[str, str]) -> str:
+    return one.label or (said[f"form_{one.name}"] if one.key is None else one.key.replace("_", " ").capitalize())
+
+
+def _input(one: Field) -> str:
+    needed = " required" if one.required else ""
+    return f'<input name="{escape(one.name)}" type="{_TYPES.get(one.name, "text")}"{needed}>'

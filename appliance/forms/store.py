@@ -1,20 +1,23 @@
 """Sign-up forms: made, changed, listed, found by their public key."""
 
 import re
+import threading
+from collections import OrderedDict, deque
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from appliance import clock, config, tokens
-from appliance.account.keys import PUBLIC
-from appliance.contacts.lists import VIEW
-from appliance.db.open import rows
-from appliance.db.work import writing
-from appliance.errors import Faults, NotFound
-from appliance.fields import HttpUrl, Id, Long, Name, PageQuery, Short, default, given
-from appliance.messages import link_targets
-from appliance.pages import Page, paginate
-from appliance.tables import Form
+from appliance.accounts.keys import PUBLIC
+from appliance.audience.contacts.lists import VIEW
+from appliance.core import clock, tokens
+from appliance.core.errors import Faults, NotFound, TooMany
+from appliance.core.fields import HttpUrl, Id, Long, Name, PageQuery, Short, default, given
+from appliance.core.pagination import Page, paginate
+from appliance.sending.messages import link_targets
+from appliance.settings import config
+from appliance.storage.models import Form
+from appliance.storage.open import rows
+from appliance.storage.work import writing
 
 PLAIN = ("email", "phone", "first_name", "last_name")
 _KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
@@ -225,3 +228,36 @@ def _check_fields(written: list[str | FormField], faults: Faults) -> None:
         seen.add(key)
         if isinstance(one, FormField) and isinstance(one.label, str) and _CONTROL.search(one.label):
             faults.add(f"fields[{index}].label", "is invalid")
+
+
+# How often a stranger may do something, counted in memory: a restart forgives, and nothing they sent is kept.
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+# Names remembered at once; the one that was quiet the longest is forgotten first
+_MAX_KEYS = 50_000
+
+_lock = threading.Lock()
+_seen: OrderedDict[str, deque[int]] = OrderedDict()
+
+
+def count_submission(name: str, most: int, window_ms: int) -> int:
+    """Count one more under a name, unless that were too many: then answer the seconds to wait, else 0."""
+    now = clock.now_ms()
+    with _lock:
+        times = _seen.setdefault(name, deque())
+        _seen.move_to_end(name)
+        while times and not now - window_ms < times[0] <= now:
+            times.popleft()
+        if len(times) >= most:
+            return max(1, (times[0] + window_ms - now) // 1000 + 1)
+        times.append(now)
+        while len(_seen) > _MAX_KEYS:
+            _seen.popitem(last=False)
+    return 0
+
+
+def check_rate(name: str, most: int, window_ms: int = MINUTE_MS) -> None:
+    """Count one more under a name; raises TooMany."""
+    wait = count_submission(name, most, window_ms)
+    if wait:
+        raise TooMany("too many attempts", retry_after=wait)

@@ -10,11 +10,12 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from sanic import HTTPResponse, Request
 
-from appliance import assets, media
-from appliance.contacts.consent import Evidence
-from appliance.designs.theme import SANS
-from appliance.engagement import words
-from appliance.engagement.account_look import Face
+from appliance.audience.contacts.consent import Evidence
+from appliance.content import media
+from appliance.content.designs.theme import SANS
+from appliance.core import assets
+from appliance.tracking import words
+from appliance.tracking.account_look import Face
 
 _POLICY = (
     "default-src 'none'; style-src 'self' 'nonce-{nonce}'; img-src 'self'; form-action 'self'{leads}; "

@@ -2,13 +2,13 @@
 
 from sanic import HTTPResponse, Request
 
-from appliance import tokens
-from appliance.db.work import call, commit
-from appliance.errors import Unavailable
+from appliance.core import tokens
+from appliance.core.errors import Unavailable
 from appliance.forms import confirm
 from appliance.forms.confirm import Sheet
-from appliance.messages import links
 from appliance.public import answers
+from appliance.sending.messages import links
+from appliance.storage.work import call, commit
 
 _WORDS = {"opt_in": "confirm", "erase": "erasing"}
 _DONE = {"opt_in": "confirmed", "erase": "erased"}

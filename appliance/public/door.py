@@ -7,9 +7,37 @@ from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request, Sanic
 
-from appliance import assets
-from appliance import media as pictures
-from appliance.public import answers, clicks, confirm, forms, hooks, media, preferences, reading, unsubscribe
+from appliance.content import media
+from appliance.content import media as pictures
+from appliance.core import assets
+from appliance.public import answers, clicks, confirm, forms, hooks, preferences, reading, unsubscribe
+from appliance.storage.work import call
+
+# Serves the pictures of mails: to everybody who has the address, for ever, as a picture and nothing else.
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    # Webmail shows it from its own pages
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "X-Robots-Tag": "noindex",
+}
+# What is behind a name never changes
+_KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
+    """Return the picture of an address."""
+    tag = f'"{signed_id}"'
+    asked = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    has_it = bool(asked & {tag, "*"})
+    if has_it and await call(media.is_kept, signed_id):
+        return HTTPResponse(b"", 304, {**_HEADERS, **_KEPT, "ETag": tag})
+    found = await call(media.served, signed_id)
+    if found is None:
+        return HTTPResponse("There is no picture here.", 404, {**_HEADERS, "Cache-Control": "no-store"}, "text/plain")
+    return HTTPResponse(found.content, 200, {**_HEADERS, **_KEPT, "ETag": tag}, content_type=found.content_type)
+
 
 _READ, _ANY = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _HOOKS = "/hooks/"
@@ -26,7 +54,7 @@ _DOORS = (
     ("/v/<token:str>", _READ, reading.show),
     ("/c/<token:str>", _READ, clicks.click),
     ("/o/<token:str>", _READ, clicks.seen),
-    (f"{pictures.PATH}<signed_id:str>", _READ, media.show),
+    (f"{pictures.PATH}<signed_id:str>", _READ, show_picture),
     (f"{_HOOKS}<name:str>", _ANY, hooks.take),
     (f"{_HOOKS}<provider:str>/<name:str>", _ANY, hooks.take_of_provider),
 )

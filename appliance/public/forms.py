@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 from sanic import HTTPResponse, Request
 
-from appliance import clock, tokens
-from appliance.db.work import call
-from appliance.engagement import account_look
-from appliance.errors import Invalid, NotFound, TooMany, Unavailable
+from appliance.core import clock, tokens
+from appliance.core.errors import Invalid, NotFound, TooMany, Unavailable
 from appliance.forms import intake, reading, store
 from appliance.forms.reading import Submitted
 from appliance.public import answers
-from appliance.tables import Form
+from appliance.storage.models import Form
+from appliance.storage.work import call
+from appliance.tracking import account_look
 
 # Nobody reads and fills in a page in less
 QUICKEST_MS = 700

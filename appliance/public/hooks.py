@@ -4,16 +4,17 @@ from sanic import HTTPResponse, Request
 from sanic.exceptions import MethodNotAllowed, PayloadTooLarge
 from sanic.response import json
 
-from appliance import config, tokens
-from appliance.conversations import receiving
-from appliance.db.work import commit
-from appliance.engagement import unsubscribes
-from appliance.errors import NotFound
-from appliance.feedback import hooks, receipts
-from appliance.feedback.providers.shared import Received, Told
-from appliance.feedback.record import InHand
-from appliance.messages import links
-from appliance.sms import told as sms
+from appliance.core import tokens
+from appliance.core.errors import NotFound
+from appliance.inbound.conversations import receiving
+from appliance.inbound.feedback import hooks, receipts
+from appliance.inbound.feedback.providers.shared import Received, Told
+from appliance.inbound.feedback.record import InHand
+from appliance.sending.messages import links
+from appliance.sending.sms import codes as sms
+from appliance.settings import config
+from appliance.storage.work import commit
+from appliance.tracking import unsubscribes
 
 # A receipt or an SMS of 1,600 characters, percent-encoded, with all that a provider says around it
 _SMS_BYTES = 65_536

@@ -5,14 +5,14 @@ from typing import Any, get_args
 
 from sanic import HTTPResponse, Request
 
-from appliance import tokens
-from appliance.contacts.choices import Tracking
-from appliance.db.work import call, commit
-from appliance.engagement import erasing, preferences
-from appliance.engagement.preferences import Change, Chosen, Sheet
-from appliance.errors import Unavailable
-from appliance.messages import links
+from appliance.audience.contacts.consent import Tracking
+from appliance.core import tokens
+from appliance.core.errors import Unavailable
 from appliance.public import answers
+from appliance.sending.messages import links
+from appliance.storage.work import call, commit
+from appliance.tracking import erasing, unsubscribes
+from appliance.tracking.unsubscribes import Change, Chosen, Sheet
 
 # What the buttons of the page say
 _SAVE, _UNDO, _ERASE = "save", "undo", "erase"
@@ -21,7 +21,7 @@ _SAVE, _UNDO, _ERASE = "save", "undo", "erase"
 async def show(request: Request, token: str) -> HTTPResponse:
     """Show what may be chosen; reading changes nothing."""
     try:
-        sheet = await call(preferences.sheet, token)
+        sheet = await call(unsubscribes.preferences_sheet, token)
     except Unavailable:
         return answers.unavailable(answers.language_of(request))
     return answers.lost(language=answers.language_of(request)) if sheet is None else _page(sheet)
@@ -35,7 +35,7 @@ async def act(request: Request, token: str) -> HTTPResponse:
     if wanted not in acts:
         return answers.lost(400, language)
     try:
-        sheet = await call(preferences.sheet, token)
+        sheet = await call(unsubscribes.preferences_sheet, token)
         if sheet is None:
             return answers.lost(language=language)
         if sheet.contact_id is None:
@@ -48,8 +48,8 @@ async def act(request: Request, token: str) -> HTTPResponse:
 async def _save(request: Request, token: str, sheet: Sheet, form: Mapping[str, list[str]]) -> HTTPResponse:
     text = answers.shown(sheet.face.language, "prefs_heading", "prefs_channels", "prefs_lists", "prefs_tracking")
     said = answers.evidence(request, "preferences", text)
-    changes = await commit(preferences.save, token, _chosen(form), said)
-    after = await call(preferences.sheet, token)
+    changes = await commit(unsubscribes.save_preferences, token, _chosen(form), said)
+    after = await call(unsubscribes.preferences_sheet, token)
     assert after is not None, "a message is never deleted"
     return _page(after, changes=None if changes is None else _told(sheet, changes))
 
@@ -91,8 +91,8 @@ def _told(sheet: Sheet, changes: list[Change]) -> list[str]:
 
 async def _undo(request: Request, token: str, sheet: Sheet, form: Mapping[str, list[str]]) -> HTTPResponse:
     text = answers.shown(sheet.face.language, "left_undo", "left_undo_button")
-    back = await commit(preferences.undo, token, answers.evidence(request, "preferences", text))
-    after = await call(preferences.sheet, token)
+    back = await commit(unsubscribes.undo_opt_out, token, answers.evidence(request, "preferences", text))
+    after = await call(unsubscribes.preferences_sheet, token)
     assert after is not None, "a message is never deleted"
     if not back:
         return _page(after)

@@ -2,14 +2,14 @@
 
 from sanic import HTTPResponse, Request
 
-from appliance import tokens
-from appliance.db.work import call
-from appliance.designs.merge import MergeError
-from appliance.errors import Unavailable
-from appliance.messages import links
-from appliance.messages.prepare import Workshop
+from appliance.content.designs.merge import MergeError
+from appliance.core import tokens
+from appliance.core.errors import Unavailable
 from appliance.public import answers
-from appliance.tables import Message
+from appliance.sending.messages import links
+from appliance.sending.messages.prepare import Workshop
+from appliance.storage.models import Message
+from appliance.storage.work import call
 
 # It has its own inline styles and pictures, and nothing in it runs
 _POLICY = (

@@ -2,13 +2,13 @@
 
 from sanic import HTTPResponse, Request
 
-from appliance import tokens
-from appliance.db.work import call, commit
-from appliance.engagement import unsubscribes
-from appliance.engagement.unsubscribes import Door
-from appliance.errors import Unavailable
-from appliance.messages import links
+from appliance.core import tokens
+from appliance.core.errors import Unavailable
 from appliance.public import answers
+from appliance.sending.messages import links
+from appliance.storage.work import call, commit
+from appliance.tracking import unsubscribes
+from appliance.tracking.unsubscribes import Door
 
 ONE_CLICK = "List-Unsubscribe"
 

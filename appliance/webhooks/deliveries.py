@@ -5,16 +5,15 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, json
 
-from appliance import clock
-from appliance.db.dialect.documents import among
-from appliance.db.open import rows, run
-from appliance.db.work import after_commit, writing
-from appliance.errors import Invalid, NotFound
-from appliance.fields import EventId, PageQuery, Short, When
-from appliance.pages import Page, paginate
-from appliance.tables import Event, Webhook, WebhookDelivery
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Invalid, NotFound
+from appliance.core.fields import EventId, PageQuery, Short, When
+from appliance.core.pagination import Page, paginate
+from appliance.storage.models import Event, Webhook, WebhookDelivery
+from appliance.storage.open import rows, run
+from appliance.storage.sql import among
+from appliance.storage.work import after_commit, writing
 from appliance.webhooks import store
-from appliance.work import wake_ups
 
 Status = Literal["pending", "delivered", "failed", "cancelled"]
 # So many rows are changed in one transaction, that nobody else waits for long

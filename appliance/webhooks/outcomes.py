@@ -3,10 +3,56 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from appliance import clock
-from appliance.db.open import one, run
-from appliance.db.work import writing
-from appliance.webhooks import notices
+from appliance.accounts import audit
+from appliance.core import addresses, clock
+from appliance.events import log
+from appliance.events.log import Happened
+from appliance.sending.messages import system
+from appliance.sending.messages.system import Letter
+from appliance.settings import config
+from appliance.storage.models import User, Webhook
+from appliance.storage.open import fetch_one, run
+from appliance.storage.work import writing
+from appliance.webhooks import store
+
+# Tells people that a webhook was switched off: an event of the log, and a mail to the owners.
+
+EVENT = "webhook_disabled"
+_WHY = {
+    "failing": "Nothing that was sent there has been taken since {{ data.since }}.",
+    "gone": "It answered that it is gone for good (410).",
+}
+
+
+def switched_off(webhook_id: int) -> None:
+    """Record it, and write to the owners."""
+    writing()
+    webhook = Webhook.get_by_id(webhook_id)
+    host = store.host(webhook)
+    since = str(clock.iso(webhook.failing_since))
+    about = {"webhook_id": webhook_id, "reason": webhook.disabled_reason, "failing_since": since}
+    log.record(
+        Happened(webhook.account_id, EVENT, data=about, resource_uid=f"webhook:{webhook_id}", resource_name=host)
+    )
+    audit.record(webhook.account_id, audit.SYSTEM, EVENT, f"webhook:{webhook_id}", about)
+    for owner in User.select().where(
+        User.account == webhook.account_id, User.role == "owner", User.disabled_at.is_null()
+    ):
+        letter = _letter(str(webhook.disabled_reason))
+        system.put(webhook.account, addresses.email(owner.email), None, letter, {"host": host, "since": since})
+
+
+def _letter(reason: str) -> Letter:
+    return Letter(
+        subject="A webhook was switched off",
+        heading="A webhook was switched off",
+        text="The webhook to {{ data.host }} gets no more events. " + _WHY[reason]
+        + " What waits for it is kept. Mend what listens there, then switch the webhook on again.",
+        button="Open the settings",
+        link=config.base_url(config.current()),
+        note="What was given up can be sent once more from the log of the webhook's deliveries.",
+    )  # fmt: skip
+
 
 # Decisions, section 13: 30 s, 1, 2, 5, 15, 30 min, 1, 2, 6, 24 h
 LADDER_MS = tuple(1000 * seconds for seconds in (30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400))
@@ -83,7 +129,7 @@ def _judge(outcome: Outcome, now: int) -> None:
             (webhook_id,),
         )
         return
-    state = one("SELECT enabled, failing_since, failed_at FROM webhook WHERE id = ?", (webhook_id,))
+    state = fetch_one("SELECT enabled, failing_since, failed_at FROM webhook WHERE id = ?", (webhook_id,))
     if state is None or not state[0]:
         return
     _, since, last = state
@@ -102,4 +148,4 @@ def _switch_off(webhook_id: int, reason: str, now: int) -> None:
         "UPDATE webhook SET enabled = 0, disabled_at = ?, disabled_reason = ?, updated_at = ? WHERE id = ?",
         (now, reason, now, webhook_id),
     )
-    notices.switched_off(webhook_id)
+    switched_off(webhook_id)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance.db.open import one
-from appliance.delivery import safe_http
-from appliance.delivery.safe_http import Kept, Unreached
 from appliance.events import shape
+from appliance.sending.delivery import safe_http
+from appliance.sending.delivery.safe_http import Kept, Unreached
+from appliance.storage.open import fetch_one
 from appliance.webhooks import secret
 from appliance.webhooks.outcomes import Job, Outcome
 from appliance.webhooks.secret import Sealed
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 async def attempt(job: Job, kept: Kept) -> Outcome:
     """Send a delivery once; raises nothing that the other side may provoke."""
-    row = one(
+    row = fetch_one(
         "SELECT w.url, d.created_at, w.account_id, w.secret, w.old_secret, w.old_secret_until FROM webhook_delivery d "
         "JOIN webhook w ON w.id = d.webhook_id WHERE d.id = ? AND w.deleted_at IS NULL",
         (job.id,),

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from appliance import clock, sealing, signatures, tokens
+from appliance.core import clock, crypto, tokens
 
 _PREFIX = "whsec_"
 _BYTES = 32
@@ -21,7 +21,7 @@ def fresh() -> str:
 
 def seal(account_id: int, secret: str) -> bytes:
     """Encrypt a secret for its row."""
-    return sealing.seal(tokens.derive(_PURPOSE), f"account:{account_id}", secret.encode())
+    return crypto.seal(tokens.derive(_PURPOSE), f"account:{account_id}", secret.encode())
 
 
 class Sealed(NamedTuple):
@@ -39,7 +39,7 @@ def usable(sealed: Sealed) -> list[str]:
     if sealed.old_secret is not None and clock.now_ms() < (sealed.old_secret_until or 0):
         kept.append(sealed.old_secret)
     label = f"account:{sealed.account_id}"
-    found = [sealing.opened(tokens.derive(_PURPOSE), label, bytes(one)) for one in kept]
+    found = [crypto.opened(tokens.derive(_PURPOSE), label, bytes(one)) for one in kept]
     return [] if found[0] is None else [one.decode() for one in found if one is not None]
 
 
@@ -50,5 +50,5 @@ def headers(signing: Sequence[str], name: str, body: bytes) -> dict[str, str]:
         "Content-Type": "application/json",
         "webhook-id": name,
         "webhook-timestamp": sent,
-        "webhook-signature": " ".join(signatures.signature(secret, name, sent, body) for secret in signing),
+        "webhook-signature": " ".join(crypto.signature(secret, name, sent, body) for secret in signing),
     }

@@ -5,20 +5,19 @@ from urllib.parse import urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import clock
-from appliance.account import audit
-from appliance.account.acting import By
-from appliance.db.dialect.documents import each_of
-from appliance.db.open import rows, run, scalar
-from appliance.db.work import after_commit, writing
-from appliance.delivery import safe_http
-from appliance.errors import Faults, Invalid, NotFound
+from appliance.accounts import audit
+from appliance.accounts.acting import By
+from appliance.core import clock, wake_ups
+from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.fields import HttpUrl, PageQuery, default, given
+from appliance.core.pagination import Page, paginate
 from appliance.events import kinds
-from appliance.fields import HttpUrl, PageQuery, default, given
-from appliance.pages import Page, paginate
-from appliance.tables import Webhook
+from appliance.sending.delivery import safe_http
+from appliance.storage.models import Webhook
+from appliance.storage.open import rows, run, scalar
+from appliance.storage.sql import each_of
+from appliance.storage.work import after_commit, writing
 from appliance.webhooks import secret
-from appliance.work import wake_ups
 
 MAX_WEBHOOKS = 100
 ALL = "*"

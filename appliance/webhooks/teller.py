@@ -5,12 +5,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from appliance import clock, config
-from appliance.db import disk_guard, work
-from appliance.db.open import one, rows
-from appliance.delivery.safe_http import Kept
-from appliance.errors import Unavailable
-from appliance.webhooks import fanout, outcomes, post, sweep
+from appliance.core import clock
+from appliance.core.errors import Unavailable
+from appliance.sending.delivery.safe_http import Kept
+from appliance.settings import config
+from appliance.storage import disk_guard, work
+from appliance.storage.open import fetch_one, rows
+from appliance.webhooks import fanout, outcomes, post
 from appliance.webhooks.outcomes import Job, Outcome
 
 log = logging.getLogger("campanero.webhooks")
@@ -70,8 +71,8 @@ class Teller:
             while not self.stopping.is_set() and disk_guard.unwritable() is None:
                 self._awake.clear()
                 more = fanout.is_behind() and await _written(fanout.take_in)
-                more = (sweep.has_deleted() and await _written(sweep.deleted)) or more
-                more = (sweep.is_put_off() and await _written(sweep.put_off)) or more
+                more = (fanout.has_deleted() and await _written(fanout.deleted)) or more
+                more = (fanout.is_put_off() and await _written(fanout.put_off)) or more
                 for job in self._due(list(hand.values())):
                     hand[asyncio.create_task(post.attempt(job, kept))] = job
                 if hand:
@@ -141,10 +142,10 @@ def _next(webhook_id: int, now: int, most: int) -> list[Job]:
 
 def is_due() -> bool:
     """Return whether there is anything to do: events that nobody looked at, deliveries that are due, rows to mend."""
-    if fanout.is_behind() or sweep.has_deleted() or sweep.is_put_off():
+    if fanout.is_behind() or fanout.has_deleted() or fanout.is_put_off():
         return True
     return any(
-        one(
+        fetch_one(
             "SELECT 1 FROM webhook_delivery WHERE webhook_id = ? AND status = 'pending' AND next_attempt_at <= ? "
             "LIMIT 1",
             (row[0], clock.now_ms()),

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance import clock
-from appliance.errors import Invalid
+from appliance.core import clock
+from appliance.core.errors import Invalid
 from appliance.events import kinds, shape
-from appliance.tables import Event, Webhook
+from appliance.storage.models import Event, Webhook
 from appliance.webhooks import post, store
 from appliance.webhooks.outcomes import Job, Outcome
 from appliance.webhooks.post import Target

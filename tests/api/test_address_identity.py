@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance import addresses
+from appliance.core import addresses
 from tests.kit.client import Client
 from tests.kit.uploads import done, results, upload
 

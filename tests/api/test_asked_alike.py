@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from appliance.account.keys import SCOPES
-from appliance.account.roles import ROLES
+from appliance.accounts.keys import SCOPES
+from appliance.accounts.roles import ROLES
 from appliance.api.declare import Route
 from appliance.api.routes import ROUTES
 from tests.kit.client import Client

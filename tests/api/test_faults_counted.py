@@ -11,8 +11,8 @@ from msgspec.structs import fields
 
 from appliance.api.declare import Route
 from appliance.api.routes import ROUTES
-from appliance.importing.requests import ImportOptions
-from appliance.templates.requests import Content
+from appliance.content.templates.requests import Content
+from appliance.imports.store import ImportOptions
 from tests.kit.breaking import BROKEN, GONE, Break, apply, ids, of_struct, of_type, text_of
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from appliance import tokens
-from appliance.messages import links
+from appliance.core import tokens
+from appliance.sending.messages import links
 from tests.api.hooks_world import COMPLAINED, NOTHING, World, world
 from tests.kit.disk import unwritable
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from appliance.designs.theme import Look
-from appliance.templates import flow_emails, placeholders, starters
-from appliance.templates.arranging import BEGINNINGS
+from appliance.content.designs.theme import Look
+from appliance.content.templates import flow_emails, placeholders, starters
+from appliance.content.templates.arranging import BEGINNINGS
 from tests.kit.client import Client
 
 STARTERS = {one.key: one for one in starters.made(Look())}

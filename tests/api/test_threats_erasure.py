@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appliance.importing.erase_rows import Gone
+from appliance.imports.erase_rows import Gone
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock

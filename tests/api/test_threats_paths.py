@@ -14,7 +14,7 @@ from tests.api.test_threats_pages import Visitor
 from tests.kit.server import Server
 
 UP = ("..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "..\\", "....//", "%252e%252e%252f", "..%c0%af", "../")
-FILES = ("etc/passwd", "appliance/server.py", "campanero.db", "secret.key")
+FILES = ("etc/passwd", "appliance/http/server.py", "campanero.db", "secret.key")
 # Where other programs keep what nobody should see, and where ours might
 COMMON = (
     "/.env", "/.git/config", "/data.db", "/campanero.db", "/campanero.db-wal", "/secret.key",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from appliance.logs import clean
+from appliance.core.logs import clean
 from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.client import Client

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance import tokens
-from appliance.messages import links
+from appliance.core import tokens
+from appliance.sending.messages import links
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from appliance.designs.theme import Look
+from appliance.content.designs.theme import Look
 
 LOOK = Look(
     company_name="Bell & Hammer", physical_address="Hauptstraße 12, 8010 Graz", brand_color="#0b6e4f",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.designs.render import render
+from appliance.content.designs.render import render
 from tests.designs.samples import EVERY, LOOK
 
 _HERE = Path(__file__).parent / "golden"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.designs.colours import contrast, lifted
-from appliance.designs.render import Rendered, render
-from appliance.designs.theme import NARROWEST, WIDEST, WIDTH, Look, resolve, stack
+from appliance.content.designs.colours import contrast, lifted
+from appliance.content.designs.render import Rendered, render
+from appliance.content.designs.theme import NARROWEST, WIDEST, WIDTH, Look, resolve, stack
 from tests.designs.samples import LOOK
 
 SHOP, PICTURE = "https://shop.example", "https://pictures.example/a.png"

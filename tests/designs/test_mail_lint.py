@@ -12,8 +12,8 @@ import re
 
 import pytest
 
-from appliance.designs import merge
-from appliance.designs.render import render
+from appliance.content.designs import merge
+from appliance.content.designs.render import render
 from tests.designs.reading import Mail, dangers
 from tests.designs.samples import EVERY, LOOK
 

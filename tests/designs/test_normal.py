@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from appliance.designs import merge, normal
+from appliance.content.designs import merge, normal
 
 PIECES = st.sampled_from([
     "<p>", "</p>", "<b>", "</b>", "<i class=x>", "</i>", "words & more",

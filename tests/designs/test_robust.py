@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from appliance.designs import document
-from appliance.designs.props import Prop
-from appliance.designs.render import render
-from appliance.designs.sections import KINDS
+from appliance.content.designs import document
+from appliance.content.designs.props import Prop
+from appliance.content.designs.render import render
+from appliance.content.designs.sections import KINDS
 from tests.designs.reading import Mail, dangers
 from tests.designs.samples import LOOK
 from tests.kit.patience import soon

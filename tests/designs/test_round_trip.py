@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from appliance.designs import document
-from appliance.designs.render import render
+from appliance.content.designs import document
+from appliance.content.designs.render import render
 from tests.designs.samples import LOOK, MAIL
 from tests.designs.test_robust import _documents
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from appliance.designs.render import render
+from appliance.content.designs.render import render
 from tests.designs.samples import EVERY, LOOK
 
 _WORDS = """() => [...document.querySelectorAll('body *')]

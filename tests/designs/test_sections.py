@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from appliance.designs import document
-from appliance.designs.render import render
-from appliance.designs.sections import BY_NAME, KINDS
-from appliance.designs.spec import spec
-from appliance.designs.theme import Look
+from appliance.content.designs import document as designs_document
+from appliance.content.designs.render import render
+from appliance.content.designs.sections import BY_NAME, KINDS
+from appliance.content.designs.spec import spec
+from appliance.content.designs.theme import Look
 from tests.designs.samples import EVERY, LOOK, SAMPLES
 
 # docs/decisions.md#11: every kind with its properties
@@ -51,17 +51,17 @@ INFERRED: list[tuple[dict[str, Any], str | None]] = [
 @pytest.mark.parametrize(("props", "kind"), INFERRED)
 def test_a_section_without_a_type_is_recognised_by_its_properties(props: dict[str, Any], kind: str | None) -> None:
     """The first kind that matches wins, in the order of the contract; what matches none is unknown."""
-    found = document.section({"props": props}, "sections[0]")
+    found = designs_document.section({"props": props}, "sections[0]")
 
     assert (found.kind.name if found.kind else None) == kind
 
 
 def test_a_type_is_stronger_than_properties_and_may_stand_among_them() -> None:
     """`type` says what a section is, as does `props.type`; HTML is only ever known by its type."""
-    assert document.section({"type": "text", "props": {"code": "x"}}, "s").type == "text"
-    assert document.section({"props": {"type": "coupon", "text": "x"}}, "s").type == "coupon"
-    assert document.section({"type": "html", "props": {"html": "x"}}, "s").type == "html"
-    assert document.section({"type": "alien", "props": {"text": "x"}}, "s").kind is None
+    assert designs_document.section({"type": "text", "props": {"code": "x"}}, "s").type == "text"
+    assert designs_document.section({"props": {"type": "coupon", "text": "x"}}, "s").type == "coupon"
+    assert designs_document.section({"type": "html", "props": {"html": "x"}}, "s").type == "html"
+    assert designs_document.section({"type": "alien", "props": {"text": "x"}}, "s").kind is None
 
 
 @pytest.mark.parametrize(("kind", "said", "name"), [
@@ -73,7 +73,7 @@ def test_a_type_is_stronger_than_properties_and_may_stand_among_them() -> None:
 ])  # fmt: skip
 def test_properties_are_known_by_their_other_names(kind: str, said: dict[str, Any], name: str) -> None:
     """What other products call `content`, `href`, `src` and `text` is taken for them."""
-    found = document.section({"type": kind, "props": said}, "s")
+    found = designs_document.section({"type": kind, "props": said}, "s")
 
     assert found.kind is not None
     prop = next(one for one in found.kind.props if one.name == name)
@@ -103,7 +103,7 @@ def test_every_kind_of_the_contract_is_there_with_its_properties() -> None:
 def test_no_sample_breaks_a_rule(name: str) -> None:
     """Documents as people write them pass the check and give no advice but about a picture left out."""
     faults: list[tuple[str, str]] = []
-    document.check(EVERY[name], lambda path, words: faults.append((path, words)))
+    designs_document.check(EVERY[name], lambda path, words: faults.append((path, words)))
 
     assert faults == []
     assert {one.code for one in render(EVERY[name], LOOK).advice} <= {"image_missing"}

@@ -2,7 +2,7 @@
 
 import time
 
-from appliance.designs.render import render
+from appliance.content.designs.render import render
 from tests.designs.samples import LOOK, MAIL
 
 

@@ -2,10 +2,10 @@
 
 import re
 
-from appliance.designs import merge
-from appliance.designs.render import render
-from appliance.designs.tags import Tokens
-from appliance.designs.theme import Look
+from appliance.content.designs import merge
+from appliance.content.designs.render import render
+from appliance.content.designs.tags import Tokens
+from appliance.content.designs.theme import Look
 
 DOCUMENT = {"sections": [{"type": "header", "props": {}}, {"type": "text", "props": {"content": "{{ first_name }}"}}]}
 

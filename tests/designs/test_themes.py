@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from appliance.designs import document
-from appliance.designs.render import render
-from appliance.designs.theme import Look
+from appliance.content.designs import document
+from appliance.content.designs.render import render
+from appliance.content.designs.theme import Look
 
 SECTIONS = [{"type": "header", "props": {}}]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from appliance.delivery import mta_sts
-from appliance.delivery.exchangers import organisation
-from appliance.delivery.mta_sts import Policy
+from appliance.sending.delivery import mta_sts
+from appliance.sending.delivery.mta_sts import Policy
+from appliance.sending.delivery.routing import organisation
 
 GOOD = "version: STSv1\nmode: enforce\nmx: mail.example.com\nmx: *.example.net\nmax_age: 604800\n"
 

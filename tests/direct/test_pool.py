@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from appliance.delivery import greeting
-from appliance.delivery.dialogue import Dialogue
-from appliance.delivery.providers.direct import Way
-from appliance.delivery.send import Server
-from appliance.work.connection_pool import ConnectionPool
+from appliance.sending.delivery import greeting
+from appliance.sending.delivery.dialogue import Dialogue
+from appliance.sending.delivery.providers.direct import Way
+from appliance.sending.delivery.send import Server
+from appliance.sending.workers.mx_connections import ConnectionPool
 from tests.kit.smtp import SmtpServer
 
 

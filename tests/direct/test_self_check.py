@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from appliance import config
-from appliance.delivery import routing, self_check
+from appliance.sending.delivery import routing, self_check
+from appliance.settings import config
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client

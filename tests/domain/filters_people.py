@@ -4,9 +4,9 @@ import json
 import random
 from typing import Any
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import run
+from appliance.core import clock
+from appliance.storage import work
+from appliance.storage.open import run
 from tests.domain.home import Home
 
 DAY = 86_400_000

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from appliance import clock
-from appliance.db import work
-from appliance.tables import Flow, Passage, Run, Trigger
+from appliance.core import clock
+from appliance.storage import work
+from appliance.storage.models import Flow, Passage, Run, Trigger
 from tests.domain.home import Home
 
 

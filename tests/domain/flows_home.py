@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.errors import Faults
+from appliance.core import clock
+from appliance.core.errors import Faults
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.flows import enrollment, plan, triggers
-from appliance.tables import Flow, Step, Trigger
+from appliance.flows import document, enrollment, triggers
+from appliance.storage import work
+from appliance.storage.models import Flow, Step, Trigger
+from appliance.storage.open import rows
 from tests.domain.home import Home
 
 
@@ -29,7 +29,7 @@ def live_flow(home: Home, trigger: dict[str, Any], *, goal: str | None = None, n
             account=home.account_id, flow=flow, event=start.event, segment=start.segment_id,
             contact_list=start.contact_list_id, data=start.data, created_at=now, updated_at=now,
         )  # fmt: skip
-        plan.write(flow.id, 1, plan.compiled(flow.steps), {})
+        document.write_plan(flow.id, 1, document.compiled(flow.steps), {})
         triggers.opened(flow.id)
         return int(flow.id)
 

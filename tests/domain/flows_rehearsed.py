@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from appliance import fields
-from appliance.account.acting import By
-from appliance.db import work
+from appliance.accounts.acting import By
+from appliance.core import fields
 from appliance.flows import bulk_simulation, simulate, store
-from appliance.flows.bulk_simulation import CrowdRequest
+from appliance.flows.bulk_simulation import Crowd, CrowdRequest
 from appliance.flows.requests import FlowCreate, FlowPatch
-from appliance.flows.simulation_counts import Crowd
 from appliance.flows.simulation_request import SimulateRequest
 from appliance.flows.timeline import Entry, Simulated
-from appliance.tables import Flow
+from appliance.storage import work
+from appliance.storage.models import Flow
 from tests.domain.home import Home
 
 START = "2031-03-03T09:00:00Z"

@@ -5,26 +5,26 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from appliance import addresses, clock, config, fields, tokens
-from appliance.account import accounts
-from appliance.account.acting import By
+from appliance.accounts import accounts
+from appliance.accounts.acting import By
+from appliance.audience.contacts import consent, lists, write
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.contacts.lists import ListCreate
+from appliance.audience.contacts.requests import ContactPatch, ContactWrite
+from appliance.audience.contacts.write import Upserted
 from appliance.campaigns import send, store
 from appliance.campaigns.requests import CampaignCreate, SendRequest
-from appliance.contacts import consent, lists, write
-from appliance.contacts.consent import Evidence
-from appliance.contacts.lists import ListCreate
-from appliance.contacts.requests import ContactPatch, ContactWrite
-from appliance.contacts.write import Upserted
-from appliance.db import disk_guard, work
-from appliance.db.migrations import migrate
-from appliance.db.open import close_database, open_database, rows, run
-from appliance.flows import plan
-from appliance.messages import hot, retry_bytes
-from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.prepare import Workshop
-from appliance.messages.queue_order import Line
-from appliance.tables import Campaign, Channel, Contact, ContactList
-from appliance.work import wake_ups
+from appliance.core import addresses, clock, fields, tokens, wake_ups
+from appliance.flows import document
+from appliance.sending.messages import hot, retry_bytes
+from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.messages.queue_order import Line
+from appliance.settings import config
+from appliance.storage import disk_guard, work
+from appliance.storage.migrations import migrate
+from appliance.storage.models import Campaign, Channel, Contact, ContactList
+from appliance.storage.open import close_database, open_database, rows, run
 
 BY_API = Evidence(source="api", actor="key:1", ip="192.0.2.1")
 BY_LINK = Evidence(source="one_click", actor="recipient")
@@ -56,7 +56,7 @@ class Home:
         disk_guard.wrote()  # what could not be written there is no trouble of the next
         wake_ups.silence()
         clock.follow(None)
-        plan.forget()
+        document.forget_plans()
         close_database()
         tokens._key, config._current, work._ended = b"", None, False
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, config, tokens
-from appliance.errors import DeliveryError
-from appliance.sms import client
-from appliance.sms.providers import PROVIDERS
-from appliance.sms.text import Text
+from appliance.core import clock, tokens
+from appliance.core.errors import DeliveryError
+from appliance.sending.sms import client
+from appliance.sending.sms.gsm import Text
+from appliance.sending.sms.providers import PROVIDERS
+from appliance.settings import config
 from tests.kit.fake_sms import NUMBER, SECRET, SID, TOKEN, FakeSms
 
 TWILIO, HTTP = PROVIDERS["twilio"], PROVIDERS["http"]

@@ -4,15 +4,16 @@ from typing import Any
 
 import msgspec
 
-from appliance import clock, config, fields
 from appliance.campaigns import store
 from appliance.campaigns.requests import CampaignCreate
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.delivery.send import Envelope
-from appliance.messages import hot
-from appliance.messages.ledger import Claim, Outcome, Prepared
-from appliance.messages.queue_order import Line
+from appliance.core import clock, fields
+from appliance.sending.delivery.send import Envelope
+from appliance.sending.messages import hot
+from appliance.sending.messages.ledger import Claim, Outcome, Prepared
+from appliance.sending.messages.queue_order import Line
+from appliance.settings import config
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 _ROWS = (

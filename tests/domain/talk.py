@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from appliance.conversations import answering, receiving
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.sms.told import Incoming as Heard
-from appliance.tables import Incoming, Message
+from appliance.inbound.conversations import receiving
+from appliance.sending.sms.codes import Incoming as Heard
+from appliance.storage import work
+from appliance.storage.models import Incoming, Message
+from appliance.storage.open import rows
 
 ANN, OURS = "+14155550101", "+14155550199"
 
@@ -30,4 +30,4 @@ def kept() -> list[Incoming]:
 
 def answers() -> list[str | None]:
     """Return what we answered, the oldest first."""
-    return [answering.text_of(row.id) for row in Message.select().order_by(Message.id)]
+    return [receiving.text_of(row.id) for row in Message.select().order_by(Message.id)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance import addresses
+from appliance.core import addresses
 
 LOCAL = st.text(st.sampled_from("abcXYZ019._+-'!#$%&*/=?^`{|}~"), min_size=1, max_size=64).filter(
     lambda text: not text.startswith(".") and not text.endswith(".") and ".." not in text

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from appliance.events import agents, utm
+from appliance.events import agents, submit
 
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko)"
@@ -72,4 +72,4 @@ def test_no_agent_takes_long() -> None:
 )  # fmt: skip
 def test_what_an_address_says_of_its_campaign(url: str | None, said: tuple[str | None, ...]) -> None:
     """The first value of each, cut to a bearable length; an address that cannot be read says nothing."""
-    assert utm.of(url) == said
+    assert submit.utm_of(url) == said

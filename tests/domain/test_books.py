@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from appliance.audience.contacts import merge
 from appliance.campaigns import ledger_check, states, store
 from appliance.campaigns.ledger_check import Keeper
-from appliance.contacts import merge
-from appliance.db import work
-from appliance.db.open import rows, run
 from appliance.events import retention
-from appliance.tables import Campaign
+from appliance.storage import work
+from appliance.storage.models import Campaign
+from appliance.storage.open import rows, run
 from tests.domain.home import BY_API, Home
 from tests.domain.test_outcomes import finish, take
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from appliance import brand, fields
-from appliance.db import work
-from appliance.designs.theme import Look, resolve
-from appliance.tables import Brand
+from appliance.content import brand
+from appliance.content.designs.theme import Look, resolve
+from appliance.core import fields
+from appliance.storage import work
+from appliance.storage.models import Brand
 from tests.domain.home import Home
 
 

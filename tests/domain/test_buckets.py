@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance import clock
-from appliance.account import buckets
-from appliance.account.buckets import Buckets
-from appliance.settings import Limits
+from appliance.accounts import rate_limits
+from appliance.accounts.rate_limits import Buckets
+from appliance.core import clock
+from appliance.settings.schema import Limits
 
 
 class Time:
@@ -40,9 +40,9 @@ def took(buckets_: Buckets, limits: Limits, who: str = "key:1", most: int = 100_
     ("rate", "minute", "burst"),
     [("requests", 3000, 300), ("messages", 12000, 1200), ("sends", 120, 60), ("renders", 600, 60)],
 )
-def test_the_agreed_numbers(rate: buckets.Rate, minute: int, burst: int) -> None:
+def test_the_agreed_numbers(rate: rate_limits.Rate, minute: int, burst: int) -> None:
     """Out of the box a minute and a burst of each class are what was agreed (docs/decisions.md#4)."""
-    assert (buckets.per_minute(rate, Limits()), buckets.burst(rate, minute)) == (minute, burst)
+    assert (rate_limits.per_minute(rate, Limits()), rate_limits.burst(rate, minute)) == (minute, burst)
 
 
 def test_a_burst_and_then_one_by_one(time: Time) -> None:
@@ -64,7 +64,7 @@ def test_which_limit_was_reached(time: Time) -> None:
     """As many as may come at once within moments, or as many as a minute allows within one; a pause begins anew."""
     limits, held = Limits(requests_per_minute=60), Buckets()
 
-    def refused() -> buckets.Level:
+    def refused() -> rate_limits.Level:
         took(held, limits)
         level = held.take("key:1", "requests", limits)
         assert level is not None and level.retry_after == 1
@@ -95,7 +95,7 @@ def test_off_is_off(time: Time) -> None:
 
 def test_those_that_are_full_are_forgotten(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many credentials ask, only those are kept that are not full again."""
-    monkeypatch.setattr(buckets, "_MAX_KEPT", 100)
+    monkeypatch.setattr(rate_limits, "_MAX_KEPT", 100)
     limits, held = Limits(requests_per_minute=60), Buckets()
     for number in range(1000):
         held.take(f"key:{number}", "requests", limits)
@@ -117,8 +117,8 @@ def test_never_more_and_never_less(minute: int, pauses: list[float]) -> None:
         for pause in pauses:
             now += pause
             level = held.take("key:1", "requests", limits)
-            assert level is not None and 0 <= level.remaining <= buckets.burst("requests", minute)
-            assert level.reset <= math.ceil(buckets.burst("requests", minute) * 60 / minute)
+            assert level is not None and 0 <= level.remaining <= rate_limits.burst("requests", minute)
+            assert level.reset <= math.ceil(rate_limits.burst("requests", minute) * 60 / minute)
             if not level.retry_after:
                 taken.append(now)
                 promised = None
@@ -127,7 +127,7 @@ def test_never_more_and_never_less(minute: int, pauses: list[float]) -> None:
                 promised = min(promised or math.inf, now + level.retry_after)
         for first, begin in enumerate(taken):
             for last in range(first, len(taken)):
-                brought = (taken[last] - begin) * minute / 60 + buckets.burst("requests", minute)
+                brought = (taken[last] - begin) * minute / 60 + rate_limits.burst("requests", minute)
                 assert last - first + 1 <= brought + 1e-3
     finally:
         clock.steady = original

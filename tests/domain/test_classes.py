@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.delivery import classes
+from appliance.sending.delivery import classes
 from tests.kit.patience import soon
 
 SAID = [

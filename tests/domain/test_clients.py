@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from appliance import clients
-from appliance.account import accounts
-from appliance.account.accounts import AccountWrite
-from appliance.contacts import consent
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.tables import Consent
+from appliance.accounts import accounts
+from appliance.accounts.accounts import AccountWrite
+from appliance.audience.contacts import consent
+from appliance.audience.contacts.consent import Evidence
+from appliance.core import client_ip
+from appliance.storage import work
+from appliance.storage.models import Consent
 from tests.domain.home import Home
 
 PROXY, OTHER = "10.0.0.1", "10.0.0.2"
@@ -40,12 +40,12 @@ def test_only_what_a_trusted_proxy_added_is_believed(
     peer: str, forwarded: list[str], trusted: list[str], client: str
 ) -> None:
     """The header is read from its end, hop by hop, as long as those who wrote it are trusted."""
-    assert clients.address(peer, forwarded, trusted) == client
+    assert client_ip.address(peer, forwarded, trusted) == client
 
 
 def test_a_header_of_any_length_is_read_quickly() -> None:
     """What a stranger puts before is not walked through."""
-    assert clients.address(PROXY, [f"{PROXY}," * 100_000], [PROXY]) == PROXY
+    assert client_ip.address(PROXY, [f"{PROXY}," * 100_000], [PROXY]) == PROXY
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_header_of_any_length_is_read_quickly() -> None:
 )  # fmt: skip
 def test_as_much_of_an_address_is_kept_as_the_account_says(ip: str | None, how: str, kept: str | None) -> None:
     """In full, its network, or nothing; never what is no address."""
-    assert clients.kept(ip, how) == kept
+    assert client_ip.kept(ip, how) == kept
 
 
 @pytest.mark.parametrize(("how", "kept"), [("truncated", "203.0.113.0"), ("full", "203.0.113.9"), ("none", None)])
@@ -74,5 +74,9 @@ def test_evidence_of_consent_follows_the_setting(how: Any, kept: str | None, hom
 
 def test_one_line_is_one_client() -> None:
     """Of IPv6 the /64 counts, which one household has; an IPv4 address is one."""
-    assert clients.household("2001:db8::1") == clients.household("2001:db8::ffff:1") != clients.household("2001:db9::1")
-    assert clients.household("203.0.113.9") == "203.0.113.9"
+    assert (
+        client_ip.household("2001:db8::1")
+        == client_ip.household("2001:db8::ffff:1")
+        != client_ip.household("2001:db9::1")
+    )
+    assert client_ip.household("203.0.113.9") == "203.0.113.9"

@@ -3,15 +3,15 @@
 import pytest
 from msgspec import UNSET
 
-from appliance import clock, fields
-from appliance.account import users
-from appliance.account.acting import By
-from appliance.campaigns import averages, conversions, last_actions, saved_audiences, states, store
+from appliance.accounts import users
+from appliance.accounts.acting import By
+from appliance.audience.contacts import lists
+from appliance.campaigns import audience, last_actions, results, states, store
 from appliance.campaigns.recipients import RecipientQuery
-from appliance.contacts import growth
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.rested import Rested
+from appliance.core import clock, fields
+from appliance.core.rested import Rested
+from appliance.storage import work
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 
@@ -36,7 +36,7 @@ def test_usual_is_the_average_of_those_before(home: Home) -> None:
     first = sent(home, 2, 2, 1)
     second = sent(home, 4, 2, 0)
     third = sent(home, 4, 4, 4)
-    usual = [averages.usual(store.get(home.account_id, number)) for number in (first, second, third)]
+    usual = [results.usual_results(store.get(home.account_id, number)) for number in (first, second, third)]
 
     assert usual[:2] == [None, None]
     assert usual[2] is not None
@@ -57,7 +57,7 @@ def test_what_came_after_a_click(home: Home) -> None:
     for contact_id, event, at in [*orders, (ids[0], "seen", 1), (ids[1], "late", late)]:
         work.write(run, sql, (home.account_id, contact_id, event, at))
 
-    assert conversions.of(store.get(home.account_id, number)) == [conversions.After("order_placed", 2, 60.0)]
+    assert results.conversions_of(store.get(home.account_id, number)) == [results.After("order_placed", 2, 60.0)]
 
 
 def test_who_paused_is_known(home: Home) -> None:
@@ -86,7 +86,7 @@ def test_who_paused_is_known(home: Home) -> None:
 def test_only_what_a_segment_can_ask_is_kept(query: dict[str, object], names: list[str] | None) -> None:
     """Where a segment would find others than the page shows, none is offered."""
     asked = fields.read(RecipientQuery, query)
-    found = saved_audiences.filters(3, asked)
+    found = audience.filters(3, asked)
 
     assert (None if found is None else [one["name"] for one in found]) == names
     assert asked.contact_id is UNSET
@@ -97,7 +97,7 @@ def test_lists_grow_by_day(home: Home) -> None:
     ids = [home.contact(f"p{one}@example.org").id for one in range(3)]
     made = home.list_of(*ids)
     work.write(run, "UPDATE membership SET created_at = 0 WHERE contact_id = ?", (ids[0],))
-    [found] = growth._of(home.account_id, 4, 30)
+    [found] = lists._of(home.account_id, 4, 30)
 
     assert (found.id, found.size, found.joined[-1], sum(found.joined)) == (made.id, 3, 2, 2)
 

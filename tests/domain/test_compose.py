@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from appliance.delivery.mime import Mail
-from appliance.messages import compose, links
-from appliance.messages.compose import Parts, Sender, Source
+from appliance.sending.delivery.mime import Mail
+from appliance.sending.messages import compose, links
+from appliance.sending.messages.compose import Parts, Sender, Source
 from tests.domain.home import Home
 
 URL = "https://news.example.org/u/token"

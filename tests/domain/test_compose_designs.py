@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from appliance.db import work
-from appliance.db.open import connection, run
-from appliance.designs.theme import Look
-from appliance.messages import compose, values
-from appliance.messages.compose import Content, Filled, Parts, Sender
-from appliance.messages.ledger import Claim
-from appliance.messages.prepare import Workshop
-from appliance.tables import Message
+from appliance.content.designs.theme import Look
+from appliance.sending.messages import compose, values
+from appliance.sending.messages.compose import Content, Filled, Parts, Sender
+from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.storage import work
+from appliance.storage.models import Message
+from appliance.storage.open import connection, run
 from tests.domain.home import Home
 
 LOOK = Look(company_name="Acme Ltd", physical_address="1 Main St, Town")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from appliance.delivery import greeting
-from appliance.delivery.send import Server
-from appliance.errors import DeliveryError
+from appliance.core.errors import DeliveryError
+from appliance.sending.delivery import greeting
+from appliance.sending.delivery.send import Server
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

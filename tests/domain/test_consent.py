@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance.contacts import consent, store, timeline, write
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.tables import Channel, Consent
+from appliance.audience.contacts import consent, store, timeline, write
+from appliance.audience.contacts.consent import Evidence
+from appliance.storage import work
+from appliance.storage.models import Channel, Consent
 from tests.domain.home import Home
 
 ADDRESS = "ann@example.org"

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from appliance.contacts import lists, store, write
-from appliance.contacts.requests import ContactQuery
-from appliance.db import work
-from appliance.db.open import scalar
-from appliance.errors import Invalid, NotFound
-from appliance.tables import Contact
+from appliance.audience.contacts import lists, store, write
+from appliance.audience.contacts.requests import ContactQuery
+from appliance.core.errors import Invalid, NotFound
+from appliance.storage import work
+from appliance.storage.models import Contact
+from appliance.storage.open import scalar
 from tests.domain.home import Home
 
 
@@ -190,7 +190,7 @@ def test_a_deleted_contact_is_gone(home: Home) -> None:
 
 def test_accounts_are_apart(home: Home) -> None:
     """Another account has its own contact of the same address, and nothing of it by id, search, list or write."""
-    from appliance.account import accounts
+    from appliance.accounts import accounts
 
     mine, list_id = home.contact("a@example.org", first_name="Mine"), home.list_of().id
     home.leave("a@example.org")

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from appliance.api import dossier
-from appliance.contacts import erase, merge
-from appliance.conversations import reading
-from appliance.conversations.reading import IncomingQuery, Seen
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.doctor import refusals
-from appliance.errors import NotFound
-from appliance.feedback import receipts
-from appliance.messages import single
-from appliance.messages.single import MessageWrite
-from appliance.sms.told import Receipt
-from appliance.tables import Incoming, Message
+from appliance.api import contacts
+from appliance.audience.contacts import erase, merge
+from appliance.core.errors import NotFound
+from appliance.inbound.conversations import reading
+from appliance.inbound.conversations.reading import IncomingQuery, Seen
+from appliance.inbound.feedback import receipts
+from appliance.ops.doctor import refusals
+from appliance.sending.messages import single
+from appliance.sending.messages.single import MessageWrite
+from appliance.sending.sms.codes import Receipt
+from appliance.storage import work
+from appliance.storage.models import Incoming, Message
+from appliance.storage.open import rows, run
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import rehearsed, told, written
 from tests.domain.home import BY_API, Home
@@ -66,7 +66,7 @@ def test_a_number_that_becomes_somebodys(home: Home, ann: int) -> None:
     bob = home.upsert(phone=BOB).contact
     assert sorted(said(home, bob.id)) == [("in", "hello"), ("out", "who is there?")]
     assert said(home, ann) == []
-    assert [row.body for row in dossier.of(home.account_id, bob.id).incoming] == ["hello"]
+    assert [row.body for row in contacts.dossier_of(home.account_id, bob.id).incoming] == ["hello"]
 
 
 def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.segments import counting, people
+from appliance.audience.segments import counting, people
 from tests.domain.home import Home
 
 YES = [{"name": "contact_data.n", "predicate": "gteq", "value": 10}]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.account import accounts
-from appliance.contacts import crowd_jobs, lists, store, tags
-from appliance.contacts.consent import Evidence
-from appliance.db.open import rows
-from appliance.db.work import write
-from appliance.errors import Invalid, NotFound
+from appliance.accounts import accounts
+from appliance.audience.contacts import bulk_actions, lists, store, tags
+from appliance.audience.contacts.consent import Evidence
+from appliance.core.errors import Invalid, NotFound
+from appliance.storage.open import rows
+from appliance.storage.work import write
 from tests.domain.home import Home
 
 HERE = Evidence("ui", "user:1")
@@ -33,18 +33,18 @@ def people(home: Home) -> list[int]:
 
 def act(home: Home, name: str, ids: list[int], **argument: Any) -> Any:
     """Do an act to its end and answer it."""
-    made = write(crowd_jobs.begin, home.account_id, 1, name, argument, ids, HERE)
-    while write(crowd_jobs.step, made.id):
+    made = write(bulk_actions.begin, home.account_id, 1, name, argument, ids, HERE)
+    while write(bulk_actions.step, made.id):
         pass
-    return crowd_jobs.get(home.account_id, made.id)
+    return bulk_actions.get(home.account_id, made.id)
 
 
 def undo(home: Home, act_id: int) -> Any:
     """Take an act back and answer what did that."""
-    made = write(crowd_jobs.undo, home.account_id, act_id, 1, HERE)
-    while write(crowd_jobs.step, made.id):
+    made = write(bulk_actions.undo, home.account_id, act_id, 1, HERE)
+    while write(bulk_actions.step, made.id):
         pass
-    return crowd_jobs.get(home.account_id, made.id)
+    return bulk_actions.get(home.account_id, made.id)
 
 
 def members(home: Home) -> set[int]:
@@ -83,7 +83,7 @@ def test_an_act_and_its_undo_leave_everything_as_it_was(
     if done.changed:
         undo(home, done.id)
         with pytest.raises(Invalid):
-            write(crowd_jobs.undo, home.account_id, done.id, 1, HERE)
+            write(bulk_actions.undo, home.account_id, done.id, 1, HERE)
     assert look() == before
 
 
@@ -102,20 +102,20 @@ def test_an_act_reaches_nobody_of_another_account(home: Home, people: list[int])
     """Ids of others' people are nobody's, and others' lists are not there."""
     other = write(lambda: int(accounts.create("Other").id))
     with pytest.raises(NotFound):
-        write(crowd_jobs.begin, other, 1, "list_add", {"contact_list_id": 1}, people, HERE)
+        write(bulk_actions.begin, other, 1, "list_add", {"contact_list_id": 1}, people, HERE)
     with pytest.raises(NotFound):
-        crowd_jobs.get(other, act(home, "tag_add", people, tag="vip").id)
-    theirs = write(crowd_jobs.begin, other, 1, "delete", {}, people, HERE)
-    while write(crowd_jobs.step, theirs.id):
+        bulk_actions.get(other, act(home, "tag_add", people, tag="vip").id)
+    theirs = write(bulk_actions.begin, other, 1, "delete", {}, people, HERE)
+    while write(bulk_actions.step, theirs.id):
         pass
-    assert crowd_jobs.get(other, theirs.id).skipped == {"gone": NUMBER}
+    assert bulk_actions.get(other, theirs.id).skipped == {"gone": NUMBER}
     assert len(rows("SELECT id FROM contact")) == NUMBER
 
 
 def test_a_list_that_is_deleted_meanwhile_ends_the_act(home: Home, people: list[int]) -> None:
     """An act about a list that is gone fails as a whole; it does not go on for ever."""
-    made = write(crowd_jobs.begin, home.account_id, 1, "list_add", {"contact_list_id": 1}, people, HERE)
+    made = write(bulk_actions.begin, home.account_id, 1, "list_add", {"contact_list_id": 1}, people, HERE)
     write(lists.delete, home.account_id, 1)
-    assert write(crowd_jobs.step, made.id) is False
-    assert crowd_jobs.get(home.account_id, made.id).state == "failed"
-    assert not crowd_jobs.is_due()
+    assert write(bulk_actions.step, made.id) is False
+    assert bulk_actions.get(home.account_id, made.id).state == "failed"
+    assert not bulk_actions.is_due()

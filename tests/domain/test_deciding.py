@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.campaigns import states, store
-from appliance.db import work
-from appliance.messages import manual_decisions
-from appliance.messages.manual_decisions import Part
-from appliance.tables import Campaign, Message
+from appliance.sending.messages import manual_decisions
+from appliance.sending.messages.manual_decisions import Part
+from appliance.storage import work
+from appliance.storage.models import Campaign, Message
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 
@@ -19,7 +19,7 @@ Verb = Callable[[int, Part, str], tuple[int, int]]
 @pytest.fixture
 def campaign(home: Home, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     """A completed campaign: five messages in doubt, three refused; two rows make a part."""
-    monkeypatch.setattr("appliance.messages.manual_decisions._MAX_MESSAGES", 2)
+    monkeypatch.setattr("appliance.sending.messages.manual_decisions._MAX_MESSAGES", 2)
     home.configure(email__in_doubt="hold")
     people = [home.contact(f"p{number}@example.org").id for number in range(8)]
     made = home.send(home.campaign(home.list_of(*people).id))

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.delivery import greeting
-from appliance.delivery.dialogue import Dialogue
-from appliance.delivery.offered import Refused
-from appliance.delivery.replies import MAX_LINE_BYTES, Garbled, Replies, Reply
-from appliance.delivery.send import Envelope, Server
-from appliance.errors import Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
+from appliance.core.errors import Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
+from appliance.sending.delivery import greeting
+from appliance.sending.delivery.dialogue import Dialogue
+from appliance.sending.delivery.offered import Refused
+from appliance.sending.delivery.replies import MAX_LINE_BYTES, Garbled, Replies, Reply
+from appliance.sending.delivery.send import Envelope, Server
 from tests.kit.smtp import SmtpServer
 
 BODY = b"Subject: x\r\n\r\n.dot\r\nend\r\n"

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.delivery import dkim, mime
-from appliance.delivery.dkim import Signer
-from appliance.delivery.mime import Mail
-from appliance.sending_domains import keys
+from appliance.sending.delivery import dkim, mime
+from appliance.sending.delivery.dkim import Signer
+from appliance.sending.delivery.mime import Mail
+from appliance.sending.domains import keys
 from tests.domain.test_mime import BODY
 from tests.kit import dkim as kit
 from tests.kit.dkim import NotSigned

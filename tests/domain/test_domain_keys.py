@@ -7,13 +7,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from appliance import clock, tokens
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Conflict
-from appliance.sending_domains import keys
-from appliance.sending_domains.keys import KeyUnusable
-from appliance.tables import DomainKey, SendingDomain
+from appliance.core import clock, tokens
+from appliance.core.errors import Conflict
+from appliance.sending.domains import keys
+from appliance.sending.domains.keys import KeyUnusable
+from appliance.storage import work
+from appliance.storage.models import DomainKey, SendingDomain
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 PAIRS = [keys.generate(("rsa",)) for _ in range(3)]

@@ -7,10 +7,10 @@ import pytest
 from dns import rdatatype
 from dns.zone import from_text
 
-from appliance.delivery import resolver
-from appliance.sending_domains import look, records
-from appliance.sending_domains.records import Record
-from appliance.tables import SendingDomain
+from appliance.sending.delivery import resolver
+from appliance.sending.domains import look, records
+from appliance.sending.domains.records import Record
+from appliance.storage.models import SendingDomain
 from tests.domain.home import Home
 from tests.kit.dns import DnsServer, asking
 

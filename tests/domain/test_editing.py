@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance import fields
-from appliance.db import work
-from appliance.designs import outline
-from appliance.errors import Conflict, Invalid, NotFound
-from appliance.tables import Template, TemplateRevision
-from appliance.templates import arranging, editing, history, places, store
-from appliance.templates.arranging import Spot
-from appliance.templates.editing import Change
-from appliance.templates.requests import TemplateWrite
+from appliance.content.designs import document
+from appliance.content.templates import arranging, editing, history, places, store
+from appliance.content.templates.arranging import Spot
+from appliance.content.templates.editing import Change
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import fields
+from appliance.core.errors import Conflict, Invalid, NotFound
+from appliance.storage import work
+from appliance.storage.models import Template, TemplateRevision
 from tests.domain.home import Home
 
 DESIGN: dict[str, Any] = {"sections": [
@@ -50,12 +50,12 @@ def arrange(home: Home, one: int, made: editing.Make) -> str | None:
 
 def keys(home: Home, one: int) -> list[str]:
     """Return the keys of all sections in the order of reading."""
-    return [each.key for each in outline.entries(store.get(home.account_id, one).design)]
+    return [each.key for each in document.entries(store.get(home.account_id, one).design)]
 
 
 def props(home: Home, one: int, key: str) -> dict[str, Any]:
     """Return the properties of a section as they are stored."""
-    found = outline.find(outline.entries(store.get(home.account_id, one).design), key)
+    found = document.find_section(document.entries(store.get(home.account_id, one).design), key)
     assert found is not None
     return dict(found.raw["props"])
 
@@ -160,7 +160,7 @@ def test_sections_are_moved_added_duplicated_and_taken_out(home: Home) -> None:
     assert arrange(home, one, arranging.move("odd", Spot(before="head"))) == "odd"
     assert keys(home, one) == ["odd", "head", "two", "left", added, "right", "press", whole, last, "foot"]
     copied = arrange(home, one, arranging.duplicate("two"))
-    found = outline.entries(store.get(home.account_id, one).design)
+    found = document.entries(store.get(home.account_id, one).design)
     assert len([each for each in found if each.parent == copied]) == 4
     assert len({each.key for each in found}) == len(found)
     arrange(home, one, arranging.remove("two"))
@@ -200,7 +200,7 @@ def test_fewer_columns_keep_what_stood_in_the_others(home: Home) -> None:
     change(home, one, "two", "props.preset", "1:1:1")
     arrange(home, one, arranging.move("right", Spot(parent="two", column=2)))
     change(home, one, "two", "props.preset", "1:2")
-    found = outline.columns(outline.find(outline.entries(store.get(home.account_id, one).design), "two").raw)  # type: ignore[union-attr]  # the section is there
+    found = document.columns(document.find_section(document.entries(store.get(home.account_id, one).design), "two").raw)  # type: ignore[union-attr]  # the section is there
     assert [[each["id"] for each in column["sections"]] for column in found] == [["left"], ["right"]]
 
 

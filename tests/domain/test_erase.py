@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.contacts import erase, merge, store, write
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.errors import DeliveryError, Permanent, Temporary, Throttled, Uncertain
-from appliance.messages import queue_order
-from appliance.messages.ledger import Outcome
-from appliance.tables import Message
+from appliance.audience.contacts import erase, merge, store, write
+from appliance.core.errors import DeliveryError, Permanent, Temporary, Throttled, Uncertain
+from appliance.sending.messages import queue_order
+from appliance.sending.messages.ledger import Outcome
+from appliance.storage import work
+from appliance.storage.models import Message
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import BY_API, Home, turn
 from tests.domain.test_outcomes import finish, take
 
@@ -105,9 +105,9 @@ def test_a_list_that_either_left_is_left(home: Home) -> None:
 
 def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> None:
     """A message sent before there was a contact, or after an earlier one was deleted, names the person no more."""
-    from appliance import fields
-    from appliance.messages import single
-    from appliance.messages.single import MessageWrite
+    from appliance.core import fields
+    from appliance.sending.messages import single
+    from appliance.sending.messages.single import MessageWrite
 
     body = {"to": "one@example.org", "subject": "For one", "body": "<p>one</p>"}
     first = work.write(single.put, home.account_id, fields.read(MessageWrite, body)).id
@@ -123,9 +123,9 @@ def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> 
 
 def asked_for(home: Home, contact_id: int, to: str = "colleague@example.org") -> Message:
     """Ask for a test to a colleague with a contact's values; answer its row."""
-    from appliance import fields
-    from appliance.messages import send_test
-    from appliance.templates import store as templates
+    from appliance.content.templates import store as templates
+    from appliance.core import fields
+    from appliance.sending.messages import send_test
 
     said = fields.read(templates.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
     template = work.write(templates.create, home.account_id, said)

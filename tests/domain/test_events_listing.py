@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import connection, rows, run
-from appliance.errors import Invalid
+from appliance.core import clock
+from appliance.core.errors import Invalid
 from appliance.events import listing, log
 from appliance.events.log import EventQuery
+from appliance.storage import work
+from appliance.storage.open import connection, rows, run
 from tests.domain.home import Home
 
 NAMES = ("email_sent", "email_opened", "order_paid")
@@ -133,7 +133,7 @@ def test_names_are_counted_since_a_moment(crowded: Home) -> None:
 
 def test_another_accounts_contact_has_no_events(crowded: Home) -> None:
     """The id of somebody else's contact behaves as if it never existed."""
-    from appliance.account import accounts
+    from appliance.accounts import accounts
 
     contact = rows("SELECT contact_id FROM event WHERE contact_id NOT NULL")[0][0]
     other = work.write(lambda: accounts.create("Other").id)

@@ -4,12 +4,13 @@ import threading
 
 import pytest
 
-from appliance import clock, config
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.errors import ConfigError
+from appliance.core import clock
+from appliance.core.errors import ConfigError
 from appliance.events import retention
-from appliance.tables import Flow, Run
+from appliance.settings import config
+from appliance.storage import work
+from appliance.storage.models import Flow, Run
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 
 DAY = 86_400_000

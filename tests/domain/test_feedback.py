@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.campaigns import ledger_check, states, store
-from appliance.db import work
-from appliance.db.open import one, rows, run, scalar
-from appliance.errors import (
+from appliance.core.errors import (
     DeliveryError,
     Ours,
     Permanent,
@@ -19,12 +17,14 @@ from appliance.errors import (
     Uncertain,
     Unreachable,
 )
-from appliance.feedback import record
-from appliance.feedback.facts import Fact
-from appliance.messages import outcomes
-from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.prepare import Workshop
-from appliance.tables import Campaign, Message
+from appliance.inbound.feedback import record
+from appliance.inbound.feedback.record import Fact
+from appliance.sending.messages import outcomes
+from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.prepare import Workshop
+from appliance.storage import work
+from appliance.storage.models import Campaign, Message
+from appliance.storage.open import fetch_one, rows, run, scalar
 from tests.domain.home import Home, turn
 
 HARD = {"smtp": 550, "enhanced": "5.1.1", "text": "550 5.1.1 no such user"}
@@ -98,7 +98,7 @@ def test_a_hard_bounce_is_written_with_all_that_follows(home: Home) -> None:
     assert (now.stats["sent"], now.stats["bounced"], now.stats["accepted"]) == (1, 1, 2) and ledger_check.quick(
         now
     ) == []
-    assert one("SELECT diagnostic, source FROM suppression") == ("550 5.1.1 no such user", "dsn")
+    assert fetch_one("SELECT diagnostic, source FROM suppression") == ("550 5.1.1 no such user", "dsn")
 
 
 def test_a_complaint_opts_out_with_evidence(home: Home) -> None:
@@ -191,7 +191,7 @@ def test_what_is_in_hand_is_told_again_later(home: Home) -> None:
     _, [first] = sent(home, accept=False)
     with pytest.raises(Unavailable):
         tell(first, **HARD, key="early")
-    claim = Claim._make(one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
+    claim = Claim._make(fetch_one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
     turn(Outcome(claim, None, None, "Hello", "us@example.com", "1@example.com"), False)
     assert tell(first, **HARD, key="early") and row(first).status == "bounced"
 
@@ -210,7 +210,7 @@ def test_a_report_settles_a_doubt(home: Home) -> None:
 def test_a_report_about_what_waits_for_its_repeat_is_believed(kind: str, home: Home) -> None:
     """However long its campaign pauses, what came back arrived: it is told now, and no second copy leaves."""
     campaign, [first] = sent(home, accept=False)
-    claim = Claim._make(one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
+    claim = Claim._make(fetch_one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
     turn(Outcome(claim, Uncertain("the connection broke"), prepared=Workshop().prepare(claim)), False)
     work.write(states.pause, home.account_id, campaign.id, By("key:1"))
     assert (row(first).status, row(first).doubts) == ("queued", 1)
@@ -218,7 +218,7 @@ def test_a_report_about_what_waits_for_its_repeat_is_believed(kind: str, home: H
     now = store.get(home.account_id, campaign.id)
     assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and ledger_check.quick(now) == []
     work.write(states.resume, home.account_id, campaign.id, By("key:1"))
-    assert turn(None, True) is None and one("SELECT count(*) FROM repeat") == (0,)
+    assert turn(None, True) is None and fetch_one("SELECT count(*) FROM repeat") == (0,)
 
 
 def test_a_bounce_after_the_end_moves_the_sums(home: Home) -> None:
@@ -264,7 +264,7 @@ def test_refused_and_reported_are_judged_alike(
     assert home.channel("a@example.org").suppression == reason
     assert home.channel("a@example.org").fail_count == len(names)
     softs = names.count("email_soft_bounced") + (1 if kind == "off" else 0)
-    assert one("SELECT email_soft_bounce_count FROM contact") == (softs,)
+    assert fetch_one("SELECT email_soft_bounce_count FROM contact") == (softs,)
 
 
 def test_a_success_forgives_what_was_before(home: Home) -> None:

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from appliance import config, fields
-from appliance.db import work
-from appliance.db.open import run
-from appliance.delivery.rates import asks_for_less
-from appliance.errors import Temporary
-from appliance.messages import hot, single
-from appliance.messages.queue_order import Line
-from appliance.messages.single import MessageWrite
-from appliance.work import ready_queue
-from appliance.work.email_rate_limits import EmailRateLimits
-from appliance.work.email_sender import EmailSender
+from appliance.core import fields
+from appliance.core.errors import Temporary
+from appliance.sending.delivery.rates import asks_for_less
+from appliance.sending.messages import hot, single
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.messages.single import MessageWrite
+from appliance.sending.workers import ready_queue
+from appliance.sending.workers.email_rate_limits import EmailRateLimits
+from appliance.sending.workers.email_sender import EmailSender
+from appliance.settings import config
+from appliance.storage import work
+from appliance.storage.open import run
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
 from tests.kit.server import free_port
@@ -142,7 +143,7 @@ def test_groups_of_which_nothing_is_heard_are_forgotten(home: Home, monkeypatch:
     """What thousands of domains once asked for does not stay in memory for ever."""
     crowd(home, "p@example.org")
     pace, now = EmailRateLimits(config.current().email), 1000.0
-    monkeypatch.setattr("appliance.clock.steady", lambda: now)
+    monkeypatch.setattr("appliance.core.clock.steady", lambda: now)
     (claim,) = Line().candidates(1)
     error = Temporary("slow down", 421, "4.7.0")
     assert asks_for_less(error)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance import fields
-from appliance.brand import BrandWrite
+from appliance.audience.contacts.requests import ContactPatch, ContactQuery, ContactWrite
 from appliance.campaigns.requests import CampaignCreate, SendRequest
-from appliance.contacts.requests import ContactPatch, ContactQuery, ContactWrite
-from appliance.errors import Invalid
-from appliance.fields import PageQuery
+from appliance.content.brand import BrandWrite
+from appliance.core import fields
+from appliance.core.errors import Invalid
+from appliance.core.fields import PageQuery
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.errors import Invalid
-from appliance.filters.read import Group, Lived, Node
-from appliance.segments import people
+from appliance.audience.filters.read import Group, Lived, Node
+from appliance.audience.segments import people
+from appliance.core.errors import Invalid
 from tests.domain.filters_people import fill
 from tests.domain.filters_random import filters
 from tests.domain.home import Home

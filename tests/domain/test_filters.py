@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.filters import compile
-from appliance.segments import explain, people, query_plan, store
-from appliance.segments.requests import SegmentCreate
+from appliance.audience.filters import compile
+from appliance.audience.segments import explain, people, query_plan, store
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import clock
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.filters_people import ZONE, fill
 from tests.domain.filters_random import filters
 from tests.domain.filters_reference import holds, texts

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.contacts import lists, mirrors
-from appliance.contacts.lists import ListCreate
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.filters.fold import fold
-from appliance.segments import explain, indexes, people, store
-from appliance.segments.requests import SegmentCreate, SegmentPatch
+from appliance.audience.contacts import lists, mirrors
+from appliance.audience.contacts.lists import ListCreate
+from appliance.audience.filters.fields import fold
+from appliance.audience.segments import explain, indexes, people, store
+from appliance.audience.segments.store import SegmentCreate, SegmentPatch
+from appliance.core import clock
+from appliance.storage import work
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 
 MANY = 6_000

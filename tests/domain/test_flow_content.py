@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
-from appliance.account.acting import By
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid, NotFound, Unavailable
-from appliance.flows import paused_messages, plan, states, store, version_snapshot
+from appliance.accounts.acting import By
+from appliance.content.templates import revisions
+from appliance.content.templates import store as templates
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import fields
+from appliance.core.errors import Invalid, NotFound, Unavailable
+from appliance.flows import document as flows_document
+from appliance.flows import paused_messages, states, store, version_snapshot
 from appliance.flows.requests import FlowCreate, FlowPatch
-from appliance.tables import Flow, Step, Template, TemplateRevision
-from appliance.templates import revisions
-from appliance.templates import store as templates
-from appliance.templates.requests import TemplateWrite
+from appliance.storage import work
+from appliance.storage.models import Flow, Step, Template, TemplateRevision
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 from tests.domain.test_flow_run import enter
 
@@ -76,7 +77,9 @@ def test_a_step_that_was_taken_out_still_speaks_to_those_on_the_way(home: Home) 
     flow = make(home, LETTER, {"duration": 60})
     wait = flow.steps[1]
     patch(home, flow, steps=[wait])
-    assert [*plan.read(flow.id, 2).nodes] == [wait["id"]] and [*plan.read(flow.id, 1).nodes] == [1, wait["id"]]
+    assert [*flows_document.read_plan(flow.id, 2).nodes] == [wait["id"]] and [
+        *flows_document.read_plan(flow.id, 1).nodes
+    ] == [1, wait["id"]]
     assert said(flow, 1)["subject"] == "One" and said(flow, 1)["body"] == LETTER["body"]
     assert store.get(home.account_id, flow.id).written == []
     (template,) = Template.select().where(Template.flow == flow.id)

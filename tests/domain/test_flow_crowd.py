@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from appliance.errors import Invalid, TooMany
+from appliance.core.errors import Invalid, TooMany
 from appliance.flows import bulk_simulation
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import DAY, clicked, rehearsed, ways, with_all, written

@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
+from appliance.core import clock
 from appliance.flows import date_fields, date_triggers
 from appliance.flows.date_fields import Wanted
+from appliance.storage import work
+from appliance.storage.open import rows, run, scalar
 from tests.domain.flows_home import live_flow, runs, take_in
 from tests.domain.home import Home
 

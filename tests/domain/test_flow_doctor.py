@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance import datadir
-from appliance.db import work
-from appliance.db.open import run as execute
-from appliance.doctor import automations
-from appliance.flows import plan, run_ends
-from appliance.tables import Flow
+from appliance.core import data_dir
+from appliance.flows import document, run_ends
+from appliance.ops.doctor import automations
+from appliance.storage import work
+from appliance.storage.models import Flow
+from appliance.storage.open import run as execute
 from tests.domain import flow_rows
 from tests.domain.home import Home
 
@@ -19,7 +19,7 @@ STEPS = [{"id": 1, "type": "wait", "duration": 60}]
 def flow_with_people(home: Home) -> Flow:
     """Make a flow with somebody inside, somebody who left, a test and an ignored trigger."""
     flow = flow_rows.flow(home, steps=STEPS)
-    work.write(plan.write, flow.id, 1, plan.compiled(STEPS), {})
+    work.write(document.write_plan, flow.id, 1, document.compiled(STEPS), {})
     one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
     flow_rows.run(home, flow, one)
     left = flow_rows.run(home, flow, two)
@@ -72,7 +72,7 @@ def test_who_does_not_move_is_seen_while_the_service_runs(home: Home) -> None:
         return [line.words.partition(" since ")[0] for line in lines if line.level == "warn"]
 
     assert warned(home.directory) == []
-    with datadir.locked(home.directory):
+    with data_dir.locked(home.directory):
         first, second = warned(home.directory)
         assert first == "flow 1: 1 runs are due"
         assert second.startswith("flows has not looked at ")

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance import clock
-from appliance.contacts import erase, merge, write
-from appliance.db import work
-from appliance.db.open import rows
+from appliance.audience.contacts import erase, merge, write
+from appliance.core import clock
 from appliance.flows import run_ends
-from appliance.importing import store as imports
-from appliance.tables import Contact, Event, Flow, Passage, Run
+from appliance.imports import store as imports
+from appliance.storage import work
+from appliance.storage.models import Contact, Event, Flow, Passage, Run
+from appliance.storage.open import rows
 from tests.domain import flow_rows
 from tests.domain.home import BY_API, Home
 from tests.domain.test_importing_apply import applied, checked, worked

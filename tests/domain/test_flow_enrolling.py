@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid, NotFound
-from appliance.flows import manual_enrollment
-from appliance.flows.manual_enrollment import Enrolled, EnrollWrite
-from appliance.segments import store
-from appliance.segments.requests import SegmentCreate
-from appliance.tables import Flow
+from appliance.audience.segments import store
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import fields
+from appliance.core.errors import Invalid, NotFound
+from appliance.flows import enrollment
+from appliance.flows.enrollment import Enrolled, EnrollWrite
+from appliance.storage import work
+from appliance.storage.models import Flow
+from appliance.storage.open import rows, run
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
 
 def enroll(home: Home, flow_id: int, *, test: bool = False, **body: Any) -> Enrolled | None:
     """Let people in, as the API does with few."""
-    chosen = manual_enrollment.who(home.account_id, flow_id, fields.read(EnrollWrite, body))
-    return work.write(manual_enrollment.let_in, flow_id, chosen, test)
+    chosen = enrollment.who(home.account_id, flow_id, fields.read(EnrollWrite, body))
+    return work.write(enrollment.let_in, flow_id, chosen, test)
 
 
 def test_people_and_segments_are_let_in_whatever_the_trigger_asks(home: Home) -> None:
@@ -93,6 +93,6 @@ def test_only_an_active_flow_takes_people_in(home: Home) -> None:
     with pytest.raises(Invalid) as refused:
         enroll(home, flow, contact_ids=[anna])
     assert refused.value.fields == {"base": ["is not active"]}
-    assert work.write(manual_enrollment.let_in, flow, [anna], False) is None
+    assert work.write(enrollment.let_in, flow, [anna], False) is None
     with pytest.raises(NotFound):
         enroll(home, flow + 1, contact_ids=[anna])

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from appliance.db import work
-from appliance.db.open import close_database, rows, run, scalar
-from appliance.flows import enrollment, ignored_triggers
-from appliance.tables import Flow, Trigger
+from appliance.flows import enrollment, triggers
+from appliance.storage import work
+from appliance.storage.models import Flow, Trigger
+from appliance.storage.open import close_database, rows, run, scalar
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
@@ -173,9 +173,9 @@ def test_a_tag_is_the_one_that_was_given(home: Home) -> None:
 
 def test_a_segment_must_hold_when_somebody_enters(home: Home, people: list[int]) -> None:
     """The segment is asked at entry, as it is then."""
-    from appliance import fields
-    from appliance.segments import store
-    from appliance.segments.requests import SegmentCreate
+    from appliance.audience.segments import store
+    from appliance.audience.segments.store import SegmentCreate
+    from appliance.core import fields
 
     body = {"name": "S", "filters": [{"name": "first_name", "predicate": "eq", "value": "Anna"}]}
     segment = work.write(store.create, home.account_id, fields.read(SegmentCreate, body)).id
@@ -287,8 +287,8 @@ def test_what_started_nothing_is_kept_as_long_as_events(home: Home, people: list
     home.advance(40 * 86_400)
     happen(home, "order_paid", people[0])
     take_in()
-    ignored_triggers.tend(threading.Event())
+    triggers.forget_ignored(threading.Event())
     assert [row[1] for row in runs(flow)] == ["live", "ignored", "ignored", "ignored"]
     home.configure(events__keep="30d")
-    ignored_triggers.tend(threading.Event())
+    triggers.forget_ignored(threading.Event())
     assert [row[1] for row in runs(flow)] == ["live", "ignored"]

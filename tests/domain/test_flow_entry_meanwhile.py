@@ -2,11 +2,11 @@
 
 import pytest
 
-from appliance.contacts import merge
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.db.open import run
+from appliance.audience.contacts import merge
+from appliance.audience.contacts.consent import Evidence
 from appliance.flows import enrollment, triggers
+from appliance.storage import work
+from appliance.storage.open import run
 from tests.domain.flows_home import happen, live_flow, runs, take_in
 from tests.domain.home import Home
 

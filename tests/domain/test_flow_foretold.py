@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.db.open import rows, scalar
+from appliance.core import clock
 from appliance.flows import run as runner
-from appliance.messages.ledger import Outcome
+from appliance.sending.messages.ledger import Outcome
+from appliance.storage.open import rows, scalar
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import rehearsed, written
 from tests.domain.home import Home, turn

@@ -1,7 +1,7 @@
 """Goals of flows: what ends the runs of those who came there."""
 
-from appliance.db import work
-from appliance.db.open import run
+from appliance.storage import work
+from appliance.storage.open import run
 from tests.domain.flows_home import happen, live_flow, runs, take_in
 from tests.domain.home import Home
 

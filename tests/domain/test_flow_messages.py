@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.flows import paused_messages, plan
-from appliance.messages import flow_content, queue, quiet, single
-from appliance.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.messages.prepare import Workshop
-from appliance.messages.queue_order import Line, Source, source_of
-from appliance.tables import Flow, Template
-from appliance.templates import store as templates
-from appliance.templates.requests import TemplateWrite
+from appliance.content.templates import store as templates
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import clock
+from appliance.flows import document, paused_messages
+from appliance.sending.messages import flow_content, queue, quiet, single
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.messages.queue_order import Line, Source, source_of
+from appliance.storage import work
+from appliance.storage.models import Flow, Template
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home, turn
 from tests.domain.test_flow_run import enter, live, passed, told, until_still
 
@@ -40,7 +40,7 @@ def flow_of(home: Home, steps: list[dict[str, Any]], **more: Any) -> Flow:
                 messages[step["id"]] = flow_content.pin(flow, template, step.get("transactional", False),
                                                    step["type"] == "email")  # fmt: skip
         Flow.update(steps=steps).execute()
-        plan.write(flow.id, 1, plan.compiled(steps), messages)
+        document.write_plan(flow.id, 1, document.compiled(steps), messages)
 
     work.write(make)
     return flow

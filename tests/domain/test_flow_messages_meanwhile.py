@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from appliance.contacts import merge
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Temporary
+from appliance.audience.contacts import merge
+from appliance.audience.contacts.consent import Evidence
+from appliance.core.errors import Temporary
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.flows import enrollment, paused_messages
-from appliance.messages.ledger import Outcome
-from appliance.tables import Flow
+from appliance.sending.messages.ledger import Outcome
+from appliance.storage import work
+from appliance.storage.models import Flow
+from appliance.storage.open import rows, run
 from tests.domain.home import Home, turn
 from tests.domain.test_flow_messages import flow_of, mail
 from tests.domain.test_flow_run import enter, until_still

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
-from appliance.account.acting import By
-from appliance.contacts import lists
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid
-from appliance.flows import plan
-from appliance.segments import store
-from appliance.segments.requests import SegmentCreate
-from appliance.sending_domains import keys
-from appliance.sending_domains import store as domains
-from appliance.sending_domains.store import DomainCreate, DomainName
-from appliance.tables import ContactList
+from appliance.accounts.acting import By
+from appliance.audience.contacts import lists
+from appliance.audience.segments import store
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import fields
+from appliance.core.errors import Invalid
+from appliance.flows import document
+from appliance.sending.domains import keys
+from appliance.sending.domains import store as domains
+from appliance.sending.domains.store import DomainCreate, DomainName
+from appliance.storage import work
+from appliance.storage.models import ContactList
+from appliance.storage.open import rows, run
 from tests.domain.flows_home import happen, live_flow, take_in
 from tests.domain.home import Home
 
@@ -50,7 +50,7 @@ def split(home: Home, flow_id: int, version: int, name: str, number: int) -> Non
         {"id": 2, "type": "split", "filters": [{"name": name, "predicate": "in", "value": [number]}],
          "yes": [], "no": []},
     ]  # fmt: skip
-    work.write(lambda: plan.write(flow_id, version, plan.compiled(steps), {}))
+    work.write(lambda: document.write_plan(flow_id, version, document.compiled(steps), {}))
     work.write(run, "UPDATE flow SET version = ? WHERE id = ?", (version, flow_id))
 
 
@@ -103,7 +103,7 @@ def test_the_domain_that_a_step_writes_from_stays(home: Home) -> None:
     flow = live_flow(home, {"event": "checkout"})
     pinned = {"sender": {"email": "hello@shop.example", "reply_to": None}}
     steps = [{"id": 2, "type": "email"}]
-    work.write(lambda: plan.write(flow, 2, plan.compiled(steps), {2: {"pinned": pinned}}))
+    work.write(lambda: document.write_plan(flow, 2, document.compiled(steps), {2: {"pinned": pinned}}))
     work.write(run, "UPDATE flow SET version = 2")
     with pytest.raises(Invalid) as found:
         work.write(domains.delete, home.account_id, ours.id, by)

@@ -8,17 +8,17 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from appliance import clock, fields
-from appliance.account.acting import By
-from appliance.contacts import erase, merge
-from appliance.db import work
-from appliance.db.open import run as execute
-from appliance.errors import Invalid, NotFound
-from appliance.flows import people, plan, report, run_actions, run_ends
-from appliance.flows.figures import FlowReport, StepFigures
+from appliance.accounts.acting import By
+from appliance.audience.contacts import erase, merge
+from appliance.core import clock, fields
+from appliance.core.errors import Invalid, NotFound
+from appliance.flows import document, people, report, run_actions, run_ends
 from appliance.flows.people import ContactRunQuery, RunQuery
+from appliance.flows.report import FlowReport, StepFigures
 from appliance.flows.run_actions import RunsChosen
-from appliance.tables import Audit, Flow, Message, Passage, Run
+from appliance.storage import work
+from appliance.storage.models import Audit, Flow, Message, Passage, Run
+from appliance.storage.open import run as execute
 from tests.domain import flow_rows
 from tests.domain.home import BY_API, Home
 
@@ -43,8 +43,8 @@ def crowd(home: Home, seed: int, size: int = 60) -> Flow:
     """Make a flow with people anywhere in it, some of them tests, some of long ago, some in a step that is no more."""
     dice = random.Random(seed)
     flow = flow_rows.flow(home, steps=STEPS, version=2)
-    work.write(plan.write, flow.id, 1, plan.compiled([*STEPS, BEFORE]), {})
-    work.write(plan.write, flow.id, 2, plan.compiled(STEPS), {})
+    work.write(document.write_plan, flow.id, 1, document.compiled([*STEPS, BEFORE]), {})
+    work.write(document.write_plan, flow.id, 2, document.compiled(STEPS), {})
     contacts = [home.contact(f"person{number}@example.org").id for number in range(size)]
     work.write(lambda: [_person(flow, contact, dice) for contact in contacts])
     return Flow.get_by_id(flow.id)

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.db.open import run as execute
-from appliance.flows import plan
+from appliance.core import clock
+from appliance.flows import document
 from appliance.flows import run as runs
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.kind import Going
-from appliance.tables import Flow, Run
+from appliance.storage import work
+from appliance.storage.models import Flow, Run
+from appliance.storage.open import rows
+from appliance.storage.open import run as execute
 from tests.domain import flow_rows
 from tests.domain.home import Home
 
@@ -22,7 +22,7 @@ def live(
 ) -> Flow:
     """Make an active flow of these steps, compiled as its first version."""
     made = flow_rows.flow(home, steps=steps, **more)
-    work.write(plan.write, made.id, 1, plan.compiled(steps), messages or {})
+    work.write(document.write_plan, made.id, 1, document.compiled(steps), messages or {})
     return made
 
 
@@ -241,7 +241,7 @@ def test_a_flow_that_breaks_keeps_no_other(home: Home, caplog: pytest.LogCapture
     enter(home, broken, ann)
     enter(home, well, ann)
     work.write(execute, "UPDATE step SET data = '[' WHERE flow_id = ?", (broken.id,))
-    plan.forget()
+    document.forget_plans()
     assert runs.advance() and not runs.advance()
     assert f"flow {broken.id}" in caplog.text
     assert rows("SELECT flow_id, passage_id NOT NULL FROM run ORDER BY id") == [(broken.id, 0), (well.id, 1)]
@@ -288,12 +288,12 @@ def test_a_version_that_was_taken_back_is_not_remembered(home: Home) -> None:
     flow = flow_rows.flow(home)
 
     def undone() -> None:
-        plan.write(flow.id, 1, plan.compiled([{"id": 1, "type": "exit"}]), {})
-        assert plan.load(flow.id, 1).nodes[1].kind == "exit"
+        document.write_plan(flow.id, 1, document.compiled([{"id": 1, "type": "exit"}]), {})
+        assert document.load_plan(flow.id, 1).nodes[1].kind == "exit"
         raise KeyError
 
     with pytest.raises(KeyError):
         work.write(undone)
-    work.write(plan.write, flow.id, 1, plan.compiled(SPLIT), {})
-    assert work.write(plan.load, flow.id, 1).nodes[1].kind == "wait"
-    assert plan.load(flow.id, 1) is plan.load(flow.id, 1)
+    work.write(document.write_plan, flow.id, 1, document.compiled(SPLIT), {})
+    assert work.write(document.load_plan, flow.id, 1).nodes[1].kind == "wait"
+    assert document.load_plan(flow.id, 1) is document.load_plan(flow.id, 1)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from appliance.errors import Invalid
+from appliance.core.errors import Invalid
 from appliance.flows import scripts, store
-from appliance.tables import Flow
+from appliance.storage.models import Flow
 from tests.domain.flows_rehearsed import DAY, START, changed, clicked, written
 from tests.domain.home import Home
 

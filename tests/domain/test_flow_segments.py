@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
-from appliance.contacts import merge
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
+from appliance.audience.contacts import merge
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.segments import store
+from appliance.audience.segments.store import SegmentCreate, SegmentPatch
+from appliance.core import fields
 from appliance.flows import segment_events
-from appliance.segments import store
-from appliance.segments.requests import SegmentCreate, SegmentPatch
+from appliance.storage import work
+from appliance.storage.open import rows, run, scalar
 from tests.domain.flows_home import happen, live_flow, runs, take_in
 from tests.domain.home import Home
 

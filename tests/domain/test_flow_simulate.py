@@ -4,18 +4,17 @@ from functools import partial
 
 import pytest
 
-from appliance import clock, fields
-from appliance.account.acting import By
-from appliance.contacts import lists, write
-from appliance.db import disk_guard, work
-from appliance.db.open import rows, run, scalar
-from appliance.errors import Invalid, NotFound
+from appliance.accounts.acting import By
+from appliance.audience.contacts import lists, write
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import clock, fields, wake_ups
+from appliance.core.errors import Invalid, NotFound
 from appliance.flows import enrollment, rehearsal, scripts, store
 from appliance.flows.requests import FlowCreate
-from appliance.messages.ledger import Outcome
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentCreate
-from appliance.work import wake_ups
+from appliance.sending.messages.ledger import Outcome
+from appliance.storage import disk_guard, work
+from appliance.storage.open import rows, run, scalar
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import DAY, changed, clicked, rehearsed, told, ways, written
 from tests.domain.home import Home, turn

@@ -4,33 +4,22 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
-from appliance.account import users
-from appliance.account.acting import By
-from appliance.account.users import NewUser
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.errors import Invalid
-from appliance.flows import (
-    draft_edits,
-    holding,
-    plan,
-    publishing,
-    recent_triggers,
-    scripts,
-    simulate,
-    states,
-    store,
-    tree,
-)
+from appliance.accounts import users
+from appliance.accounts.acting import By
+from appliance.accounts.users import NewUser
+from appliance.content.templates import store as templates
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import fields
+from appliance.core.errors import Invalid
+from appliance.flows import document, draft_edits, publishing, recent_triggers, scripts, simulate, states, store, tree
 from appliance.flows import run as runs
 from appliance.flows.requests import FlowCreate, FlowPatch
 from appliance.flows.simulation_request import Asked
 from appliance.flows.tree import Spot
 from appliance.flows.triggers import Start
-from appliance.tables import Flow, Step, Template, TemplateRevision
-from appliance.templates import store as templates
-from appliance.templates.requests import TemplateWrite
+from appliance.storage import work
+from appliance.storage.models import Flow, Step, Template, TemplateRevision
+from appliance.storage.open import rows
 from tests.domain.flows_home import happen
 from tests.domain.home import Home
 from tests.domain.test_flow_run import enter
@@ -123,7 +112,11 @@ def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: B
     work.write(publishing.publish, home.account_id, flow, ana)
     live = store.get(home.account_id, flow)
     assert (live.version, live.goal, live.started_by.event, live.draft) == (version + 1, "order_paid", "checkout", None)
-    assert [node.props.get("duration") for node in plan.read(flow, live.version).nodes.values()] == [None, 120, None]
+    assert [node.props.get("duration") for node in document.read_plan(flow, live.version).nodes.values()] == [
+        None,
+        120,
+        None,
+    ]
     said = [
         TemplateRevision.get_by_id(step.content_id).document["subject"]
         for step in Step.select().where(Step.flow == flow, Step.version == live.version, Step.content.is_null(False))
@@ -166,7 +159,7 @@ def test_a_program_and_a_person_give_no_id_twice(home: Home, ana: By) -> None:
 def said(flow_id: int) -> tuple[Any, ...]:
     """Return what the first letter says live: subject, preview line and content."""
     flow = Flow.get_by_id(flow_id)
-    [(_, _, live)] = holding.live_words(flow)
+    [(_, _, live)] = states.live_words(flow)
     return (live["subject"], live["preheader"], live["body"])
 
 

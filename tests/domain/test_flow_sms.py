@@ -5,13 +5,14 @@ import time
 import msgspec
 import pytest
 
-from appliance import clock, config, settings
-from appliance.account.acting import By
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid
+from appliance.accounts.acting import By
+from appliance.core import clock
+from appliance.core.errors import Invalid
 from appliance.flows import states, store
-from appliance.messages.prepare import Workshop
+from appliance.sending.messages.prepare import Workshop
+from appliance.settings import config, schema
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain import flows_home, sms_crowd
 from tests.domain.flows_rehearsed import DAY, rehearsed, told, with_all, written
 from tests.domain.home import Home
@@ -74,7 +75,7 @@ def test_a_rehearsal_goes_by_the_rules_of_a_real_provider(home: Home) -> None:
 def test_a_hint_for_each_month_is_rehearsed_as_one(home: Home) -> None:
     """Where the way out is told once a month, the second SMS of a week does not tell it, and the third, later, does."""
     work.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP ends'")
-    config.use(msgspec.structs.replace(config.current(), sms=settings.Sms(opt_out_hint="monthly")))
+    config.use(msgspec.structs.replace(config.current(), sms=schema.Sms(opt_out_hint="monthly")))
     flow = written(home, [HI, {"duration": DAY}, HI, {"duration": 40 * DAY}, HI])
     found = rehearsed(home, flow, contact={"phone": "+12025550152"}, until="2031-06-01T00:00:00Z")
     assert [entry.message.text for entry in found.timeline if entry.message] == ["Hi STOP ends", "Hi", "Hi STOP ends"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.errors import Unavailable
-from appliance.flows.flow_job import Tender
+from appliance.core.errors import Unavailable
+from appliance.flows.run import Tender
 
 
 def test_a_kind_of_work_that_breaks_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:

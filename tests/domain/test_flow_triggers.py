@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from appliance.contacts import lists
-from appliance.contacts.lists import ListCreate
-from appliance.db import work
-from appliance.errors import Faults
+from appliance.audience.contacts import lists
+from appliance.audience.contacts.lists import ListCreate
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core.errors import Faults
 from appliance.flows import triggers
 from appliance.flows.triggers import Start
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentCreate
+from appliance.storage import work
 from tests.domain.home import Home
 
 

@@ -6,19 +6,19 @@ from itertools import count
 import msgspec
 import pytest
 
-from appliance import clock, fields, tokens
-from appliance.account import accounts
-from appliance.addresses import Address
-from appliance.contacts import consent
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.engagement import erasing
-from appliance.errors import Invalid, TooMany
-from appliance.forms import accept, confirm, rates, reading, store
-from appliance.messages import links
-from appliance.tables import Confirmation, Form, Message
-from appliance.work import housekeeping
+from appliance.accounts import accounts
+from appliance.audience.contacts import consent
+from appliance.audience.contacts.consent import Evidence
+from appliance.core import clock, fields, tokens
+from appliance.core.addresses import Address
+from appliance.core.errors import Invalid, TooMany
+from appliance.forms import accept, confirm, reading, store
+from appliance.jobs import housekeeping
+from appliance.sending.messages import links
+from appliance.storage import work
+from appliance.storage.models import Confirmation, Form, Message
+from appliance.storage.open import rows
+from appliance.tracking import erasing
 from tests.domain.home import Home
 from tests.domain.test_feedback import sent
 
@@ -45,23 +45,23 @@ def token_of(number: int) -> str:
 def test_a_rate_counts_in_a_window(home: Home) -> None:
     """So many in a minute under one name; the next one waits until the first is a minute ago, other names do not."""
     for _ in range(10):
-        rates.check("form recipient:x", 10)
+        store.check_rate("form recipient:x", 10)
         home.advance(1)
     with pytest.raises(TooMany) as refused:
-        rates.check("form recipient:x", 10)
+        store.check_rate("form recipient:x", 10)
     assert 45 <= refused.value.retry_after <= 51
-    rates.check("form recipient:y", 10)
+    store.check_rate("form recipient:y", 10)
     home.advance(51)
-    rates.check("form recipient:x", 10)
+    store.check_rate("form recipient:x", 10)
 
 
 def test_a_clock_that_steps_back_locks_nobody_out(home: Home) -> None:
     """What was counted in the future is forgotten."""
     home.advance(86_400)
     for _ in range(3):
-        rates.take("back", 3, rates.MINUTE_MS)
+        store.count_submission("back", 3, store.MINUTE_MS)
     home.advance(-86_400)
-    assert rates.take("back", 3, rates.MINUTE_MS) == 0
+    assert store.count_submission("back", 3, store.MINUTE_MS) == 0
 
 
 def test_what_was_typed_is_kept_a_week_and_that_it_was_a_month(home: Home) -> None:
@@ -82,7 +82,7 @@ def test_what_was_typed_is_kept_a_week_and_that_it_was_a_month(home: Home) -> No
 
 def test_erasing_a_person_takes_what_was_typed_in_their_name(home: Home) -> None:
     """A question that is still open says nothing of them any more, and cannot be answered."""
-    from appliance.contacts import erase
+    from appliance.audience.contacts import erase
 
     person = home.contact(ANA)
     form = form_of(home)
@@ -97,8 +97,8 @@ def test_erasing_a_person_takes_what_was_typed_in_their_name(home: Home) -> None
 @pytest.mark.parametrize("reason", ["complaint", "erased"])
 def test_only_the_question_reaches_who_may_not_be_written_to(reason: str, home: Home) -> None:
     """A complaint or an erasure keeps all other mail away, the service's own included; a bounce keeps this away too."""
-    from appliance.messages import queue
-    from appliance.messages.ledger import COLUMNS, Claim
+    from appliance.sending.messages import queue
+    from appliance.sending.messages.ledger import COLUMNS, Claim
 
     home.contact(ANA)
     home.suppress(ANA, reason)
@@ -154,9 +154,9 @@ def test_a_form_that_is_deleted_meanwhile_takes_nothing(home: Home) -> None:
 
 def test_a_view_of_a_segment_takes_nobody(home: Home) -> None:
     """Such a list cannot be joined, so no form leads to it."""
-    from appliance.contacts import lists
-    from appliance.segments import store as segments
-    from appliance.segments.requests import SegmentCreate
+    from appliance.audience.contacts import lists
+    from appliance.audience.segments import store as segments
+    from appliance.audience.segments.store import SegmentCreate
 
     segment = work.write(segments.create, home.account_id, fields.read(SegmentCreate, {"name": "S", "filters": []}))
     mirror = work.write(lists.create, home.account_id, lists.ListCreate(name="M", segment_id=segment.id))

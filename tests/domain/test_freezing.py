@@ -2,13 +2,13 @@
 
 import pytest
 
+from appliance.audience.contacts import merge
 from appliance.campaigns import audience, audience_file, audience_snapshot, store
 from appliance.campaigns.audience_file import Send
 from appliance.campaigns.batches import Large, next_size
-from appliance.contacts import merge
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.tables import Campaign
+from appliance.storage import work
+from appliance.storage.models import Campaign
+from appliance.storage.open import rows
 from tests.domain.home import BY_API, Home
 
 

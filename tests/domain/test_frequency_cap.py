@@ -4,17 +4,17 @@ import random
 
 import pytest
 
-from appliance import clock, fields
-from appliance.account import accounts
-from appliance.account.accounts import AccountWrite
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Temporary
-from appliance.messages import capping, hot, single
-from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.queue_order import Line
-from appliance.messages.single import MessageWrite
-from appliance.tables import Campaign
+from appliance.accounts import accounts
+from appliance.accounts.accounts import AccountWrite
+from appliance.core import clock, fields
+from appliance.core.errors import Temporary
+from appliance.sending.messages import hot, queue, single
+from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.messages.single import MessageWrite
+from appliance.storage import work
+from appliance.storage.models import Campaign
+from appliance.storage.open import rows, run
 from tests.domain import sms_crowd
 from tests.domain.home import Home, turn
 
@@ -145,5 +145,5 @@ def test_the_question_reads_an_index(home: Home) -> None:
     """Looking at what a person got reads that person's rows alone."""
     ana = home.contact("ana@example.org").id
     launch(home, ana)
-    plan = str(rows(f"EXPLAIN QUERY PLAN {capping.MARKETING_TO}", (0, ana, 1)))
+    plan = str(rows(f"EXPLAIN QUERY PLAN {queue.MARKETING_TO}", (0, ana, 1)))
     assert "message_contact_id" in plan

@@ -3,13 +3,13 @@
 import pytest
 from peewee import IntegrityError
 
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.delivery import classes
-from appliance.errors import Ours, Permanent, SenderRefused, Unauthenticated
-from appliance.messages.queue_order import Line
-from appliance.work.circuit_breaker import MAX_REFUSALS
-from appliance.work.jobs import Jobs
+from appliance.core.errors import Ours, Permanent, SenderRefused, Unauthenticated
+from appliance.jobs.tasks import Jobs
+from appliance.sending.delivery import classes
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.workers.circuit_breaker import MAX_REFUSALS
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
 

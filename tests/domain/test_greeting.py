@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from appliance.delivery import greeting
-from appliance.delivery.send import Envelope, Server, transaction
-from appliance.errors import Ours
+from appliance.core.errors import Ours
+from appliance.sending.delivery import greeting
+from appliance.sending.delivery.send import Envelope, Server, transaction
 from tests.kit.smtp import SmtpServer
 
 

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.campaigns import audience, forecast, groups, resend, store, template_choice
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
+from appliance.campaigns import audience, groups, hold_reasons, send, store, template_access
 from appliance.campaigns.groups import LEFT_OUT, GroupQuery
 from appliance.campaigns.requests import CampaignCreate
-from appliance.db import work
-from appliance.db.open import run
-from appliance.errors import Invalid, NotFound
-from appliance.fields import read
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentCreate
-from appliance.tables import Campaign
-from appliance.templates import history
-from appliance.templates import store as templates
+from appliance.content.templates import history
+from appliance.content.templates import store as templates
+from appliance.core.errors import Invalid, NotFound
+from appliance.core.fields import read
+from appliance.storage import work
+from appliance.storage.models import Campaign
+from appliance.storage.open import run
 from tests.domain.home import Home
 
 PEOPLE = 12
@@ -111,21 +111,21 @@ def test_a_template_is_copied(home: Home) -> None:
     asked = templates.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
     source = work.write(templates.create, home.account_id, asked)
     campaign = home.campaign(home.list_of().id)
-    done = work.write(template_choice.take, home.account_id, campaign.id, source.id)
+    done = work.write(template_access.take_template, home.account_id, campaign.id, source.id)
     assert (done.template.subject, done.template.preheader, done.template.body) == ("Hello", "Before", "<p>New</p>")
     update = templates.TemplateWrite(body="<p>Other</p>")
     work.write(templates.update, home.account_id, source.id, update)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
-    begun = work.write(template_choice.take, home.account_id, campaign.id, "newsletter").template
+    begun = work.write(template_access.take_template, home.account_id, campaign.id, "newsletter").template
     assert begun.body is None and begun.design["sections"]
     work.write(history.undo, home.account_id, begun.id)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
     sms = work.write(templates.create, home.account_id, templates.TemplateWrite(channel="sms", body="Hi"))
     with pytest.raises(Invalid):
-        work.write(template_choice.take, home.account_id, campaign.id, sms.id)
+        work.write(template_access.take_template, home.account_id, campaign.id, sms.id)
     for nothing in ("no such starter", 10**9):
         with pytest.raises(NotFound):
-            work.write(template_choice.take, home.account_id, campaign.id, nothing)
+            work.write(template_access.take_template, home.account_id, campaign.id, nothing)
 
 
 def test_once_more_to_who_did_not_open(home: Home) -> None:
@@ -134,10 +134,10 @@ def test_once_more_to_who_did_not_open(home: Home) -> None:
     group = home.list_of(*ids)
     campaign = home.campaign(group.id)
     with pytest.raises(Invalid):
-        work.write(resend.not_opened, home.account_id, campaign.id)
+        work.write(send.not_opened, home.account_id, campaign.id)
     home.send(campaign)
     work.write(_opened, campaign.id, ids[:2])
-    made = work.write(resend.not_opened, home.account_id, campaign.id)
+    made = work.write(send.not_opened, home.account_id, campaign.id)
     assert all_of(made) == {ids[2], ids[3]}
     assert (made.phase, made.template.subject, made.name) == ("draft", "Hello", "Spring (once more)")
     assert segments.get(home.account_id, made.trigger.segment_id).name == "Did not open Spring"
@@ -152,18 +152,21 @@ def _opened(campaign_id: int, contact_ids: list[int]) -> None:
 def test_how_long_it_takes(home: Home) -> None:
     """The slowest limit tells; capture and what nobody limits take no time worth a word."""
     campaign = home.campaign(home.list_of().id)
-    assert forecast.of(campaign, 1000, "a@example.org") is None
+    assert hold_reasons.forecast_of(campaign, 1000, "a@example.org") is None
     home.configure(email__transport="relay", email__relay__host="mail.example.org")
-    assert forecast.of(campaign, 1000, "a@example.org") is None
+    assert hold_reasons.forecast_of(campaign, 1000, "a@example.org") is None
     home.configure(
         email__transport="relay", email__relay__host="mail.example.org", email__rate_per_second=10,
         email__rate_per_hour=500, email__sender_limits=["example.org 100/h"],
     )  # fmt: skip
-    slow, usual = forecast.of(campaign, 1001, "a@example.org"), forecast.of(campaign, 1001, "a@other.example")
+    slow, usual = (
+        hold_reasons.forecast_of(campaign, 1001, "a@example.org"),
+        hold_reasons.forecast_of(campaign, 1001, "a@other.example"),
+    )
     assert slow is not None and usual is not None
     assert (slow.limit, round(slow.seconds / 3600)) == ("100 an hour from example.org", 10)
     assert (usual.limit, round(usual.seconds / 3600)) == ("500 an hour", 2)
-    assert forecast.of(campaign, 0, "a@example.org") is None
+    assert hold_reasons.forecast_of(campaign, 0, "a@example.org") is None
 
 
 def test_everybody_but_a_segment(crowd: tuple[Home, list[int]]) -> None:

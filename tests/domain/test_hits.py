@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.contacts import erase
-from appliance.db import work
-from appliance.db.open import one, rows, run
-from appliance.engagement import hit_verdicts, hits, rejudge
-from appliance.engagement.hit_verdicts import Settler
-from appliance.engagement.hits import MAX_OF_A_MESSAGE, Asked, Hit, Limit
-from appliance.messages.ledger import Outcome
-from appliance.messages.link_targets import Targets, Wanted
+from appliance.audience.contacts import erase
+from appliance.core import clock
+from appliance.sending.messages.ledger import Outcome
+from appliance.sending.messages.link_targets import Targets, Wanted
+from appliance.storage import work
+from appliance.storage.open import fetch_one, rows, run
+from appliance.tracking import hit_verdicts, hits
+from appliance.tracking.hit_verdicts import Settler
+from appliance.tracking.hits import MAX_OF_A_MESSAGE, Asked, Hit, Limit
 from tests.domain.home import BY_API, Home, turn
 from tests.domain.test_robots import CHROME, GMAIL, PHONE
 
@@ -69,12 +69,12 @@ def told() -> list[Any]:
 
 def counts() -> Any:
     """Return the counts of the one contact there is."""
-    return one("SELECT email_open_count, email_click_count FROM contact")
+    return fetch_one("SELECT email_open_count, email_click_count FROM contact")
 
 
 def marks(message_id: int) -> Any:
     """Return whether a message is opened and clicked."""
-    return one("SELECT opened_at IS NOT NULL, clicked_at IS NOT NULL FROM message WHERE id = ?", (message_id,))
+    return fetch_one("SELECT opened_at IS NOT NULL, clicked_at IS NOT NULL FROM message WHERE id = ?", (message_id,))
 
 
 def test_a_click_counts_everywhere(home: Home) -> None:
@@ -82,7 +82,7 @@ def test_a_click_counts_everywhere(home: Home) -> None:
     (number,) = sent(home)
     record(ask(number, 2))
     assert kept() == [("click", 2, "human", None)] and marks(number) == (1, 1) and counts() == (1, 1)
-    event = one(
+    event = fetch_one(
         "SELECT event, contact_id, resource_uid, resource_name, resource_url, utm_source, utm_campaign, ip, browser, "
         "os, device_type, generated, test FROM event WHERE event = 'email_clicked'"
     )
@@ -337,8 +337,8 @@ def test_all_are_judged_again_by_todays_rules(home: Home) -> None:
     before = rows("SELECT id, verdict, reason FROM hit ORDER BY id")
     work.write(run, "UPDATE hit SET verdict = 'human', reason = NULL WHERE message_id = ?", (first,))
     work.write(run, "UPDATE hit SET verdict = 'machine', reason = 'old' WHERE message_id = ?", (second,))
-    assert rejudge.judge_all() == (3, 5)
+    assert hit_verdicts.judge_all() == (3, 5)
     assert rows("SELECT id, verdict, reason FROM hit ORDER BY id") == before
     assert rows("SELECT data ->> 'verdict' FROM event WHERE resource_uid = ?", (f"message:{second}",))[-1] == ("human",)
     assert (marks(first), marks(second), marks(third)) == ((0, 0), (1, 1), (1, 0))
-    assert rejudge.judge_all() == (3, 0)
+    assert hit_verdicts.judge_all() == (3, 0)

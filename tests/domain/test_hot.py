@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance import clock
-from appliance.account.acting import By
+from appliance.accounts.acting import By
+from appliance.audience.contacts import consent, write
 from appliance.campaigns import states
-from appliance.contacts import consent, write
-from appliance.db import work
-from appliance.db.open import connection, rows, run
-from appliance.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
-from appliance.messages import hot, queue
-from appliance.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.core import clock
+from appliance.core.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
+from appliance.sending.messages import hot, queue
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.storage import work
+from appliance.storage.open import connection, rows, run
 from tests.domain import flow_rows
 from tests.domain.home import BY_LINK, Home
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance import clock, media
-from appliance.account import idempotency
-from appliance.db import work
-from appliance.db.open import run, scalar
-from appliance.messages import capture_inbox
-from appliance.work import housekeeping
+from appliance.accounts import idempotency
+from appliance.content import media
+from appliance.core import clock
+from appliance.jobs import housekeeping
+from appliance.sending.messages import capture_inbox
+from appliance.storage import work
+from appliance.storage.open import run, scalar
 from tests.domain.home import Home
 
 DAY = 86_400_000

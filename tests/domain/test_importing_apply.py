@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
-from appliance.contacts import lists, mirrors, write
-from appliance.contacts.lists import ListCreate
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid, NotFound
-from appliance.importing import results, review, store
-from appliance.importing.job import Importer
-from appliance.importing.requests import ImportOptions, Upload
-from appliance.messages import single
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentCreate
-from appliance.tables import Channel, Contact, ContactList, Import
+from appliance.audience.contacts import lists, mirrors, write
+from appliance.audience.contacts.lists import ListCreate
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import fields
+from appliance.core.errors import Invalid, NotFound
+from appliance.imports import results, store
+from appliance.imports.job import Importer
+from appliance.imports.store import ImportOptions, Upload
+from appliance.sending.messages import single
+from appliance.storage import work
+from appliance.storage.models import Channel, Contact, ContactList, Import
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 FILE = "email,first_name,town\none@example.org,One,Bath\ntwo@example.org,Two,York\nbad,x,\n"
@@ -258,11 +258,11 @@ def test_what_is_worth_a_look_is_told(home: Home) -> None:
     home.leave("left@example.org")
     text = "email\nann@example.org\nInfo@example.org\nANN@example.org\nbad\nleft@example.org\ninfo@example.org\n"
     job = checked(home, text)
-    seen = review.of_file(store.directory(job.id) / "staging.db")
+    seen = results.of_file(store.directory(job.id) / "staging.db")
     assert (seen.faults.number, seen.faults.first[0][0]) == (1, 5)
     assert seen.doubles == (2, [(4, "ANN@example.org", "2"), (7, "info@example.org", "3")])
     assert seen.roles == (1, [(3, "Info@example.org", "")])
-    gathering = review.Gathering(job.id)
+    gathering = results.Gathering(job.id)
     assert not gathering.more()
     told = gathering.told(job, store.directory(job.id) / "staging.db")
     assert (told.kept, told.unsubscribed) == (1, (1, [(6, "left@example.org", "before")]))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, tokens
-from appliance.importing import address_states, cells
-from appliance.importing.people import Person, Reader
+from appliance.core import clock, tokens
+from appliance.imports import address_states, cells
+from appliance.imports.people import Person, Reader
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance import addresses, tokens
-from appliance.importing import columns, lines, records, stage
-from appliance.importing.cells import Bad
-from appliance.importing.finding import Finder
-from appliance.importing.stage import Task
-from appliance.importing.staging import Staged
+from appliance.core import addresses, tokens
+from appliance.imports import columns, stage
+from appliance.imports.cells import Bad
+from appliance.imports.people import Finder
+from appliance.imports.stage import Task
+from appliance.imports.staging import Staged
 
 
 def read(tmp_path: Path, content: bytes, resource: str = "contacts") -> tuple[list[tuple[str, str]], dict[int, str]]:
@@ -96,7 +96,7 @@ def test_what_csv_wrote_is_read_as_it_was(rows: list[list[str]]) -> None:
     """Quotes, separators and line ends inside cells survive."""
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
-    found = list(records.of_csv(iter(text.getvalue().split("\n")), ","))
+    found = list(stage.of_csv(iter(text.getvalue().split("\n")), ","))
 
     assert [row.cells for row in found] == rows
     assert all(row.fault is None for row in found)
@@ -166,10 +166,10 @@ def test_lines_are_bounded(tmp_path: Path) -> None:
     """A line longer than a row may be is known by its beginning only."""
     path = tmp_path / "f"
     path.write_bytes(b"a\n" + b"b" * 1_000_000 + b"\nc")
-    found = list(lines.read(path, "utf-8", 0))
+    found = list(stage.read_lines(path, "utf-8", 0))
 
     assert (found[0], len(found[1]), found[2]) == ("a", 200, "c")
-    assert isinstance(found[1], lines.TooLong)
+    assert isinstance(found[1], stage.TooLong)
 
 
 @pytest.mark.parametrize("begin", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])

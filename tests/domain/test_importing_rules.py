@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.contacts import consent
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.fields import read
-from appliance.importing import rules, steps, store
-from appliance.importing.job import Importer
-from appliance.importing.requests import ImportOptions, Upload
-from appliance.importing.rules import Standing
-from appliance.tables import Channel, Import
+from appliance.audience.contacts import consent
+from appliance.audience.contacts.consent import Evidence
+from appliance.core.fields import read
+from appliance.imports import existing_contacts, store
+from appliance.imports import job as imports_job
+from appliance.imports.existing_contacts import Standing
+from appliance.imports.job import Importer
+from appliance.imports.store import ImportOptions, Upload
+from appliance.storage import work
+from appliance.storage.models import Channel, Import
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 FILE = Evidence(source="import", actor="key:1")
@@ -37,7 +38,7 @@ def test_the_rules_of_a_file_are_those_of_a_row(
     channel.opt_out_at = 5 if by else None
     work.write(channel.save)
     before = Standing(subscribed, by, channel.opt_out_at, channel.opt_in_at, suppression)
-    found = rules.outcome(1, before, None, wanted)
+    found = existing_contacts.outcome(1, before, None, wanted)
     kept = work.write(consent.imported, channel, wanted, FILE)
     after = Channel.get_by_id(channel.id)
 
@@ -134,9 +135,9 @@ def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
 ) -> None:
     """After any transaction the service may end; the next one goes on behind it."""
     found = []
-    monkeypatch.setattr("appliance.importing.job._FIRST", 7)
-    monkeypatch.setattr("appliance.importing.job._MAX_ROWS", 7)
-    monkeypatch.setattr("appliance.importing.job._MIN_ROWS", 7)
+    monkeypatch.setattr("appliance.imports.job._FIRST", 7)
+    monkeypatch.setattr("appliance.imports.job._MAX_ROWS", 7)
+    monkeypatch.setattr("appliance.imports.job._MIN_ROWS", 7)
     for cut in (0, stops):
         directory = tmp_path / str(cut)
         directory.mkdir()
@@ -147,15 +148,15 @@ def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
         job = hand_in(home, FILES, list_ids=[group.id])
         for _ in range(cut):
             halting = Importer()
-            original = steps.apply
+            original = imports_job.apply
 
             def once(*given: Any, to: Importer = halting, do: Any = original) -> None:
                 do(*given)
                 to.stopping.set()
 
-            monkeypatch.setattr(steps, "apply", once)
+            monkeypatch.setattr(imports_job, "apply", once)
             halting.tend()
-            monkeypatch.setattr(steps, "apply", original)
+            monkeypatch.setattr(imports_job, "apply", original)
             assert Import.get_by_id(job.id).status == "processing"
         Importer().tend()
         done = Import.get_by_id(job.id)

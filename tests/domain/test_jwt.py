@@ -8,11 +8,11 @@ from typing import Any
 import jwt as pyjwt
 import pytest
 
-from appliance import clock, tokens
-from appliance.account import jwt, roles, sessions, team, users
-from appliance.account.acting import By
-from appliance.db import work
-from appliance.tables import Session, User
+from appliance.accounts import jwt, roles, sessions, users
+from appliance.accounts.acting import By
+from appliance.core import clock, tokens
+from appliance.storage import work
+from appliance.storage.models import Session, User
 from tests.domain.home import Home
 
 
@@ -59,9 +59,9 @@ def test_what_ends_a_token(home: Home, editor: User) -> None:
     kept = issued(owner)
     by, ruler = By("user:1"), By(f"user:{owner.id}", None, owner.id)
     for end in (
-        lambda: work.write(team.close, ruler, editor.id),
-        lambda: work.write(team.give_password, ruler, editor.id, "y"),
-        lambda: work.write(team.choose_password, editor.id, "z", 0),
+        lambda: work.write(users.close, ruler, editor.id),
+        lambda: work.write(users.give_password, ruler, editor.id, "y"),
+        lambda: work.write(users.choose_password, editor.id, "z", 0),
         lambda: work.write(sessions.close_all, editor.id, None, by),
     ):
         token = issued(editor)

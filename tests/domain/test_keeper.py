@@ -1,7 +1,7 @@
 """The write-ahead log beside a writer that never rests."""
 
-from appliance.db import work
-from appliance.db.open import run, scalar
+from appliance.storage import work
+from appliance.storage.open import run, scalar
 from tests.domain.home import Home
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.sms import keywords
+from appliance.sending.sms import keywords
 
 MORE = ("ALTO", "BAJA", "PARAR", "STOPP")
 STOP = (

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from appliance.campaigns import audience, missing_variables
-from appliance.contacts import store as contacts
-from appliance.designs import merge
-from appliance.messages import values
-from appliance.tables import Contact
+from appliance.audience.contacts import store as contacts
+from appliance.campaigns import audience, preflight
+from appliance.content.designs import merge
+from appliance.sending.messages import values
+from appliance.storage.models import Contact
 from tests.domain.home import Home
 
 PEOPLE: list[dict[str, Any]] = [
@@ -28,7 +28,7 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
     home.contact("elsewhere@example.org")
     campaign = home.campaign(home.list_of(*(one.id for one in people)).id)
 
-    found = missing_variables.counts(
+    found = preflight.count_missing(
         audience.of(campaign), [*NAMES, "data.code", "brand.company_name", 'contact.data."x']
     )
 
@@ -47,4 +47,4 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
 def test_a_message_that_says_nothing_about_people_asks_nothing(home: Home) -> None:
     """Without variables about contacts there is nothing to count."""
     campaign = home.campaign(home.list_of(home.contact("a@example.org").id).id)
-    assert missing_variables.counts(audience.of(campaign), ["brand.company_name"]) == {}
+    assert preflight.count_missing(audience.of(campaign), ["brand.company_name"]) == {}

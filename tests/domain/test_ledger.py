@@ -16,14 +16,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from appliance import config
-from appliance.account.acting import By
+from appliance.accounts.acting import By
+from appliance.audience.contacts import write
 from appliance.campaigns import send, states, store
-from appliance.contacts import write
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
-from appliance.messages.ledger import Claim, Outcome
+from appliance.core.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.settings import config
+from appliance.storage import work
+from appliance.storage.open import rows
 from tests.domain.home import Home, crash, turn
 
 OPEN = {"queued", "held", "sending"}

@@ -3,19 +3,19 @@
 import random
 import time
 
-from appliance import clock, fields
-from appliance.account import accounts
-from appliance.account.acting import By
+from appliance.accounts import accounts
+from appliance.accounts.acting import By
 from appliance.campaigns import states
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.delivery.groups import group_of
-from appliance.errors import Uncertain
-from appliance.messages import hot
-from appliance.messages import single as messages
-from appliance.messages.ledger import Claim, Outcome
-from appliance.messages.queue_order import BEHIND, Line, Source, open_of
-from appliance.messages.single import MessageWrite
+from appliance.core import clock, fields
+from appliance.core.errors import Uncertain
+from appliance.sending.delivery.groups import group_of
+from appliance.sending.messages import hot
+from appliance.sending.messages import single as messages
+from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.sending.messages.queue_order import BEHIND, Line, Source, open_of
+from appliance.sending.messages.single import MessageWrite
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 

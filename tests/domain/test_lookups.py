@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import one, rows, run, scalar
-from appliance.delivery.send import Envelope
-from appliance.errors import Later, Temporary, Uncertain, Unlisted, Unreachable
-from appliance.messages import capture_inbox, hot, lookups, manual_decisions, retry_bytes
-from appliance.messages.ledger import COLUMNS, Claim, Outcome, Prepared
-from appliance.messages.queue_order import Line
-from appliance.sms.text import Accepted, Text
-from appliance.tables import Message
+from appliance.core import clock
+from appliance.core.errors import Later, Temporary, Uncertain, Unlisted, Unreachable
+from appliance.sending.delivery.send import Envelope
+from appliance.sending.messages import capture_inbox, hot, lookups, manual_decisions, retry_bytes
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, Prepared
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.sms.gsm import Accepted, Text
+from appliance.storage import work
+from appliance.storage.models import Message
+from appliance.storage.open import fetch_one, rows, run, scalar
 from tests.domain.home import Home, crash
 
 NUMBER = "+12125550100"
@@ -40,7 +40,7 @@ def claim(number: int) -> Claim:
 
 def state(number: int) -> tuple[Any, ...]:
     """Return status, attempts and doubts, how often it was looked for, and the seconds until it is due."""
-    found = one(
+    found = fetch_one(
         "SELECT m.status, m.attempts, m.doubts, r.looked, m.due_at FROM message m LEFT JOIN repeat r "
         "ON r.message_id = m.id WHERE m.id = ?",
         (number,),

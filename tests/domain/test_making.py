@@ -2,16 +2,15 @@
 
 import pytest
 
-from appliance import fields
-from appliance.account import accounts
-from appliance.db import work
-from appliance.db.open import connection
-from appliance.errors import Later
-from appliance.messages import single
-from appliance.messages.queue_order import Line
-from appliance.messages.single import MessageWrite
-from appliance.work.fair_shares import FairShares
-from appliance.work.rendering import Renderer
+from appliance.accounts import accounts
+from appliance.core import fields
+from appliance.core.errors import Later
+from appliance.sending.messages import single
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.messages.single import MessageWrite
+from appliance.sending.workers.rendering import FairShares, Renderer
+from appliance.storage import work
+from appliance.storage.open import connection
 from tests.domain.home import Home
 
 

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from appliance import brand, fields, media
-from appliance.account import accounts
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid, NotFound
-from appliance.messages import single
-from appliance.tables import Flow, Media
-from appliance.templates import store as templates
-from appliance.templates.requests import TemplateWrite
+from appliance.accounts import accounts
+from appliance.content import brand, media
+from appliance.content.templates import store as templates
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import fields
+from appliance.core.errors import Invalid, NotFound
+from appliance.sending.messages import single
+from appliance.storage import work
+from appliance.storage.models import Flow, Media
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 from tests.kit.pictures import hostile, photo, saved
 

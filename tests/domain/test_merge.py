@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.designs import merge
-from appliance.designs.merge import Context, MergeError
+from appliance.content.designs import merge
+from appliance.content.designs.merge import Context, MergeError
 
 CONTEXTS: tuple[Context, ...] = ("html", "text", "header")
 SYNTAX = st.text(st.sampled_from("{}%|'\"._ ab17*$<>&-#[]()\n"), max_size=60)

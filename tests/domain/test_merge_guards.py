@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.designs import variables
+from appliance.content.designs import variables
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.designs import merge
-from appliance.designs.merge import MergeError
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
 
 MIB = 1024 * 1024
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.designs import merge
-from appliance.designs.merge import Context, MergeError
+from appliance.content.designs import merge
+from appliance.content.designs.merge import Context, MergeError
 
 PATHS = (
     "first_name",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.designs import merge
-from appliance.designs.merge import MergeError
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
 
 
 def html(source: str, **values: object) -> str:

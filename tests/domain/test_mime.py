@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.delivery import mime
-from appliance.delivery.mime import Mail
+from appliance.sending.delivery import mime
+from appliance.sending.delivery.mime import Mail
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 BASE = Mail("AbC123-_x@example.org", 1_780_000_000.0, ("Acme", "news@example.org"), "ann@example.net", "Hi", "Hi", None)

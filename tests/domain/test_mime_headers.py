@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.delivery import mime
-from appliance.delivery.mime import Mail
-from appliance.designs import merge
-from appliance.messages import compose
-from appliance.messages.compose import Parts, Sender, Source
+from appliance.content.designs import merge
+from appliance.sending.delivery import mime
+from appliance.sending.delivery.mime import Mail
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import Parts, Sender, Source
 from tests.domain.home import Home
 
 PLANNED = ["Date", "From", "To", "Message-ID", "Subject", "MIME-Version", "Content-Type"]

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from appliance import brand, clock, fields
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.campaigns import send, states
 from appliance.campaigns.requests import CampaignPatch
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.messages import compose
-from appliance.tables import Campaign
+from appliance.content import brand
+from appliance.core import clock, fields
+from appliance.sending.messages import compose
+from appliance.storage import work
+from appliance.storage.models import Campaign
+from appliance.storage.open import rows
 from tests.domain.home import Home
 
 BODY = (

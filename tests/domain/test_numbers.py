@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.sms import numbers, zones
+from appliance.sending.sms import numbers
 
 # (number, country, type, possible, its first zone, how many zones)
 NUMBERS = [
@@ -60,10 +60,10 @@ def test_a_prefix_is_shared_by_a_block_of_numbers() -> None:
 
 def test_countries_have_their_zones() -> None:
     """Zones are found by the letters of a country in either case, and every one of them exists."""
-    assert zones.of_country("de") == ("Europe/Berlin", "Europe/Busingen")
-    assert "America/Chicago" in zones.of_country("US")
-    assert zones.of_country("XX") == zones.of_country(None) == ()
-    assert all(map(zones.is_known, zones.of_country("US")))
+    assert numbers.of_country("de") == ("Europe/Berlin", "Europe/Busingen")
+    assert "America/Chicago" in numbers.of_country("US")
+    assert numbers.of_country("XX") == numbers.of_country(None) == ()
+    assert all(map(numbers.is_known, numbers.of_country("US")))
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_countries_have_their_zones() -> None:
 )
 def test_what_is_no_zone(name: str) -> None:
     """Whatever stands in the data of a contact, only names of zones are taken for one."""
-    assert not zones.is_known(name)
+    assert not numbers.is_known(name)

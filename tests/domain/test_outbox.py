@@ -3,12 +3,12 @@
 import apsw
 import pytest
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import connection, run
-from appliance.messages import queue
-from appliance.messages.ledger import Claim
-from appliance.messages.queue_order import Line
+from appliance.core import clock
+from appliance.sending.messages import queue
+from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.queue_order import Line
+from appliance.storage import work
+from appliance.storage.open import connection, run
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.campaigns import states, store
-from appliance.db import work
-from appliance.db.open import one, scalar
-from appliance.errors import DeliveryError, Ours, Permanent, Temporary, Unauthenticated, Uncertain, Unreachable
-from appliance.messages import queue_order
-from appliance.messages.ledger import Claim, Outcome
-from appliance.tables import Campaign, Message
+from appliance.core.errors import DeliveryError, Ours, Permanent, Temporary, Unauthenticated, Uncertain, Unreachable
+from appliance.sending.messages import queue_order
+from appliance.sending.messages.ledger import Claim, Outcome
+from appliance.storage import work
+from appliance.storage.models import Campaign, Message
+from appliance.storage.open import fetch_one, scalar
 from tests.domain.home import Home, crash, turn
 
 ERRORS: dict[str, DeliveryError | None] = {
@@ -161,8 +161,11 @@ def test_acceptance_is_counted_once_everywhere(home: Home) -> None:
     row = finish(take(), "accepted")
     assert (row.subject, row.sender, row.internet_message_id) == ("Hello", "a@example.org", "1@example.org")
     assert store.get(home.account_id, campaign.id).sent_count == 1
-    assert one("SELECT email_sent_count, sent_count FROM contact c JOIN channel h ON h.contact_id = c.id") == (1, 1)
-    assert one(
+    assert fetch_one("SELECT email_sent_count, sent_count FROM contact c JOIN channel h ON h.contact_id = c.id") == (
+        1,
+        1,
+    )
+    assert fetch_one(
         "SELECT count(*) FROM event WHERE event = 'email_sent' AND resource_uid = ?", (f"message:{row.id}",)
     ) == (1,)
 
@@ -192,7 +195,7 @@ def test_who_left_is_skipped_when_the_turn_comes(home: Home) -> None:
     sent(home)
     home.leave("p0@example.org")
     assert take() is None
-    assert one("SELECT status, skip_reason, due_at FROM message") == ("skipped", "unsubscribed", None)
+    assert fetch_one("SELECT status, skip_reason, due_at FROM message") == ("skipped", "unsubscribed", None)
     assert scalar("SELECT count(*) FROM event WHERE event = 'email_skipped'") == 1
 
 
@@ -210,4 +213,6 @@ def test_what_is_not_known_as_ours_is_tried_again_and_blames_nobody(home: Home) 
     turn(Outcome(take() or claim, refused), False)
     assert Message.get_by_id(claim.id).status == "failed"
     assert scalar("SELECT count(*) FROM event WHERE event = 'email_failed'") == 1
-    assert scalar("SELECT count(*) FROM suppression") == 0 and one("SELECT kind FROM returned") == ("authentication",)
+    assert scalar("SELECT count(*) FROM suppression") == 0 and fetch_one("SELECT kind FROM returned") == (
+        "authentication",
+    )

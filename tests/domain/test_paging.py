@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from appliance.contacts import paging, store
-from appliance.contacts.requests import ContactQuery
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid
-from appliance.segments import people
+from appliance.audience.contacts import paging, store
+from appliance.audience.contacts.requests import ContactQuery
+from appliance.audience.segments import people
+from appliance.core.errors import Invalid
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 
@@ -80,7 +80,7 @@ def test_the_total_follows_every_write(home: Home) -> None:
     for number in range(1, 4):
         contact = home.contact(f"a{number}@example.org")
         assert store.page(home.account_id, ContactQuery()).total == number
-    from appliance.contacts import write
+    from appliance.audience.contacts import write
 
     work.write(write.delete, home.account_id, contact.id)
     assert store.page(home.account_id, ContactQuery()).total == 2

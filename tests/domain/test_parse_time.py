@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.designs import merge
-from appliance.designs.merge import MergeError
-from appliance.messages import compose
-from appliance.messages.compose import Source
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import Source
 
 # Twice what grows with the length; what grows with its square takes sixteen times as long
 MAX_RATIO = 8

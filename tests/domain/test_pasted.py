@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.designs import pasted
-from appliance.messages import compose
-from appliance.messages.compose import Source
+from appliance.content.designs import pasted
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import Source
 
 NEWSLETTER = """<!DOCTYPE html><html lang="de" dir="ltr"><head><title>News &amp; {{ first_name }}</title>
 <style type="text/css"><!--

@@ -1,13 +1,13 @@
 """What the phone of the inbox shows: the thread around the SMS that is looked at, with each of our senders apart."""
 
-from appliance.conversations import receiving
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.engagement import phones
-from appliance.messages import capture_inbox
-from appliance.sms.text import Text
-from appliance.sms.told import Incoming
-from appliance.tables import Captured
+from appliance.inbound.conversations import receiving
+from appliance.sending.messages import capture_inbox
+from appliance.sending.sms.codes import Incoming
+from appliance.sending.sms.gsm import Text
+from appliance.storage import work
+from appliance.storage.models import Captured
+from appliance.storage.open import rows, run
+from appliance.tracking import phones
 from tests.domain.home import Home
 from tests.domain.test_receipts import NUMBER, text
 

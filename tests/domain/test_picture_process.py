@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from appliance.errors import Unavailable
-from appliance.pictures import process
-from appliance.pictures.kinds import Picture, Unusable
-from appliance.pictures.process import PictureProcess
-from appliance.pictures.tasks import FindColours, Remake, Shrink
+from appliance.content.pictures import process
+from appliance.content.pictures.kinds import Picture, Unusable
+from appliance.content.pictures.process import PictureProcess
+from appliance.content.pictures.tasks import FindColours, Remake, Shrink
+from appliance.core.errors import Unavailable
 from tests.kit.pictures import hostile, opened, photo, saved
 from tests.kit.server import Server
 from tests.kit.vitals import has_ended
@@ -89,7 +89,7 @@ def test_what_cannot_be_started_is_unavailable(pictures: PictureProcess, monkeyp
 def test_it_does_not_outlive_who_started_it() -> None:
     """`kill -9` of the service closes the socket, and that ends the child."""
     tell = (
-        "import sys, time; from appliance.pictures import process; from tests.kit.pictures import photo, saved;"
+        "import sys, time; from appliance.content.pictures import process; from tests.kit.pictures import photo, saved;"
         "process.remake(saved(photo(), 'PNG')); print(process._process._running[0].pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", tell], env=Server().env, stdout=subprocess.PIPE, text=True) as parent:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageCms, ImageSequence, PngImagePlugin
 
-from appliance.pictures.kinds import MAX_PIXELS, Unusable
-from appliance.pictures.remake import WIDEST, remake
+from appliance.content.pictures.kinds import MAX_PIXELS, Unusable
+from appliance.content.pictures.remake import WIDEST, remake
 from tests.kit.pictures import SCRIPT, animation, hostile, opened, photo, png, saved
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.designs import plaintext
-from appliance.messages import compose
-from appliance.messages.compose import Source
+from appliance.content.designs import plaintext
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import Source
 
 TAGS = ["p", "div", "b", "i", "span", "h1", "td", "tr", "table", "ul", "ol", "li", "blockquote", "pre", "section", "a"]
 WORD = st.from_regex(r"[A-Za-z0-9]{1,8}", fullmatch=True)

@@ -3,9 +3,9 @@
 import pytest
 
 from appliance.campaigns import preflight
-from appliance.db import work
-from appliance.errors import Invalid
-from appliance.tables import Account
+from appliance.core.errors import Invalid
+from appliance.storage import work
+from appliance.storage.models import Account
 from tests.domain.home import Home
 
 

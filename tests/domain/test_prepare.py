@@ -4,13 +4,13 @@ import quopri
 
 import pytest
 
-from appliance import brand as brands
-from appliance import fields
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.designs.merge import MergeError
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.prepare import Workshop
+from appliance.content import brand as brands
+from appliance.content.designs.merge import MergeError
+from appliance.core import fields
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 BODY = (

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
 from appliance.campaigns import preview, store
 from appliance.campaigns.requests import CampaignCreate
-from appliance.db import work
-from appliance.db.open import one, rows, run
-from appliance.designs.merge import MergeError
-from appliance.messages import retry_bytes
-from appliance.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.messages.link_targets import Targets, Wanted
-from appliance.messages.prepare import Workshop
-from appliance.sms import gsm
-from appliance.tables import Campaign, Message, MessageContent
+from appliance.content.designs.merge import MergeError
+from appliance.core import fields
+from appliance.sending.messages import retry_bytes
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.link_targets import Targets, Wanted
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.sms import gsm
+from appliance.storage import work
+from appliance.storage.models import Campaign, Message, MessageContent
+from appliance.storage.open import fetch_one, rows, run
 from tests.domain.home import Home, turn
 from tests.domain.test_flow_content import make as make_flow
 from tests.domain.test_flow_run import enter, until_still
@@ -60,7 +60,7 @@ def single(home: Home, body: str, phone: str = "+447700900100", **more: Any) -> 
     """Put a single SMS into the ledger, as its door does."""
 
     def put() -> int:
-        found = one("SELECT contact_id, key FROM channel WHERE value = ?", (phone,))
+        found = fetch_one("SELECT contact_id, key FROM channel WHERE value = ?", (phone,))
         row = Message.create(
             account=home.account_id, contact=found[0] if found else None, channel="sms", recipient=phone,
             recipient_key=phone, status="queued", source_type="transactional", provider="capture", due_at=0,
@@ -101,8 +101,12 @@ def test_links_lead_where_they_were_written_to(home: Home) -> None:
     record(ask(claim.id, 1))
     assert marks(claim.id) == (0, 1)
     assert [row[0] for row in rows("SELECT event FROM event WHERE event GLOB '*_clicked'")] == ["sms_clicked"]
-    assert one("SELECT email_open_count, email_click_count, last_interacted_at NOT NULL FROM contact") == (0, 0, 1)
-    assert one("SELECT verified_at NOT NULL FROM channel WHERE kind = 'phone'") == (1,)
+    assert fetch_one("SELECT email_open_count, email_click_count, last_interacted_at NOT NULL FROM contact") == (
+        0,
+        0,
+        1,
+    )
+    assert fetch_one("SELECT verified_at NOT NULL FROM channel WHERE kind = 'phone'") == (1,)
 
 
 def test_clicks_of_a_machine_are_taken_back(home: Home) -> None:
@@ -120,7 +124,11 @@ def test_clicks_of_a_machine_are_taken_back(home: Home) -> None:
     assert rows("SELECT DISTINCT event, data ->> 'verdict' FROM event WHERE event GLOB '*_clicked'") == [
         ("sms_clicked", "machine")
     ]
-    assert one("SELECT email_click_count, email_last_clicked_at, last_interacted_at FROM contact") == (0, None, None)
+    assert fetch_one("SELECT email_click_count, email_last_clicked_at, last_interacted_at FROM contact") == (
+        0,
+        None,
+        None,
+    )
 
 
 def test_what_a_preview_shows_is_what_leaves(home: Home) -> None:

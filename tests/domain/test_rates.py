@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from appliance.delivery import rates
-from appliance.delivery.groups import group_of
-from appliance.errors import DeliveryError, Permanent, Temporary, Unreachable
-from appliance.work import rate_limit
-from appliance.work.adaptive_throttle import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
-from appliance.work.rate_limit import HOUR, NEVER, Limit, RateLimiter
+from appliance.core import rate_limit
+from appliance.core.errors import DeliveryError, Permanent, Temporary, Unreachable
+from appliance.core.rate_limit import HOUR, NEVER, Limit, RateLimiter
+from appliance.sending.delivery import rates
+from appliance.sending.delivery.groups import group_of
+from appliance.sending.workers.adaptive_throttle import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
 
 
 def said(line: str, kind: type[DeliveryError] = Temporary) -> DeliveryError:

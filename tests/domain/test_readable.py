@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.designs.readable import readable
+from appliance.content.designs.readable import readable
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.errors import Uncertain
-from appliance.feedback import receipts
-from appliance.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.sms.told import Receipt
-from appliance.tables import Message
+from appliance.core import clock
+from appliance.core.errors import Uncertain
+from appliance.inbound.feedback import receipts
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.sms.codes import Receipt
+from appliance.storage import work
+from appliance.storage.models import Message
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 
 NUMBER = "+15550001111"

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.account import accounts
-from appliance.contacts import erase, suppress
-from appliance.contacts.suppress import SuppressionWrite
-from appliance.conversations import words
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.messages import hot
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.prepare import Workshop
-from appliance.sms import gsm
-from appliance.tables import Account, Incoming, Message
+from appliance.accounts import accounts
+from appliance.audience.contacts import erase, suppress
+from appliance.audience.contacts.suppress import SuppressionWrite
+from appliance.inbound.conversations import words
+from appliance.sending.messages import hot
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.sms import gsm
+from appliance.storage import work
+from appliance.storage.models import Account, Incoming, Message
+from appliance.storage.open import rows
 from tests.domain.home import BY_API, Home
 from tests.domain.talk import ANN, OURS, answers, events, hear, kept
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from appliance.account import accounts
-from appliance.contacts import write
-from appliance.contacts.requests import ContactWrite
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.tables import Account, Channel, Message
+from appliance.accounts import accounts
+from appliance.audience.contacts import write
+from appliance.audience.contacts.requests import ContactWrite
+from appliance.storage import work
+from appliance.storage.models import Account, Channel, Message
+from appliance.storage.open import rows
 from tests.domain.home import BY_API, Home
 from tests.domain.talk import ANN, OURS, answers, hear, kept
 

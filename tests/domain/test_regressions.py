@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from appliance import addresses, clock, fields
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.api import document
-from appliance.brand import BrandWrite
+from appliance.audience.contacts import store
+from appliance.audience.contacts.requests import ContactQuery
 from appliance.campaigns import states
 from appliance.campaigns.requests import TriggerWrite
-from appliance.contacts import store
-from appliance.contacts.requests import ContactQuery
-from appliance.db import work
-from appliance.db.open import close_database, rows, run, scalar
-from appliance.delivery import mime
-from appliance.designs import merge
-from appliance.designs.merge import MergeError
-from appliance.errors import Invalid, Uncertain
-from appliance.messages import compose, single
-from appliance.messages.compose import Parts, Sender, Source
-from appliance.messages.ledger import Outcome
-from appliance.messages.single import MessageWrite
+from appliance.content.brand import BrandWrite
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
+from appliance.core import addresses, clock, fields
+from appliance.core.errors import Invalid, Uncertain
+from appliance.sending.delivery import mime
+from appliance.sending.messages import compose, single
+from appliance.sending.messages.compose import Parts, Sender, Source
+from appliance.sending.messages.ledger import Outcome
+from appliance.sending.messages.single import MessageWrite
+from appliance.storage import work
+from appliance.storage.open import close_database, rows, run, scalar
 from tests.domain.home import Home, turn
 from tests.kit.patience import soon
 

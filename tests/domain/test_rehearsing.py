@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from appliance.db import work
-from appliance.errors import TooMany
-from appliance.flows import simulation_queue
+from appliance.core.errors import TooMany
+from appliance.flows import bulk_simulation
+from appliance.storage import work
 from tests.domain.home import Home
 
 
@@ -23,7 +23,7 @@ def test_rehearsals_leave_room_for_those_who_read(home: Home) -> None:
         assert go_on.wait(20)
 
     async def ask() -> None:
-        asked = [asyncio.create_task(simulation_queue.rehearse(long)) for _ in range(4)]
+        asked = [asyncio.create_task(bulk_simulation.rehearse(long)) for _ in range(4)]
         while not begun:
             await asyncio.sleep(0.001)
         assert await asyncio.wait_for(work.call(lambda: len(begun)), 10) == 1
@@ -41,10 +41,10 @@ def test_rehearsals_leave_room_for_those_who_read(home: Home) -> None:
 def test_a_long_queue_takes_nobody_in(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where many wait the next is told to come back, but not who has changed something already."""
     work.start()
-    monkeypatch.setattr(simulation_queue, "_MAX_WAITING", 0)
+    monkeypatch.setattr(bulk_simulation, "_MAX_WAITING", 0)
 
     async def ask(function: Callable[[], Any], **options: bool) -> Any:
-        return await simulation_queue.rehearse(function, **options)
+        return await bulk_simulation.rehearse(function, **options)
 
     with pytest.raises(TooMany):
         asyncio.run(ask(lambda: 5))

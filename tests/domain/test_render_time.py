@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.designs import merge
-from appliance.designs.merge import MAX_FILTERS, MAX_RENDER_SECONDS, Context, MergeError
-from appliance.messages import compose, texts
-from appliance.messages.body_encoding import Body
-from appliance.messages.compose import Parts, Sender, Source
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MAX_FILTERS, MAX_RENDER_SECONDS, Context, MergeError
+from appliance.sending.messages import compose, texts
+from appliance.sending.messages.body_encoding import Body
+from appliance.sending.messages.compose import Parts, Sender, Source
 from tests.domain.home import Home
 
 # A message stopped by the limit took 1.1 times of it when this was written; a busy machine measures more

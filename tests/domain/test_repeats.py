@@ -2,18 +2,19 @@
 
 import pytest
 
-from appliance.account.acting import By
+from appliance.accounts.acting import By
+from appliance.audience.contacts import erase
 from appliance.campaigns import states
-from appliance.contacts import erase
-from appliance.db import work
-from appliance.db.open import run, scalar
-from appliance.errors import Temporary, Uncertain
-from appliance.messages import hot, manual_decisions, retry_bytes
-from appliance.messages.ledger import Claim, Outcome, Prepared
-from appliance.messages.prepare import Workshop
-from appliance.messages.queue_order import Line
-from appliance.tables import Message
-from appliance.work import housekeeping, rendering
+from appliance.core.errors import Temporary, Uncertain
+from appliance.jobs import housekeeping
+from appliance.sending.messages import hot, manual_decisions, retry_bytes
+from appliance.sending.messages.ledger import Claim, Outcome, Prepared
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.workers import rendering
+from appliance.storage import work
+from appliance.storage.models import Message
+from appliance.storage.open import run, scalar
 from tests.domain.home import BY_API, Home, crash, turn
 
 

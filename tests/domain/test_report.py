@@ -6,10 +6,10 @@ import apsw
 import pytest
 
 from appliance.campaigns import recipients, report, store
-from appliance.db import work
-from appliance.db.open import connection, rows
-from appliance.messages import manual_decisions
-from appliance.tables import Campaign, Message
+from appliance.sending.messages import manual_decisions
+from appliance.storage import work
+from appliance.storage.models import Campaign, Message
+from appliance.storage.open import connection, rows
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 

@@ -3,7 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from appliance.rested import Rested
+from appliance.core.rested import Rested
 
 
 def test_many_ask_and_one_makes() -> None:

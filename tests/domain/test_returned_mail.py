@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance import config, tokens
-from appliance.delivery import classes
-from appliance.feedback import mail
-from appliance.feedback.facts import Fact
-from appliance.inbound.crowd import Crowd
-from appliance.inbound.desk import Desk
-from appliance.inbound.session import Session
-from appliance.messages import links
+from appliance.core import tokens
+from appliance.inbound.feedback import mail
+from appliance.inbound.feedback.record import Fact
+from appliance.inbound.smtp_listener import Crowd, Desk, Session
+from appliance.sending.delivery import classes
+from appliance.sending.messages import links
+from appliance.settings import config
 from tests.kit.bounces import FOLDER, MEANS, Marks, bombs, sample
 from tests.kit.patience import soon
 

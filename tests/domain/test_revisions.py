@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance import fields
-from appliance.account import users
-from appliance.account.users import NewUser
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.errors import Conflict, Invalid, NotFound
-from appliance.fields import PageQuery
-from appliance.tables import Template
-from appliance.templates import history, revisions, store
-from appliance.templates.requests import TemplateWrite
+from appliance.accounts import users
+from appliance.accounts.users import NewUser
+from appliance.content.templates import history, revisions, store
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import fields
+from appliance.core.errors import Conflict, Invalid, NotFound
+from appliance.core.fields import PageQuery
+from appliance.storage import work
+from appliance.storage.models import Template
+from appliance.storage.open import rows
 from tests.domain.home import Home
 
 

@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.designs import links as numbering
-from appliance.designs import rewriting
-from appliance.messages import compose, links
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.link_targets import Targets, Wanted, sendable
-from appliance.messages.prepare import Workshop
+from appliance.content.designs import links as designs_links
+from appliance.content.designs import links as numbering
+from appliance.sending.messages import compose, links
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.link_targets import Targets, Wanted, sendable
+from appliance.sending.messages.prepare import Workshop
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.golden_links import LINKS
 from tests.domain.home import Home
 
@@ -60,8 +60,10 @@ def test_sixty_links_end_where_they_were_written_to(home: Home) -> None:
 @pytest.mark.parametrize("address", OTHERS)
 def test_what_is_no_page_of_others_stays(address: str, home: Home) -> None:
     """Mail, telephone, anchors, our own ways out, and what a value could turn elsewhere keep their words."""
-    assert not rewriting.is_target(address)
-    html, text = rewriting.rewritten(f'<a href="{address}">x</a>', f"x ({address})", [address], "https://us.example")
+    assert not designs_links.is_target(address)
+    html, text = designs_links.rewritten(
+        f'<a href="{address}">x</a>', f"x ({address})", [address], "https://us.example"
+    )
     assert f'<a href="{address}">x</a>' in html and text == f"x ({address})"
 
 
@@ -72,7 +74,7 @@ def test_comments_and_styles_stay(home: Home) -> None:
         '<!--[if mso]><a href="https://example.org/">mso</a><![endif]--><img src="https://example.org/b.png">'
         '<p title="https://example.org/">https://example.org/ <a href="https://example.org/">y</a></p>'
     )
-    new, _ = rewriting.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
+    new, _ = designs_links.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
     assert (
         new.count("https://us.example/c/") == 1 and new.count("https://example.org/") == html.count("example.org/") - 1
     )
@@ -91,7 +93,7 @@ def test_the_picture_stands_at_the_end(home: Home) -> None:
 def test_who_looks_at_it_here_is_not_counted(home: Home) -> None:
     """The picture is taken out of a mail that is shown to its author; all else stays."""
     _, html, _ = made(home, '<p>Hello <img src="https://example.org/o/a.gif" alt="A"></p>')
-    shown = rewriting.without_picture(html, "http://127.0.0.1:8080")
+    shown = designs_links.without_picture(html, "http://127.0.0.1:8080")
     assert "127.0.0.1:8080/o/" not in shown and "https://example.org/o/a.gif" in shown
     assert len(html) - len(shown) < 160
 
@@ -138,7 +140,7 @@ def test_what_a_loop_goes_through_stays_in_the_mail(home: Home) -> None:
         "{% for contact in data.items %}<a href='https://example.org/{{ contact.id }}'>x</a>{% endfor %}"
         "<a href='https://example.org/{{ data.id }}'>y</a>"
     )
-    new, _ = rewriting.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
+    new, _ = designs_links.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
     assert re.findall(r"href='([^']*)'", new) == [
         "https://example.org/{{ item }}", "https://example.org/{{ contact.id }}",
         "https://us.example/c/{{ track.click }}-3",
@@ -149,7 +151,7 @@ def test_a_link_under_another_number_keeps_to_what_is_stored(home: Home) -> None
     """A mail that is made otherwise than when its links were numbered leads nowhere wrong: by address, or plain."""
     html = "".join(f'<a href="https://example.org/{name}">x</a>' for name in "abc")
     stored = [f"https://example.org/{name}" for name in "cxa"]
-    new, _ = rewriting.rewritten(html, "", stored, "https://us.example")
+    new, _ = designs_links.rewritten(html, "", stored, "https://us.example")
     assert re.findall(r'href="([^"]*)"', new) == [
         "https://us.example/c/{{ track.click }}-3", "https://example.org/b", "https://us.example/c/{{ track.click }}-1",
     ]  # fmt: skip

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.engagement import bot_detection
-from appliance.engagement.bot_detection import Seen
+from appliance.tracking import bot_detection
+from appliance.tracking.bot_detection import Seen
 
 SENT = 1_000_000
 LATER = SENT + 60_000

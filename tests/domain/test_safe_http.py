@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from appliance import config
-from appliance.delivery import safe_http
-from appliance.delivery.safe_http import Answer, Unreached
+from appliance.sending.delivery import safe_http
+from appliance.sending.delivery.safe_http import Answer, Unreached
+from appliance.settings import config
 from tests.kit.certificates import self_signed
 from tests.kit.dns import DnsServer
 

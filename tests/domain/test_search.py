@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.contacts import search, store
-from appliance.contacts.requests import ContactQuery
+from appliance.audience.contacts import search, store
+from appliance.audience.contacts.requests import ContactQuery
 from tests.domain.home import Home
 
 HOSTILE = [

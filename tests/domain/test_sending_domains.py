@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from appliance import clock
-from appliance.account.acting import By
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.errors import SenderRefused
-from appliance.fields import read
-from appliance.messages import senders, single
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.prepare import Workshop
-from appliance.sending_domains import keys, look, names, records, returns, schedule, store, verify
-from appliance.sending_domains.store import DomainCreate
-from appliance.tables import Account, SendingDomain
+from appliance.accounts.acting import By
+from appliance.core import clock
+from appliance.core.errors import SenderRefused
+from appliance.core.fields import read
+from appliance.sending.domains import keys, look, records, returns, schedule, store, verify
+from appliance.sending.domains.store import DomainCreate
+from appliance.sending.messages import senders, single
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.storage import work
+from appliance.storage.models import Account, SendingDomain
+from appliance.storage.open import rows
 from tests.domain.home import Home
 from tests.kit.dns import DnsServer
 
@@ -288,5 +288,5 @@ def test_what_waits_does_not_leave_from_a_domain_that_was_deleted(home: Home) ->
 
 def test_names_are_shown_as_their_owners_write_them() -> None:
     """The ASCII form is for DNS; what cannot be read back is shown as it is."""
-    assert names.shown("xn--mnchen-3ya.example") == "münchen.example"
-    assert names.shown("xn--.example") == "xn--.example"
+    assert records.show_domain("xn--mnchen-3ya.example") == "münchen.example"
+    assert records.show_domain("xn--.example") == "xn--.example"

@@ -7,15 +7,15 @@ from pathlib import Path
 import apsw
 import pytest
 
-from appliance.contacts import lists
-from appliance.contacts.lists import ListCreate
-from appliance.db import work
-from appliance.db.open import connection, one, rows, run, scalar
-from appliance.db.sandbox import ALL, NONE, Pretended, Rows, is_shadowed, shadowed
+from appliance.audience.contacts import lists
+from appliance.audience.contacts.lists import ListCreate
+from appliance.core import wake_ups
 from appliance.events import log
 from appliance.events.log import Happened
-from appliance.tables import Account, Contact, ContactList, Event
-from appliance.work import wake_ups
+from appliance.storage import work
+from appliance.storage.models import Account, Contact, ContactList, Event
+from appliance.storage.open import connection, fetch_one, rows, run, scalar
+from appliance.storage.sandbox import ALL, NONE, Pretended, Rows, is_shadowed, shadowed
 from tests.domain.home import Home
 
 PEOPLE = ("contact", "channel", "consent", "membership", "contact_list", "event", "contact_search", "list_refusal",
@@ -47,7 +47,7 @@ def test_raw_and_peewee_writes_go_beside_and_leave_nothing(home: Home) -> None:
         work.write(run, "UPDATE contact SET first_name = 'Anna' WHERE id = ?", (ann.id,))
         assert Contact.get_by_id(ann.id).first_name == "Anna"
         work.write(Contact.update(last_name="Lee").where(Contact.id == ann.id).execute)
-        assert one("SELECT first_name, last_name FROM contact") == ("Anna", "Lee")
+        assert fetch_one("SELECT first_name, last_name FROM contact") == ("Anna", "Lee")
         made = home.contact("cyd@example.org")
         more = work.write(lists.create, home.account_id, ListCreate(name="More", contact_ids=[made.id]))
         assert made.id > 1 << 47 and more.id > 1 << 47
@@ -130,7 +130,7 @@ def test_a_shadow_has_the_columns_and_indexes_of_its_table(home: Home) -> None:
     """Statements that name an index, and rows that a unique index refuses, are what they are outside."""
     with shadowed(dict.fromkeys((*PEOPLE, "run"), NONE)):
         for kind, name in (("index", "event_of_name"), ("index", "run_live"), ("table", "membership")):
-            assert one("SELECT 1 FROM temp.sqlite_schema WHERE type = ? AND name = ?", (kind, name))
+            assert fetch_one("SELECT 1 FROM temp.sqlite_schema WHERE type = ? AND name = ?", (kind, name))
         asked = "FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'event' AND sql NOT NULL"
         assert scalar(f"SELECT count(*) {asked.replace('sqlite_schema', 'temp.sqlite_schema')}") == scalar(
             f"SELECT count(*) {asked.replace('sqlite_schema', 'main.sqlite_schema')}"

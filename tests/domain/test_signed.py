@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, fields, tokens
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.errors import SenderRefused
-from appliance.messages import links, single
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.prepare import Workshop
-from appliance.messages.single import MessageWrite
-from appliance.sending_domains import keys
-from appliance.sending_domains.keys import KeyUnusable
-from appliance.tables import DomainKey, SendingDomain
-from appliance.work.rendering import Renderer
+from appliance.core import clock, fields, tokens
+from appliance.core.errors import SenderRefused
+from appliance.sending.domains import keys
+from appliance.sending.domains.keys import KeyUnusable
+from appliance.sending.messages import links, single
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.messages.single import MessageWrite
+from appliance.sending.workers.rendering import Renderer
+from appliance.storage import work
+from appliance.storage.models import DomainKey, SendingDomain
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 from tests.domain.test_domain_keys import PAIRS, domain
 from tests.domain.test_feeder import relay, sending

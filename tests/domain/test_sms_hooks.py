@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from appliance import config, tokens
-from appliance.errors import Invalid, NotAllowed
-from appliance.sms.providers import PROVIDERS
-from appliance.sms.told import Incoming, Receipt, Received, Told
+from appliance.core import tokens
+from appliance.core.errors import Invalid, NotAllowed
+from appliance.sending.sms.codes import Incoming, Receipt, Received, Told
+from appliance.sending.sms.providers import PROVIDERS
+from appliance.settings import config
 from tests.kit.clock import TestClock
 from tests.kit.sms_signing import Post, generic, twilio_form, twilio_json, twilio_signature
 
@@ -260,7 +261,7 @@ def test_every_secret_is_a_key(secret: str) -> None:
 
 def test_who_is_not_believed_the_generic_way(tmp_path: Path) -> None:
     """Wrong secret, another body, too old, too far ahead, no time at all."""
-    from appliance import clock
+    from appliance.core import clock
 
     said = {"type": "status", "id": "1", "status": "sent"}
     right = own(said)

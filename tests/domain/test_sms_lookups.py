@@ -4,10 +4,11 @@ import json
 import time
 from pathlib import Path
 
-from appliance import clock, config
-from appliance.errors import Ours, Temporary, Throttled, Uncertain, Unlisted, Unreachable
-from appliance.sms.providers import PROVIDERS, capture
-from appliance.sms.text import Accepted, Text
+from appliance.core import clock
+from appliance.core.errors import Ours, Temporary, Throttled, Uncertain, Unlisted, Unreachable
+from appliance.sending.sms.gsm import Accepted, Text
+from appliance.sending.sms.providers import PROVIDERS, capture
+from appliance.settings import config
 from tests.domain.sms_asked import HTTP, TWILIO, fake, provider, run, sent, text, use
 from tests.kit.fake_sms import NUMBER, FakeSms
 

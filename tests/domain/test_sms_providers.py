@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from appliance import clock
-from appliance.delivery import classes
-from appliance.errors import Ours, Permanent, SenderRefused, Throttled, Uncertain, Unreachable
-from appliance.sms import client, codes
-from appliance.sms.text import Accepted
+from appliance.core import clock
+from appliance.core.errors import Ours, Permanent, SenderRefused, Throttled, Uncertain, Unreachable
+from appliance.sending.delivery import classes
+from appliance.sending.sms import client, codes
+from appliance.sending.sms.gsm import Accepted
 from tests.domain.sms_asked import HTTP, TO, TWILIO, fake, provider, run, sent, text, use
 from tests.kit.certificates import self_signed
 from tests.kit.fake_sms import NUMBER, FakeSms

@@ -6,20 +6,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from appliance import clock, fields
-from appliance.account import accounts
-from appliance.account.accounts import AccountWrite
-from appliance.campaigns import explain, store
+from appliance.accounts import accounts
+from appliance.accounts.accounts import AccountWrite
+from appliance.audience.contacts import consent
+from appliance.audience.contacts.consent import Evidence
+from appliance.campaigns import groups, store
 from appliance.campaigns.requests import CampaignCreate
-from appliance.contacts import consent
-from appliance.contacts.consent import Evidence
-from appliance.db import work
-from appliance.db.open import rows, run, scalar
-from appliance.messages import delivering, queue, quiet, quiet_hours_check, sms_rules
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.queue_order import Line
-from appliance.sms import numbers
-from appliance.work import wake_ups
+from appliance.core import clock, fields, wake_ups
+from appliance.sending.messages import delivering, queue, quiet, sms_rules
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.sms import numbers
+from appliance.storage import work
+from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 from tests.domain.sms_crowd import accept, ends, go_to, real, taken, texted
 
@@ -71,7 +70,7 @@ def test_who_would_get_none_is_told_before(home: Home) -> None:
     }  # fmt: skip
     draft = work.write(store.create, home.account_id, fields.read(CampaignCreate, asked))
     for number, reason in reasons.items():
-        found = explain.explain(home.account_id, draft.id, people[number])
+        found = groups.explain(home.account_id, draft.id, people[number])
         assert (found.in_audience, found.skip_reason) == (True, reason), number
     texted(home)
     taken()
@@ -194,14 +193,14 @@ def test_other_quiet_hours_hold_for_what_waits_too(home: Home) -> None:
     assert taken() == []
     work.write(run, "UPDATE message SET campaign_id = NULL WHERE id = 3")
     before = rows("SELECT id, due_at FROM message ORDER BY id")
-    quiet_hours_check.look_again()
+    queue.look_again()
     assert scalar("SELECT count(*) FROM message WHERE due_at > ?", (clock.now_ms(),)) == 1
     assert taken() == [] and rows("SELECT id, due_at FROM message ORDER BY id") == before
     home.advance(5)
     asked = fields.read(AccountWrite, {"sms_quiet_hours": {"from": "21:00", "to": "04:00"}})
     work.write(accounts.update, home.account_id, asked)
     assert rung == ["nights"]
-    quiet_hours_check.look_again()
+    queue.look_again()
     assert [row.id for row in taken()] == [1, 2]
     assert rows("SELECT status, due_at FROM message WHERE id = 3") == [("held", before[2][1])]
 

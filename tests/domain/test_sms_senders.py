@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from appliance import config
-from appliance.db import work
-from appliance.db.open import run
-from appliance.messages import sms_senders
-from appliance.settings import Twilio
-from appliance.tables import Account
+from appliance.sending.messages import sms_senders
+from appliance.settings import config
+from appliance.settings.schema import Twilio
+from appliance.storage import work
+from appliance.storage.models import Account
+from appliance.storage.open import run
 from tests.domain.home import Home
 
 BERLIN, BOSTON, TORONTO = "+4915112345678", "+16175550123", "+14165550123"

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from appliance.designs import document, merge
-from appliance.designs.render import render
-from appliance.designs.theme import Look
-from appliance.templates import starters
+from appliance.content.designs import document, merge
+from appliance.content.designs.render import render
+from appliance.content.designs.theme import Look
+from appliance.content.templates import starters
 
 BARE = Look(company_name="Acme", physical_address="1 Mill Lane")
 FULL = BARE._replace(

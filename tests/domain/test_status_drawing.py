@@ -6,9 +6,9 @@ import unicodedata
 import pytest
 from msgspec import structs
 
-from appliance.status import draw
-from appliance.status.draw import Screen
-from appliance.status.shape import Day, Queue, Service, Status, Storage, Task
+from appliance.ops.status import draw
+from appliance.ops.status.draw import Screen
+from appliance.ops.status.look import Day, Queue, Service, Status, Storage, Task
 
 EMPTY = Status(
     "1.2.3", "2026-03-01T12:00:00.000Z", "/srv/campanero", Service(False, None, "127.0.0.1:8080", "not running"), [],

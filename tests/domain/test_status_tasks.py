@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from appliance import clock
-from appliance.db import work
-from appliance.db.open import run
-from appliance.status import tasks
-from appliance.status.shape import Task
-from appliance.tables import CrowdAct, CrowdPart, Import
+from appliance.core import clock
+from appliance.ops.status import look
+from appliance.ops.status.look import Task
+from appliance.storage import work
+from appliance.storage.models import CrowdAct, CrowdPart, Import
+from appliance.storage.open import run
 from tests.domain.home import Home
 
 
 def under_way(home: Home) -> list[Task]:
     """Return what a running service is said to do."""
-    return tasks.under_way(home.directory, 1)
+    return look.under_way(home.directory, 1)
 
 
 def file(home: Home, **more: Any) -> int:
@@ -41,7 +41,7 @@ def test_files_are_told_by_how_far_they_are(home: Home) -> None:
     written = under_way(home)[2]
     assert written.per_second is not None and 0 < written.per_second <= 25
     assert written.left_seconds == 750 / written.per_second
-    assert tasks.under_way(home.directory, None)[2].per_second is None
+    assert look.under_way(home.directory, None)[2].per_second is None
 
 
 def test_acts_for_many_are_told_by_their_parts(home: Home) -> None:

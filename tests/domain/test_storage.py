@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from appliance.db import disk_guard
-from appliance.db.disk_guard import storage_error
-from appliance.errors import Unavailable
+from appliance.core.errors import Unavailable
+from appliance.storage import disk_guard
+from appliance.storage.disk_guard import storage_error
 from tests.domain.home import Home
 
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, fields
-from appliance.account import accounts
-from appliance.db import work
-from appliance.db.open import run, scalar
-from appliance.doctor import spending
-from appliance.errors import TooMany
-from appliance.messages import single, sms_days, sms_pumping
-from appliance.messages.single import MessageWrite
-from appliance.tables import Message
+from appliance.accounts import accounts
+from appliance.core import clock, fields
+from appliance.core.errors import TooMany
+from appliance.ops.doctor import spending
+from appliance.sending.messages import single, sms_days, sms_rules
+from appliance.sending.messages.single import MessageWrite
+from appliance.storage import work
+from appliance.storage.models import Message
+from appliance.storage.open import run, scalar
 from tests.domain.home import Home
 from tests.domain.sms_crowd import go_to, real
 
@@ -82,7 +82,7 @@ def test_no_bound_where_none_is_set_and_nothing_leaves(few: Home) -> None:
     real(new_numbers_per_hour=1, transport="capture")
     for last in range(3):
         ask(few, f"+44770090000{last}")
-    assert sms_pumping.full(few.account_id) == [("+44770090", 3)]
+    assert sms_rules.full_blocks(few.account_id) == [("+44770090", 3)]
 
 
 def test_the_doctor_names_what_is_used_up(few: Home, tmp_path: Path) -> None:

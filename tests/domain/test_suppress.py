@@ -2,14 +2,14 @@
 
 import pytest
 
-from appliance.addresses import Address
-from appliance.contacts import consent, suppress
-from appliance.contacts.consent import Evidence
-from appliance.contacts.suppress import Case
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.errors import Invalid
-from appliance.tables import Channel
+from appliance.audience.contacts import consent, suppress
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.contacts.suppress import Case
+from appliance.core.addresses import Address
+from appliance.core.errors import Invalid
+from appliance.storage import work
+from appliance.storage.models import Channel
+from appliance.storage.open import rows
 from tests.domain.home import Home
 from tests.domain.test_consent import ADDRESS, IN, STATES, State, reach, state
 
@@ -131,7 +131,7 @@ def test_the_gravest_of_several_is_shown(home: Home) -> None:
 
 def test_time_lifts_only_what_may_expire(home: Home) -> None:
     """A manual suppression with an end is over at its end, for reading at once and for the row at the next pulse."""
-    from appliance import clock
+    from appliance.core import clock
 
     home.contact(ADDRESS)
     add(home, ADDRESS, "manual", clock.now_ms() + 60_000)

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance import datadir
-from appliance.backups import files
-from appliance.doctor import ground
-from appliance.importing import job, store
+from appliance.core import data_dir
+from appliance.imports import job, store
+from appliance.ops.backups import files
+from appliance.ops.doctor import ground
 from tests.domain.home import Home
 
 FILES = 300
@@ -80,7 +80,7 @@ def test_an_unfinished_file_that_a_kill_left_is_removed_by_the_next(home: Home) 
         path.touch()
     with alive.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with datadir.new_file(directory / "one") as file:
+        with data_dir.new_file(directory / "one") as file:
             file.write(b"whole")
             assert sorted(directory.iterdir()) == sorted([alive, other])
     assert sorted(directory.iterdir()) == sorted([alive, other, directory / "one"])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from appliance.account import sessions, team, users
-from appliance.account.acting import By
-from appliance.db import work
-from appliance.errors import Invalid, NotAllowed
-from appliance.tables import User
+from appliance.accounts import sessions, users
+from appliance.accounts.acting import By
+from appliance.core.errors import Invalid, NotAllowed
+from appliance.storage import work
+from appliance.storage.models import User
 from tests.domain.home import Home
 
 
@@ -27,28 +27,28 @@ def test_an_account_keeps_an_owner(home: Home) -> None:
     User.update(disabled_at=1).where(User.id != first.id).execute()
     second = member(home, "admin")
     with pytest.raises(Invalid):
-        work.write(team.change, by(first), first.id, "editor")
+        work.write(users.change, by(first), first.id, "editor")
     with pytest.raises(Invalid):
-        work.write(team.close, by(first), first.id)
-    work.write(team.change, by(first), second.id, "owner")
-    second = team.get(home.account_id, second.id)
-    assert work.write(team.change, by(second), first.id, "viewer").role == "viewer"
+        work.write(users.close, by(first), first.id)
+    work.write(users.change, by(first), second.id, "owner")
+    second = users.get(home.account_id, second.id)
+    assert work.write(users.change, by(second), first.id, "viewer").role == "viewer"
 
 
 def test_only_owners_decide_about_owners(home: Home) -> None:
     """An admin makes no owner, and changes none; who writes and looks decides about nobody."""
     owner, admin, editor = (member(home, role) for role in ("owner", "admin", "editor"))
     for attempt in (
-        lambda: work.write(team.change, by(admin), editor.id, "owner"),
-        lambda: work.write(team.change, by(admin), owner.id, "viewer"),
-        lambda: work.write(team.close, by(admin), owner.id),
-        lambda: work.write(team.give_password, by(admin), owner.id, "y"),
-        lambda: work.write(team.change, by(editor), admin.id, "viewer"),
-        lambda: work.write(team.add, by(editor), users.NewUser("n@example.org", "n", "x"), "viewer"),
+        lambda: work.write(users.change, by(admin), editor.id, "owner"),
+        lambda: work.write(users.change, by(admin), owner.id, "viewer"),
+        lambda: work.write(users.close, by(admin), owner.id),
+        lambda: work.write(users.give_password, by(admin), owner.id, "y"),
+        lambda: work.write(users.change, by(editor), admin.id, "viewer"),
+        lambda: work.write(users.add_member, by(editor), users.NewUser("n@example.org", "n", "x"), "viewer"),
     ):
         with pytest.raises(NotAllowed):
             attempt()
-    assert [one.role for one in (team.get(home.account_id, user.id) for user in (owner, admin, editor))] == [
+    assert [one.role for one in (users.get(home.account_id, user.id) for user in (owner, admin, editor))] == [
         "owner", "admin", "editor"
     ]  # fmt: skip
 
@@ -57,14 +57,14 @@ def test_who_is_shut_out_is_signed_out(home: Home) -> None:
     """Closing, and a new password, end every browser and token; one's own new password all but this browser."""
     owner, editor = member(home, "owner"), member(home, "editor")
     token = work.write(sessions.begin, editor.id, None, None)
-    work.write(team.close, by(owner), editor.id)
+    work.write(users.close, by(owner), editor.id)
     assert sessions.find(token) is None
-    work.write(team.reopen, by(owner), editor.id)
+    work.write(users.reopen, by(owner), editor.id)
     assert sessions.find(token) is None
     here, there = (work.write(sessions.begin, editor.id, None, None) for _ in range(2))
     found = sessions.find(here)
     assert found is not None
-    work.write(team.choose_password, editor.id, "z", found.id)
+    work.write(users.choose_password, editor.id, "z", found.id)
     assert sessions.find(here) is not None and sessions.find(there) is None
-    work.write(team.give_password, by(owner), editor.id, "w")
+    work.write(users.give_password, by(owner), editor.id, "w")
     assert sessions.find(here) is None

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from appliance import fields
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.requests import CampaignCreate
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.designs.theme import Look
-from appliance.fields import PageQuery
-from appliance.tables import Campaign, Template
-from appliance.templates import checks, history, revisions, starters, store
-from appliance.templates.requests import TemplateWrite
+from appliance.content.designs.theme import Look
+from appliance.content.templates import checks, history, revisions, starters, store
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import fields
+from appliance.core.fields import PageQuery
+from appliance.storage import work
+from appliance.storage.models import Campaign, Template
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 

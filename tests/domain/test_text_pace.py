@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, config
-from appliance.errors import Permanent, Throttled, Uncertain, Unreachable
-from appliance.messages.ledger import Claim
-from appliance.messages.queue_order import Line
-from appliance.work.sms_rate_limits import MAX_DOUBTS, SmsRateLimits
-from appliance.work.sms_sender import Senders
+from appliance.core import clock
+from appliance.core.errors import Permanent, Throttled, Uncertain, Unreachable
+from appliance.sending.messages.ledger import Claim
+from appliance.sending.messages.queue_order import Line
+from appliance.sending.workers.sms_rate_limits import MAX_DOUBTS, SmsRateLimits
+from appliance.sending.workers.sms_sender import Senders
+from appliance.settings import config
 from tests.domain.home import Home
 from tests.domain.test_prepare_sms import campaign
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.designs.merge import MergeError
-from appliance.messages import texts
-from appliance.messages.texts import Worded
-from appliance.sms import limits
+from appliance.content.designs.merge import MergeError
+from appliance.sending.messages import texts
+from appliance.sending.messages.texts import Worded
+from appliance.sending.sms import gsm
 from tests.domain.home import Home
 
 # What texts with links are made of
@@ -138,13 +138,13 @@ def test_what_nobody_carries_is_told(home: Home) -> None:
 
 def test_a_text_that_can_never_be_sent_is_refused_where_it_is_written(home: Home) -> None:
     """Over 1,600 characters, over 10 parts where nothing can change that, or not readable."""
-    assert limits.fault("a" * 1530) is None
-    assert limits.fault("a" * 1601) == "is too long (maximum is 1600 characters)"
-    assert limits.fault("Ж" * 671) == "is too long (11 parts in UCS-2, maximum is 10)"
+    assert gsm.length_fault("a" * 1530) is None
+    assert gsm.length_fault("a" * 1601) == "is too long (maximum is 1600 characters)"
+    assert gsm.length_fault("Ж" * 671) == "is too long (11 parts in UCS-2, maximum is 10)"
     # A tag may leave words out, an address may become shorter
-    assert limits.fault("{% if a %}" + "Ж" * 671 + "{% endif %}") is None
-    assert limits.fault("Ж" * 600 + " https://example.org/" + "x" * 100) is None
-    assert "expected '}}'" in str(limits.fault("Hi {{ name"))
+    assert gsm.length_fault("{% if a %}" + "Ж" * 671 + "{% endif %}") is None
+    assert gsm.length_fault("Ж" * 600 + " https://example.org/" + "x" * 100) is None
+    assert "expected '}}'" in str(gsm.length_fault("Hi {{ name"))
 
 
 def test_quotes_are_made_plain_where_that_is_set(home: Home) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance import tokens
-from appliance.messages import links
+from appliance.core import tokens
+from appliance.sending.messages import links
 from tests.domain.home import Home
 
 ALPHABET = string.ascii_letters + string.digits + "-_"

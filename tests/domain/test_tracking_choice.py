@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-from appliance import fields
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.campaigns import send, store
 from appliance.campaigns.requests import CampaignCreate, CampaignPatch
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.errors import Invalid
-from appliance.messages import single
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.prepare import Workshop
-from appliance.messages.single import MessageWrite
+from appliance.core import fields
+from appliance.core.errors import Invalid
+from appliance.sending.messages import single
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.sending.messages.single import MessageWrite
+from appliance.storage import work
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 BODY = '<p><a href="https://example.org/a">A</a></p>'

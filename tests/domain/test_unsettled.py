@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.db import work
-from appliance.db.open import rows, run
-from appliance.messages import manual_decisions, open_messages, raw_message, status_line
-from appliance.tables import Message
+from appliance.sending.messages import manual_decisions, open_messages, raw_message, status_line
+from appliance.storage import work
+from appliance.storage.models import Message
+from appliance.storage.open import rows, run
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 

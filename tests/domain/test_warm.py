@@ -4,15 +4,15 @@ from typing import Any, Literal
 
 import pytest
 
-from appliance import fields
-from appliance.account.acting import By
+from appliance.accounts.acting import By
 from appliance.campaigns import send
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.requests import CampaignPatch
-from appliance.db import work
-from appliance.errors import NotFound
-from appliance.templates import checks, history, store
-from appliance.templates.requests import TemplateWrite
+from appliance.content.templates import checks, history, store
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import fields
+from appliance.core.errors import NotFound
+from appliance.storage import work
 from tests.domain.home import Home
 
 DESIGN: dict[str, Any] = {"sections": [{"type": "text", "props": {"content": "<p>{{ contact.warmth }}</p>"}}]}

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.messages import warm_up
-from appliance.messages.warm_up import CAPS, Day
-from appliance.work.rate_limit import NEVER
-from appliance.work.warm_up_quota import WarmUpQuota
+from appliance.core.rate_limit import NEVER
+from appliance.sending.messages import warm_up
+from appliance.sending.messages.warm_up import CAPS, Day
+from appliance.sending.workers.email_rate_limits import WarmUpQuota
+from appliance.storage import work
+from appliance.storage.open import rows
 from tests.domain.home import Home
 
 DAY = 86_400

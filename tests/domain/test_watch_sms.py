@@ -2,13 +2,13 @@
 
 import pytest
 
-from appliance.account.acting import By
-from appliance.campaigns import auto_pause, states, store
-from appliance.db import work
-from appliance.db.open import run
-from appliance.feedback import receipts
-from appliance.sms.told import Receipt
-from appliance.tables import Campaign
+from appliance.accounts.acting import By
+from appliance.campaigns import states, store
+from appliance.inbound.feedback import receipts
+from appliance.sending.sms.codes import Receipt
+from appliance.storage import work
+from appliance.storage.models import Campaign
+from appliance.storage.open import run
 from tests.domain.home import Home
 from tests.domain.test_receipts import text
 
@@ -42,15 +42,15 @@ def test_what_stops_a_campaign(
     """Three unregistered, filters from ten on and over 5 %, dead numbers over 5 % of a hundred: paused, with why."""
     campaign = live(home, accepted)
     fail(home, campaign, few, code)
-    assert auto_pause.suspects() == []
+    assert states.suspects() == []
     fail(home, campaign, enough - few, code, first=few)
-    assert auto_pause.suspects() == [(home.account_id, campaign.id)]
-    assert work.write(auto_pause.look, home.account_id, campaign.id) == reason
+    assert states.suspects() == [(home.account_id, campaign.id)]
+    assert work.write(states.check_auto_pause, home.account_id, campaign.id) == reason
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and word in str(stopped.data.get("pause_detail", ""))
 
     work.write(states.resume, home.account_id, campaign.id, By("user:1"))
-    assert auto_pause.suspects() == []
+    assert states.suspects() == []
 
 
 def test_what_speaks_against_nobody_stops_nothing(home: Home) -> None:
@@ -58,4 +58,4 @@ def test_what_speaks_against_nobody_stops_nothing(home: Home) -> None:
     campaign = live(home, 100)
     for first, code in enumerate(("30003", "21408", "30008")):
         fail(home, campaign, 20, code, first=100 * first)
-    assert auto_pause.suspects() == []
+    assert states.suspects() == []

@@ -5,15 +5,16 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from appliance import clock, config, tokens
-from appliance.db import work
-from appliance.db.open import rows
-from appliance.engagement import unsubscribes
-from appliance.messages import links
-from appliance.messages.ledger import COLUMNS, Claim
-from appliance.messages.prepare import Workshop
-from appliance.settings import Inbound
-from appliance.tables import SendingDomain
+from appliance.core import clock, tokens
+from appliance.sending.messages import links
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.prepare import Workshop
+from appliance.settings import config
+from appliance.settings.schema import Inbound
+from appliance.storage import work
+from appliance.storage.models import SendingDomain
+from appliance.storage.open import rows
+from appliance.tracking import unsubscribes
 from tests.domain.home import Home
 
 MX = {"record_type": "MX", "name": "bounce.example.org", "valid": "valid"}
@@ -40,7 +41,7 @@ def sent(home: Home, inbound: str, *records: dict[str, str]) -> tuple[Claim, str
 
 def home_address(home: Home) -> None:
     """Give the brand a postal address, without which nothing leaves."""
-    from appliance import brand as brands
+    from appliance.content import brand as brands
 
     brands.update(home.account_id, brands.BrandWrite(physical_address="1 Mill Lane"))
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from appliance import clock, fields, signatures
-from appliance.account import accounts
-from appliance.account.acting import By
-from appliance.contacts import erase
-from appliance.db import work
-from appliance.db.open import one, rows, run, scalar
-from appliance.doctor import webhooks
+from appliance.accounts import accounts
+from appliance.accounts.acting import By
+from appliance.audience.contacts import erase
+from appliance.core import clock, crypto, fields
 from appliance.events import log, shape
 from appliance.events.log import Happened
-from appliance.tables import Event, Message, User, Webhook, WebhookDelivery
-from appliance.webhooks import fanout, outcomes, secret, store, sweep, teller
+from appliance.ops.doctor import webhooks
+from appliance.storage import work
+from appliance.storage.models import Event, Message, User, Webhook, WebhookDelivery
+from appliance.storage.open import fetch_one, rows, run, scalar
+from appliance.webhooks import fanout, outcomes, secret, store, teller
 from appliance.webhooks.outcomes import Job, Outcome
 from appliance.webhooks.secret import Sealed
 from appliance.webhooks.store import WebhookPatch, WebhookWrite
@@ -123,9 +123,9 @@ def test_the_ladder(home: Home) -> None:
     came(Outcome(job(listening), 500, "no"))
     found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
     assert (found.status, found.attempts, found.next_attempt_at) == ("failed", 11, None)
-    before = one("SELECT * FROM webhook_delivery")
+    before = fetch_one("SELECT * FROM webhook_delivery")
     came(Outcome(job(listening), 200, "late"))
-    assert one("SELECT * FROM webhook_delivery") == before
+    assert fetch_one("SELECT * FROM webhook_delivery") == before
 
 
 @pytest.mark.parametrize(("asked", "waits"), [(0, 30), (10, 30), (3600, 3600), (10**6, 86_400)])
@@ -149,7 +149,7 @@ def test_a_replay_begins_anew_whatever_was_on_its_way(home: Home) -> None:
     begun = job(listening)
     work.write(run, "UPDATE webhook_delivery SET attempts = 0, next_attempt_at = 0")
     came(Outcome(begun, 200, "yes"))
-    assert one("SELECT status, attempts FROM webhook_delivery") == ("pending", 0)
+    assert fetch_one("SELECT status, attempts FROM webhook_delivery") == ("pending", 0)
 
 
 def test_days_of_failure_are_days_of_attempts(home: Home) -> None:
@@ -206,10 +206,10 @@ def test_what_a_wrong_clock_put_off_is_due_when_it_is_right(home: Home) -> None:
     came(Outcome(job(listening), 500, "no", retry_after_ms=86_400_000))
     assert not teller.is_due()
     home.advance(-30 * 86_400)
-    assert teller.is_due() and work.write(sweep.put_off)
+    assert teller.is_due() and work.write(fanout.put_off)
     found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
     assert abs(found.next_attempt_at - clock.now_ms()) < 5_000 and found.attempts == 1
-    assert not sweep.is_put_off() and not work.write(sweep.put_off)
+    assert not fanout.is_put_off() and not work.write(fanout.put_off)
 
 
 def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
@@ -265,9 +265,9 @@ def test_what_is_wrong_with_us_repeats_nothing(home: Home) -> None:
     fan_out()
     with pytest.raises(ValueError):
         came(Outcome(job(listening), 410, ""))
-    assert one("SELECT attempts FROM webhook_delivery") == (0,)
+    assert fetch_one("SELECT attempts FROM webhook_delivery") == (0,)
     work.write(outcomes.keep, [Outcome(job(listening), 410, "")], False)
-    assert one("SELECT status, attempts, response_status FROM webhook_delivery") == ("pending", 1, 410)
+    assert fetch_one("SELECT status, attempts, response_status FROM webhook_delivery") == ("pending", 1, 410)
 
 
 def test_an_event_that_is_gone_is_no_failure(home: Home) -> None:
@@ -276,7 +276,7 @@ def test_an_event_that_is_gone_is_no_failure(home: Home) -> None:
     happen(home, "order_paid")
     fan_out()
     came(Outcome(job(listening), error="gone", senseless=True))
-    assert one("SELECT status, error FROM webhook_delivery") == ("cancelled", "gone")
+    assert fetch_one("SELECT status, error FROM webhook_delivery") == ("cancelled", "gone")
     assert Webhook.get_by_id(listening.id).failing_since is None
 
 
@@ -290,7 +290,7 @@ def test_the_log_is_kept_for_a_while(home: Home) -> None:
     home.advance(31 * 86_400)
     happen(home, "order_paid")
     fan_out()
-    assert work.write(sweep.old) is False
+    assert work.write(fanout.remove_old) is False
     left = rows("SELECT webhook_id, status, count(*) FROM webhook_delivery GROUP BY 1, 2")
     assert left == [(listening.id, "pending", 3)]
 
@@ -303,7 +303,7 @@ def test_a_deleted_webhook_goes_in_bites(home: Home) -> None:
     work.write(store.delete, home.account_id, listening.id, BY)
     assert teller.is_due()
     bites = 0
-    while work.write(sweep.deleted):
+    while work.write(fanout.deleted):
         bites += 1
     assert bites == 2 and Webhook.get_or_none(Webhook.id == listening.id) is None
     assert scalar("SELECT count(*) FROM webhook_delivery") == len(told(other)) == 1500
@@ -312,7 +312,7 @@ def test_a_deleted_webhook_goes_in_bites(home: Home) -> None:
 def test_secrets_sign_as_the_standard_says() -> None:
     """The example of the standard's own documents and libraries."""
     known, said = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
-    found = signatures.signature(known, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", said)
+    found = crypto.signature(known, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", said)
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.delivery import mime
-from appliance.designs import merge
-from appliance.designs.merge import Context, MergeError
-from appliance.messages.body_encoding import Body
+from appliance.content.designs import merge
+from appliance.content.designs.merge import Context, MergeError
+from appliance.sending.delivery import mime
+from appliance.sending.messages.body_encoding import Body
 from tests.domain.test_merge_pieces import VALUES, templates
 
 WORDS = st.lists(

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from appliance.db import work
-from appliance.db.open import close_database, connection, rows, run, scalar
-from appliance.errors import Refused, Unavailable
+from appliance.core.errors import Refused, Unavailable
+from appliance.storage import work
+from appliance.storage.open import close_database, connection, rows, run, scalar
 from tests.domain.home import Home
 
 PATIENCE = 20

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from appliance.db import work
-from appliance.db.open import connection
+from appliance.storage import work
+from appliance.storage.open import connection
 from tests.domain.home import Home
 from tests.domain.test_work import Broken, note, notes, writer
 

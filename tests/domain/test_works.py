@@ -1,7 +1,7 @@
 """The work beside requests as a whole: it says whether it is done."""
 
-from appliance.db import work
-from appliance.work.consumer import Works
+from appliance.jobs.consumer import Works
+from appliance.storage import work
 from tests.domain.home import Home
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import apsw
 import pytest
 
-from appliance.db import work
-from appliance.db.disk_guard import StorageError
-from appliance.db.open import close_database, connection, run
-from appliance.db.writer import Writer
+from appliance.storage import work
+from appliance.storage.disk_guard import StorageError
+from appliance.storage.open import close_database, connection, run
+from appliance.storage.writer import Writer
 from tests.domain.home import Home
 from tests.domain.test_work import PATIENCE, Broken, ended, note, notes, together
 from tests.kit.patience import soon

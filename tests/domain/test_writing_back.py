@@ -2,10 +2,10 @@
 
 import pytest
 
-from appliance.conversations import reading, writing
-from appliance.db import work
-from appliance.errors import Invalid, NotFound
-from appliance.tables import Message, MessageContent
+from appliance.core.errors import Invalid, NotFound
+from appliance.inbound.conversations import reading, writing
+from appliance.storage import work
+from appliance.storage.models import Message, MessageContent
 from tests.domain.home import Home
 from tests.domain.talk import ANN, OURS, hear
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from appliance import cli, config
+from appliance.ops import cli
+from appliance.settings import config
 from tests.kit import guides
 from tests.kit.client import Client
 from tests.kit.dns import DnsServer

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appliance.logs import clean
+from appliance.core.logs import clean
 from tests.conftest import FreshServer
 from tests.kit.server import Server
 

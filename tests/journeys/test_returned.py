@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance.delivery import classes
+from appliance.sending.delivery import classes
 from tests.kit.bounces import MEANS, Marks, bombs, sample
 from tests.kit.certificates import self_signed
 from tests.kit.client import Client

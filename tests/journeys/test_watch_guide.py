@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appliance import counted
+from appliance.core import counters
 from tests.kit import exposition
 from tests.kit.client import Client
 from tests.kit.server import ROOT
@@ -20,8 +20,8 @@ SCRAPE, ALERTS = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```"
 @pytest.fixture(scope="module")
 def known(api: Client) -> dict[str, exposition.Family | None]:
     """Every number there is: those that are said now, and those that have had nothing to count yet."""
-    importlib.import_module("appliance.server")  # with which all that counts is declared
-    return {**dict.fromkeys(one.name for one in counted.families(None)), **exposition.parse(api.get("/metrics").text)}
+    importlib.import_module("appliance.http.server")  # with which all that counts is declared
+    return {**dict.fromkeys(one.name for one in counters.families(None)), **exposition.parse(api.get("/metrics").text)}
 
 
 def test_the_scrape_asks_where_the_service_listens() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from appliance.db.first_schema import SQL
+from appliance.storage.first_schema import SQL
 from tests.kit.server import Server
 
 FIRST = ("Ann", "Bo", "Carla", "Dieter", "Eva", "Farid", "Grace", "Hiro", "Ines", "Jan", "Kofi", "Lena", "Mona", "Nils")

@@ -28,8 +28,8 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from appliance import config
-from appliance.settings import Config, Network
+from appliance.settings import config
+from appliance.settings.schema import Config, Network
 
 Values = tuple["str | tuple[str, ...]", ...]
 TTL = 300

@@ -9,7 +9,7 @@ import threading
 import time
 
 from appliance.__main__ import main
-from appliance.work.wake_storage import WakeStorage
+from appliance.jobs.tasks import WakeStorage
 
 _emptying = threading.Event()
 _bells: list[WakeStorage] = []

@@ -184,7 +184,7 @@ def _reap(ended: dict[int, int]) -> None:
 
 
 if __name__ == "__main__":
-    for _module in ("appliance.__main__", "appliance.server"):
+    for _module in ("appliance.__main__", "appliance.http.server"):
         importlib.import_module(_module)
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))

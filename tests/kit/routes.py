@@ -8,7 +8,7 @@ from functools import cache
 from tests.kit.server import Server
 
 _LIST = (
-    "import json; from appliance import server; from appliance.settings import Config;"
+    "import json; from appliance.http import server; from appliance.settings.schema import Config;"
     "app = server.build(Config()); app.finalize();"
     "routes = [(one.name, '/' + one.path, sorted(one.methods)) for one in app.router.routes];"
     "print(json.dumps(routes))"

@@ -10,7 +10,7 @@ from dns.query import tcp, udp
 from dns.rcode import NOERROR
 from dns.resolver import Resolver
 
-from appliance.delivery import resolver
+from appliance.sending.delivery import resolver
 from tests.kit.dns import DnsServer, asking, system_has_ipv6
 
 ask = partial(resolver.lookup, patience=3)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from appliance import cli, config
-from appliance.account import passwords
-from appliance.errors import Invalid
+from appliance.accounts import passwords
+from appliance.core.errors import Invalid
+from appliance.ops import cli
+from appliance.settings import config
 from tests.rules.contract import cli as promised
 from tests.rules.contract import limits
 from tests.rules.contract.settings import SETTINGS

@@ -1,6 +1,6 @@
 """The promised endpoints, held against the declared and the published ones, in both directions."""
 
-from appliance.account import roles
+from appliance.accounts import roles
 from appliance.api.routes import ROUTES
 from tests.rules import published
 from tests.rules.contract.endpoints import ENDPOINTS, OUTSIDE

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from appliance.designs import document as design
-from appliance.designs import spec as design_spec
-from appliance.filters import spec as filter_spec
-from appliance.filters.fields import BY_NAME
+from appliance.audience.filters import spec as filter_spec
+from appliance.audience.filters.fields import BY_NAME
+from appliance.content.designs import document as design
+from appliance.content.designs import spec as design_spec
 from appliance.flows import spec as flow_spec
 from tests.rules import published
 from tests.rules.contract import filters, sections, steps

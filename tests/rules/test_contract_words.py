@@ -4,7 +4,7 @@ import ast
 import re
 from typing import get_args
 
-from appliance.account import keys, roles
+from appliance.accounts import keys, roles
 from appliance.api import declare, door
 from appliance.api.routes import ROUTES
 from appliance.campaigns import states as campaign_states
@@ -48,11 +48,11 @@ def test_the_codes_of_errors() -> None:
     here = {code for origin, _, code in errors.CODES if origin != "L"}
     later = {code for origin, _, code in errors.CODES if origin == "L"}
     raised = _said(r"Fault\(\s*\d{3},\s*\"(\w+)\"", "appliance") | _said(r"\n    code = \"(\w+)\"", "appliance/api")
-    raised |= _said(r"code=\"(\w+)\"", "appliance/account", "appliance/events")
+    raised |= _said(r"code=\"(\w+)\"", "appliance/accounts", "appliance/events")
     raised |= set(re.findall(r"\"([a-z_]+)\", ", (ROOT / "appliance" / "api" / "reply.py").read_text()))
-    raised |= set(re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "errors.py").read_text())) - {
-        "refused"
-    }
+    raised |= set(
+        re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "core" / "errors.py").read_text())
+    ) - {"refused"}
     assert here - TEXTS == set()
     assert raised - here - {"validation_error"} <= later, raised - here
     assert not later & TEXTS, "take the mark away"

@@ -13,7 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from appliance.api.document import words
 from appliance.api.routes import ROUTES
-from appliance.fields import declared
+from appliance.core.fields import declared
 from tests.kit.server import ROOT
 from tests.rules.contract.endpoints import ENDPOINTS
 

@@ -10,25 +10,25 @@ from typing import Any
 import apsw
 import pytest
 
-from appliance.db import open as opening
-from appliance.db.migrations import MIGRATIONS, TooNew, migrate
-from appliance.db.open import FLOOR, TooOld, check_version, close_database, open_database
+from appliance.storage import open as opening
+from appliance.storage.migrations import MIGRATIONS, TooNew, migrate
+from appliance.storage.open import FLOOR, TooOld, check_version, close_database, open_database
 from tests.kit.server import ROOT
 
 # Both in processes of their own: the database object belongs to the process
 MIGRATED = """
 import sys
-from appliance.db.migrations import migrate
-from appliance.db.open import close_database, open_database
+from appliance.storage.migrations import migrate
+from appliance.storage.open import close_database, open_database
 open_database(sys.argv[1])
 migrate()
 close_database()
 """
 DESCRIBED = """
 import sys
-from appliance import tables
-from appliance.db.open import close_database, database, open_database
-from appliance.tables.contact import SEARCH, SEARCH_RULE
+from appliance.storage import models as tables
+from appliance.storage.open import close_database, database, open_database
+from appliance.storage.models.contact import SEARCH, SEARCH_RULE
 open_database(sys.argv[1])
 database.create_tables(tables.ALL)
 database.execute(SEARCH)
@@ -170,7 +170,7 @@ def test_a_step_that_fails_leaves_the_old_schema(database: Path, monkeypatch: py
         raise RuntimeError("power cut")
 
     migrate()
-    monkeypatch.setattr("appliance.db.migrations.MIGRATIONS", (*MIGRATIONS, broken))
+    monkeypatch.setattr("appliance.storage.migrations.MIGRATIONS", (*MIGRATIONS, broken))
     with pytest.raises(RuntimeError, match="power cut"):
         migrate()
     with apsw.Connection(str(database)) as here:

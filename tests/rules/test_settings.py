@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from appliance import config, config_example
-from appliance.config import ConfigError
+from appliance.settings import config, example
+from appliance.settings.config import ConfigError
 from tests.kit.server import ROOT
 from tests.rules.contract.settings import OURS
 from tests.rules.contract.settings import SETTINGS as FLAT
@@ -53,7 +53,7 @@ def test_what_is_ours_is_named() -> None:
 def test_the_example_is_the_declaration() -> None:
     """The file people copy is exactly what the declaration writes, and loading it changes nothing."""
     text = (ROOT / "config.example.toml").read_text()
-    assert text == config_example.example()
+    assert text == example.example()
     assert config.load({}, {}, ROOT / "config.example.toml").config == config.load({}, {}).config
 
 

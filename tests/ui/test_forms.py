@@ -76,12 +76,12 @@ def test_who_presses_at_once_is_asked_again(server: Server, anonymous_page: Page
 def test_the_html_to_copy_works_on_another_page(server: Server, browser: Browser, browser_problems: Problems) -> None:
     """Pasted somewhere else, without a script, it signs people up and ends on our page or where the form says."""
     form = make_form(server, "Elsewhere", fields=["email", "data.city"], consent_text="<b>Yes</b> & thanks")
-    from appliance.forms import snippet
-    from appliance.tables import Form
+    from appliance.forms import reading
+    from appliance.storage.models import Form
 
     row = Form(name=form["name"], fields=form["fields"], consent_text=form["consent_text"])
     row.url = form["url"]
-    html = snippet.html(row, "en")
+    html = reading.snippet_html(row, "en")
     assert "<b>" not in html and "script" not in html
     page = new_page(browser, server.url, browser_problems)
     page.set_content(f"<h1>Shop</h1>{html}")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.messages import sms_senders
-from appliance.sms import codes
+from appliance.sending.messages import sms_senders
+from appliance.sending.sms import codes
 from ui import words
 
 

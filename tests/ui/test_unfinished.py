@@ -4,8 +4,8 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from appliance.designs.theme import Look
-from appliance.templates import flow_emails, starters
+from appliance.content.designs.theme import Look
+from appliance.content.templates import flow_emails, starters
 from tests.kit import axe
 from tests.kit.client import Client
 from tests.kit.smtp import SmtpServer

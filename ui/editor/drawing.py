@@ -6,9 +6,9 @@ import msgspec
 from markupsafe import escape
 from sanic import Request
 
-from appliance import errors
-from appliance.db.work import call
-from appliance.messages import canvas
+from appliance.core import errors
+from appliance.sending.messages import canvas
+from appliance.storage.work import call
 from ui.forms import number
 from ui.session import Visit
 

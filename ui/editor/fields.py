@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from appliance.designs import colours, outline
-from appliance.designs.kind import COMMON, STYLES, Kind
-from appliance.designs.outline import Entry
-from appliance.designs.props import Prop
-from appliance.designs.theme import THEME, Theme
-from appliance.templates import places
-from appliance.templates.editing import DETAILS
+from appliance.content.designs import colours, document
+from appliance.content.designs.document import Entry
+from appliance.content.designs.kind import COMMON, STYLES, Kind
+from appliance.content.designs.props import Prop
+from appliance.content.designs.theme import THEME, Theme
+from appliance.content.templates import places
+from appliance.content.templates.editing import DETAILS
 
 FONTS = ("Arial", "Helvetica", "Verdana", "Tahoma", "Trebuchet MS", "Georgia", "Times New Roman", "Courier New")
 _STYLE_NAMES = ("inner_padding", "padding", "stack_on_phone", "play_badge", "columns", "preset", "width", "height")
@@ -248,7 +248,7 @@ def emails(row: Any) -> dict[str, Field]:
 
 def columns_of(entry: Entry, found: list[Entry]) -> list[list[Entry]]:
     """Return the sections within columns, column by column."""
-    made: list[list[Entry]] = [[] for _ in outline.columns(entry.raw)]
+    made: list[list[Entry]] = [[] for _ in document.columns(entry.raw)]
     for one in found:
         if one.parent == entry.key:
             made[one.column].append(one)

@@ -4,11 +4,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.designs import outline, plaintext
-from appliance.designs.kind import Kind
-from appliance.designs.outline import Entry
-from appliance.designs.readable import readable
-from appliance.designs.sections import BY_NAME
+from appliance.content.designs import document, plaintext
+from appliance.content.designs.document import Entry
+from appliance.content.designs.kind import Kind
+from appliance.content.designs.readable import readable
+from appliance.content.designs.sections import BY_NAME
 
 ICONS = {
     "header": "panel-top", "hero": "image-up", "heading": "heading", "text": "type", "image": "image",
@@ -73,7 +73,7 @@ def _row(one: Entry) -> Row:
     many = len([each for each in one.siblings if isinstance(each, dict)])
     return Row(
         one.key, one.label, icon(kind), words(one), kind.name if kind else "", one.position + 1, many,
-        [[] for _ in outline.columns(one.raw)] if is_columns else [], is_columns,
+        [[] for _ in document.columns(one.raw)] if is_columns else [], is_columns,
         {"phone": "not on phones", "desktop": "not on computers"}.get(str(one.section.props.get("hide_on")), ""),
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def words(one: Entry) -> str:
     if kind is None:
         return one.section.type[:_MAX_CHARACTERS]
     if kind.name == "columns":
-        return _count(len(outline.columns(one.raw)), "column")
+        return _count(len(document.columns(one.raw)), "column")
     if kind.name == "footer":
         return "Address, unsubscribe"
     if kind.name == "spacer":

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from appliance import clock
+from appliance.core import clock
 
 # A browser says so every 20 seconds
 _FRESH_MS = 45_000

@@ -6,20 +6,19 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import clock, fields
-from appliance.contacts import store
-from appliance.conversations import reading
-from appliance.db.work import call
-from appliance.errors import NotFound
+from appliance.audience.contacts import store
+from appliance.core import clock, fields
+from appliance.core.errors import NotFound
+from appliance.core.pagination import Page
+from appliance.core.rested import Rested
 from appliance.events import kinds, log
-from appliance.pages import Page
-from appliance.rested import Rested
-from appliance.tables import Contact
+from appliance.inbound.conversations import reading
+from appliance.storage.models import Contact
+from appliance.storage.work import call
 from ui import people, view, words
-from ui.blueprint import Pages
 from ui.forms import number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_activity", url_prefix="/activity")
 _MONTH_MS = 30 * 86_400_000

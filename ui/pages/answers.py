@@ -5,15 +5,14 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import fields
-from appliance.conversations import reading
-from appliance.conversations.reading import IncomingQuery, Seen
-from appliance.db.work import call, commit
+from appliance.core import fields
+from appliance.inbound.conversations import reading
+from appliance.inbound.conversations.reading import IncomingQuery, Seen
+from appliance.storage.work import call, commit
 from ui import people, rights, view
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_answers", url_prefix="/activity/answers")
 KINDS = {

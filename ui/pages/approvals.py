@@ -6,16 +6,15 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import approving, audit
+from appliance.accounts import approving, audit
 from appliance.campaigns import reviewing
-from appliance.db.work import commit
+from appliance.core import errors, fields
 from appliance.flows import states, store
+from appliance.storage.work import commit
 from ui import view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_approvals")
 _ASKED = "Asked. It stands under “Waits for approval” on Home."

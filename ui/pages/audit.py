@@ -7,17 +7,16 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.account.audit import AuditQuery
-from appliance.db.work import call
-from appliance.exporting import deeds as exporting
-from ui import deeds, download, view
-from ui.blueprint import Pages
+from appliance.accounts import audit
+from appliance.accounts.audit import AuditQuery
+from appliance.core import errors, fields
+from appliance.exports import deeds as exporting
+from appliance.storage.work import call
+from ui import deeds, exports, view
 from ui.forms import number
 from ui.guard import signed_in
 from ui.pages.activity import day
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_audit", url_prefix="/settings/audit")
 # What the page is narrowed by, by the names of the filters
@@ -55,7 +54,7 @@ async def file(request: Request, visit: Visit) -> HTTPResponse | None:
     rows = (await call(audit.page, visit.account_id, _query(asked, 1))).total
     narrowed = [name for name, value in asked.items() if value]
     await audit.exported(visit.by, visit.account_id, "audit.csv", narrowed, rows)
-    return await download.send(request, "audit.csv", "text/csv; charset=utf-8", _marked(lines))
+    return await exports.send_file(request, "audit.csv", "text/csv; charset=utf-8", _marked(lines))
 
 
 def _marked(lines: Iterator[str]) -> Iterator[str]:

@@ -3,14 +3,14 @@
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import brand, errors
-from appliance.account import audit
-from appliance.db.work import call, commit, render
-from ui import looks, mail, receiving, rights, together, view, words
-from ui.blueprint import Pages
+from appliance.accounts import audit
+from appliance.content import brand
+from appliance.core import errors
+from appliance.storage.work import call, commit, render
+from ui import looks, mail, rights, talk, together, view, words
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_brand", url_prefix="/brand")
 
@@ -64,7 +64,7 @@ async def logo(request: Request, visit: Visit) -> HTTPResponse:
     """Take a picture as the logo, and propose its colours."""
     back = "/welcome/brand" if request.args.get("first") else "/brand"
     try:
-        filename, picture = await receiving.picture(request, visit.account_id)
+        filename, picture = await talk.picture(request, visit.account_id)
     except errors.Invalid as refused:
         view.say(request, words.sentence(refused.fields["file"][0]))
         return view.go(request, back)

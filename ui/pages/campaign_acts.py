@@ -5,15 +5,14 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.campaigns import copying, edit_rights, requests, resend, states, store
-from appliance.db.work import call, commit
+from appliance.accounts import audit
+from appliance.campaigns import edit_rights, requests, send, states, store
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Selection
 
 pages = Pages("ui_campaign_acts", url_prefix="/campaigns")
@@ -25,7 +24,7 @@ _MAX_IDS = 1000
 @signed_in
 async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Make a draft that says the same to the same people."""
-    made = await commit(copying.duplicate, visit.account_id, campaign_id, visit.user.id)
+    made = await commit(store.duplicate, visit.account_id, campaign_id, visit.user.id)
     view.say(request, "This is the copy. The first one stays as it is.")
     return view.go(request, f"/campaigns/{made.id}")
 
@@ -34,7 +33,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @signed_in
 async def once_more(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Make a draft for those who did not open it, with a segment that knows who they are."""
-    made = await commit(resend.not_opened, visit.account_id, campaign_id, visit.user.id)
+    made = await commit(send.not_opened, visit.account_id, campaign_id, visit.user.id)
     view.say(request, "A draft for those who did not open it. Another subject often helps.")
     return view.go(request, f"/campaigns/{made.id}?open=from")
 
@@ -71,7 +70,7 @@ async def act(request: Request, visit: Visit) -> HTTPResponse:
         view.say(request, "Choose some campaigns first.")
     elif form["act"] == "duplicate":
         for row in reversed(found):
-            await commit(copying.duplicate, visit.account_id, row.id, visit.user.id)
+            await commit(store.duplicate, visit.account_id, row.id, visit.user.id)
         view.say(request, f"{words.count(len(found), 'copy is', 'copies are')} made, as drafts.")
         back = "/campaigns?phase=draft"
     elif form["act"] == "delete" and any(row.phase != "draft" for row in found):

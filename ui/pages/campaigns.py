@@ -5,16 +5,15 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.campaigns import requests, store, template_choice
-from appliance.db.work import call, commit
-from appliance.templates import store as templates
+from appliance.campaigns import requests, store, template_access
+from appliance.content.templates import store as templates
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import audiences, rights, tables, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Chip, Column
 
 pages = Pages("ui_campaigns", url_prefix="/campaigns")
@@ -100,4 +99,4 @@ def _create(account_id: int, form: Form, user_id: int) -> Any:
     untitled = "Untitled SMS" if channel == "sms" else "Untitled email"
     name = form["name"] or (source.name if source is not None else "") or untitled
     made = store.create(account_id, fields.read(requests.CampaignCreate, {"name": name, "channel": channel}), user_id)
-    return made if source is None else template_choice.take(account_id, made.id, source.id, user_id)
+    return made if source is None else template_access.take_template(account_id, made.id, source.id, user_id)

@@ -8,20 +8,20 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import config, errors
-from appliance.contacts import known
-from appliance.contacts import store as contacts
-from appliance.contacts.requests import ContactQuery
-from appliance.db.work import call, render
-from appliance.messages import canvas, sample_render
-from appliance.tables import Contact
-from appliance.templates import store as templates
+from appliance.audience.contacts import store
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts.requests import ContactQuery
+from appliance.content.templates import store as templates
+from appliance.core import errors
+from appliance.sending.messages import canvas, sample_render
+from appliance.settings import config
+from appliance.storage.models import Contact
+from appliance.storage.work import call, render
 from ui import files, guard, mail, view, words
-from ui.blueprint import Pages
 from ui.editor import drawing
 from ui.forms import number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_canvas", url_prefix="/templates")
 _SHOWN = 7
@@ -89,7 +89,7 @@ def _found(account_id: int, search: str) -> tuple[list[Contact], Contact | None]
     if search:
         return list(contacts.find(account_id, search, 1, _SHOWN).rows), None
     found = list(contacts.page(account_id, ContactQuery(limit=_SHOWN)).rows)
-    return found, known.nameless(account_id)
+    return found, store.nameless(account_id)
 
 
 def _person(request: Request) -> int | None:

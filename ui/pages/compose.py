@@ -6,14 +6,13 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import clock, errors, fields
 from appliance.campaigns import requests, send, store
-from appliance.db.work import call, commit, render, render_for
+from appliance.core import clock, errors, fields
+from appliance.storage.work import call, commit, render, render_for
 from ui import audiences, composing, together, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_compose", url_prefix="/campaigns")
 CARDS = composing.CARDS

@@ -6,22 +6,21 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import brand as brands
-from appliance import errors, fields
-from appliance.account import users
-from appliance.campaigns import groups, store, template_choice
-from appliance.contacts import store as contacts
-from appliance.db.work import call, commit, render
-from appliance.messages import send_test as test_sends
-from appliance.tables import Campaign
-from appliance.templates import history, starters
-from appliance.templates import store as templates
+from appliance.accounts import users
+from appliance.audience.contacts import store as contacts
+from appliance.campaigns import groups, store, template_access
+from appliance.content import brand as brands
+from appliance.content.templates import history, starters
+from appliance.content.templates import store as templates
+from appliance.core import errors, fields
+from appliance.sending.messages import send_test as test_sends
+from appliance.storage.models import Campaign
+from appliance.storage.work import call, commit, render
 from ui import composing, people, unfinished, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, listing, number
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_compose_content", url_prefix="/campaigns")
 _MAX_TEMPLATES = 60
@@ -52,7 +51,7 @@ async def take(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     source: int | str = form["starter"] or number(form["template"], 0)
     before = (await call(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        done = await commit(template_choice.take, visit.account_id, campaign_id, source, visit.user.id)
+        done = await commit(template_access.take_template, visit.account_id, campaign_id, source, visit.user.id)
     except errors.Invalid as refused:
         view.say(request, words.sentence(next(iter(refused.fields.values()))[0]))
         return view.go(request, f"/campaigns/{campaign_id}?open=content")
@@ -101,7 +100,7 @@ async def paste(request: Request, visit: Visit, campaign_id: int) -> HTTPRespons
         return await _pasting(request, visit, campaign_id, form, 422)
     before = (await call(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        done = await commit(template_choice.paste, visit.account_id, campaign_id, form["html"], visit.user.id)
+        done = await commit(template_access.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
     except errors.Invalid as refused:
         return await _pasting(request, visit, campaign_id, form.take(refused, {"body": "html"}), 422)
     view.say(request, "It says what you pasted now.", _back(done, before))

@@ -5,15 +5,14 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import fields
+from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, groups, preview, store
-from appliance.contacts import store as contacts
-from appliance.db.work import call, render, render_for
+from appliance.core import fields
+from appliance.storage.work import call, render, render_for
 from ui import audiences, composing, mail, view, words
-from ui.blueprint import Pages
 from ui.forms import listing, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_compose_people", url_prefix="/campaigns")
 

@@ -5,16 +5,15 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import clock, errors
-from appliance.account import audit
+from appliance.accounts import audit
+from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, preflight, requests, send, states, store
-from appliance.contacts import store as contacts
-from appliance.db.work import call, commit, render, render_for
+from appliance.core import clock, errors
+from appliance.storage.work import call, commit, render, render_for
 from ui import composing, unfinished, view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_compose_send", url_prefix="/campaigns")
 HOLD_SECONDS = 15

@@ -5,15 +5,14 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.contacts import crowd_acts, crowd_jobs, lists, store
-from appliance.db.work import call, commit
+from appliance.accounts import audit
+from appliance.audience.contacts import bulk_actions, lists, store
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import acts, crowds, people, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Selection
 
 pages = Pages("ui_contact_acts", url_prefix="/contacts/acts")
@@ -45,8 +44,10 @@ async def begin(request: Request, visit: Visit) -> HTTPResponse:
         view.say(request, "Nobody was chosen.")
         return view.go(request, back)
     if wish.act in _ASKED and not _is_sure(form, len(wish.ids)):
-        return _ask(request, form, chosen, wish, await call(crowd_jobs.first, visit.account_id, wish.ids))
-    made = await commit(crowd_jobs.begin, visit.account_id, visit.user.id, *wish[:2], wish.ids, people.evidence(visit))
+        return _ask(request, form, chosen, wish, await call(bulk_actions.first, visit.account_id, wish.ids))
+    made = await commit(
+        bulk_actions.begin, visit.account_id, visit.user.id, *wish[:2], wish.ids, people.evidence(visit)
+    )
     await go_on(request, visit, made, at)
     return view.go(request, back)
 
@@ -57,7 +58,7 @@ async def recent(request: Request, visit: Visit) -> HTTPResponse:
     """What was done with many people since yesterday, with its way back; also when its message is gone."""
 
     def read() -> list[tuple[Any, dict[str, Any]]]:
-        found = crowd_jobs.recent(visit.account_id)
+        found = bulk_actions.recent(visit.account_id)
         return [(one, _told(one, acts.name_of(visit.account_id, one.act, one.argument))) for one in found]
 
     names = await call(audit.names, visit.account_id)
@@ -68,7 +69,7 @@ async def recent(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def progress(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
     """How far an act is, as the message that asks for it; at its end what became of it."""
-    found = await call(crowd_jobs.get, visit.account_id, act_id)
+    found = await call(bulk_actions.get, visit.account_id, act_id)
     name = await call(acts.name_of, visit.account_id, found.act, found.argument)
     if found.state != "working":
         view.hush(request)
@@ -80,9 +81,9 @@ async def progress(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
 @signed_in
 async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
     """Take back what an act changed."""
-    await call(crowd_jobs.get, visit.account_id, act_id)
+    await call(bulk_actions.get, visit.account_id, act_id)
     try:
-        made = await commit(crowd_jobs.undo, visit.account_id, act_id, visit.user.id, people.evidence(visit))
+        made = await commit(bulk_actions.undo, visit.account_id, act_id, visit.user.id, people.evidence(visit))
     except errors.Invalid:
         view.say(request, "This was undone already.")
         return view.go(request, "/contacts")
@@ -103,7 +104,7 @@ async def _wish(visit: Visit, form: Form, chosen: Selection) -> Wish:
         argument = {"contact_list_id": made.id}
     elif act.startswith("list_"):
         argument = {"contact_list_id": number(which, 0)}
-    if act not in crowd_acts.ACTS:
+    if act not in bulk_actions.ACTS:
         raise errors.Invalid({}, message="Choose what to do with them.")
     return Wish(act, argument, await call(_chosen, visit.account_id, chosen))
 
@@ -143,10 +144,10 @@ def _ask(request: Request, form: Form, chosen: Selection, wish: Wish, first: lis
 
 async def go_on(request: Request, visit: Visit, made: Any, at: int = 0) -> None:
     """Do a small act to its end; of a large one the next pages tell."""
-    if made.number <= crowd_jobs.AT_ONCE:
-        while await commit(crowd_jobs.step, made.id):
+    if made.number <= bulk_actions.AT_ONCE:
+        while await commit(bulk_actions.step, made.id):
             pass
-    found = await call(crowd_jobs.get, visit.account_id, made.id)
+    found = await call(bulk_actions.get, visit.account_id, made.id)
     name = await call(acts.name_of, visit.account_id, found.act, found.argument)
     told = _told(found, name, at)
     view.say(request, told["text"], told["undo"], told["follow"])

@@ -6,17 +6,16 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.db.work import call, commit
-from appliance.segments import people as crowd
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentCreate
+from appliance.audience.segments import people as crowd
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import crowds, filter_look, rights, tables, view, words
-from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_contact_filter", url_prefix="/contacts/filter")
 

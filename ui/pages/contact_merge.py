@@ -5,15 +5,14 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.contacts import merge, requests, store, story
-from appliance.db.work import call, commit
+from appliance.accounts import audit
+from appliance.audience.contacts import merge, requests, store, timeline
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import people, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, listing, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_contact_merge", url_prefix="/contacts")
 _LIMIT = 20
@@ -59,7 +58,7 @@ def _found(account_id: int, contact_id: int, other_id: int, raw: dict[str, Any])
     return {
         "contact": contact,
         "other": other if other and other.account_id == account_id else None,
-        "alike": story.alike(account_id, contact_id),
+        "alike": timeline.alike(account_id, contact_id),
         "found": store.page(account_id, fields.read(requests.ContactQuery, raw)) if raw.get("search") else None,
         "lists": {row.id: row.name for row in people.all_lists(account_id)},
     }

@@ -5,19 +5,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.contacts import requests, store, story, tags, timeline, write
-from appliance.db.work import call, commit
-from appliance.designs.merge import MergeError
-from appliance.engagement import erasing
+from appliance.audience.contacts import requests, store, tags, timeline, write
+from appliance.content.designs.merge import MergeError
+from appliance.core import errors, fields
 from appliance.events import log
-from appliance.messages import store as messages
-from appliance.messages.prepare import Workshop
+from appliance.sending.messages import ledger as messages
+from appliance.sending.messages.prepare import Workshop
+from appliance.storage.work import call, commit
+from appliance.tracking import erasing
 from ui import mail, people, rights, talk, view
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_contact_page", url_prefix="/contacts")
 _SHOWN, _MESSAGES, _EVIDENCE = 40, 8, 100
@@ -46,14 +45,14 @@ def _all_about(account_id: int, contact_id: int, kind: str, page: int) -> dict[s
     evidence = list(timeline.consents(account_id, contact_id, limit=_EVIDENCE).rows)
     return {
         "contact": contact,
-        "events": story.page(account_id, contact_id, kind, page, _SHOWN),
+        "events": timeline.story_page(account_id, contact_id, kind, page, _SHOWN),
         "lists": people.all_lists(account_id),
         "wants_erasure": erasing.is_open(account_id, contact_id),
         "evidence": {one.value: [row for row in evidence if row.address == one.value] for one in contact.channels},
-        "actors": story.actors(account_id, evidence),
+        "actors": timeline.actors(account_id, evidence),
         "messages": messages.page(account_id, messages.MessageQuery(contact_id=contact_id, limit=_MESSAGES)),
-        "flows": story.live_runs(account_id, contact_id),
-        "alike": story.alike(account_id, contact_id),
+        "flows": timeline.live_runs(account_id, contact_id),
+        "alike": timeline.alike(account_id, contact_id),
         "tags": tags.of(contact.data),
         "talk": talk.of(account_id, contact),
     }

@@ -6,17 +6,16 @@ from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.contacts import erase, lists, requests, store, write
-from appliance.contacts.consent import Evidence
-from appliance.db.work import call, commit
+from appliance.accounts import audit
+from appliance.audience.contacts import erase, lists, requests, store, write
+from appliance.audience.contacts.consent import Evidence
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import countries, crowds, own_data, people, rights, tables, together, view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part
 
 pages = Pages("ui_contacts", url_prefix="/contacts")

@@ -5,17 +5,16 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.contacts import store
-from appliance.conversations import reading, writing
-from appliance.conversations.reading import Seen
-from appliance.db.work import call, commit
+from appliance.audience.contacts import store
+from appliance.core import errors
+from appliance.inbound.conversations import reading, writing
+from appliance.inbound.conversations.reading import Seen
+from appliance.storage.work import call, commit
 from ui import talk, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_conversation", url_prefix="/contacts")
 _REFUSED = {

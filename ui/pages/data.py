@@ -5,14 +5,15 @@ from pathlib import Path
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import VERSION, config, errors
-from appliance.account import accounts, audit
-from appliance.backups import files, schedule, waiting
-from appliance.db.work import call, commit
+from appliance import VERSION
+from appliance.accounts import accounts, audit
+from appliance.core import errors
+from appliance.ops.backups import files, restore, take
+from appliance.settings import config
+from appliance.storage.work import call, commit
 from ui import view, words
-from ui.blueprint import Pages
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_data")
 _FIRST_ACCOUNT = 1
@@ -31,7 +32,7 @@ async def show(request: Request, visit: Visit) -> HTTPResponse:
     kept = (await call(files.kept, directory))[:_SHOWN] if rules else []
     return view.page(
         request, "settings/data.html", counts=counts, size=size, where=str(here.data_dir) if rules else "",
-        keep=config.seconds(here.events.keep) // 86_400, version=VERSION, kept=kept, state=schedule.state(),
+        keep=config.seconds(here.events.keep) // 86_400, version=VERSION, kept=kept, state=take.schedule_state(),
         every=_every(config.seconds(here.backup.every)), most=here.backup.keep,
     )  # fmt: skip
 
@@ -43,7 +44,7 @@ async def back_up(request: Request, visit: Visit) -> HTTPResponse:
     if not _rules(visit):
         raise errors.NotAllowed("owners and admins of the first account make backups: they are of all of them")
     await commit(audit.note, visit.by, visit.account_id, "backup", None)
-    schedule.ask()
+    take.request_backup()
     return view.go(request, "/settings/data#backups")
 
 
@@ -51,8 +52,8 @@ async def back_up(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def restored(request: Request, visit: Visit) -> HTTPResponse:
     """What would go out if sending went on, after a backup was put in the place of what was there."""
-    held = waiting.is_held(visit.account)
-    found = await call(waiting.of_account, visit.account_id) if held else None
+    held = restore.is_held(visit.account)
+    found = await call(restore.of_account, visit.account_id) if held else None
     return view.page(request, "settings/restored.html", held=found)
 
 

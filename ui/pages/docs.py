@@ -8,10 +8,11 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import config, errors
+from appliance.core import errors
+from appliance.settings import config
 from ui import manual, view
-from ui.blueprint import Pages
 from ui.guard import open_page
+from ui.session import Pages
 
 pages = Pages("ui_docs", url_prefix="/docs")
 _METHODS = ("get", "post", "put", "patch", "delete")

@@ -8,12 +8,12 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import children, config
+from appliance.core import subprocesses
+from appliance.settings import config
 from ui import view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_doctor", url_prefix="/settings/doctor")
 log = logging.getLogger("campanero.ui")
@@ -38,7 +38,7 @@ async def look(request: Request, visit: Visit) -> HTTPResponse:
     words = ("doctor", "--json", "--account", str(visit.account_id), "--data", directory, *seed)
     async with _looking:
         try:
-            said = await asyncio.to_thread(children.output, *words, seconds=_SECONDS)
+            said = await asyncio.to_thread(subprocesses.output, *words, seconds=_SECONDS)
             found = msgspec.json.decode(said)["findings"]
         except (TimeoutError, msgspec.DecodeError, KeyError) as error:
             log.warning("the doctor did not answer: %s", error)

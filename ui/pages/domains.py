@@ -5,17 +5,16 @@ import asyncio
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.db.work import call, commit
-from appliance.sending_domains import keys, names, records, store, verify
-from appliance.sending_domains.records import Record
-from appliance.tables import SendingDomain
+from appliance.core import errors, fields
+from appliance.sending.domains import keys, records, store, verify
+from appliance.sending.domains.records import Record
+from appliance.storage.models import SendingDomain
+from appliance.storage.work import call, commit
 from ui import view
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_domains", url_prefix="/settings/domains")
 _LIMIT = 50
@@ -49,7 +48,9 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     """The table of domains."""
     asked = fields.read(store.DomainQuery, {"page": number(request.args.get("page")), "limit": _LIMIT})
     found = await call(store.page, visit.account_id, asked)
-    return view.page(request, "settings/domains.html", found=found, state=state, shown=names.shown, may=_may(visit))
+    return view.page(
+        request, "settings/domains.html", found=found, state=state, shown=records.show_domain, may=_may(visit)
+    )
 
 
 @pages.get("/new", name="new")
@@ -68,7 +69,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     made = await add(request, visit, form)
     if made is None:
         return view.page(request, "settings/domain_new.html", 422, form=form, may=_may(visit))
-    view.say(request, f"{names.shown(made.name)} is added. Now enter its records where you manage the domain.")
+    view.say(request, f"{records.show_domain(made.name)} is added. Now enter its records where you manage the domain.")
     return view.go(request, f"/settings/domains/{made.id}")
 
 
@@ -129,7 +130,7 @@ async def delete(request: Request, visit: Visit, domain_id: int) -> HTTPResponse
         used = ", ".join(str(one["name"]) for one in refused.extra["used_by"])
         form.wrong("base", f"Campaigns that are scheduled or sending are from this domain: {used}. Stop them first.")
         return await _show(request, visit, domain_id, 422, form)
-    view.say(request, f"{names.shown(gone.name)} is deleted.")
+    view.say(request, f"{records.show_domain(gone.name)} is deleted.")
     return view.go(request, "/settings/domains")
 
 
@@ -139,7 +140,7 @@ async def _show(request: Request, visit: Visit, domain_id: int, status: int, for
     needed = [one for one in found if one.required or one.purpose == "dkim_next"]
     return view.page(
         request, "settings/domain.html", status, row=row, form=form or Form(), may=_may(visit), state=state,
-        shown=names.shown, needed=needed, others=[one for one in found if one not in needed], purposes=PURPOSES,
+        shown=records.show_domain, needed=needed, others=[one for one in found if one not in needed], purposes=PURPOSES,
         zone=records.zone(found), look=look, host=records.link_host(), public=records.has_public_name(),
         listens=bool(request.app.ctx.config.inbound.listen), waits=any(one.purpose == "dkim_next" for one in found),
     )  # fmt: skip

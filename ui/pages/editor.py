@@ -6,21 +6,20 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import brand as brands
-from appliance.db.work import call, commit, render_for
-from appliance.designs import document, outline, render
-from appliance.errors import Conflict, Invalid, NotFound
-from appliance.messages import sample_render
-from appliance.tables import Template
-from appliance.templates import editing, history, homes, places, revisions, store
-from appliance.templates.editing import Change
+from appliance.content import brand as brands
+from appliance.content.designs import document, render
+from appliance.content.templates import editing, history, homes, places, revisions, store
+from appliance.content.templates.editing import Change
+from appliance.core.errors import Conflict, Invalid, NotFound
+from appliance.sending.messages import sample_render
+from appliance.storage.models import Template
+from appliance.storage.work import call, commit, render_for
 from ui import filter_look, view, words
-from ui.blueprint import Pages
 from ui.editor import drawing, fields, listing, presence
 from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_editor")
 PAGE = "editor/page.html"
@@ -60,7 +59,7 @@ async def show(request: Request, visit: Visit, row: Template, status: int = 200,
     """Return the page of an email, with the section that its address names; `file` is what is wrong with one."""
     path, key = request.args.get("path"), request.args.get("s")
     if path and key is None:
-        key = next((one.key for one in outline.entries(row.design) if one.section.path == path), None)
+        key = next((one.key for one in document.entries(row.design) if one.section.path == path), None)
     values = await render_for(visit.account_id, context, visit, row.id, key)
     return view.whole(request, PAGE, status, **(values | {"file": file}))
 
@@ -74,8 +73,8 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
     """Return everything the page shows; raises NotFound."""
     row = store.get(visit.account_id, template_id)
     home = homes.of(row)
-    found = outline.entries(row.design)
-    entry = outline.find(found, key) if key else None
+    found = document.entries(row.design)
+    entry = document.find_section(found, key) if key else None
     look = brands.look(brands.get(visit.account_id))
     theme = render.theme_of(row.design, look)
     said = "body" if row.body and not document.sections(row.design) else "sections"
@@ -83,7 +82,7 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
         "row": row, "home": home, "here": f"/templates/{row.id}", "back": back_of(home), "page": page_of(home),
         "locked": home.is_locked or visit.user.role == "viewer", "may_look_only": visit.user.role == "viewer",
         "outline": listing.rows(found), "many": len(found), "entry": entry, "key": entry.key if entry else "",
-        "top": outline.top(found, entry.key) if entry else "",
+        "top": document.top_section(found, entry.key) if entry else "",
         "groups": fields.groups(entry, theme) if entry else [],
         "columns": fields.columns_of(entry, found) if entry else [],
         "listing": listing, "palette": listing.palette(), "emails": fields.emails(row), "mode": said,
@@ -96,21 +95,21 @@ def context(visit: Visit, template_id: int, key: str | None = None, asks_palette
     }  # fmt: skip
 
 
-def _siblings(found: list[outline.Entry], entry: outline.Entry | None) -> tuple[int, int]:
+def _siblings(found: list[document.Entry], entry: document.Entry | None) -> tuple[int, int]:
     """Return where a section stands among how many."""
     if entry is None:
         return 0, 0
     return entry.position + 1, len([one for one in entry.siblings if isinstance(one, dict)])
 
 
-def _raw(entry: outline.Entry | None) -> str:
+def _raw(entry: document.Entry | None) -> str:
     """Return a section that nobody knows as it came."""
     if entry is None or entry.section.kind is not None:
         return ""
     return json.dumps(entry.raw, indent=2, ensure_ascii=False)
 
 
-def _seen_by(visit: Visit, entry: outline.Entry | None) -> str:
+def _seen_by(visit: Visit, entry: document.Entry | None) -> str:
     """Say in words who sees a section; nothing where everybody does."""
     have = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
     if not isinstance(have, list) or not have:
@@ -160,7 +159,7 @@ async def answer(
 async def section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
     """A section as fields."""
     row = await call(store.get, visit.account_id, template_id)
-    if outline.find(outline.entries(row.design), key) is None:
+    if document.find_section(document.entries(row.design), key) is None:
         raise NotFound
     return await answer(request, visit, template_id, key, ("inspector",))
 
@@ -238,7 +237,7 @@ def _foreseen(row: Template, key: str | None, asked: list[Change]) -> Any:
 def _digests(row: Template, key: str | None, asked: list[Change]) -> dict[str, str]:
     """Return, for each value, the digest of what it is now."""
     found = {}
-    entry = outline.find(outline.entries(row.design), key) if key else None
+    entry = document.find_section(document.entries(row.design), key) if key else None
     for one in asked:
         if one.path.startswith("email."):
             value = getattr(row, one.path.removeprefix("email."))

@@ -5,19 +5,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.db.work import call, commit, render, render_for
-from appliance.errors import Conflict, Invalid
-from appliance.templates import arranging, editing, history, store
-from appliance.templates.arranging import Spot
-from appliance.templates.editing import Make
+from appliance.content.templates import arranging, editing, history, store
+from appliance.content.templates.arranging import Spot
+from appliance.content.templates.editing import Make
+from appliance.core.errors import Conflict, Invalid
+from appliance.storage.work import call, commit, render, render_for
 from ui import view, words
-from ui.blueprint import Pages
 from ui.editor import listing, presence
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages.editor import answer, context
 from ui.pages.templates import changed_since
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_editor_acts", url_prefix="/templates")
 _NUMBERS = tuple(str(number) for number in range(100))

@@ -6,20 +6,19 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.db.work import call, commit, render_for
-from appliance.designs import outline
-from appliance.errors import NotFound
-from appliance.tables import Template
-from appliance.templates import editing, homes, store
-from appliance.templates.editing import Change
+from appliance.content.designs import document
+from appliance.content.templates import editing, homes, store
+from appliance.content.templates.editing import Change
+from appliance.core import errors
+from appliance.core.errors import NotFound
+from appliance.storage.models import Template
+from appliance.storage.work import call, commit, render_for
 from ui import filter_look, view
-from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pages.editor import page_of
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_editor_audience", url_prefix="/templates")
 PATH = "props.show_if"
@@ -56,16 +55,16 @@ async def keep(request: Request, visit: Visit, template_id: int, key: str) -> HT
     return view.go(request, f"{page_of(await call(homes.of, row))}?s={key}")
 
 
-def _section(visit: Visit, template_id: int, key: str) -> tuple[Template, outline.Entry]:
+def _section(visit: Visit, template_id: int, key: str) -> tuple[Template, document.Entry]:
     row = store.get(visit.account_id, template_id)
-    entry = outline.find(outline.entries(row.design), key)
+    entry = document.find_section(document.entries(row.design), key)
     if entry is None or entry.section.kind is None:
         raise NotFound
     return row, entry
 
 
 async def _page(
-    request: Request, visit: Visit, row: Template, entry: outline.Entry, rows: Rows, status: int = 200
+    request: Request, visit: Visit, row: Template, entry: document.Entry, rows: Rows, status: int = 200
 ) -> HTTPResponse:
     home = await call(homes.of, row)
     values: dict[str, Any] = {

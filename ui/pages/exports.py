@@ -6,15 +6,14 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.account import audit
-from appliance.db.work import call
-from appliance.exporting import going
-from ui import download, exports, view
-from ui.blueprint import Pages
+from appliance.accounts import audit
+from appliance.core import errors
+from appliance.exports import going
+from appliance.storage.work import call
+from ui import exports, view
 from ui.exports import FORMATS, KINDS, TYPES, Kind
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_exports", url_prefix="/exports")
 # Asked so often before the file has begun, the page stops asking
@@ -57,7 +56,7 @@ async def file(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
     await audit.exported(visit.by, visit.account_id, f"{of}.{ending}", asked, total)
     pieces = exports.counted(visit.account_id, ticket, total, lines, mark, head)
     seen = going.watched(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
-    return await download.send(request, f"{of}.{ending}", TYPES[ending], seen)
+    return await exports.send_file(request, f"{of}.{ending}", TYPES[ending], seen)
 
 
 @pages.get("/<of:str>/progress", name="progress")

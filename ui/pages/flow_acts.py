@@ -6,16 +6,15 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit, roles
-from appliance.db.work import call, commit
+from appliance.accounts import audit, roles
+from appliance.core import errors, fields
 from appliance.flows import copying, publishing, requests, states, store
-from appliance.tables import Flow
+from appliance.storage.models import Flow
+from appliance.storage.work import call, commit
 from ui import rights, view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Selection
 
 pages = Pages("ui_flow_acts", url_prefix="/flows")

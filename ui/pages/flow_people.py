@@ -5,16 +5,15 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.db.work import call, commit
+from appliance.core import errors, fields
 from appliance.flows import draft_edits, people, run_actions, tree
 from appliance.flows.run_actions import Act, RunsChosen
+from appliance.storage.work import call, commit
 from ui import flow_tree, view, words
 from ui import people as named
-from ui.blueprint import Pages
 from ui.forms import Form, local_path, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_flow_people", url_prefix="/flows")
 # What the people of a page are chosen by

@@ -5,19 +5,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.db.work import call, commit
+from appliance.core import errors, fields
 from appliance.flows import draft_edits, recent_triggers
 from appliance.flows.requests import FlowPatch
+from appliance.storage.work import call, commit
 from ui import flow_forms, flow_together, flow_tree, together, view
 from ui import people as named
-from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.flow_forms import StepForm
 from ui.flow_page import START, panel, saved
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_flow_start", url_prefix="/flows")
 

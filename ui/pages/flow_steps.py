@@ -6,17 +6,17 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.db.work import call, commit
+from appliance.core import errors
 from appliance.flows import draft_edits, people, tree
 from appliance.flows.steps import BY_TYPE
-from ui import flow_forms, flow_together, together, view, words
-from ui.blueprint import Pages
+from appliance.storage.work import call, commit
+from ui import flow_forms, flow_together, together, view
+from ui import words as ui_words
 from ui.filters import Rows
 from ui.flow_forms import StepForm
 from ui.flow_page import START, facts, panel, saved, step_path
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Parts
 
 pages = Pages("ui_flow_steps", url_prefix="/flows")
@@ -162,7 +162,7 @@ async def remove(request: Request, visit: Visit, flow_id: int, step_id: int) -> 
         _before.popitem(last=False)
     gone = tree.find(before, step_id) or {"type": "exit"}
     below = len(tree.below(gone))
-    more = f" and {words.count(below, 'step', 'steps')} in its branches" if below else ""
+    more = f" and {ui_words.count(below, 'step', 'steps')} in its branches" if below else ""
     view.say(
         request, f"{BY_TYPE[gone['type']].label} removed{more}.", (f"/flows/{flow_id}/undo", {"step": str(step_id)})
     )

@@ -5,23 +5,20 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import clock, errors, fields
-from appliance.contacts import requests as contact_requests
-from appliance.contacts import store as contacts
-from appliance.db.work import call, commit, render
-from appliance.flows import bulk_simulation, contents, document, draft_edits, scripts, simulate, store
-from appliance.flows.bulk_simulation import CrowdRequest
+from appliance.audience.contacts import requests as contact_requests
+from appliance.audience.contacts import store as contacts
+from appliance.core import clock, errors, fields
+from appliance.flows import bulk_simulation, document, draft_edits, scripts, simulate, store, version_snapshot
+from appliance.flows.bulk_simulation import Crowd, CrowdRequest, rehearse
 from appliance.flows.requests import FlowPatch
-from appliance.flows.simulation_counts import Crowd
-from appliance.flows.simulation_queue import rehearse
 from appliance.flows.simulation_request import MAX_SCRIPTS, SCRIPTS
 from appliance.flows.timeline import Simulated
+from appliance.storage.work import call, commit, render
 from ui import flow_forms, flow_tree, flow_try, mail, view
-from ui.blueprint import Pages
 from ui.flow_try import Wish
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_flow_try", url_prefix="/flows")
 DAYS = 90
@@ -176,5 +173,5 @@ async def everybody(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
 def _crowd(account_id: int, drawn: Any) -> Crowd:
     asked = CrowdRequest(days=DAYS)
     if drawn.is_changed:
-        asked.steps = document.shown(drawn.steps, contents.words(contents.of_steps(drawn.steps)))
+        asked.steps = document.shown(drawn.steps, version_snapshot.words_of(version_snapshot.of_steps(drawn.steps)))
     return bulk_simulation.simulate_all(account_id, drawn.flow.id, asked)

@@ -5,17 +5,16 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.db.work import call, commit, render
+from appliance.accounts import audit
+from appliance.core import errors, fields
 from appliance.flows import draft_edits, publishing, report, requests, starters, states, store
+from appliance.storage.work import call, commit, render
 from ui import flow_page, flow_tree, rights, tables, unfinished, view
-from ui.blueprint import Pages
 from ui.flow_page import facts, findings
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Chip, Column
 
 pages = Pages("ui_flows", url_prefix="/flows")

@@ -6,15 +6,15 @@ import logging
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.account import attempts, passwords
-from appliance.db.work import call, commit, submit
-from appliance.forms import rates
-from appliance.messages import password_reset
+from appliance.accounts import passwords, rate_limits
+from appliance.core import errors
+from appliance.forms import store
+from appliance.sending.messages import password_reset
+from appliance.storage.work import call, commit, submit
 from ui import view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import open_page
+from ui.session import Pages
 
 log = logging.getLogger("campanero")
 pages = Pages("ui_forgot")
@@ -37,8 +37,8 @@ async def ask(request: Request) -> HTTPResponse:
     form.need("email", "Write the address you sign in with.")
     if form.errors:
         return _page(request, form, 422)
-    rates.check(f"reset:{attempts.of_client(request.ctx.client)}", _ASKED, attempts.WINDOW_MS)
-    if not rates.take(f"reset:{attempts.of_address(form['email'])}", _MAILS, rates.HOUR_MS):
+    store.check_rate(f"reset:{rate_limits.of_client(request.ctx.client)}", _ASKED, rate_limits.WINDOW_MS)
+    if not store.count_submission(f"reset:{rate_limits.of_address(form['email'])}", _MAILS, store.HOUR_MS):
         try:
             # Nobody waits for it: how long it takes would tell who signs in here
             submit(password_reset.ask, form["email"], request.ctx.client)

@@ -5,19 +5,20 @@ from typing import Any, Literal
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import config, errors, fields
-from appliance.account import accounts, audit
-from appliance.db.work import call, commit
-from appliance.engagement import account_look
-from appliance.forms import snippet, store
-from appliance.messages import senders
-from appliance.sending_domains import records
-from ui import people, qr, together, view, words
-from ui.blueprint import Pages
+from appliance.accounts import accounts, audit
+from appliance.core import errors, fields
+from appliance.forms import reading, store
+from appliance.sending.domains import records
+from appliance.sending.messages import senders
+from appliance.settings import config
+from appliance.storage.work import call, commit
+from appliance.tracking import account_look
+from ui import people, qr, together, view
+from ui import words as ui_words
 from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part, Parts
 
 pages = Pages("ui_forms", url_prefix="/forms")
@@ -74,7 +75,7 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     row = await call(store.get, visit.account_id, form_id)
     lists = [one for one in await call(people.all_lists, visit.account_id) if one.id in row.list_ids]
     shown = await call(account_look.of, visit.account_id)
-    html = snippet.html(row, shown.language)
+    html = reading.snippet_html(row, shown.language)
     unready = await call(_unready, visit.account_id)
     return view.page(
         request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.fields_of(row), unready=unready,
@@ -148,7 +149,7 @@ def _unready(account_id: int) -> list[str]:
     account = accounts.get(account_id)
     transport = config.current().email.transport
     found = senders.problems(account, senders.resolve(account, None), transport, marketing=False)
-    return [words.sentence(text) for _, text in found]
+    return [ui_words.sentence(text) for _, text in found]
 
 
 def _kept(row: Any) -> Form:

@@ -7,17 +7,16 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import brand as brands
-from appliance import errors, fields
-from appliance.db.work import call, commit, render, render_for
-from appliance.messages import sample_render
-from appliance.templates import revisions, shelf, starters, store
-from appliance.templates.requests import DESIGN_BYTES, TemplateQuery, TemplateWrite
+from appliance.content import brand as brands
+from appliance.content.templates import revisions, shelf, starters, store
+from appliance.content.templates.requests import DESIGN_BYTES, TemplateQuery, TemplateWrite
+from appliance.core import errors, fields
+from appliance.sending.messages import sample_render
+from appliance.storage.work import call, commit, render, render_for
 from ui import mail, rights, tables, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Chip, Column
 
 pages = Pages("ui_gallery", url_prefix="/templates")

@@ -5,17 +5,16 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.db.work import call, commit
-from appliance.tables import Template
-from appliance.templates import shelf, store
-from appliance.templates.requests import TemplateQuery
+from appliance.accounts import audit
+from appliance.content.templates import shelf, store
+from appliance.content.templates.requests import TemplateQuery
+from appliance.core import errors, fields
+from appliance.storage.models import Template
+from appliance.storage.work import call, commit
 from ui import view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Selection
 
 pages = Pages("ui_gallery_acts", url_prefix="/templates")

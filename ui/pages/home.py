@@ -5,30 +5,30 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import brand, config
-from appliance.account import accounts
-from appliance.campaigns import auto_pause, store
+from appliance.accounts import accounts
+from appliance.audience.contacts import lists as contacts_lists
+from appliance.campaigns import states, store
 from appliance.campaigns.requests import CampaignQuery, Phase
-from appliance.contacts import growth
-from appliance.db.work import call
-from appliance.events import health
+from appliance.content import brand
+from appliance.core.rested import Rested
+from appliance.events import retention
 from appliance.events.log import EventQuery
 from appliance.flows import store as flows
-from appliance.messages import open_messages
-from appliance.rested import Rested
-from appliance.sending_domains import store as domains
+from appliance.sending.domains import store as domains
+from appliance.sending.messages import open_messages
+from appliance.settings import config
+from appliance.storage.work import call
 from ui import view
-from ui.blueprint import Pages
 from ui.guard import signed_in
 from ui.pages import activity
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_home")
 _NOW: tuple[Phase, ...] = ("holding", "sending", "paused")
 _FEW = 5
 _followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
 # From here on mailbox providers begin to refuse (docs/decisions.md#6)
-_MAX_BOUNCED, _MAX_COMPLAINED = auto_pause.MAX_BOUNCES, auto_pause.MAX_COMPLAINTS
+_MAX_BOUNCED, _MAX_COMPLAINED = states.MAX_BOUNCES, states.MAX_COMPLAINTS
 
 
 @pages.get("/", name="index")
@@ -67,21 +67,21 @@ def _facts(account_id: int, account: Any) -> dict[str, Any]:
     phases = store.phases(account_id)
     people, lists = accounts.crowd(account_id)
     has_sent = any(phases.get(name) for name in (*_NOW, "completed", "cancelled"))
-    fared = health.of(account_id)
+    fared = retention.mail_health(account_id)
     return {
         **_happening(account_id),
         "steps": _steps(brand.get(account_id), account, people, lists, has_sent),
         "people": people, "lists": lists, "campaigns": sum(phases.values()), "fared": fared, "limits": _limits(fared),
-        "growing": [one for one in growth.of(account_id) if one.size],
+        "growing": [one for one in contacts_lists.list_growth(account_id) if one.size],
         "drafts": _some(account_id, phases, ("draft",))[:_FEW],
         "done_rows": _some(account_id, phases, ("completed", "cancelled"))[:_FEW],
         "events": activity.load(account_id, EventQuery(limit=8, test=False)).rows,
     }  # fmt: skip
 
 
-def _limits(fared: health.Health) -> list[tuple[str, int, float, float, str]]:
+def _limits(fared: retention.Health) -> list[tuple[str, int, float, float, str]]:
     """Return what providers judge by: its name, how many, their share, where it begins to hurt, and where they are."""
-    if fared.sent < auto_pause.FROM_MESSAGES:
+    if fared.sent < states.FROM_MESSAGES:
         return []  # too few to say anything
     reached = max(fared.sent - fared.bounced, 1)
     return [

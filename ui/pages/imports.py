@@ -10,24 +10,24 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import config, errors, fields, multipart
-from appliance.account import audit
-from appliance.db.work import call, commit
-from appliance.importing import results, review, store
-from appliance.importing.requests import ImportForm, ImportOptions, ImportQuery, Upload
-from appliance.sms import zones
-from appliance.tables import Import
-from ui import columns, countries, download, people, rights, view, words
-from ui.blueprint import Pages
+from appliance.accounts import audit
+from appliance.core import errors, fields, multipart
+from appliance.imports import results, store
+from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
+from appliance.sending.sms import numbers as sms_numbers
+from appliance.settings import config
+from appliance.storage.models import Import
+from appliance.storage.work import call, commit
+from ui import columns, countries, exports, people, rights, view, words
 from ui.forms import Form, listing
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_imports", url_prefix="/contacts/imports")
 # Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
 _PAST_READING = 2
 # What was seen of the last few files, by import and the moment of its check
-_seen: dict[tuple[int, int], tuple[review.Review, review.Told]] = {}
+_seen: dict[tuple[int, int], tuple[results.Review, results.Told]] = {}
 _MAX_SEEN = 8
 
 
@@ -148,7 +148,7 @@ async def outcome(request: Request, visit: Visit, import_id: int) -> HTTPRespons
     name = f"import-{import_id}-{only or 'results'}.csv"
     numbers = {"problems": row.failed, "warnings": row.warnings, **store.arriving(row)}
     await audit.exported(visit.by, visit.account_id, name, (), numbers[only] if only else row.total)
-    return await download.send(request, name, "text/csv; charset=utf-8", lines)
+    return await exports.send_file(request, name, "text/csv; charset=utf-8", lines)
 
 
 async def _done(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPResponse:
@@ -205,7 +205,9 @@ async def _show(request: Request, visit: Visit, import_id: int, form: Form | Non
     state = _state(found, form is not None or request.args.get("columns") == "yes")
     kept = await asyncio.to_thread(store.is_kept, import_id)
     context: dict[str, Any] = {"lists": [], "seen": None, "told": None, "countries": []}
-    form = form or columns.form_of(found, visit.account.country_code or zones.country_of(visit.account.time_zone) or "")
+    form = form or columns.form_of(
+        found, visit.account.country_code or sms_numbers.country_of(visit.account.time_zone) or ""
+    )
     if state == "columns":
         context["countries"] = await asyncio.to_thread(countries.choices, "None: leave these numbers out")
     if state in ("columns", "checked", "done", "undone"):
@@ -237,15 +239,15 @@ def _state(found: Import, wants_columns: bool) -> str:
     return "checked" if found.status == "complete" and found.phase is None and not wants_columns else "columns"
 
 
-async def _look(found: Import) -> tuple[review.Review | None, review.Told | None]:
+async def _look(found: Import) -> tuple[results.Review | None, results.Told | None]:
     """Return what is worth a look in a file, and in what comes of it; once for each check."""
     key = (found.id, found.completed_at or 0)
     if key not in _seen:
         path = store.directory(found.id) / "staging.db"
-        seen = await asyncio.to_thread(review.of_file, path)
+        seen = await asyncio.to_thread(results.of_file, path)
         if seen is None:
             return None, None
-        gathering = review.Gathering(found.id)
+        gathering = results.Gathering(found.id)
         while await call(gathering.more):
             pass
         told = await asyncio.to_thread(gathering.told, found, path)

@@ -5,21 +5,20 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.contacts import store as contacts
-from appliance.db.work import call, commit
-from appliance.engagement import phones, simulating
-from appliance.engagement.simulating import Simulate
+from appliance.accounts import audit
+from appliance.audience.contacts import store as contacts
+from appliance.core import errors, fields
 from appliance.events import log
-from appliance.messages import capture_inbox
-from appliance.messages import store as messages
-from appliance.sms import gsm
+from appliance.sending.messages import capture_inbox
+from appliance.sending.messages import ledger as messages
+from appliance.sending.sms import gsm
+from appliance.storage.work import call, commit
+from appliance.tracking import phones, simulating
+from appliance.tracking.simulating import Simulate
 from ui import mail, rights, view
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_inbox", url_prefix="/inbox")
 VIEWS = {

@@ -6,23 +6,22 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import fields
+from appliance.audience.contacts import lists
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts.requests import ContactQuery
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import store as campaigns
 from appliance.campaigns.requests import CampaignQuery
-from appliance.contacts import lists
-from appliance.contacts import store as contacts
-from appliance.contacts.requests import ContactQuery
-from appliance.db.work import call
+from appliance.content.templates import store as templates
+from appliance.content.templates.requests import TemplateQuery
+from appliance.core import fields
 from appliance.flows import store as flows
 from appliance.flows.requests import FlowQuery
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentQuery
-from appliance.templates import store as templates
-from appliance.templates.requests import TemplateQuery
-from ui import nav, rights, view, words
-from ui.blueprint import Pages
+from appliance.storage.work import call
+from ui import rights, view, words
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_jump")
 _FEW = 5
@@ -82,7 +81,7 @@ async def jump(request: Request, visit: Visit) -> HTTPResponse:
 
 def _found(account_id: int, role: str, q: str) -> list[Place]:
     low = q.lower()
-    here = [Place("page", one.label, one.href, one.icon) for one in nav.items("") if low in one.label.lower()]
+    here = [Place("page", one.label, one.href, one.icon) for one in view.items("") if low in one.label.lower()]
     below = [Place("page", title, href, icon) for title, href, icon in _below(role) if low and low in title.lower()]
     offered = [act for act in _ACTS if rights.may(role, "POST", act[1].partition("?")[0])]
     acts = [Place("act", title, href, icon) for title, href, icon in offered if low in title.lower()]
@@ -91,8 +90,8 @@ def _found(account_id: int, role: str, q: str) -> list[Place]:
 
 def _below(role: str) -> Iterator[tuple[str, str, str]]:
     yield from _BELOW
-    for name, href, rulers in nav.SETTINGS[1:]:
-        if not rulers or role in nav.RULERS:
+    for name, href, rulers in view.SETTINGS[1:]:
+        if not rulers or role in view.RULERS:
             yield f"Settings: {name}", href, "settings"
 
 
@@ -104,7 +103,7 @@ def _people(account_id: int, q: str) -> Iterator[Place]:
 
 
 def _things(account_id: int, q: str) -> Iterator[Place]:
-    linked = {item.href for item in nav.items("")}
+    linked = {item.href for item in view.items("")}
     for group, page, query, icon, href in _THINGS:
         if href.rpartition("/{}")[0] not in linked or (not q and group != "campaign"):
             continue

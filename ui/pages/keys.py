@@ -5,15 +5,15 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import config, errors
-from appliance.account import keys, team
-from appliance.db.work import call, commit
+from appliance.accounts import keys, users
+from appliance.core import errors
+from appliance.settings import config
+from appliance.storage.work import call, commit
 from ui import once, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_keys", url_prefix="/settings/keys")
 # What most keys are for, in the words of a scope; the rest is chosen one by one
@@ -92,8 +92,8 @@ def said(scope: str) -> str:
 async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     if visit.user.role not in ("owner", "admin"):
         raise errors.NotAllowed("Only owners and admins look after keys.")
-    rows = await call(team.keys, visit.account_id)
-    names: dict[int, Any] = {user.id: user.name for user in await call(team.members, visit.account_id)}
+    rows = await call(users.keys, visit.account_id)
+    names: dict[int, Any] = {user.id: user.name for user in await call(users.members, visit.account_id)}
     return view.page(
         request, "settings/keys.html", status, form=form, found=rows, names=names, said=said, scopes=scopes(),
         reaches=REACHES, made=once.take(visit.session.id, "key"), base=config.base_url(config.current()),

@@ -6,19 +6,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.contacts import lists, requests, store
-from appliance.db.work import call, commit
-from appliance.rested import Rested
-from appliance.segments import store as segments
-from appliance.segments.requests import SegmentQuery
+from appliance.accounts import audit
+from appliance.audience.contacts import lists, requests, store
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
+from appliance.core import errors, fields
+from appliance.core.rested import Rested
+from appliance.storage.work import call, commit
 from ui import crowds, people, rights, tables, together, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, listing
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Column, Selection, Table
 from ui.together import Part, Parts
 

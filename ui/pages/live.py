@@ -4,12 +4,11 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.campaigns import store
-from appliance.db.work import call
-from appliance.messages import status_line
+from appliance.sending.messages import status_line
+from appliance.storage.work import call
 from ui import view
-from ui.blueprint import Pages
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_live", url_prefix="/live")
 # As many as a page of a list shows

@@ -3,13 +3,13 @@
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.account import signing_in, users
-from appliance.db.work import call
-from appliance.tables import User
+from appliance.accounts import signing_in, users
+from appliance.storage.models import User
+from appliance.storage.work import call
 from ui import held, session, view
-from ui.blueprint import Pages
 from ui.forms import Form, local_path
 from ui.guard import open_page
+from ui.session import Pages
 
 pages = Pages("ui_login")
 

@@ -5,15 +5,15 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, media
-from appliance.db.work import call, commit
-from appliance.tables import Media
-from ui import receiving, view, words
-from ui.blueprint import Pages
+from appliance.content import media
+from appliance.core import errors
+from appliance.storage.models import Media
+from appliance.storage.work import call, commit
+from ui import talk, view, words
 from ui.forms import number
 from ui.guard import signed_in
 from ui.pages import pictures
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_media", url_prefix="/templates/media")
 _SHOWN = 12
@@ -46,7 +46,7 @@ async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep a picture and answer it as the chosen one; what is wrong with the file is said in its place."""
     try:
-        filename, picture = await receiving.picture(request, visit.account_id)
+        filename, picture = await talk.picture(request, visit.account_id)
         made = await commit(media.add, visit.account_id, filename, picture)
     except errors.Invalid as refused:
         return _answer(request, 422, error=words.sentence(refused.fields["file"][0]))

@@ -6,18 +6,17 @@ from typing import Any, cast
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.account import audit
-from appliance.db.work import call, commit
-from appliance.delivery import classes
+from appliance.accounts import audit
+from appliance.core import errors
 from appliance.events.log import EventQuery
-from appliance.messages import manual_decisions, open_messages, raw_message, status_line, store
+from appliance.sending.delivery import classes
+from appliance.sending.messages import ledger, manual_decisions, open_messages, raw_message, status_line
+from appliance.storage.work import call, commit
 from ui import mail, people, rights, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages import activity
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_outbox", url_prefix="/outbox")
 # State: its words, what it means, and what is said where there is none
@@ -59,7 +58,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def show(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
     """One message: where it stands and what was answered; then what happened since, what it says, or its bytes."""
-    row = await call(store.get, visit.account_id, message_id)
+    row = await call(ledger.get, visit.account_id, message_id)
     known = await call(people.by_id, {row.contact_id} if row.contact_id else set())
     chosen = request.args.get("view") if request.args.get("view") in ("message", "source") else "events"
     kind = await call(raw_message.judged, row)
@@ -117,7 +116,7 @@ def _one(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
     @pages.post(f"/<message_id:int>/{name}", name=f"one_{name}")
     @signed_in
     async def act(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
-        await call(store.get, visit.account_id, message_id)
+        await call(ledger.get, visit.account_id, message_id)
         try:
             told = (f"message_{name}", verb, visit.account_id, message_id, visit.actor)
             await commit(audit.noting, visit.by, *told)

@@ -3,14 +3,13 @@
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.db.work import call
-from appliance.designs import merge
-from appliance.messages import merge_tag_menu
+from appliance.content.designs import merge
+from appliance.sending.messages import merge_tag_menu
+from appliance.storage.work import call
 from ui import view
-from ui.blueprint import Pages
 from ui.forms import number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_picking", url_prefix="/templates")
 

@@ -5,16 +5,16 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, media
-from appliance.db.work import call, commit
-from appliance.pictures import process
-from appliance.pictures.kinds import Unusable
-from appliance.tables import Media
-from ui import receiving, rights, view, words
-from ui.blueprint import Pages
+from appliance.content import media
+from appliance.content.pictures import process
+from appliance.content.pictures.kinds import Unusable
+from appliance.core import errors
+from appliance.storage.models import Media
+from appliance.storage.work import call, commit
+from ui import rights, talk, view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_pictures", url_prefix="/templates/pictures")
 # How wide and high pages show them: many beside each other, and one alone
@@ -38,7 +38,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Keep a picture, and show it with its address."""
     try:
-        filename, picture = await receiving.picture(request, visit.account_id)
+        filename, picture = await talk.picture(request, visit.account_id)
         made = await commit(media.add, visit.account_id, filename, picture)
     except errors.Invalid as refused:
         form = Form()

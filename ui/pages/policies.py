@@ -6,14 +6,13 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import accounts, audit
-from appliance.db.work import call, commit
+from appliance.accounts import accounts, audit
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import together, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part, Parts
 
 pages = Pages("ui_policies", url_prefix="/settings")

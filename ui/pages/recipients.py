@@ -7,23 +7,22 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.campaigns import recipients, report, results, saved_audiences, store
-from appliance.contacts import crowd_jobs, lists
-from appliance.db.work import call, commit
-from appliance.exporting import recipients as exporting
-from appliance.messages import manual_decisions
-from appliance.messages import store as messages
-from appliance.messages.manual_decisions import Part
-from appliance.segments import requests as segment_requests
-from appliance.segments import store as segments
-from ui import download, people, view, words
-from ui.blueprint import Pages
+from appliance.accounts import audit
+from appliance.audience.contacts import bulk_actions, lists
+from appliance.audience.segments import store as segment_requests
+from appliance.audience.segments import store as segments
+from appliance.campaigns import audience, recipients, report, results, store
+from appliance.core import errors, fields
+from appliance.exports import recipients as exporting
+from appliance.sending.messages import ledger as messages
+from appliance.sending.messages import manual_decisions
+from appliance.sending.messages.manual_decisions import Part
+from appliance.storage.work import call, commit
+from ui import exports, people, view, words
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages import contact_acts, reports
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 # Spreadsheets take a file for UTF-8 by this mark alone
 _MARK = "\ufeff"
@@ -67,7 +66,7 @@ async def _people(
     return await reports.tab(
         request, visit, campaign_id, "people", 422 if listed else 200, listed=listed, found=found, known=known,
         chosen=chosen, said=said, chips=_chips,
-        keeps=saved_audiences.filters(campaign_id, asked) is not None, form=Form({"name": _named(said)}),
+        keeps=audience.filters(campaign_id, asked) is not None, form=Form({"name": _named(said)}),
     )  # fmt: skip
 
 
@@ -84,7 +83,7 @@ async def export(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     lines = exporting.csv(found)
     name = f"campaign-{campaign.id}-people.csv"
     await audit.exported(visit.by, visit.account_id, name, _chosen(request), len(found))
-    return await download.send(request, name, "text/csv; charset=utf-8", chain((_MARK,), lines))
+    return await exports.send_file(request, name, "text/csv; charset=utf-8", chain((_MARK,), lines))
 
 
 @pages.post("/<campaign_id:int>/segment", name="segment")
@@ -94,7 +93,7 @@ async def keep(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse
     form = Form.of(request)
     await call(store.get, visit.account_id, campaign_id)
     chosen = {name: form[name] for name in _BY if form[name]}
-    filters = saved_audiences.filters(campaign_id, _asked(chosen, 1))
+    filters = audience.filters(campaign_id, _asked(chosen, 1))
     if filters is None:
         raise errors.Invalid({"base": ["cannot be kept as a segment"]})
     asked = fields.read(segment_requests.SegmentCreate, {"name": form["name"] or "People", "filters": filters})
@@ -120,7 +119,7 @@ async def enlist(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
     except errors.Invalid as refused:
         return await _people(request, visit, campaign_id, chosen, asked, form.take(refused))
     told = (visit.account_id, visit.user.id, "list_add", {"contact_list_id": made.id}, who, people.evidence(visit))
-    await contact_acts.go_on(request, visit, await commit(crowd_jobs.begin, *told))
+    await contact_acts.go_on(request, visit, await commit(bulk_actions.begin, *told))
     return view.go(request, f"/lists/{made.id}")
 
 

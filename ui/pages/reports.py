@@ -6,30 +6,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import clock
-from appliance.account import audit
-from appliance.account.acting import By
-from appliance.campaigns import (
-    averages,
-    conversions,
-    last_actions,
-    ledger_check,
-    link_map,
-    preflight,
-    report,
-    results,
-    states,
-    store,
-)
-from appliance.db.work import call, commit, render, render_for
-from appliance.designs.merge import MergeError
-from appliance.errors import Invalid
-from appliance.rested import Rested
+from appliance.accounts import audit
+from appliance.accounts.acting import By
+from appliance.campaigns import last_actions, ledger_check, link_map, preflight, report, results, states, store
+from appliance.content.designs.merge import MergeError
+from appliance.core import clock
+from appliance.core.errors import Invalid
+from appliance.core.rested import Rested
+from appliance.storage.work import call, commit, render, render_for
 from ui import audiences, charts, mail, reading, rights, view, words
-from ui.blueprint import Pages
 from ui.guard import signed_in
 from ui.pages import compose, compose_send
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_reports", url_prefix="/campaigns")
 _MOVING = ("sending", "holding")
@@ -206,8 +194,8 @@ def _overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, Any]:
     if "figures" not in base:
         return {"by": by}
     figures = base["figures"]
-    usual = averages.usual(campaign)
-    after = conversions.of(campaign) if figures.tracking else []
+    usual = results.usual_results(campaign)
+    after = results.conversions_of(campaign) if figures.tracking else []
     return {
         "by": by, "usual": usual, "after": after,
         "facts": reading.facts(figures, stats, usual),

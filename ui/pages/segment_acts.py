@@ -6,17 +6,16 @@ from typing import Any, NamedTuple
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import audit
-from appliance.db.work import call, commit
-from appliance.segments import dependencies, store
-from appliance.segments.requests import SegmentCreate, SegmentQuery
-from appliance.tables import Segment
+from appliance.accounts import audit
+from appliance.audience.segments import dependencies, store
+from appliance.audience.segments.store import SegmentCreate, SegmentQuery
+from appliance.core import errors, fields
+from appliance.storage.models import Segment
+from appliance.storage.work import call, commit
 from ui import view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Selection
 
 pages = Pages("ui_segment_acts", url_prefix="/segments")

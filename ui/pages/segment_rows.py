@@ -3,18 +3,16 @@
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.db.work import call
-from appliance.segments import counting
+from appliance.audience.segments import counting
+from appliance.core import errors
+from appliance.storage.work import call
 from ui import filter_look, filter_people, view
-from ui.blueprint import Pages
-from ui.filter_look import Look
-from ui.filter_offers import BRANCH, SEGMENT
+from ui.filter_look import BRANCH, SEGMENT, Look
 from ui.filter_people import Check
 from ui.filters import PREFIX, Rows
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_segment_rows", url_prefix="/segments")
 

@@ -6,19 +6,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.db.work import call, commit
-from appliance.filters import read
-from appliance.segments import counting, dependencies, explain, people, store
-from appliance.segments.requests import SegmentCreate, SegmentPatch, SegmentQuery
+from appliance.audience.filters import read as filters_read
+from appliance.audience.segments import counting, dependencies, explain, people, store
+from appliance.audience.segments.store import SegmentCreate, SegmentPatch, SegmentQuery
+from appliance.core import errors, fields
+from appliance.storage.work import call, commit
 from ui import filter_look, filter_people, rights, tables, together, view
-from ui.blueprint import Pages
 from ui.filters import Rows
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pages import segment_rows
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Chip, Column
 from ui.together import Part, Parts
 
@@ -53,7 +52,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 def _said(account_id: int, rows: list[Any]) -> dict[str, Any]:
     """Return sentence and number of each; where there are very many people, numbers follow as they are counted."""
     here = people.scope(account_id)
-    sentences = {row.id: explain.sentence(account_id, read.filters(row.filters, here), here) for row in rows}
+    sentences = {row.id: explain.sentence(account_id, filters_read.filters(row.filters, here), here) for row in rows}
     counts = store.counts(account_id, rows, patience=0)
     counting.refresh(account_id, rows)
     return {"counts": counts, "sentences": sentences, "everybody": people.total(account_id)}

@@ -6,18 +6,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import config, errors
-from appliance.account import audit, settings
-from appliance.config import Loaded
-from appliance.db.work import call, commit
-from appliance.delivery import providers
-from appliance.settings import Email
+from appliance.accounts import audit, settings
+from appliance.core import errors
+from appliance.sending.delivery import providers
+from appliance.settings import config
+from appliance.settings.config import Loaded
+from appliance.settings.schema import Email
+from appliance.storage.work import call, commit
 from ui import rights, together, view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.relays import RELAYS
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part, Parts
 
 pages = Pages("ui_sending", url_prefix="/settings/sending")

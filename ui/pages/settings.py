@@ -7,18 +7,17 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.account import accounts, audit
-from appliance.db.work import call, commit
-from appliance.delivery.providers import direct
-from appliance.engagement import words
-from appliance.messages import warm_up
+from appliance.accounts import accounts, audit
+from appliance.core import errors, fields
+from appliance.sending.delivery.providers import direct
+from appliance.sending.messages import warm_up
+from appliance.storage.work import call, commit
+from appliance.tracking import words
 from ui import countries, guard, session, together, view
-from ui.blueprint import Pages
 from ui.forms import Form, local_path
 from ui.guard import signed_in
 from ui.pages.welcome import zones
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part, Parts
 
 pages = Pages("ui_settings", url_prefix="/settings")

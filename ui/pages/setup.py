@@ -3,14 +3,14 @@
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.account import audit, onboarding, users
-from appliance.account.acting import By
-from appliance.db.work import call, commit
+from appliance.accounts import audit, onboarding, users
+from appliance.accounts.acting import By
+from appliance.core import errors
+from appliance.storage.work import call, commit
 from ui import session, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import open_page, problem
+from ui.session import Pages
 
 pages = Pages("ui_setup")
 # The screens in their order: the last part of the address, and what it is called.

@@ -6,17 +6,16 @@ from zoneinfo import ZoneInfo
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import clock, errors, fields
-from appliance.account import audit
-from appliance.contacts import story, suppress
-from appliance.contacts.suppress import SuppressionQuery, SuppressionWrite
-from appliance.db.work import call, commit
+from appliance.accounts import audit
+from appliance.audience.contacts import suppress, timeline
+from appliance.audience.contacts.suppress import SuppressionQuery, SuppressionWrite
+from appliance.core import clock, errors, fields
+from appliance.storage.work import call, commit
 from ui import people, rights, tables, view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.tables import Chip, Column, Table
 
 pages = Pages("ui_suppressions", url_prefix="/contacts/suppressions")
@@ -110,5 +109,5 @@ def _form(request: Request, form: Form, status: int) -> HTTPResponse:
 async def _show(request: Request, visit: Visit, suppression_id: int, form: Form, status: int) -> HTTPResponse:
     row = await call(suppress.get, visit.account_id, suppression_id)
     known = await call(suppress.history, row)
-    names = await call(story.actors, visit.account_id, list(known.rows))
+    names = await call(timeline.actors, visit.account_id, list(known.rows))
     return view.page(request, "suppressions/show.html", status, row=row, known=known, actors=names, form=form)

@@ -6,15 +6,14 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.account import passwords, team, users
-from appliance.db.work import call, commit
+from appliance.accounts import passwords, users
+from appliance.core import errors
+from appliance.storage.work import call, commit
 from ui import once, together, view, words
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part, Parts
 
 pages = Pages("ui_team", url_prefix="/settings")
@@ -42,12 +41,12 @@ async def add(request: Request, visit: Visit) -> HTTPResponse:
     """Add somebody with a password that is shown once, to be told to them."""
     form = Form.of(request)
     form.need("email", "Write the address they will sign in with.")
-    secret = team.password()
+    secret = users.password()
     try:
         if form.errors:
             raise errors.Invalid({})
         new = await asyncio.to_thread(users.prepare, form["email"], secret, form["name"][:255])
-        made = await commit(team.add, visit.by, new, form["role"])
+        made = await commit(users.add_member, visit.by, new, form["role"])
     except errors.Invalid as refused:
         if "has already been taken" in refused.fields.get("email", []):
             form.wrong("email", "Somebody signs in with this address already.")
@@ -61,14 +60,14 @@ async def add(request: Request, visit: Visit) -> HTTPResponse:
 @together.meeting
 async def role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Give somebody another role."""
-    form, have = Form.of(request), await call(team.get, visit.account_id, user_id)
+    form, have = Form.of(request), await call(users.get, visit.account_id, user_id)
     parts = _parts(have)
     together.meet(form, parts, _kept(have), dict.fromkeys(parts.all(form), _NAMES))
     if form.met:
         return await _page(request, visit, Form({"role": "editor"}), 409, (user_id, form))
     try:
-        args = (team.change, visit.by, user_id, form["role"])
-        done = await commit(together.still, form, parts, lambda: _kept(team.get(visit.account_id, user_id)), *args)
+        args = (users.change, visit.by, user_id, form["role"])
+        done = await commit(together.still, form, parts, lambda: _kept(users.get(visit.account_id, user_id)), *args)
     except errors.Invalid:
         return await _refused(request, visit, "An account needs an owner. Make somebody else one first.")
     view.say(request, f"{done.name} is {ROLES[done.role][0].lower()} now.")
@@ -80,7 +79,7 @@ async def role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
 async def close(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Let somebody sign in no more; the message offers to undo it."""
     try:
-        done = await commit(team.close, visit.by, user_id)
+        done = await commit(users.close, visit.by, user_id)
     except errors.Invalid as refused:
         own = "disabled" in refused.fields
         said = "You cannot shut yourself out." if own else "An account needs an owner. Make somebody else one first."
@@ -95,7 +94,7 @@ async def close(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
 @signed_in
 async def reopen(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Let somebody sign in again."""
-    done = await commit(team.reopen, visit.by, user_id)
+    done = await commit(users.reopen, visit.by, user_id)
     view.say(request, f"{done.name} may sign in again, with the password they had.")
     return view.go(request, "/settings/team")
 
@@ -104,8 +103,8 @@ async def reopen(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
 @signed_in
 async def password(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Give somebody a new password, shown once."""
-    secret = team.password()
-    done = await commit(team.give_password, visit.by, user_id, await asyncio.to_thread(passwords.make, secret))
+    secret = users.password()
+    done = await commit(users.give_password, visit.by, user_id, await asyncio.to_thread(passwords.make, secret))
     once.keep(visit.session.id, "password", {"name": done.name, "email": done.email, "password": secret})
     return view.go(request, "/settings/team")
 
@@ -130,7 +129,7 @@ async def _page(
     """Return the team; `met` is somebody whose role another person changed meanwhile, with what was chosen here."""
     if visit.user.role not in ("owner", "admin"):
         raise errors.NotAllowed("Only owners and admins look after the team.")
-    found = await call(team.members, visit.account_id)
+    found = await call(users.members, visit.account_id)
     return view.page(
         request,
         "settings/team.html",
@@ -148,7 +147,7 @@ async def _page(
 def _keys(account_id: int) -> dict[int, list[str]]:
     """Return the keys that each person made and that open something, by their names and ends."""
     found: dict[int, list[str]] = {}
-    for key in team.keys(account_id):
+    for key in users.keys(account_id):
         if key.created_by_id is not None:
             found.setdefault(key.created_by_id, []).append(f"{key.name} (…{key.hint})")
     return found

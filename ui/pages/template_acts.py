@@ -7,20 +7,19 @@ import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.db.work import call, commit, render
-from appliance.fields import PageQuery
-from appliance.messages import send_test
-from appliance.templates import history, homes, revisions, store
-from appliance.templates.requests import DESIGN_BYTES, TemplateWrite
+from appliance.content.templates import history, homes, revisions, store
+from appliance.content.templates.requests import DESIGN_BYTES, TemplateWrite
+from appliance.core import errors, fields
+from appliance.core.fields import PageQuery
+from appliance.sending.messages import send_test
+from appliance.storage.work import call, commit, render
 from ui import people, unfinished, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages import editor
 from ui.pages.editor import page_of
 from ui.pages.templates import FIELDS, changed_since, is_edited, page
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_template_acts", url_prefix="/templates")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

@@ -5,19 +5,18 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors, fields
-from appliance.db.work import call, commit, render, render_for
-from appliance.designs import document as designs
-from appliance.messages import sample_render
-from appliance.templates import homes, revisions, store
-from appliance.templates.requests import TemplateWrite
+from appliance.content.designs import document as designs
+from appliance.content.templates import homes, revisions, store
+from appliance.content.templates.requests import TemplateWrite
+from appliance.core import errors, fields
+from appliance.sending.messages import sample_render
+from appliance.storage.work import call, commit, render, render_for
 from ui import mail, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pages import editor
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_templates", url_prefix="/templates")
 FIELDS = ("name", "subject", "preheader", "body")

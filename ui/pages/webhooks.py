@@ -7,20 +7,19 @@ from typing import Any
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import clock, errors, fields
-from appliance.db.work import call, commit
-from appliance.delivery import safe_http
+from appliance.core import clock, errors, fields
 from appliance.events import kinds, log
+from appliance.sending.delivery import safe_http
+from appliance.storage.work import call, commit
 from appliance.webhooks import deliveries, store, trial
 from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed
 from appliance.webhooks.store import WebhookPatch, WebhookQuery, WebhookWrite
 from appliance.webhooks.trial import WebhookTest
 from ui import once, rights, together, view, words
-from ui.blueprint import Pages
 from ui.forms import Form, number
 from ui.guard import signed_in
 from ui.pressed import one_press
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part
 
 pages = Pages("ui_webhooks", url_prefix="/settings/webhooks")

@@ -6,19 +6,20 @@ from zoneinfo import available_timezones
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import brand, config, errors, fields
-from appliance.account import accounts, audit, settings
-from appliance.db.work import call, commit
-from appliance.delivery.groups import domain_of
-from appliance.sending_domains import names, store
+from appliance.accounts import accounts, audit, settings
+from appliance.content import brand
+from appliance.core import errors, fields
+from appliance.sending.delivery.groups import domain_of
+from appliance.sending.domains import records, store
+from appliance.settings import config
+from appliance.storage.work import call, commit
 from ui import looks, together, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.pages import domains, sending
 from ui.pages.setup import STEPS
 from ui.relays import RELAYS
-from ui.session import Visit
+from ui.session import Pages, Visit
 from ui.together import Part, Parts
 
 pages = Pages("ui_welcome", url_prefix="/welcome")
@@ -149,7 +150,7 @@ async def domain_save(request: Request, visit: Visit) -> HTTPResponse:
 async def _domain(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
     asked = fields.read(store.DomainQuery, {"limit": 5})
     rows = [(row, *domains.state(row)) for row in (await call(store.page, visit.account_id, asked)).rows]
-    return _screen(request, "domain", form, status, rows=rows, shown=names.shown)
+    return _screen(request, "domain", form, status, rows=rows, shown=records.show_domain)
 
 
 @pages.get("/brand", name="brand")

@@ -5,16 +5,15 @@ import asyncio
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance import errors
-from appliance.account import otp, passwords, second_factor, sessions, signing_in, team
-from appliance.db.work import call, commit
+from appliance.accounts import passwords, second_factor, sessions, signing_in, users
+from appliance.core import errors
 from appliance.events import agents
-from appliance.tables import Session
+from appliance.storage.models import Session
+from appliance.storage.work import call, commit
 from ui import once, qr, view
-from ui.blueprint import Pages
 from ui.forms import Form
 from ui.guard import signed_in
-from ui.session import Visit
+from ui.session import Pages, Visit
 
 pages = Pages("ui_you", url_prefix="/settings")
 _WRONG = {
@@ -38,7 +37,7 @@ async def rename(request: Request, visit: Visit) -> HTTPResponse:
     form.need("name", "Write the name that the others see.")
     if form.errors:
         return await _page(request, visit, form, 422)
-    await commit(team.rename, visit.user.id, form["name"], request.ctx.client)
+    await commit(users.rename, visit.user.id, form["name"], request.ctx.client)
     view.say(request, "Saved.")
     return view.go(request, "/settings/you")
 
@@ -59,7 +58,7 @@ async def own_password(request: Request, visit: Visit) -> HTTPResponse:
     if form.errors:
         return await _page(request, visit, form, 422)
     hashed = await asyncio.to_thread(passwords.make, new)
-    await commit(team.choose_password, visit.user.id, hashed, visit.session.id, request.ctx.client)
+    await commit(users.choose_password, visit.user.id, hashed, visit.session.id, request.ctx.client)
     view.say(request, "Your password is changed. Other browsers are signed out.")
     return view.go(request, "/settings/you")
 
@@ -68,9 +67,9 @@ async def own_password(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 async def show_otp(request: Request, visit: Visit) -> HTTPResponse:
     """Show a new key for an authenticator app; who has one goes back."""
-    if otp.is_on(visit.user):
+    if second_factor.is_on(visit.user):
         return view.go(request, "/settings/you")
-    return _key_page(request, visit, Form({"secret": otp.new_key()}))
+    return _key_page(request, visit, Form({"secret": second_factor.new_key()}))
 
 
 @pages.post("/you/otp", name="otp_on")
@@ -78,8 +77,8 @@ async def show_otp(request: Request, visit: Visit) -> HTTPResponse:
 async def otp_on(request: Request, visit: Visit) -> HTTPResponse:
     """Switch the second factor on, once its first code was typed."""
     form = Form.of(request)
-    if not otp.is_key(form["secret"]):
-        form.values["secret"] = otp.new_key()
+    if not second_factor.is_key(form["secret"]):
+        form.values["secret"] = second_factor.new_key()
     if wrong := await signing_in.prove(visit.user, form.exact("password"), None, request.ctx.client):
         form.wrong(wrong[0], _WRONG[wrong[0]])
         return _key_page(request, visit, form, 422)
@@ -139,7 +138,7 @@ async def take_otp(request: Request, visit: Visit, user_id: int) -> HTTPResponse
 
 
 def _key_page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
-    code = qr.draw(otp.link(form["secret"], visit.user.email))
+    code = qr.draw(second_factor.link(form["secret"], visit.user.email))
     key = form["secret"]
     parts = " ".join(key[at : at + 4] for at in range(0, len(key), 4))
     return view.page(request, "settings/otp.html", status, form=form, code=code, parts=parts)
@@ -156,6 +155,6 @@ def _look(one: Session) -> str:
 async def _page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
     found = await call(sessions.of_user, visit.user.id)
     return view.page(
-        request, "settings/you.html", status, form=form, found=found, has_otp=otp.is_on(visit.user),
+        request, "settings/you.html", status, form=form, found=found, has_otp=second_factor.is_on(visit.user),
         left=len(visit.user.otp_codes), codes=once.take(visit.session.id, "codes"), look=_look,
     )  # fmt: skip

@@ -5,11 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.contacts import write
-from appliance.contacts.consent import Evidence
-from appliance.contacts.requests import ContactPatch
-from appliance.errors import Invalid
-from appliance.fields import Data, read
+from appliance.audience.contacts import write
+from appliance.audience.contacts.consent import Evidence
+from appliance.audience.contacts.requests import ContactPatch
+from appliance.core.errors import Invalid
+from appliance.core.fields import Data, read
 from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, skipped
 
 

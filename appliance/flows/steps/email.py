@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from appliance.designs import document
-from appliance.designs.readable import readable
+from appliance.content.designs import document
+from appliance.content.designs.readable import readable
 from appliance.flows.steps.kind import Field
 from appliance.flows.steps.writing import Writing, said_of
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from appliance.errors import Invalid
+from appliance.core.errors import Invalid
+from appliance.core.fields import Data, read
 from appliance.events import kinds, log
 from appliance.events.log import Happened
-from appliance.fields import Data, read
 from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading
 
 

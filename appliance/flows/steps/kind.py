@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
-from appliance.errors import Faults
+from appliance.core.errors import Faults
 
 
 class Node(NamedTuple):

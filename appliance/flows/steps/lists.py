@@ -4,12 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from appliance.contacts import lists
-from appliance.contacts.lists import VIEW
-from appliance.db.dialect.documents import among
-from appliance.db.open import rows
+from appliance.audience.contacts import lists
+from appliance.audience.contacts.lists import VIEW
 from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, skipped
-from appliance.tables import ContactList
+from appliance.storage.models import ContactList
+from appliance.storage.open import rows
+from appliance.storage.sql import among
 
 
 class _ListStep(Kind):

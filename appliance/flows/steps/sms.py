@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.designs.readable import readable
+from appliance.content.designs.readable import readable
+from appliance.content.templates.requests import Content
 from appliance.flows.steps.kind import Field, Reading
 from appliance.flows.steps.writing import Writing, said_of
-from appliance.sms import limits
-from appliance.sms.limits import MAX_CHARACTERS
-from appliance.templates.requests import Content
+from appliance.sending.sms import gsm
+from appliance.sending.sms.gsm import MAX_CHARACTERS
 
 _SHOWN = 60
 
@@ -36,7 +36,7 @@ class Sms(Writing):
 
     def check(self, content: Content, reading: Reading) -> None:
         """Note merge tags that cannot be read, and more parts than one SMS may have."""
-        found = limits.fault(content.body) if isinstance(content.body, str) else None
+        found = gsm.length_fault(content.body) if isinstance(content.body, str) else None
         if found:
             reading.fault("body", found)
 

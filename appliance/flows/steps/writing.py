@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, convert
 
-from appliance.fields import given, read_sound
+from appliance.content.templates import checks
+from appliance.content.templates.requests import Content
+from appliance.core.fields import given, read_sound
 from appliance.flows import step_messages
 from appliance.flows.steps.kind import Going, Here, Kind, Move, Node, Reading
-from appliance.tables import Account, Template
-from appliance.templates import checks
-from appliance.templates.requests import Content
+from appliance.storage.models import Account, Template
 
 # What stands in the template of a step, in the order in which it is shown
 WORDS = ("subject", "preheader", "from_name", "from_email", "reply_to", "body", "design")

@@ -1,0 +1,1 @@
+"""Who gets messages: contacts, lists, segments and the filters behind them."""

@@ -1,0 +1,1 @@
+"""What messages are made of: designs, templates, pictures, the brand."""

@@ -1,0 +1,23 @@
+"""A line across."""
+
+from appliance.content.designs.kind import Kind, View
+from appliance.content.designs.props import choice, colour, line, number
+
+
+def text(view: View) -> str:
+    """Write a row of dashes."""
+    return "-" * 24
+
+
+KIND = Kind(
+    "divider", "Divider", "minus",
+    (
+        colour("color", "Colour"),
+        number("width", "Width", 100, 5, 100, unit="%"),
+        line("padding", "Space around"),
+        number("thickness", "Thickness", 1, 1, 12),
+        choice("style", "Style", "solid", "dashed"),
+    ),
+    text, in_columns=True, padding=(16, 32, 16, 32),
+    inferred_late=lambda props: bool({"color", "thickness"} & props.keys()),
+)  # fmt: skip

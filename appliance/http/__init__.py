@@ -1,0 +1,1 @@
+"""The HTTP server: what it listens on, how requests are read, what each answer carries."""

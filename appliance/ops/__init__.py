@@ -1,0 +1,1 @@
+"""Running the service: commands, health, status, backups, metrics."""

@@ -1,0 +1,1 @@
+"""How messages leave: the ledger, rendering, limits, transports, sending domains."""

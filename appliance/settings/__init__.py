@@ -1,0 +1,1 @@
+"""Every setting: its schema, where its value comes from, and the example that is shipped."""

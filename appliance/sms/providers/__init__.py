@@ -1,9 +1,0 @@
-"""Ways out for SMS, one file each."""
-
-from appliance.sms.providers.capture import Capture
-from appliance.sms.providers.http import Http
-from appliance.sms.providers.kind import Provider
-from appliance.sms.providers.twilio import Twilio
-
-# A new provider is one file and one line here
-PROVIDERS: dict[str, Provider] = {one.name: one for one in (Capture(), Twilio(), Http())}
