@@ -1,4 +1,4 @@
-"""What the README tells people to type works as it stands there."""
+"""What the README and the pages behind it tell people to type works as it stands there."""
 
 import json
 import os
@@ -11,9 +11,13 @@ from tests.conftest import FreshServer
 from tests.kit.server import ROOT
 
 
+def _told(*names: str) -> str:
+    return "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
+
+
 def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -> None:
     """Copied and pasted into a shell, only the port exchanged, it sends three messages and takes an import back."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = _told("README.md", "docs/tour.md")
     titles = ("The same over the API", "Bring people", "Design a mail", "Say what people do", "Automate it", "Send SMS")
     walk = ".*?".join(rf"## {title}.*?```sh\n(.*?)```" for title in titles)
     blocks = re.search(walk, readme, re.DOTALL)
@@ -65,7 +69,7 @@ def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -
 def test_every_command_of_the_readme_exists(fresh_server: FreshServer) -> None:
     """Each command of the table prints its help."""
     server = fresh_server(start=False, set_up=False)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = _told("docs/running.md")
     commands = re.findall(r"`campanero ((?:user |key |account )?[a-z]+)[^`]*`", readme)
 
     assert {"serve", "setup", "user add", "key create", "account add", "check", "openapi", "version"} <= set(commands)
