@@ -16,6 +16,10 @@ from appliance.storage.work import commit
 Role = Annotated[str, Meta(extra_json_schema={"enum": list(roles.ROLES)})]
 
 
+# An address, a password and a code; whoever sends more has not signed in yet
+_MAX_BYTES = 65_536
+
+
 class Login(Struct):
     """Who signs in: all three stand at the top, or within `user`."""
 
@@ -49,6 +53,8 @@ class SignedIn(Struct):
 
 async def enter(request: Request) -> HTTPResponse:
     """Return a JWT for who signs in."""
+    if len(request.body) > _MAX_BYTES:
+        raise Fault(413, "payload_too_large")
     asked = _asked(read.json_object(request, request.body))
     try:
         user = await signing_in.enter(asked.email, asked.password, asked.otp, request.ctx.client)

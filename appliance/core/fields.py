@@ -353,12 +353,10 @@ def is_too_deep(value: Any) -> bool:
     deepest, level = 0, [value]
     while level and deepest <= MAX_DATA_DEPTH:
         deepest += 1
-        level = [
-            inner
-            for item in level
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
+        holders = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [inner for holder in holders for inner in holder if isinstance(inner, dict | list)]
+        if not level and any(holders):
+            deepest += 1  # what is neither stands in the last of them
     return deepest > MAX_DATA_DEPTH
 
 

@@ -42,6 +42,8 @@ from ui import files, guard
 
 # A credential that is far too long is refused as one that is wrong
 HEAD_BYTES = 32_768
+# A table of people with everybody chosen posts a few hundred
+_MAX_FORM_FIELDS = 5_000
 _LINE_BYTES = 8_192
 
 
@@ -261,6 +263,7 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.on_request(_note_time, priority=104)
     app.on_request(read_as_text, priority=103)
     app.on_request(_note_client, priority=102)
+    app.on_request(_refuse_many_fields, priority=101)
     app.on_request(_refuse_when_stopping, priority=100)
     app.on_response(_mark)  # type: ignore[no-untyped-call]  # untyped in the library
     app.before_server_start(_start)
@@ -284,6 +287,13 @@ async def _note_client(request: Request) -> None:
             "%s asks for others and is not in network.trusted_proxies: all of them count as one client, "
             "whom forms send three confirmation mails an hour", request.ip,
         )  # fmt: skip
+
+
+async def _refuse_many_fields(request: Request) -> None:
+    """Raise 413 for a form with more fields than any page has: they are read on the loop, and anybody may send one."""
+    kind = request.headers.get("content-type", "").strip().lower()
+    if kind.startswith("application/x-www-form-urlencoded") and request.body.count(b"&") >= _MAX_FORM_FIELDS:
+        raise PayloadTooLarge("the form has too many fields")
 
 
 async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.content.designs import merge
+from appliance.content.designs import merge, pasted
 from appliance.content.designs.merge import MergeError
 from appliance.sending.messages import compose
 from appliance.sending.messages.compose import Source
@@ -87,6 +87,19 @@ def test_a_body_is_read_in_time_that_grows_with_its_length(name: str) -> None:
         for size in (5_000, 20_000)
     )
     assert long < MAX_RATIO * max(short, MIN_SECONDS)
+
+
+def test_rules_that_would_make_a_mail_too_long_stay_in_its_head() -> None:
+    """A rule of 17 KB for each of 5,000 elements would be written 5,000 times; an ordinary sheet is written."""
+    rule = "".join(f"--a{number}:1;" for number in range(1_500))
+    long = seconds(lambda: pasted.clean(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000))
+    made = pasted.clean(f"<style>b{{{rule}}}</style>" + "<b>x</b>" * 5_000)
+    assert long < 1 and len(made) < 200_000 and "<style>" in made
+    many = "".join(f"b{{color:#{number:06x};margin:{number}px}}" for number in range(900))
+    assert len(pasted.clean(f"<style>{many}</style>" + "<b>x</b>" * 1_000)) < 200_000
+    usual = "".join(f".c{number}{{color:#{number:06x};margin:{number}px;padding:1px 2px}}" for number in range(200))
+    body = "".join(f'<p class="c{number % 200}">x</p>' for number in range(1_000))
+    assert pasted.clean(f"<style>{usual}</style>{body}").count("style=") == 1_000
 
 
 def test_what_stands_in_tags_outside_of_quotes_is_bounded() -> None:

@@ -74,3 +74,27 @@ def test_a_flow_with_more_in_merge_tags_than_may_be_published_is_refused_at_once
     }
     # One message of them takes longer to read than all of them to be counted
     assert time.monotonic() - began < 2
+
+
+def test_large_bodies_of_strangers_do_not_hold_up_an_account(fresh_server: FreshServer) -> None:
+    """Forms of 250,000 fields and large sign-ins, four at once, from people who are not signed in: refused at once."""
+    server = fresh_server()
+    other = second_account(server)
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    fields = b"&".join(b"a%d=1" % number for number in range(200_000))
+    numbers = b'{"email": "a@example.org", "password": "x", "z": [' + b"1," * 900_000 + b"1]}"
+    told: list[int] = []
+
+    def ask(place: tuple[str, bytes, dict[str, str]]) -> None:
+        path, body, headers = place
+        for _ in range(5):
+            told.append(server.client(validate=False).request("POST", path, body, headers).status)
+
+    def strangers() -> None:
+        with ThreadPoolExecutor(4) as pool:
+            places = [(path, fields, form) for path in ("/contacts", "/login", "/u/x")]
+            list(pool.map(ask, [*places, ("/v1/login", numbers, {"Content-Type": "application/json"})]))
+
+    worst, _ = worst_of(other, strangers)
+    assert {413} <= set(told) <= {404, 413}
+    assert worst < 2, worst

@@ -83,6 +83,8 @@ def _design(request: Request) -> Any:
         raise errors.Invalid({"the file": ["is nested too deeply"]})
     # What `GET /templates` answers holds a design too
     inner = found.get("design") if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise errors.Invalid({"the file": ["holds no design"]})
     return inner if isinstance(inner, dict) else found
 
 

@@ -5,6 +5,7 @@ Nothing is read from files or the network. Whatever comes in, a mail comes out, 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from typing import NamedTuple
@@ -149,6 +150,9 @@ _WORD = re.compile(r"[A-Za-z0-9\-]{1,35}")
 _CARRIER = re.compile(r"<table([^<>]*)>")
 # Elements times selectors: beyond it the rules stay in the head
 _MAX_MATCHES = 1_000_000
+# Of all that rules write into elements, about; a mail that Gmail shows whole has a tenth of a megabyte
+_MAX_WRITTEN_CHARACTERS = 4_000_000
+_NAME = re.compile(r"[\w-]+")
 
 
 class _Parts(NamedTuple):
@@ -218,7 +222,7 @@ def _made(parts: _Parts) -> _Made:
     """Clean a body, write its rules into its elements, and clean what they have written."""
     attributes, content = _attributes(parts.body), cleaning.fragment(parts.content, comments=True)
     sheet = parts.sheet
-    if not sheet.to_write or content.count("<") * sheet.selectors > _MAX_MATCHES:
+    if not sheet.to_write or content.count("<") * sheet.selectors > _MAX_MATCHES or _is_too_much(sheet, content):
         return _Made(attributes, content, not sheet.to_write)
     inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, extra_css=sheet.to_write)
     try:
@@ -229,6 +233,22 @@ def _made(parts: _Parts) -> _Made:
     if found is None:
         return _Made(attributes, content, False)
     return _Made(_attributes(found[1]), cleaning.fragment(found[2], comments=True), True)
+
+
+def _is_too_much(sheet: Sheet, content: str) -> bool:
+    """Return whether the rules of a sheet, written into every element that they may be about, make a mail too long.
+
+    A rule is about as many elements as name the last word of its selector: its class, its id or its tag.
+    """
+    named = Counter(_NAME.findall(content))
+    every, written = content.count("<"), 0
+    for before, block in _rules(sheet.to_write):
+        for selector in before.split(","):
+            names = _NAME.findall(selector)
+            written += len(block) * (every if not names or selector.rstrip().endswith("*") else named[names[-1]])
+        if written > _MAX_WRITTEN_CHARACTERS:
+            return True
+    return False
 
 
 def _attributes(given: str) -> str:
