@@ -63,3 +63,16 @@ def test_dates_at_the_ends_of_the_calendar(server: Server, visitor: Visitor, zon
         is_read(visitor, path)
     for path in ("/campaigns", "/segments"):
         api.get(path).expect(200)
+
+
+def test_nobody_is_laid_over_a_contact_by_being_added(server: Server, visitor: Visitor) -> None:
+    """Who adds a person with somebody's address is told whose it is; the contact stays as it was."""
+    api = server.client()
+    known = {"email": "gunther@example.org", "phone": "+14155550191", "first_name": "Gunther", "last_name": "Jager"}
+    contact = api.post("/contacts", known).expect(201)["id"]
+    for given in ({"email": "GUNTHER@example.org"}, {"email": "new@example.org", "phone": "+1 415 555 0191"}):
+        page = visitor.send("POST", "/contacts", {"first_name": "Omer", "last_name": "Celik", **given})
+        assert page.status == 422 and "Gunther Jager" in page.text and f"/contacts/{contact}" in page.text
+    kept = api.get(f"/contacts/{contact}").expect(200)
+    assert (kept["first_name"], kept["last_name"]) == ("Gunther", "Jager")
+    assert visitor.send("POST", "/contacts", {"first_name": "Omer", "email": "nobody at all"}).status == 422

@@ -52,7 +52,7 @@ async def new(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in
 @one_press
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Add a person, or bring up to date the one who has the address."""
+    """Add a person; who has the address already is named."""
     form = Form.of(request)
     if form["more"] or form["drop"]:
         return await _form(request, visit, form, None, 200)
@@ -81,7 +81,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 def _told(done: write.Upserted, wanted: bool) -> str:
     """Return what became of a contact that was added, and whether it may be written to."""
     who = words.name(done.contact)
-    first = f"{who} was added" if done.created else f"{who} existed already and was updated"
+    first = f"{who} was added"
     if not done.contact.channels:
         return f"{first}."
     if any(channel.subscribed for channel in done.contact.channels):
@@ -90,11 +90,25 @@ def _told(done: write.Upserted, wanted: bool) -> str:
 
 
 def _add(account_id: int, asked: requests.ContactWrite, evidence: Evidence, new_list: str) -> write.Upserted:
-    """Add a person, to a list that is made for them too if it has a name; all or nothing. Raises Invalid."""
+    """Add a person, to a list that is made for them too if it has a name; all or nothing.
+
+    Raises Invalid, also where somebody has one of the addresses: nobody is laid over a contact whom they do not see.
+    """
+    given = {kind: getattr(asked, kind) for kind in ("email", "phone")}
+    taken = [kind for kind, text in given.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
+    if taken:
+        raise errors.Invalid({kind: ["has already been taken"] for kind in taken})
     if new_list:
         made = lists.create(account_id, fields.read(lists.ListCreate, {"name": new_list}))
         asked.list_ids = [*(asked.list_ids or []), made.id]
     return write.upsert(account_id, asked, evidence)
+
+
+def _has_owner(account_id: int, kind: str, text: str) -> bool:
+    try:
+        return people.owner(account_id, kind, text) is not None
+    except ValueError:
+        return False  # what is no address is told by whoever adds it
 
 
 @pages.get("/<contact_id:int>/edit", name="edit")
