@@ -57,10 +57,12 @@ def settled(page: Page) -> None:
     expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
 
 
-def order(page: Page) -> list[str]:
-    """Return the sections of the outline."""
-    found = page.locator("#list li").evaluate_all("rows => rows.map(row => row.dataset.key)")
-    return [str(one) for one in found]
+def expect_order(page: Page, *keys: str) -> None:
+    """Wait until the outline lists these sections in this order; raise AssertionError when it does not get there."""
+    rows = page.locator("#list li")
+    expect(rows).to_have_count(len(keys))
+    for at, key in enumerate(keys):
+        expect(rows.nth(at)).to_have_attribute("data-key", key)
 
 
 def drag(page: Page, one: str, other: str) -> None:

@@ -9,6 +9,7 @@ from playwright.sync_api import FrameLocator, Locator, Page, expect
 from tests.kit import axe
 from tests.kit.browser import shoot
 from tests.kit.client import Client
+from tests.kit.emails import expect_order
 from tests.kit.pictures import photo, saved
 
 TEXT = {"id": "t", "type": "text", "props": {"content": "<p>Hello {{ first_name }}, how are you?</p>"}}
@@ -43,14 +44,6 @@ def opened(page: Page, template: int) -> FrameLocator:
     frame = page.frame_locator("#canvas")
     expect(frame.locator("html[style*=color-scheme]")).to_be_attached()
     return frame
-
-
-def ordered(page: Page, *keys: str) -> None:
-    """Wait until the outline shows sections in this order, which it does once they are kept."""
-    rows = page.locator("#list li")
-    expect(rows).to_have_count(len(keys))
-    for at, key in enumerate(keys):
-        expect(rows.nth(at)).to_have_attribute("data-key", key)
 
 
 def kept(page: Page, api: Client, template: int, name: str, wanted: re.Pattern[str]) -> str:
@@ -104,9 +97,9 @@ def test_a_section_is_dragged_in_the_canvas(browser_page: Page, api: Client) -> 
     frame = opened(page, template)
     first, second = (frame.get_by_role("heading", name=name) for name in ("First", "Second"))
     drag(page, second, first, 2)
-    ordered(page, "b", "a", "c", "in")
+    expect_order(page, "b", "a", "c", "in")
     drag(page, first, frame.get_by_role("heading", name="Inner"), 2)
-    ordered(page, "b", "c", "a", "in")
+    expect_order(page, "b", "c", "a", "in")
     now = sections(api, template)
     assert [one["id"] for one in now] == ["b", "c"]
     assert [one["id"] for one in now[1]["props"]["columns"][0]["sections"]] == ["a", "in"]
@@ -141,11 +134,11 @@ def test_keys_in_the_canvas_are_the_editor_s(browser_page: Page, api: Client) ->
     frame.get_by_role("heading", name="Second").click()
     expect(page.locator("#o-b")).to_have_attribute("aria-current", "true")
     page.keyboard.press("Alt+ArrowUp")
-    ordered(page, "b", "a")
+    expect_order(page, "b", "a")
     page.keyboard.press("Control+d")
     expect(page.locator("#list li")).to_have_count(3)
     page.keyboard.press("Control+z")
-    ordered(page, "b", "a")
+    expect_order(page, "b", "a")
 
 
 def test_it_is_looked_at_in_four_ways(browser_page: Page, api: Client) -> None:

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
-from tests.kit.emails import at_work, design_of, make, order, settled
+from tests.kit.emails import at_work, design_of, expect_order, make, settled
 from tests.kit.server import Server
 
 Point = tuple[float, float]
@@ -271,12 +271,12 @@ def test_lines_are_dragged_in_the_outline_and_onto_the_canvas(page: Page, api: C
     drop(page, middle(page, "#o-first"), (inner[0], inner[1] - 5))
     expect(page.locator("li[data-key=pair] li")).to_have_count(2)
     settled(page)
-    assert order(page) == ["third", "second", "pair", "first", "inner"]
+    expect_order(page, "third", "second", "pair", "first", "inner")
     drop(page, middle(page, "#o-second"), email.in_canvas("Third", 200, 2))
     expect(page.locator("#list > .lines > li").first).to_have_attribute("data-key", "second")
     settled(page)
     undo(email)
-    assert order(page) == ["third", "second", "pair", "first", "inner"]
+    expect_order(page, "third", "second", "pair", "first", "inner")
     lives(email)
 
 

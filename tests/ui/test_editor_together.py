@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.kit.browser import Problems, new_page, shoot, sign_in
 from tests.kit.client import Client
-from tests.kit.emails import DESIGN, at_work, design_of, make, order, section, settled
+from tests.kit.emails import DESIGN, at_work, design_of, expect_order, make, section, settled
 from tests.kit.patience import soon
 from tests.kit.server import PASSWORD, Server
 
@@ -127,7 +127,7 @@ def test_what_somebody_took_out_is_said(opened: Page, api: Client) -> None:
     api.patch(f"/templates/{one}", {"design": {"sections": left}}).expect(200)
     opened.get_by_role("textbox", name="Link").fill("https://example.org/too-late")
     expect(opened.locator("#told")).to_have_text("Somebody removed that section. The history has it still.")
-    assert order(opened) == ["title", "odd", "words", "foot"]
+    expect_order(opened, "title", "odd", "words", "foot")
     asked = {"name": "By hand", "template_attributes": {"subject": "S", "body": "<p>Before</p>"}}
     campaign = api.post("/campaigns", asked).expect(201)["id"]
     opened.goto(f"/campaigns/{campaign}/content")
