@@ -28,8 +28,10 @@ def main() -> None:
 
         sys.exit(worker.main())
     # Not above: a child needs none of it, and starts in a third of the time
+    from appliance import app
     from appliance.ops import cli
 
+    app.connect_signals()
     sys.exit(cli.run(sys.argv[1:]))
 
 

@@ -8,7 +8,6 @@ from peewee import fn
 
 from appliance.accounts.acting import By
 from appliance.content.templates import revisions
-from appliance.content.templates import store as templates
 from appliance.core import clock, wake_ups
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
 from appliance.core.pagination import Page, paginate
@@ -292,8 +291,8 @@ def _revisions(flow_id: int) -> list[tuple[int, int]]:
     return rows("SELECT id, revision FROM template WHERE flow_id = ? AND removed_at IS NULL ORDER BY id", (flow_id,))
 
 
-def rewritten(template: Template) -> None:
-    """Do what a change of a step's template by itself means for its flow; raises Invalid if it cannot stay live so."""
+def publish_changed_template(template: Template) -> None:
+    """Let a live flow use the changed template of one of its steps; raises Invalid if the flow cannot stay live."""
     writing()
     flow = Flow.get_by_id(template.flow_id)
     path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), None)
@@ -312,7 +311,3 @@ def rewritten(template: Template) -> None:
         fields = {name.removeprefix(f"{path}."): words for name, words in refused.fields.items()}
         raise Invalid(fields, reason=refused.reason) from None
     saved(flow, gone=True)
-
-
-templates.followers.append(rewritten)
-templates.forerunners.append(version_snapshot.foresee)

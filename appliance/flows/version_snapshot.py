@@ -188,8 +188,8 @@ def warm(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> No
                 flow_content.links(flow_content.source(content, beside))
 
 
-def foresee(template: Template, document: dict[str, Any]) -> None:
-    """Compile the message of a step with the words that its template is about to have, if its flow is live."""
+def compile_changed_step(template: Template, document: dict[str, Any]) -> None:
+    """Compile the message of a step with the fields that its template is about to have, if its flow is live."""
     flow = Flow.get_by_id(template.flow_id)
     steps = (step for _, step in walk(flow.steps) if step.get("template_id") == template.id)
     step = next(steps, None)

@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from appliance import app
 from appliance.accounts import accounts
 from appliance.accounts.acting import By
 from appliance.audience.contacts import consent, lists, write
@@ -38,6 +39,7 @@ class Home:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
+        app.connect_signals()
         open_database(directory / "campanero.db")
         migrate()
         tokens.create_key(directory)

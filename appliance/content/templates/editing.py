@@ -220,5 +220,4 @@ def warm(template: Template, edit: Edit | None) -> None:
     said = revisions.document(template) | edit.values
     checks.variables(said, template.channel)
     if template.action_id is not None:
-        for look in store.forerunners:
-            look(template, said)
+        store.step_template_changing.send(template, said)

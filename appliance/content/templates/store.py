@@ -1,6 +1,5 @@
 """Templates: what one message says, with a revision for every change."""
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, json
@@ -17,6 +16,7 @@ from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
 from appliance.core.fields import given
 from appliance.core.pagination import Page, paginate
+from appliance.core.signals import Signal
 from appliance.storage.models import Campaign, Flow, Template, User
 from appliance.storage.work import writing
 
@@ -28,10 +28,10 @@ __all__ = [
 UNTITLED = "Untitled template"
 # By what a list of templates may be ordered; a minus before it turns that round
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
-# Whoever has more to do once the template of a flow's step was changed by itself, in the same transaction
-followers: list[Callable[[Template], None]] = []
-# Whoever has to look, before the writer does, at what such a template is about to say
-forerunners: list[Callable[[Template, dict[str, Any]], None]] = []
+# Sent with the template in the transaction that changed the template of a flow's step by itself
+step_template_changed = Signal[[Template]]()
+# Sent before such a transaction, outside the writer, with the template and the fields that it is about to have
+step_template_changing = Signal[[Template, dict[str, Any]]]()
 
 
 def page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
@@ -175,8 +175,7 @@ def write(
         if campaign is not None:
             _ask_again(campaign, user_id)
         elif template.action_id is not None:
-            for follow in followers:
-                follow(template)
+            step_template_changed.send(template)
     return changed
 
 
@@ -301,5 +300,4 @@ def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
     said = document(template) | _values(template, request)
     checks.variables(said, template.channel)
     if have is not None and have.action_id is not None:
-        for look in forerunners:
-            look(have, said)
+        step_template_changing.send(have, said)

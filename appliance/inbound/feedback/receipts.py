@@ -103,7 +103,7 @@ def step(found: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     return marked
 
 
-def follow(found: list[Outcome]) -> None:
+def apply_early(found: list[Outcome]) -> None:
     """Write what was told of SMS before they were written down as accepted, and with the answer itself."""
     _catch_up([one.claim.id for one in found], [one.provider_id for one in found if one.provider_id])
     for told in found:
@@ -187,10 +187,6 @@ def _fact(provider: str, receipt: Receipt, number: int) -> Fact:
     words = codes.words(receipt.code, receipt.text)
     kind: Any = "soft_bounced" if found.against in ("third", "fifth") else "bounced"
     return Fact(number, kind, provider, words, code=receipt.code, judged=found)
-
-
-# Every acceptance is written by `hot`, which stands below: whoever sends is served by this module too
-hot.after_acceptance(follow)
 
 
 # What we signed that stands in a mail that came back: which of our messages it names, and whether that is proof.

@@ -5,10 +5,10 @@ A batch comes to the same as its parts one after the other (a test holds the two
 """
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from appliance.core import clock
+from appliance.core.signals import Signal
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.sending.delivery.groups import domain_of
@@ -32,7 +32,8 @@ _CONTACT = (
     "email_last_sent_at = CASE WHEN ? THEN ? ELSE email_last_sent_at END WHERE id = ?"
 )
 _HINTED = "UPDATE channel SET hinted_at = ? WHERE account_id = ? AND kind = 'phone' AND key = ?"
-_followers: list[Callable[[list[Outcome]], None]] = []
+# Sent in the transaction that marks SMS as accepted, with the outcomes that were not accepted before
+sms_accepted = Signal[[list[Outcome]]]()
 _CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?"
 # A row may be marked if it is still open and due, its source is live, and it may still be written to (P4, P5); what is
 # not marked here is looked at closely, so this may refuse too much and never too little
@@ -121,17 +122,7 @@ def _accepted_sms(found: list[Outcome], now: int) -> None:
          if one.prepared is not None and one.prepared.hinted and not one.claim.test],
     )  # fmt: skip
     sms_days.accepted(one for one in found if not one.claim.test)
-    for function in _followers:
-        function(found)
-
-
-def after_acceptance(function: Callable[[list[Outcome]], None]) -> None:
-    """Let a function be called, in the same transaction, whenever SMS were written down as accepted.
-
-    It gets those that were not before, with what the provider calls them: it may have told of them already.
-    """
-    if function not in _followers:
-        _followers.append(function)
+    sms_accepted.send(found)
 
 
 def _contact(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
