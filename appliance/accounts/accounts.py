@@ -12,7 +12,6 @@ from appliance.core.fields import Country, EmailText, Line, Name, given
 from appliance.core.rested import Rested
 from appliance.storage.models import Account, Brand
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import sum_or_zero
 from appliance.storage.work import after_commit, writing
 
 _crowd: Rested[tuple[int, int]] = Rested()
@@ -189,7 +188,7 @@ def _used(account_id: int) -> dict[str, Any]:
     sent = {
         channel: (count, parts)
         for channel, count, parts in rows(
-            f"SELECT channel, count(*), {sum_or_zero('segments')} FROM message WHERE account_id = ? "
+            "SELECT channel, count(*), total(segments) FROM message WHERE account_id = ? "
             "AND created_at >= ? AND sent_at IS NOT NULL AND test = 0 GROUP BY channel",
             (account_id, since),
         )

@@ -12,7 +12,6 @@ from appliance.core.fields import Name, PageQuery
 from appliance.core.pagination import Page, paginate
 from appliance.storage.models import Account, ApiKey
 from appliance.storage.open import fetch_one, run
-from appliance.storage.sql import larger
 from appliance.storage.work import after_commit, writing
 
 LIVE, TEST, PUBLIC = "camp_live_", "camp_test_", "camp_pub_"
@@ -165,7 +164,7 @@ def note_used(moments: dict[int, int]) -> None:
     writing()
     for number, moment in moments.items():
         run(
-            f"UPDATE api_key SET last_used_at = {larger('coalesce(last_used_at, 0)', '?')} WHERE id = ?",
+            "UPDATE api_key SET last_used_at = max(coalesce(last_used_at, 0), ?) WHERE id = ?",
             (moment, number),
         )
     after_commit(lambda: _written.update(moments))

@@ -28,7 +28,6 @@ from appliance.sending.messages.ledger import AT_ONCE
 from appliance.storage import sql as storage_sql
 from appliance.storage.models import Campaign
 from appliance.storage.open import connection, fetch_one, scalar
-from appliance.storage.sql import document_of
 from appliance.storage.work import after_commit, writing
 
 # In an account of more than so many contacts, a question that takes longer than this is not asked on the writer
@@ -58,7 +57,7 @@ _DRAWN = (
 _SKIPPED = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
     "chain_depth, created_at, updated_at) SELECT account_id, contact_id, channel || '_skipped', "
-    f"{document_of(message_id='id', campaign_id='campaign_id', reason='skip_reason')}, 'message:' || id, ?, test, "
+    "json_object('message_id', id, 'campaign_id', campaign_id, 'reason', skip_reason), 'message:' || id, ?, test, "
     "1, 0, 0, created_at, created_at FROM message WHERE id > ? AND id <= ? AND campaign_id = ? AND status = 'skipped'"
 )
 

@@ -26,7 +26,6 @@ from appliance.sending.messages.sample_render import GMAIL_CLIPS, GMAIL_NEARLY
 from appliance.settings import config
 from appliance.storage.models import Account, Campaign
 from appliance.storage.open import fetch_one, rows
-from appliance.storage.sql import field_at, text_of, type_at
 
 # How many people of an audience lack what a message says about them: one look at all of them together.
 
@@ -70,8 +69,8 @@ def _lacks(name: str, placeholder: str, parameters: dict[str, Any]) -> str | Non
     steps = (f"[{one_step}]" if one_step.isascii() and one_step.isdigit() else f'."{one_step}"'
              for one_step in path.split("."))  # fmt: skip
     parameters[placeholder] = f"${''.join(steps)}"
-    empty = f"{field_at('c.data', ':' + placeholder)} IN ('', '[]', '{{}}')"
-    return f"(coalesce({type_at('c.data', ':' + placeholder)}, 'null') IN ('null', 'false') OR {empty} IS TRUE)"
+    empty = f"json_extract(c.data, :{placeholder}) IN ('', '[]', '{{}}')"
+    return f"(coalesce(json_type(c.data, :{placeholder}), 'null') IN ('null', 'false') OR {empty} IS TRUE)"
 
 
 # What is worth a second look before a send; nothing of it refuses one. Each is one function and one line.
@@ -168,7 +167,7 @@ def _crowded(case: Case) -> Iterator[Finding]:
     mine = {*(trigger.data.get("contact_list_ids") or ()), trigger.contact_list_id} - {None}
     now = clock.now_ms()
     for name, list_id, segment_id, lists in rows(
-        f"SELECT c.name, t.contact_list_id, t.segment_id, {text_of('t.data', 'contact_list_ids')} FROM campaign c "
+        "SELECT c.name, t.contact_list_id, t.segment_id, t.data ->> '$.contact_list_ids' FROM campaign c "
         "JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? AND c.id <> ? AND c.test = 0 "
         "AND c.deleted_at IS NULL AND (c.started_at >= ? OR (c.phase = 'scheduled' AND c.scheduled_at <= ?))",
         (case.campaign.account_id, case.campaign.id, now - _DAY_MS, now + _DAY_MS),

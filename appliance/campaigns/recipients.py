@@ -15,22 +15,21 @@ from appliance.sending.sms import numbers
 from appliance.storage.models import Hit, Message
 from appliance.storage.models.message import OPEN
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import NO_INDEX, among, begins, by_index, each_of, field_of
 
 # By people (that is not known to be machines), seen by machines and nobody else, or by no person though it was accepted
 By = Literal["people", "machines", "nobody"]
 # Whom a message of the campaign led to opt out; the evidence names the message. Who called it spam is counted as that
 UNSUBSCRIBED = (
-    f"SELECT DISTINCT m.id FROM consent c {by_index('consent_of_message')} "
-    f"JOIN message m ON m.id = {field_of('c.data', 'message_id')} "
-    f"WHERE {field_of('c.data', 'message_id')} BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
+    "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
+    "JOIN message m ON m.id = json_extract(c.data, '$.message_id') "
+    "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
 )
 # What a number begins with: enough to tell its country, the area code in America, and few enough to look at each
-NUMBER_PREFIX = f"substr(recipient_key, 1, CASE WHEN {begins('recipient_key', '+1')} THEN 5 ELSE 7 END)"
+NUMBER_PREFIX = "substr(recipient_key, 1, CASE WHEN recipient_key GLOB '+1*' THEN 5 ELSE 7 END)"
 UNKNOWN = "unknown"
 _NUMBERS = (
-    f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message {NO_INDEX} "
+    f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message NOT INDEXED "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key IS NOT NULL GROUP BY 1"
 )
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
@@ -79,7 +78,7 @@ def _everybody(campaign_id: int, query: RecipientQuery) -> Page:
     turned = skip > total // 2
     order, skip = ("ASC", total - skip - take) if turned else ("DESC", skip)
     # Rows of others in between are passed too; among many of those the index is quicker
-    source = f"message {NO_INDEX}" if last - first < total * _SCATTERED else "message"
+    source = "message NOT INDEXED" if last - first < total * _SCATTERED else "message"
     found = rows(
         f"SELECT id FROM {source} WHERE campaign_id = ? AND id BETWEEN ? AND ? ORDER BY id {order} LIMIT ? OFFSET ?",
         (campaign_id, first, last, take, skip),
@@ -174,9 +173,9 @@ def _in(campaign_id: int, country: str) -> Any:
     wanted = None if country.lower() == UNKNOWN else country.upper()
     found = rows(_NUMBERS, (*bounds(campaign_id), campaign_id))
     prefixes = [prefix for prefix, number in found if numbers.look(number).country == wanted]
-    return SQL(f"{NUMBER_PREFIX} {among('?')}", [json.encode(prefixes).decode()])
+    return SQL(f"{NUMBER_PREFIX} IN (SELECT value FROM json_each(?))", [json.encode(prefixes).decode()])
 
 
 def _among(ids: list[int]) -> Any:
     # Numbers of our own, written out: there may be more of them than a statement takes parameters
-    return Message.id.in_(SQL(f"(SELECT value FROM {each_of('?')})", [str(ids)]))
+    return Message.id.in_(SQL("(SELECT value FROM json_each(?))", [str(ids)]))

@@ -32,7 +32,6 @@ from appliance.sending.messages.ledger import FINAL
 from appliance.sending.sms import numbers
 from appliance.storage.models import Campaign, Link
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import NO_INDEX, by_index, position_of, smaller, sum_or_zero
 from appliance.storage.work import snapshot
 
 # The numbers of a report that only SMS have: the parts that were paid for, and what became of them by country.
@@ -43,7 +42,7 @@ _SUMS = (
     f"SELECT {recipients.NUMBER_PREFIX}, max(recipient_key), count(*), count(*) FILTER (WHERE {_ACCEPTED_SMS}), "
     "count(*) FILTER (WHERE status = 'delivered'), count(*) FILTER (WHERE status = 'bounced'), "
     "count(*) FILTER (WHERE status = 'failed'), count(*) FILTER (WHERE status = 'skipped'), count(clicked_at), "
-    f"sum(CASE WHEN {_ACCEPTED_SMS} THEN coalesce(segments, 0) ELSE 0 END) FROM message {NO_INDEX} "
+    f"sum(CASE WHEN {_ACCEPTED_SMS} THEN coalesce(segments, 0) ELSE 0 END) FROM message NOT INDEXED "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL GROUP BY 1"
 )
 
@@ -71,19 +70,19 @@ _LARGE, _RESTS, _MAX_KEPT = 5_000, 20, 20
 _MAX_DOMAINS = 50
 _HOUR_MS = 3600 * 1000
 _HOURS, _DAYS = 48, 90
-_AT = position_of("'@'", "recipient_key")
+_AT = "instr(recipient_key, '@')"
 _DOMAINS = (
     f"SELECT substr(recipient_key, {_AT} + 1), count(*), "
     "count(*) FILTER (WHERE status IN ('sent', 'delivered', 'bounced', 'complained')), "
     "count(*) FILTER (WHERE status = 'bounced'), count(*) FILTER (WHERE status = 'failed'), "
     "count(*) FILTER (WHERE status = 'complained'), count(opened_at), count(clicked_at) "
-    f"FROM message {NO_INDEX} "
+    f"FROM message NOT INDEXED "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND recipient_key IS NOT NULL AND channel = 'email' GROUP BY 1"
 )
 # Hours of the first two days, then days, the last of which takes all that comes later
 _PLACE = "CASE WHEN ({at} - ?1) < {first} THEN ({at} - ?1) / {hour} ELSE {hours} + ({at} - ?1 - {first}) / {day} END"
 _WHEN = (
-    f"SELECT {smaller(_PLACE, '{last}')}, count(*) FROM message {by_index('{index}')} "
+    f"SELECT min({_PLACE}, {{last}}), count(*) FROM message INDEXED BY {{index}} "
     "WHERE campaign_id = ?2 AND {at} IS NOT NULL GROUP BY 1"
 )
 # Messages that machines asked for and no person; each number of a link is a place in the index
@@ -174,7 +173,7 @@ def _books(campaign: Campaign) -> Books:
 
 
 def _first(campaign_id: int, what: str) -> int:
-    return int(scalar(f"SELECT count(*) FROM message {by_index('message_' + what)} WHERE campaign_id = ? "
+    return int(scalar(f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? "
                       f"AND {what}_at IS NOT NULL", (campaign_id,)))  # fmt: skip
 
 
@@ -327,7 +326,7 @@ def _mean(shares: list[float]) -> float | None:
 
 def _count_of_average(campaign_id: int, what: str) -> int:
     """Count people of a campaign who opened or clicked, by the index of it."""
-    sql = f"SELECT count(*) FROM message {by_index('message_' + what)} WHERE campaign_id = ? AND {what}_at IS NOT NULL"
+    sql = f"SELECT count(*) FROM message INDEXED BY message_{what} WHERE campaign_id = ? AND {what}_at IS NOT NULL"
     return int(scalar(sql, (campaign_id,)))
 
 
@@ -335,7 +334,7 @@ def _count_of_average(campaign_id: int, what: str) -> int:
 
 _WEEK_MS = 7 * 86_400_000
 _SQL = (
-    f"SELECT e.event, count(DISTINCT m.id), {sum_or_zero('e.amount')} FROM message m {by_index('message_clicked')} "
+    "SELECT e.event, count(DISTINCT m.id), total(e.amount) FROM message m INDEXED BY message_clicked "
     "JOIN event e ON e.contact_id = m.contact_id AND e.created_at >= m.clicked_at AND e.created_at < m.clicked_at + ? "
     "WHERE m.campaign_id = ? AND m.clicked_at IS NOT NULL AND e.generated = 0 AND e.test = 0 "
     "GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3"

@@ -14,7 +14,6 @@ from appliance.core.pagination import Page, paginate
 from appliance.settings import config
 from appliance.storage.models import Media
 from appliance.storage.open import fetch_one, rows
-from appliance.storage.sql import position_of
 from appliance.storage.work import writing
 
 T = TypeVar("T")
@@ -132,7 +131,7 @@ def used_in(account_id: int, media_id: int) -> list[dict[str, Any]]:
     messages = fetch_one(
         "SELECT count(*) FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.account_id = ?2 AND "
         "m.created_at >= (SELECT created_at FROM media WHERE signed_id = ?1) "
-        f"AND ({position_of('?1', 'c.body')} OR {position_of('?1', 'c.design')} OR {position_of('?1', 'c.data')})",
+        "AND (instr(c.body, ?1) OR instr(c.design, ?1) OR instr(c.data, ?1))",
         (name, account_id),
     )
     return [*found, {"messages": messages[0]}] if messages and messages[0] else found
@@ -140,18 +139,18 @@ def used_in(account_id: int, media_id: int) -> list[dict[str, Any]]:
 
 def _used(account_id: int, name: str) -> list[dict[str, Any]]:
     """Return what is still worked on, or was sent to many, with a picture of this name."""
-    written = f"({position_of('?1', 't.body')} OR {position_of('?1', 't.design')})"
+    written = "(instr(t.body, ?1) OR instr(t.design, ?1))"
     asked = {
         "template_id": f"SELECT t.id, t.name FROM template t WHERE t.account_id = ?2 AND t.flow_id IS NULL "
         f"AND {written} ORDER BY t.id",
         "campaign_id": f"SELECT c.id, c.name FROM campaign c JOIN template t ON t.id = c.template_id "
         f"LEFT JOIN template_revision r ON r.id = c.content_id WHERE c.account_id = ?2 AND c.deleted_at IS NULL "
-        f"AND ({written} OR {position_of('?1', 'r.document')}) ORDER BY c.id",
+        f"AND ({written} OR instr(r.document, ?1)) ORDER BY c.id",
         "flow_id": "SELECT f.id, f.name FROM flow f WHERE f.account_id = ?2 AND NOT f.hidden "
-        f"AND ({position_of('?1', 'f.steps')} OR EXISTS (SELECT 1 FROM template t WHERE t.flow_id = f.id "
+        f"AND (instr(f.steps, ?1) OR EXISTS (SELECT 1 FROM template t WHERE t.flow_id = f.id "
         f"AND {written}) OR EXISTS (SELECT 1 FROM step s JOIN template_revision r ON r.id = s.content_id "
-        f"WHERE s.flow_id = f.id AND {position_of('?1', 'r.document')})) ORDER BY f.id",
-        "brand_id": f"SELECT b.id, b.company_name FROM brand b WHERE b.account_id = ?2 AND {position_of('?1', _BRAND)}",
+        f"WHERE s.flow_id = f.id AND instr(r.document, ?1))) ORDER BY f.id",
+        "brand_id": f"SELECT b.id, b.company_name FROM brand b WHERE b.account_id = ?2 AND instr({_BRAND}, ?1)",
     }
     return [
         {kind: number, "name": title} for kind, sql in asked.items() for number, title in rows(sql, (name, account_id))

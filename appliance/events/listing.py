@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from appliance.core.pagination import Page
 from appliance.storage.models import Event
 from appliance.storage.open import connection, fetch_one, rows, scalar
-from appliance.storage.sql import NO_INDEX, by_index
 from appliance.storage.work import is_writing, snapshot
 
 _EQUAL = ("event", "resource_uid", "resource_name")
@@ -69,7 +68,7 @@ def way(asked: Asked) -> Way:
         if value is not None:
             parts.append(comparison)
             parameters[name] = value
-    return Way(f"event {by_index(_index(asked))}", " AND ".join(parts), parameters)
+    return Way(f"event INDEXED BY {_index(asked)}", " AND ".join(parts), parameters)
 
 
 def _index(asked: Asked) -> str:
@@ -149,7 +148,7 @@ def _newer(found: Way, known: _Count, last: int, in_all: int) -> int | None:
     if not known.last <= last <= known.last + _MAX_NEW:
         return None
     new, fitting = fetch_one(
-        f"SELECT count(*), count(*) FILTER (WHERE {found.where}) FROM event {NO_INDEX} WHERE id > :known",
+        f"SELECT count(*), count(*) FILTER (WHERE {found.where}) FROM event NOT INDEXED WHERE id > :known",
         {**found.parameters, "known": known.last},
     ) or (0, 0)
     return int(fitting) if known.all + new == in_all else None

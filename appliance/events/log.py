@@ -16,7 +16,6 @@ from appliance.events import agents, listing
 from appliance.events.listing import Asked
 from appliance.storage.models import Account, Event
 from appliance.storage.open import connection, rows, run, scalar
-from appliance.storage.sql import by_index
 from appliance.storage.work import after_commit, writing
 
 _INSERT = (
@@ -27,7 +26,7 @@ _INSERT = (
 _COUNTS = (
     "WITH RECURSIVE names (name) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL "
     "SELECT (SELECT min(event) FROM event WHERE account_id = :account AND event > name) FROM names "
-    f"WHERE name IS NOT NULL) SELECT name, (SELECT count(*) FROM event {by_index('event_of_name')} "
+    "WHERE name IS NOT NULL) SELECT name, (SELECT count(*) FROM event INDEXED BY event_of_name "
     "WHERE account_id = :account AND event = name AND created_at >= :since) AS number FROM names "
     "WHERE name IS NOT NULL AND number"
 )

@@ -15,7 +15,6 @@ from appliance.core.rested import Rested
 from appliance.settings import config
 from appliance.storage import work
 from appliance.storage.open import rows, run
-from appliance.storage.sql import by_index, smaller
 from appliance.storage.work import writing
 
 log = logging.getLogger("campanero.events")
@@ -24,14 +23,14 @@ log = logging.getLogger("campanero.events")
 _CHUNK = 400
 _BY_FLOWS = "coalesce((SELECT event_id FROM cursor WHERE name = 'flows'), 0)"
 _BY_ALL = "coalesce((SELECT min(event_id) FROM cursor), 0)"
-_SEEN = f"e.id <= {smaller(_BY_FLOWS, _BY_ALL)}"
+_SEEN = f"e.id <= min({_BY_FLOWS}, {_BY_ALL})"
 _NEEDED = (
     "(EXISTS (SELECT 1 FROM run r WHERE r.contact_id = e.contact_id AND r.status = 'live' "
     "AND (r.created_at <= e.created_at OR r.event_id = e.id)) "
     "OR EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.event_id = e.id AND d.status = 'pending'))"
 )
 _NEXT = (
-    f"SELECT e.id, e.created_at FROM event e {by_index('event_listed')} WHERE e.account_id = :account "
+    f"SELECT e.id, e.created_at FROM event e INDEXED BY event_listed WHERE e.account_id = :account "
     "AND (e.created_at, e.id) > (:at, :last) AND e.created_at < :before "
     f"AND {_SEEN} AND NOT {_NEEDED} ORDER BY e.created_at, e.id LIMIT {_CHUNK}"
 )
@@ -84,7 +83,7 @@ def _delete(account_id: int, before: int, ids: list[int]) -> int:
 
 _DAY_MS = 86_400_000
 _SQL = (
-    f"SELECT event, count(*) FROM event {by_index('event_of_name')} WHERE account_id = ? AND event IN "
+    "SELECT event, count(*) FROM event INDEXED BY event_of_name WHERE account_id = ? AND event IN "
     "('email_sent', 'email_bounced', 'email_complained', 'sms_sent', 'sms_failed') AND created_at >= ? AND test = 0 "
     "GROUP BY event"
 )

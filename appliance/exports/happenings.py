@@ -12,7 +12,6 @@ from appliance.events.log import EventQuery, moments
 from appliance.exports import cells, walk
 from appliance.sending.messages.ledger import MessageQuery
 from appliance.storage.models import Account
-from appliance.storage.sql import larger
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -51,7 +50,7 @@ MESSAGES = Kind(
         "reply_to subject skip_reason provider provider_id idempotency_key internet_message_id transactional test tags "
         "segments attempts error_code error_smtp error_enhanced error_text"
     )
-    | {"next_attempt_at": f"CASE WHEN status IN ('queued', 'held') THEN {larger('due_at', 'created_at')} END"}
+    | {"next_attempt_at": "CASE WHEN status IN ('queued', 'held') THEN max(due_at, created_at) END"}
     | _same("sent_at delivered_at opened_at clicked_at bounced_at created_at updated_at"),
     _same("source_type channel status contact_id campaign_id flow_id test") | {"to": "recipient_key"},
     ("contact_id", "campaign_id", "flow_id"),

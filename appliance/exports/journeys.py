@@ -8,7 +8,6 @@ from appliance.exports import cells
 from appliance.flows import people
 from appliance.flows.people import RunQuery
 from appliance.storage.open import rows
-from appliance.storage.sql import among
 
 _PAGE = 400
 _COLUMNS = (
@@ -19,7 +18,7 @@ _ADDRESS = "(SELECT h.value FROM channel h WHERE h.contact_id = c.id AND h.kind 
 _ROWS = (
     f"SELECT r.id, r.contact_id, c.first_name, c.last_name, {_ADDRESS.format('email')}, {_ADDRESS.format('phone')}, "
     "r.status, r.exit_reason, r.action_id, r.version, r.test, r.due_at, r.ended_at, r.created_at "
-    f"FROM run r LEFT JOIN contact c ON c.id = r.contact_id WHERE r.id {among('?')}"
+    f"FROM run r LEFT JOIN contact c ON c.id = r.contact_id WHERE r.id IN (SELECT value FROM json_each(?))"
 )
 
 

@@ -13,7 +13,6 @@ import msgspec
 from appliance.audience.contacts import store
 from appliance.exports import cells, walk
 from appliance.storage.open import rows
-from appliance.storage.sql import NO_INDEX
 
 _PLAIN = ("id", "uuid", "first_name", "last_name", "source", "country_code", "tracking")
 _TIMES = ("last_interacted_at", "created_at", "updated_at")
@@ -52,7 +51,7 @@ def jsonl(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[by
 
 def _way(account_id: int, query: Any, rules: Sequence[Any]) -> walk.Way:
     where, parameters = store.where(account_id, query, rules)
-    sql = f"SELECT {_COLUMNS} FROM contact c {NO_INDEX} WHERE {where}"
+    sql = f"SELECT {_COLUMNS} FROM contact c NOT INDEXED WHERE {where}"
     collected = store.filters(query) & {"list_id", "segment_id", "search"}
     if collected or rules:
         return walk.Collected(

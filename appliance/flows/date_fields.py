@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 from appliance.audience.filters import fields
 from appliance.audience.filters.scope import Binder
-from appliance.storage.sql import field_at, month_and_day
 
 _DATA = ("contact_data.", "data.")
 _DAY = timedelta(days=1)
@@ -35,7 +34,7 @@ def source(path: str) -> Source | None:
     for prefix in _DATA:
         path = path.removeprefix(prefix)
     inside = fields.json_path(path)
-    return None if inside is None else Source(field_at("c.data", inside), False)
+    return None if inside is None else Source(f"json_extract(c.data, {inside})", False)
 
 
 def moment(day: date, at: str, zone: ZoneInfo) -> int:
@@ -68,7 +67,7 @@ def possible(where: Source, wanted: Wanted, binder: Binder) -> str:
         ends.add("02-29")
     texts = ", ".join(binder.add(one) for one in sorted(ends))
     if where.is_moment:
-        return f"{month_and_day(where.sql)} IN ({texts})"
+        return f"strftime('%m-%d', {where.sql} / 1000, 'unixepoch') IN ({texts})"
     # Birthdays are also kept without a year: 05-12, or --05-12 as in address books
     return (
         f"(substr({where.sql}, 6, 5) IN ({texts}) OR {where.sql} IN ({texts}) "

@@ -26,7 +26,6 @@ from appliance.settings.config import seconds
 from appliance.storage import work
 from appliance.storage.disk_guard import storage_error
 from appliance.storage.open import rows, run, scalar
-from appliance.storage.sql import THEN_JOIN, among
 from appliance.storage.work import writing
 
 log = logging.getLogger("campanero.flows")
@@ -104,7 +103,7 @@ def look() -> bool:
 def _dated() -> list[_Dated]:
     found = rows(
         "SELECT t.id, f.account_id, f.id, f.name, a.time_zone, t.segment_id, t.contact_list_id, t.data, t.scanned "
-        f"FROM flow f {THEN_JOIN} trigger t ON t.flow_id = f.id JOIN account a ON a.id = f.account_id "
+        f"FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id JOIN account a ON a.id = f.account_id "
         f"WHERE f.status = 'active' AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event = '{DATE}'"
     )
     return [
@@ -196,7 +195,7 @@ def _keep(one: _Dated, after: str, told: list[Happened]) -> None:
     here = {
         row[0]
         for row in rows(
-            f"SELECT id FROM contact WHERE id {among('?')}",
+            "SELECT id FROM contact WHERE id IN (SELECT value FROM json_each(?))",
             (msgspec.json.encode([happened.contact_id for happened in told]).decode(),),
         )
     }

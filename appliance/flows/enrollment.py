@@ -25,7 +25,6 @@ from appliance.flows.triggers import MANUAL, Start
 from appliance.storage import work
 from appliance.storage.disk_guard import storage_error
 from appliance.storage.open import connection, fetch_one, rows, run, scalar
-from appliance.storage.sql import THEN_JOIN, among, aside, each_of, entry_of
 from appliance.storage.work import writing
 
 log = logging.getLogger("campanero.flows")
@@ -120,7 +119,7 @@ def _live() -> list[_Live]:
         _Live(row[0], row[1], row[2], Start(row[3], row[4], row[5], msgspec.json.decode(row[6])))
         for row in rows(
             "SELECT f.account_id, f.id, f.live_from, t.event, t.segment_id, t.contact_list_id, t.data "
-            f"FROM flow f {THEN_JOIN} trigger t ON t.flow_id = f.id "
+            f"FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
             f"WHERE f.status = 'active' AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event <> '{MANUAL}'"
         )
     ]
@@ -144,8 +143,8 @@ def _behind(began: int, newest: int, names: set[str], goals: Collection[str] = (
         for row in rows(
             "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
             "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? "
-            f"AND {aside('e.contact_id')} IS NOT NULL AND {aside('e.event')} {among('?')} "
-            f"AND (e.quiet = 0 OR {aside('e.event')} {among('?')}) "
+            f"AND +e.contact_id IS NOT NULL AND +e.event IN (SELECT value FROM json_each(?)) "
+            f"AND (e.quiet = 0 OR +e.event IN (SELECT value FROM json_each(?))) "
             f"AND {starting.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
             (began, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _BITE),
         )
@@ -202,7 +201,7 @@ def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
 def _whose(acts: Sequence[_Act]) -> list[_Act]:
     """Return acts for whom their events belong to now: since they were read a person may be another's, or be gone."""
     asked = json.dumps([act.event.id for act in acts])
-    now = dict(rows(f"SELECT id, contact_id FROM event WHERE id {among('?')}", (asked,)))
+    now = dict(rows("SELECT id, contact_id FROM event WHERE id IN (SELECT value FROM json_each(?))", (asked,)))
     found = ((act, now.get(act.event.id)) for act in acts)
     return [act._replace(event=act.event._replace(contact_id=one)) for act, one in found if one is not None]
 
@@ -264,11 +263,11 @@ def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
         for event in events
     ]
     reached = rows(
-        f"SELECT r.id, f.goal FROM {each_of('?')} one {THEN_JOIN} run r ON r.contact_id = {entry_of('one.value', 1)} "
-        f"AND r.flow_id = ? AND r.status = 'live' AND r.test = {entry_of('one.value', 2)} "
-        f"AND CASE WHEN r.event_id IS NULL THEN r.created_at <= {entry_of('one.value', 3)} "
-        f"ELSE r.event_id < {entry_of('one.value', 0)} END AND r.created_at <= coalesce({entry_of('one.value', 4)}, "
-        f"r.created_at) {THEN_JOIN} flow f ON f.id = r.flow_id AND f.goal = {entry_of('one.value', 5)}",
+        "SELECT r.id, f.goal FROM json_each(?) one CROSS JOIN run r ON r.contact_id = one.value ->> 1 "
+        "AND r.flow_id = ? AND r.status = 'live' AND r.test = one.value ->> 2 "
+        "AND CASE WHEN r.event_id IS NULL THEN r.created_at <= one.value ->> 3 "
+        "ELSE r.event_id < one.value ->> 0 END AND r.created_at <= coalesce(one.value ->> 4, "
+        "r.created_at) CROSS JOIN flow f ON f.id = r.flow_id AND f.goal = one.value ->> 5",
         (json.dumps(wanted), flow_id),
     )
     if reached:

@@ -12,7 +12,6 @@ from appliance.flows import run_ends
 from appliance.sending.messages.ledger import BY_FLOWS_AT_ONCE
 from appliance.storage import work
 from appliance.storage.open import fetch_one, rows, run
-from appliance.storage.sql import larger
 from appliance.storage.work import after_commit, writing
 
 _AT_ONCE = 300
@@ -40,7 +39,7 @@ _CAUGHT_UP = (
     "flow.deleted_at IS NULL AND flow.status = 'active' AND flow.drop_before IS NOT NULL "
     "AND NOT EXISTS (SELECT 1 FROM run r WHERE {live} AND r.due_at < flow.drop_before) "
     "AND NOT EXISTS (SELECT 1 FROM message m WHERE {open} AND (m.due_at IS NULL "
-    f"OR {larger('m.due_at', 'm.created_at')} < flow.drop_before))"
+    "OR max(m.due_at, m.created_at) < flow.drop_before))"
 )
 _RING = "SELECT id FROM flow WHERE hidden = 0 AND ({what})"
 

@@ -15,7 +15,6 @@ from appliance.sending.messages.ledger import Status
 from appliance.storage.models import Account, Flow, Passage, Run, Step
 from appliance.storage.models.message import OPEN
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import by_index
 
 RunStatus = Literal["live", "completed", "exited", "ignored"]
 Outcome = Literal["waiting", "went_on", "on", "yes", "no", "skipped", "exited"]
@@ -160,7 +159,7 @@ def _by_step(query: RunQuery) -> _Asked:
 
 def _by_message(query: RunQuery) -> _Asked:
     asked = _Asked(
-        f"message m {by_index('message_of_flow')}", ["m.flow_id = :flow", "m.step_id = :step", "m.run_id IS NOT NULL"],
+        "message m INDEXED BY message_of_flow", ["m.flow_id = :flow", "m.step_id = :step", "m.run_id IS NOT NULL"],
         "m.created_at DESC, m.id DESC", "m.run_id", "created_at", {"step": query.step},
     )  # fmt: skip
     asked.add(query.message, _MESSAGES.get(str(query.message), "m.status = :message"), "message")

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from appliance.storage.open import fetch_one, rows, run
-from appliance.storage.sql import field_of
 from appliance.storage.work import writing
 
 _MAX_EVENTS = 1_000
@@ -22,7 +21,7 @@ def coming(contact_id: int, flow_id: int, start: int) -> list[Came]:
     """Return what the person did or got after a moment, the oldest first: not what this flow did."""
     found = rows(
         "SELECT created_at, id, event FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
-        f"AND (generated = 1 AND {field_of('data', 'flow_id')} = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
+        "AND (generated = 1 AND json_extract(data, '$.flow_id') = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
         (contact_id, start, flow_id, _MAX_EVENTS),
     )
     return [Came(*row) for row in found]

@@ -30,7 +30,6 @@ from appliance.storage.models import Flow
 from appliance.storage.open import fetch_one, rows, scalar
 from appliance.storage.open import run as open_run
 from appliance.storage.sandbox import ALL, NONE, Rows, shadowed
-from appliance.storage.sql import among, each_of, entry_of, from_hex
 
 # Which other flows would start by what happens in a rehearsal; they are named, and not followed.
 
@@ -343,10 +342,10 @@ def _planned(order: int, what: Assumed, start: int) -> Planned:
 # Versions that were never live; numbered over all rehearsals of this process, so that none is remembered for another
 _versions = itertools.count((1 << 47) + 1, 2)
 
-_PEOPLE = f"(SELECT value FROM {each_of(':people')})"
-_NAMES = f"(SELECT value FROM {each_of(':names')})"
+_PEOPLE = "(SELECT value FROM json_each(:people))"
+_NAMES = "(SELECT value FROM json_each(:names))"
 _OF_CAMPAIGNS = ("campaign_sent", "campaign_opened", "campaign_clicked")
-_HASHES = f"(SELECT {entry_of('value', 0)}, {from_hex(entry_of('value', 1))} FROM {each_of(':hashes')})"
+_HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashes))"
 
 
 class Stage:
@@ -393,7 +392,7 @@ class Stage:
 
         of_people, of_flow = some(f"contact_id IN {_PEOPLE}"), some("flow_id = :flow")
         by_address = some(f"account_id = :account AND (kind, address_hash) IN {_HASHES}")
-        templates = f"flow_id = :flow OR id {among(':templates')}"
+        templates = "flow_id = :flow OR id IN (SELECT value FROM json_each(:templates))"
         return {
             "account": some("id = :account"),
             "contact": some(f"id IN {_PEOPLE}"), "channel": of_people, "consent": of_people, "membership": of_people,

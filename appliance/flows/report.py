@@ -20,7 +20,6 @@ from appliance.flows.steps import BY_TYPE
 from appliance.sending.messages.ledger import FINAL, STATUSES
 from appliance.storage.models import Flow, Step
 from appliance.storage.open import rows
-from appliance.storage.sql import among, by_index
 from appliance.storage.work import snapshot
 
 # The shapes of what became of the people of a flow: numbers, each with the path to its people.
@@ -140,11 +139,11 @@ _DAYS = {"30d": 30, "7d": 7}
 _LARGE, _RESTS, _MAX_KEPT = 5_000, 20, 100
 _OPEN, _ACCEPTED = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
 _LEDGER = (
-    f"SELECT flow_id, status, count(*) FROM message {by_index('message_of_flow')} WHERE run_id IS NOT NULL "
-    f"AND test = 0 AND flow_id {among('?')} GROUP BY 1, 2"
+    "SELECT flow_id, status, count(*) FROM message INDEXED BY message_of_flow WHERE run_id IS NOT NULL "
+    "AND test = 0 AND flow_id IN (SELECT value FROM json_each(?)) GROUP BY 1, 2"
 )
 _RUNS = (
-    f"SELECT status, exit_reason, count(*) FROM run {by_index('run_ended')} WHERE flow_id = ? "
+    "SELECT status, exit_reason, count(*) FROM run INDEXED BY run_ended WHERE flow_id = ? "
     "AND status IN ('live', 'completed', 'exited', 'ignored') AND test = 0 AND created_at >= ? GROUP BY 1, 2"
 )
 _PASSAGES = (
@@ -153,7 +152,7 @@ _PASSAGES = (
 )
 _MESSAGES = (
     "SELECT step_id, status, skip_reason, count(*), count(opened_at), count(clicked_at) FROM message "
-    f"{by_index('message_of_flow')} WHERE run_id IS NOT NULL AND flow_id = ? AND test = 0 AND created_at >= ? "
+    "INDEXED BY message_of_flow WHERE run_id IS NOT NULL AND flow_id = ? AND test = 0 AND created_at >= ? "
     "GROUP BY 1, 2, 3"
 )
 

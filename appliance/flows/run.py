@@ -24,7 +24,6 @@ from appliance.flows.steps.kind import Going, Here, Move, Node, left
 from appliance.storage import work
 from appliance.storage.disk_guard import storage_error
 from appliance.storage.open import connection, fetch_one, rows
-from appliance.storage.sql import among, aside
 from appliance.storage.work import writing
 
 # Takes runs of one version through its steps, as far as they go at this moment, inside the running transaction.
@@ -218,7 +217,7 @@ _GOING = (
     "passage_id, due_at"
 )
 _DUE = f"SELECT {_GOING} FROM run WHERE flow_id = ? AND status = 'live' AND due_at <= ? ORDER BY due_at, id LIMIT ?"
-_BY_ID = f"SELECT {_GOING} FROM run WHERE id {among('?')} AND {aside('status')} = 'live'"
+_BY_ID = f"SELECT {_GOING} FROM run WHERE id IN (SELECT value FROM json_each(?)) AND +status = 'live'"
 _decode = msgspec.json.Decoder(dict).decode
 
 

@@ -15,7 +15,6 @@ from appliance.core.transitions import Action, Standing, refusal
 from appliance.flows import document, people, run_ends
 from appliance.storage.models import Flow, Run
 from appliance.storage.open import connection, rows
-from appliance.storage.sql import among, smaller
 from appliance.storage.work import after_commit, writing
 
 Act = Literal["move_on", "take_out"]
@@ -90,14 +89,15 @@ def some(flow_id: int, run_ids: Sequence[int], act: Act, tests_only: bool = Fals
     """Move those of some runs that are inside a flow (and tests, if only these may be moved), and answer their ids."""
     writing()
     inside = [row[0] for row in rows(
-        f"SELECT id FROM run WHERE {_INSIDE} AND test >= ? AND id {among('?')}",
+        f"SELECT id FROM run WHERE {_INSIDE} AND test >= ? AND id IN (SELECT value FROM json_each(?))",
         (flow_id, tests_only, json.dumps(list(run_ids))),
     )]  # fmt: skip
     ids, now = json.dumps(inside), clock.now_ms()
     if act == "move_on":
         # A wait that is due is over. While its flow is paused they stay, and go on with the others
         connection().execute(
-            f"UPDATE run SET due_at = {smaller('coalesce(due_at, ?2)', '?2')}, updated_at = ?2 WHERE id {among('?1')}",
+            "UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 WHERE id IN "
+            "(SELECT value FROM json_each(?1))",
             (ids, now),
         ).fetchall()
         after_commit(lambda: wake_ups.ring("flows"))

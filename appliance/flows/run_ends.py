@@ -12,7 +12,6 @@ from appliance.core import clock
 from appliance.events import log
 from appliance.events.log import Happened
 from appliance.storage.open import connection, rows
-from appliance.storage.sql import THEN_JOIN, among, aside
 from appliance.storage.work import writing
 
 Ended = Literal["completed", "exited"]
@@ -20,16 +19,17 @@ Ended = Literal["completed", "exited"]
 # The plus keeps SQLite from reading all who are inside to find those that are named
 _LIVE = (
     "SELECT r.id, r.account_id, r.flow_id, f.name, r.contact_id, r.action_id, r.chain_depth, r.test "
-    f"FROM run r {THEN_JOIN} flow f ON f.id = r.flow_id "
-    f"WHERE r.id {among('?')} AND {aside('r.status')} = 'live' ORDER BY r.id"
+    "FROM run r CROSS JOIN flow f ON f.id = r.flow_id "
+    "WHERE r.id IN (SELECT value FROM json_each(?)) AND +r.status = 'live' ORDER BY r.id"
 )
 # Before the runs let go of them; by the index of a run's passages, for one that has ended may have left its own open
 _PASSAGES = (
-    f"UPDATE passage SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id {among('?1')} AND outcome IS NULL"
+    "UPDATE passage SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id IN (SELECT value FROM "
+    "json_each(?1)) AND outcome IS NULL"
 )
 _RUNS = (
     "UPDATE run SET status = ?2, exit_reason = ?3, passage_id = NULL, due_at = NULL, ended_at = ?4, updated_at = ?4 "
-    f"WHERE id {among('?1')}"
+    "WHERE id IN (SELECT value FROM json_each(?1))"
 )
 
 
@@ -67,7 +67,7 @@ def take_back(run_ids: Sequence[int], now: int, but_service: bool = False) -> No
     """Cancel what waits to leave of some runs, service messages too unless told; what may have left stays in doubt."""
     connection().execute(
         "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
-        f"updated_at = ?2 WHERE run_id {among('?1')} AND status IN ('queued', 'held') "
+        "updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') "
         "AND transactional <= ?3",
         (json.dumps(list(run_ids)), now, not but_service),
     ).fetchall()
@@ -79,10 +79,12 @@ def people_gone(contact_ids: Sequence[int]) -> None:
     What is told of that names nobody any more.
     """
     people = json.dumps(list(contact_ids))
-    live = rows(f"SELECT id FROM run WHERE contact_id {among('?')} AND status = 'live'", (people,))
+    live = rows(
+        "SELECT id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) AND status = 'live'", (people,)
+    )
     _end([row[0] for row in live], "exited", "contact_deleted", clock.now_ms(), None)
     connection().execute(
-        f"UPDATE run SET contact_id = NULL, event_data = '{{}}' WHERE contact_id {among('?')}",
+        "UPDATE run SET contact_id = NULL, event_data = '{}' WHERE contact_id IN (SELECT value FROM json_each(?))",
         (people,),
     ).fetchall()
 

@@ -23,7 +23,6 @@ from appliance.storage import sql, work
 from appliance.storage.disk_guard import storage_error
 from appliance.storage.models import Segment
 from appliance.storage.open import connection, rows, run, scalar
-from appliance.storage.sql import THEN_JOIN, among, each_of
 from appliance.storage.work import writing
 from appliance.webhooks import store as webhooks
 
@@ -34,7 +33,7 @@ _TOLD_AT_ONCE, _KEPT_AT_ONCE = 100, 1_000
 _NAMES = tuple(sorted(SEGMENT_EVENTS))
 
 _OF_FLOWS = (
-    f"SELECT f.account_id, t.segment_id FROM flow f {THEN_JOIN} trigger t ON t.flow_id = f.id "
+    f"SELECT f.account_id, t.segment_id FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
     f"WHERE f.status = 'active' AND f.hidden = 0 AND f.test = 0 AND f.deleted_at IS NULL AND t.event IN {_NAMES} "
     "AND t.segment_id IS NOT NULL"
 )
@@ -234,7 +233,7 @@ def _difference(watch: _Watch) -> tuple[list[int], list[int]]:
             {**chosen.parameters, "segment": watch.segment_id},
         )
         leaving = rows(
-            f"SELECT m.contact_id FROM segment_member m {THEN_JOIN} contact c ON c.id = m.contact_id "
+            f"SELECT m.contact_id FROM segment_member m CROSS JOIN contact c ON c.id = m.contact_id "
             f"WHERE m.segment_id = :segment AND ({exact.sql}) IS NOT TRUE ORDER BY c.id",
             {**exact.parameters, "segment": watch.segment_id},
         )
@@ -254,12 +253,13 @@ def _move(
     if event == "segment_enter":
         moved = rows(
             "INSERT INTO segment_member (segment_id, contact_id) SELECT :id, c.id FROM contact c "
-            f"WHERE c.id {among(':ids')} ON CONFLICT DO NOTHING RETURNING contact_id",
+            "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING RETURNING contact_id",
             parameters,
         )
     else:
         moved = rows(
-            f"DELETE FROM segment_member WHERE segment_id = :id AND contact_id {among(':ids')} RETURNING contact_id",
+            "DELETE FROM segment_member WHERE segment_id = :id AND contact_id IN (SELECT value FROM "
+            "json_each(:ids)) RETURNING contact_id",
             parameters,
         )
     if name is not None:
@@ -273,7 +273,7 @@ def _causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
     By the order of events and not by their time: a clock may be set back, and a click is told of after it was made.
     """
     found = rows(
-        f"SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM {each_of('?')} one {THEN_JOIN} event e "
+        "SELECT e.contact_id, max(e.chain_depth), min(e.quiet) FROM json_each(?) one CROSS JOIN event e "
         "ON e.contact_id = one.value WHERE e.id > ? GROUP BY e.contact_id",
         (json.dumps(list(contact_ids)), since),
     )

@@ -14,11 +14,10 @@ from appliance.sending.sms import gsm
 from appliance.storage import disk_guard, work
 from appliance.storage.models import Message
 from appliance.storage.open import rows
-from appliance.storage.sql import among
 
 _PROCESS = "rehearsal"
 _DUE = (
-    f"SELECT {COLUMNS} FROM message WHERE run_id {among('?')} "
+    f"SELECT {COLUMNS} FROM message WHERE run_id IN (SELECT value FROM json_each(?)) "
     "AND status IN ('queued', 'held') AND due_at <= ? ORDER BY due_at, id"
 )
 
@@ -103,7 +102,8 @@ def _made(claim: Claim, workshop: Workshop) -> tuple[Outcome, str | None]:
 def waiting(runs: str) -> int | None:
     """Return when the next of their messages that still waits is due (ms)."""
     found: Sequence[tuple[int | None, ...]] = rows(
-        f"SELECT min(due_at) FROM message WHERE run_id {among('?')} AND status IN ('queued', 'held')",
+        "SELECT min(due_at) FROM message WHERE run_id IN (SELECT value FROM json_each(?)) AND status "
+        "IN ('queued', 'held')",
         (runs,),
     )
     return found[0][0]

@@ -16,7 +16,6 @@ from appliance.flows import triggers
 from appliance.flows.triggers import DATE, EVENT, LIST_EVENTS, MANUAL, SEGMENT_EVENTS, TAG_EVENTS, Start
 from appliance.storage.disk_guard import storage_error
 from appliance.storage.open import connection, rows, run, scalar
-from appliance.storage.sql import THEN_JOIN, among, each_of, field_of, position_of, stripped, type_of
 from appliance.storage.work import after_commit, writing
 
 # At this depth of a chain an event is recorded but starts nothing
@@ -101,7 +100,8 @@ def _sorted(flow: Open, arrivals: Sequence[Arrival], now: int) -> tuple[list[Arr
     inside = {
         (row[0], bool(row[1]))
         for row in rows(
-            f"SELECT contact_id, test FROM run WHERE contact_id {among('?')} AND flow_id = ? AND status = 'live'",
+            "SELECT contact_id, test FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) "
+            "AND flow_id = ? AND status = 'live'",
             (people, flow.flow_id),
         )
     }
@@ -109,7 +109,7 @@ def _sorted(flow: Open, arrivals: Sequence[Arrival], now: int) -> tuple[list[Arr
     if flow.frequency != "every_time":
         last = dict(
             rows(
-                f"SELECT contact_id, max(created_at) FROM run WHERE contact_id {among('?')} "
+                "SELECT contact_id, max(created_at) FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) "
                 "AND flow_id = ? AND status IN ('live', 'completed', 'exited') AND test = 0 GROUP BY contact_id",
                 (people, flow.flow_id),
             )
@@ -165,15 +165,15 @@ log = logging.getLogger("campanero.flows")
 
 # What programs did that open and click by themselves is nobody's act
 MACHINE = (
-    f"({{0}}.generated = 1 AND {field_of('{0}.data', 'verdict')} = 'machine' "
+    "({0}.generated = 1 AND json_extract({0}.data, '$.verdict') = 'machine' "
     "AND substr({0}.event, 1, 4) IN ('emai', 'sms_'))"
 )
 _ENDS = "' .,;:!?\"'''"
 _SAID = (
-    f"folded(coalesce({field_of(EVENT + '.data', 'keyword')}, {field_of(EVENT + '.data', 'text')}, "
-    f"{field_of(EVENT + '.data', 'body')}, ''))"
+    f"folded(coalesce(json_extract({EVENT + '.data'}, '$.keyword'), json_extract({EVENT + '.data'}, '$.text'), "
+    f"json_extract({EVENT + '.data'}, '$.body'), ''))"
 )
-_WORD = stripped(_SAID, _ENDS)
+_WORD = f"trim({_SAID}, {_ENDS})"
 
 
 def condition(account_id: int, flow_id: int, start: Start, prefix: str = "t") -> Compiled:
@@ -199,7 +199,7 @@ def condition(account_id: int, flow_id: int, start: Start, prefix: str = "t") ->
 
 
 def _said(key: str) -> str:
-    return field_of(EVENT + ".data", key)
+    return f"json_extract({EVENT}.data, '$.{key}')"
 
 
 def _own(flow_id: int, start: Start, binder: Binder) -> str:
@@ -234,14 +234,14 @@ def _words(start: Start, binder: Binder) -> list[str]:
             parts.append(f"folded({_said('tag')}) = {wanted}")
         else:
             parts.append(
-                f"({type_of('c.data', 'tags')} = 'array' AND EXISTS (SELECT 1 FROM {each_of('c.data', 'tags')} own "
+                f"(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') own "
                 f"WHERE own.type = 'text' AND folded(own.value) = {wanted}))"
             )
     if start.data.get("keywords"):
         wanted = binder.add(json.dumps([fold(word).strip(" .,;:!?\"'") for word in start.data["keywords"]]))
-        space = position_of("' '", f"{_WORD} || ' '")
-        first = stripped(f"substr({_WORD}, 1, {space} - 1)", _ENDS)
-        parts.append(f"EXISTS (SELECT 1 FROM {each_of(wanted)} k WHERE k.value IN ({_WORD}, {first}))")
+        space = f"instr({_WORD} || ' ', ' ')"
+        first = f"trim(substr({_WORD}, 1, {space} - 1), {_ENDS})"
+        parts.append(f"EXISTS (SELECT 1 FROM json_each({wanted}) k WHERE k.value IN ({_WORD}, {first}))")
     return parts
 
 
@@ -253,8 +253,8 @@ def met(account_id: int, flow_id: int, start: Start, event_ids: Sequence[int]) -
     try:
         asked = condition(account_id, flow_id, start)
         found = rows(
-            f"SELECT {EVENT}.id FROM {each_of(':events')} one {THEN_JOIN} event {EVENT} ON {EVENT}.id = one.value "
-            f"{THEN_JOIN} contact c ON c.id = {EVENT}.contact_id WHERE {asked.sql} ORDER BY {EVENT}.id",
+            f"SELECT {EVENT}.id FROM json_each(:events) one CROSS JOIN event {EVENT} ON {EVENT}.id = one.value "
+            f"CROSS JOIN contact c ON c.id = {EVENT}.contact_id WHERE {asked.sql} ORDER BY {EVENT}.id",
             {**asked.parameters, "events": json.dumps(list(event_ids))},
         )
     except Exception as error:

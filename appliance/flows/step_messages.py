@@ -17,7 +17,6 @@ from appliance.sending.messages import quiet
 from appliance.sending.messages.ledger import BY_FLOWS_AT_ONCE
 from appliance.settings import config
 from appliance.storage.open import fetch_one, rows
-from appliance.storage.sql import among, field_of
 from appliance.storage.work import after_commit, writing
 
 # Of a person's addresses the first that may be written to, else the first: its state says why not
@@ -45,12 +44,12 @@ _ROWS = (
     "FROM (SELECT r.id AS run, r.contact_id AS contact, r.test AS test, h.value, h.key, coalesce({reason}, "
     ":unavailable) AS why FROM run r LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x "
     "WHERE x.contact_id = r.contact_id AND x.kind = :kind ORDER BY {best} DESC, x.id LIMIT 1) "
-    f"WHERE r.id {among(':runs')} ORDER BY r.id) WHERE true "
+    "WHERE r.id IN (SELECT value FROM json_each(:runs)) ORDER BY r.id) WHERE true "
     "ON CONFLICT (run_id, step_id) WHERE run_id IS NOT NULL DO NOTHING "
     "RETURNING run_id, id, contact_id, skip_reason, test"
 )
 _STEP = (
-    f"SELECT s.template_id, s.pinned, a.time_zone, a.transactional_allowed, {field_of('f.data', 'quiet_hours')} "
+    "SELECT s.template_id, s.pinned, a.time_zone, a.transactional_allowed, json_extract(f.data, '$.quiet_hours') "
     "FROM step s JOIN flow f ON f.id = s.flow_id JOIN account a ON a.id = f.account_id "
     "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
 )

@@ -20,7 +20,6 @@ from appliance.settings import config
 from appliance.storage import work
 from appliance.storage.models import ContactList, Segment, Trigger
 from appliance.storage.open import rows, run, scalar
-from appliance.storage.sql import by_index
 from appliance.storage.work import after_commit, writing
 
 MANUAL, DATE = "manual", "date_reached"
@@ -220,7 +219,7 @@ _LOOKS = {
 _CHUNK = 400
 _PAUSE_SECONDS = 0.005
 _OLD = (
-    f"DELETE FROM run WHERE id IN (SELECT id FROM run {by_index('run_ended')} WHERE flow_id = ? AND status = 'ignored' "
+    f"DELETE FROM run WHERE id IN (SELECT id FROM run INDEXED BY run_ended WHERE flow_id = ? AND status = 'ignored' "
     f"AND created_at < ? LIMIT {_CHUNK})"
 )
 

@@ -24,7 +24,6 @@ from appliance.flows.steps.writing import WORDS
 from appliance.sending.messages import flow_content
 from appliance.storage.models import Account, Flow, Template
 from appliance.storage.open import rows, run
-from appliance.storage.sql import among
 from appliance.storage.work import writing
 
 # The words of a flow's messages: each step that sends has a template of its own, found by the id of the step.
@@ -144,7 +143,9 @@ _STANDING = (
     "SELECT t.id, r.id FROM template t JOIN template_revision r ON r.template_id = t.id AND r.number = t.revision "
     "WHERE t.flow_id = ? AND t.removed_at IS NULL"
 )
-_NAMED = f"UPDATE template_revision SET named = 1, label = ?1 WHERE named = 0 AND id {among('?2')}"
+_NAMED = (
+    "UPDATE template_revision SET named = 1, label = ?1 WHERE named = 0 AND id IN (SELECT value FROM json_each(?2))"
+)
 
 
 class _Had(NamedTuple):

@@ -13,7 +13,6 @@ import msgspec
 from appliance.audience.contacts import consent, search
 from appliance.storage import sql as storage_sql
 from appliance.storage.open import connection, run, scalar
-from appliance.storage.sql import field_of, with_fields
 
 if TYPE_CHECKING:
     from appliance.imports.chunk import Plan
@@ -62,7 +61,7 @@ _EVENT = (
     "FROM temp.import_plain ORDER BY n"
 )
 _ADDED = _EVENT.format(
-    f"'contact_add', CASE WHEN source IS NULL THEN :added ELSE {with_fields(':added', source='source')} END, NULL, NULL"
+    "'contact_add', CASE WHEN source IS NULL THEN :added ELSE json_set(:added, '$.source', source) END, NULL, NULL"
 )  # fmt: skip
 _JOINED = _EVENT.format("'list_add', :data, 'list:' || :list, :name")
 
@@ -163,7 +162,7 @@ _SUPPRESSION = (
 _EVENT_ROW = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
     "chain_depth, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 1, "
-    f"{field_of('?4', 'trigger_flows')} IS DISTINCT FROM 1, 0, ?7, ?8)"
+    "json_extract(?4, '$.trigger_flows') IS DISTINCT FROM 1, 0, ?7, ?8)"
 )
 _FORGET = "DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?"
 _REMEMBER = (

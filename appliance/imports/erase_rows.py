@@ -25,7 +25,6 @@ from appliance.imports.undo import Notes
 from appliance.storage import sql, work
 from appliance.storage.models import Erasure, Import
 from appliance.storage.open import connection, fetch_one, rows, run
-from appliance.storage.sql import lines, position_of, text_of
 from appliance.storage.work import writing
 
 log = logging.getLogger("campanero.imports")
@@ -141,7 +140,7 @@ def _made_anew(gone: Gone) -> list[int]:
         for (contact_id,) in rows(
             "SELECT h.contact_id FROM channel h JOIN event e ON e.contact_id = h.contact_id "
             "WHERE h.account_id = ?1 AND h.kind = ?2 AND h.key = ?3 AND e.event = 'contact_add' AND e.created_at >= ?4 "
-            f"AND {text_of('e.data', 'import_id')} IN (SELECT id FROM import WHERE account_id = ?1 "
+            "AND e.data ->> '$.import_id' IN (SELECT id FROM import WHERE account_id = ?1 "
             "AND created_at <= ?4)",
             (gone.account_id, kind, key, gone.created_at),
         ):
@@ -172,8 +171,8 @@ def _names_staged(path: Path, gone: Gone) -> bool:
     here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         for table, columns in sql.tables(here).items():
-            text = f"lower({lines(*columns)})"
-            wanted = " OR ".join(f"{position_of('?', text)}" for _ in gone.words())
+            text = f"lower(concat_ws(char(10), {', '.join(columns)}))"
+            wanted = " OR ".join(f"instr({text}, ?)" for _ in gone.words())
             if here.execute(f"SELECT 1 FROM {table} WHERE {wanted} LIMIT 1", gone.words()).fetchall():
                 return True
     except apsw.Error:

@@ -16,7 +16,6 @@ from appliance.core import data_dir
 from appliance.imports.people import Person
 from appliance.storage import identity
 from appliance.storage.open import connection
-from appliance.storage.sql import among
 
 _FIELDS = ", ".join(Person._fields)
 _TYPES = """line INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, hash BLOB NOT NULL,
@@ -153,7 +152,9 @@ class Staged:
     def told(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
         """Return the address of some lines, and what was left out of them."""
         wanted = {"lines": json.dumps(list(lines))}
-        found = self._here.execute(f"SELECT line, value, warnings FROM person WHERE line {among(':lines')}", wanted)
+        found = self._here.execute(
+            "SELECT line, value, warnings FROM person WHERE line IN (SELECT value FROM json_each(:lines))", wanted
+        )
         table: list[tuple[Any, ...]] = found.fetchall()
         return {line: (value, warnings) for line, value, warnings in table}
 
@@ -173,7 +174,7 @@ class Staged:
         """Return how many addresses have one of some names before the @, and the first of them."""
         where = (
             "FROM person WHERE kind = 'email' AND first IS NULL "
-            f"AND substr(key, 1, instr(key, '@') - 1) {among(':names')}"
+            "AND substr(key, 1, instr(key, '@') - 1) IN (SELECT value FROM json_each(:names))"
         )
         given = {"names": json.dumps(sorted(names))}
         return self._some(f"SELECT count(*) {where}", f"SELECT line, value, '' {where}", limit, given)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from appliance.core import clock
 from appliance.sending.messages.link_targets import Found
 from appliance.storage.open import connection, fetch_one, rows, run, scalar
-from appliance.storage.sql import larger, with_fields
 from appliance.tracking import counters
 from appliance.tracking.bot_detection import MACHINE, Seen, Verdict
 from appliance.tracking.counters import Told
@@ -54,7 +53,7 @@ def correct(found: Found, changed: list[Change]) -> None:
         here.execute("UPDATE hit SET verdict = ?, reason = ? WHERE id = ?", (verdict.verdict, verdict.reason, hit.id))
         if hit.event_id is not None:
             here.execute(
-                f"UPDATE event SET data = {with_fields('data', verdict='?', reason='?')}, updated_at = ? WHERE id = ?",
+                "UPDATE event SET data = json_set(data, '$.verdict', ?, '$.reason', ?), updated_at = ? WHERE id = ?",
                 (verdict.verdict, verdict.reason, clock.now_ms(), hit.event_id),
             )
     if any(_was_machine(hit) != (verdict.verdict == MACHINE) for hit, verdict in changed):
@@ -118,9 +117,9 @@ def _settle(found: Found, taken_back: list[int]) -> None:
     last_click, last_open, last_hit = fetch_one(_LAST, (contact_id,)) or (None, None, None)
     alive = scalar(_ALIVE, (contact_id,))
     run(
-        f"UPDATE contact SET email_open_count = {larger('0', 'email_open_count + ?')}, "
-        f"email_click_count = {larger('0', 'email_click_count + ?')}, email_last_opened_at = ?, "
-        f"email_last_clicked_at = ?, last_interacted_at = nullif({larger('coalesce(?, 0)', 'coalesce(?, 0)')}, 0) "
+        "UPDATE contact SET email_open_count = max(0, email_open_count + ?), "
+        "email_click_count = max(0, email_click_count + ?), email_last_opened_at = ?, "
+        "email_last_clicked_at = ?, last_interacted_at = nullif(max(coalesce(?, 0), coalesce(?, 0)), 0) "
         "WHERE id = ?",
         (more_opens, more_clicks, last_open, last_click, last_hit, alive, contact_id),
     )

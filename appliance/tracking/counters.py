@@ -14,19 +14,18 @@ from appliance.core import clock, wake_ups
 from appliance.events import agents, submit
 from appliance.sending.messages.link_targets import Found
 from appliance.storage.open import connection, rows, scalar
-from appliance.storage.sql import larger
 from appliance.storage.work import after_commit
 from appliance.tracking.bot_detection import HUMAN, Seen, Verdict
 
 _MESSAGE = "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?"
 _CONTACT = (
     "UPDATE contact SET email_open_count = email_open_count + ?1, email_click_count = email_click_count + ?2, "
-    f"email_last_opened_at = {larger('coalesce(email_last_opened_at, 0)', '?3')}, "
-    f"email_last_clicked_at = CASE WHEN ?4 THEN {larger('coalesce(email_last_clicked_at, 0)', '?4')} "
-    f"ELSE email_last_clicked_at END, last_interacted_at = {larger('coalesce(last_interacted_at, 0)', '?3')} "
+    "email_last_opened_at = max(coalesce(email_last_opened_at, 0), ?3), "
+    "email_last_clicked_at = CASE WHEN ?4 THEN max(coalesce(email_last_clicked_at, 0), ?4) "
+    "ELSE email_last_clicked_at END, last_interacted_at = max(coalesce(last_interacted_at, 0), ?3) "
     "WHERE id = ?5"
 )
-_ALIVE = f"UPDATE contact SET last_interacted_at = {larger('coalesce(last_interacted_at, 0)', '?')} WHERE id = ?"
+_ALIVE = "UPDATE contact SET last_interacted_at = max(coalesce(last_interacted_at, 0), ?) WHERE id = ?"
 _VERIFIED = (
     "UPDATE channel SET verified_at = ?, updated_at = ? WHERE account_id = ? AND kind = ? AND key = ? "
     "AND contact_id = ? AND verified_at IS NULL"

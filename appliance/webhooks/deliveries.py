@@ -11,7 +11,6 @@ from appliance.core.fields import EventId, PageQuery, Short, When
 from appliance.core.pagination import Page, paginate
 from appliance.storage.models import Event, Webhook, WebhookDelivery
 from appliance.storage.open import rows, run
-from appliance.storage.sql import among
 from appliance.storage.work import after_commit, writing
 from appliance.webhooks import store
 
@@ -62,7 +61,7 @@ def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
 def _named(found: Sequence[WebhookDelivery]) -> list[WebhookDelivery]:
     """Give deliveries the name of their event, for as long as that is kept."""
     ids = json.encode([one.event_id for one in found]).decode()
-    names = dict(rows(f"SELECT id, event FROM event WHERE id {among('?')}", (ids,)))
+    names = dict(rows("SELECT id, event FROM event WHERE id IN (SELECT value FROM json_each(?))", (ids,)))
     for one in found:
         one.event = names.get(one.event_id)
     return list(found)

@@ -3,7 +3,6 @@
 from appliance.core import clock
 from appliance.settings import config
 from appliance.storage.open import fetch_one, run, scalar
-from appliance.storage.sql import THEN_JOIN, each_of
 from appliance.storage.work import writing
 from appliance.webhooks.outcomes import LADDER_MS
 
@@ -12,12 +11,12 @@ _CURSOR = "webhooks"
 _BITE, _LEAST = 1_000, 50
 
 _NEWEST = "SELECT coalesce(max(id), 0) FROM event"
-_WRITE = f"""
+_WRITE = """
 INSERT INTO webhook_delivery (webhook_id, event_id, status, attempts, next_attempt_at, created_at, updated_at)
 SELECT webhook.id, event.id, 'pending', 0, ?1, ?1, ?1 FROM event CROSS JOIN webhook
 WHERE event.id > ?2 AND event.id <= ?3 AND webhook.account_id = event.account_id AND webhook.enabled
 AND webhook.deleted_at IS NULL AND event.id > webhook.after_event_id
-AND (webhook.events = '[]' OR EXISTS (SELECT 1 FROM {each_of("webhook.events")} WHERE value = event.event))
+AND (webhook.events = '[]' OR EXISTS (SELECT 1 FROM json_each(webhook.events) WHERE value = event.event))
 ORDER BY event.id, webhook.id ON CONFLICT (webhook_id, event_id) DO NOTHING
 """
 _MOVE = (
@@ -62,7 +61,7 @@ def _place() -> int:
 
 _SWEEP_BATCH = 1_000
 _AHEAD = (
-    f"SELECT d.id FROM webhook AS w {THEN_JOIN} webhook_delivery AS d ON d.webhook_id = w.id AND d.status = 'pending' "
+    "SELECT d.id FROM webhook AS w CROSS JOIN webhook_delivery AS d ON d.webhook_id = w.id AND d.status = 'pending' "
     "AND d.next_attempt_at > ? WHERE w.enabled LIMIT ?"
 )
 

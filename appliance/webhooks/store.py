@@ -15,7 +15,6 @@ from appliance.events import kinds
 from appliance.sending.delivery import safe_http
 from appliance.storage.models import Webhook
 from appliance.storage.open import rows, run, scalar
-from appliance.storage.sql import each_of
 from appliance.storage.work import after_commit, writing
 from appliance.webhooks import secret
 
@@ -143,7 +142,7 @@ def watching_segments() -> list[int]:
     """Return the accounts of which a webhook asked by name for `segment_enter` or `segment_exit`."""
     found = rows(
         "SELECT DISTINCT account_id FROM webhook WHERE enabled AND deleted_at IS NULL "
-        f"AND EXISTS (SELECT 1 FROM {each_of('events')} WHERE value IN ('segment_enter', 'segment_exit'))"
+        "AND EXISTS (SELECT 1 FROM json_each(events) WHERE value IN ('segment_enter', 'segment_exit'))"
     )
     return [row[0] for row in found]
 

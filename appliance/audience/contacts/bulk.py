@@ -9,7 +9,6 @@ from appliance.audience.contacts import lists
 from appliance.core import addresses
 from appliance.core.errors import Faults
 from appliance.storage.open import rows
-from appliance.storage.sql import among
 
 CHUNK = 500
 _MAX_CONTACTS = 10_000
@@ -79,12 +78,13 @@ def _people(account_id: int, sent: list[int | str], unknown: list[int | str]) ->
     numbers = [one for one in sent if isinstance(one, int) and 0 < one < 2**63]
     keys = {one: _key(one) for one in sent if isinstance(one, str)}
     known = {row[0]: row[0] for row in rows(
-        f"SELECT id FROM contact WHERE account_id = ? AND id {among('?')}",
+        "SELECT id FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))",
         (account_id, json.dumps(numbers)),
     )}  # fmt: skip
     owners = dict(
         rows(
-            f"SELECT key, contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key {among('?')}",
+            "SELECT key, contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key IN "
+            "(SELECT value FROM json_each(?))",
             (account_id, json.dumps([key for key in keys.values() if key])),
         )
     )

@@ -22,7 +22,6 @@ from appliance.events import log
 from appliance.events.log import Happened
 from appliance.storage.models import Contact, CrowdAct
 from appliance.storage.open import connection, fetch_one, fold, rows, run, scalar
-from appliance.storage.sql import among, each_of
 from appliance.storage.work import after_commit, writing
 from appliance.storage.work import write as work_write
 
@@ -167,7 +166,7 @@ def do(name: str, task: Task) -> Outcome:
 
 
 def _ids(sql: str, column: str, wanted: dict[str, Any]) -> set[int]:
-    return {row[0] for row in rows(f"{sql} AND {column} {among(':ids')}", wanted)}
+    return {row[0] for row in rows(f"{sql} AND {column} IN (SELECT value FROM json_each(:ids))", wanted)}
 
 
 def _there(task: Task) -> set[int]:
@@ -301,7 +300,7 @@ def undo(account_id: int, act_id: int, user_id: int, evidence: Evidence) -> Crow
         raise Invalid({"base": ["cannot be undone"]})
     back = ACTS[found.act].undo or ""
     changed = rows(
-        f"SELECT value FROM crowd_part, {each_of('crowd_part.contact_ids')} WHERE act_id = ? ORDER BY crowd_part.id",
+        "SELECT value FROM crowd_part, json_each(crowd_part.contact_ids) WHERE act_id = ? ORDER BY crowd_part.id",
         (act_id,),
     )
     made = _begin(account_id, user_id, back, found.argument, [row[0] for row in changed], evidence, act_id)
@@ -350,7 +349,7 @@ def forget(some: list[int]) -> int:
 
 def count(account_id: int, contact_ids: list[int]) -> int:
     """Count how many of some ids are people of an account."""
-    sql = f"SELECT count(*) FROM contact WHERE account_id = ? AND id {among('?')}"
+    sql = "SELECT count(*) FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))"
     return int(scalar(sql, (account_id, json.dumps(contact_ids))))
 
 

@@ -9,7 +9,6 @@ from appliance.core.addresses import Address
 from appliance.storage import journal
 from appliance.storage.models import Channel, Contact, Erasure
 from appliance.storage.open import rows, run
-from appliance.storage.sql import begins, document_of, position_of, text_of
 from appliance.storage.work import after_commit, writing
 
 # The messages of a person: theirs, those to their addresses that are nobody's any more, and tests with their values
@@ -64,8 +63,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
         with_ids,
     )
     run(
-        "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL "
-        f"OR NOT {begins('resource_uid', 'message:')})",
+        "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL OR NOT resource_uid GLOB 'message:*')",
         with_ids,
     )
     # While it is still known whose it is, that about addresses they had before too
@@ -95,7 +93,7 @@ def _traces(contact: Contact) -> None:
 
 def _messages(with_ids: dict[str, int]) -> None:
     """Take words and recipient out of every message of a person, end the open ones, and drop captured mail."""
-    facts = document_of(**{name: text_of("data", name) for name in _FACTS})
+    facts = "json_object(" + ", ".join(f"'{name}', data ->> '$.{name}'" for name in _FACTS) + ")"
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL)
     run(
         "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
@@ -113,7 +111,7 @@ def _messages(with_ids: dict[str, int]) -> None:
     run(f"DELETE FROM receipt WHERE message_id IN ({_MESSAGES})", with_ids)
     run(
         f"UPDATE event SET contact_id = NULL, data = {facts}, {cleared} "
-        f"WHERE (contact_id = :contact AND {begins('resource_uid', 'message:')}) OR (account_id = :account "
+        f"WHERE (contact_id = :contact AND resource_uid GLOB 'message:*') OR (account_id = :account "
         f"AND resource_uid IN (SELECT 'message:' || id FROM ({_MESSAGES})))",
         with_ids,
     )
@@ -163,7 +161,7 @@ def _address(channel: Channel, evidence: Evidence) -> None:
     hashed = tokens.address_hash(channel.kind, channel.key)
     address = Address(channel.kind, channel.value, channel.key)
     # Nobody knows yet which message it is about, and its words may name them
-    run(f"UPDATE receipt SET text = NULL WHERE {position_of('?', 'text')}", (channel.key.lstrip("+"),))
+    run("UPDATE receipt SET text = NULL WHERE instr(text, ?)", (channel.key.lstrip("+"),))
     by_request = Evidence(evidence.source, evidence.actor, test=evidence.test)
     suppress.add(channel.account_id, address, Case("erased", evidence.source), by_request)
     where = (channel.account_id, channel.kind, hashed)

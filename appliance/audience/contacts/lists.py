@@ -17,7 +17,6 @@ from appliance.events import log
 from appliance.events.log import Happened
 from appliance.storage.models import ContactList, Segment
 from appliance.storage.open import connection, fetch_one, name_key, rows, scalar
-from appliance.storage.sql import among, each_of
 from appliance.storage.work import after_commit, writing
 
 _CHUNK = 500
@@ -173,8 +172,8 @@ def delete(account_id: int, list_id: int) -> ContactList:
     found = get(account_id, list_id)
     used = rows(
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE (t.contact_list_id = :id "
-        f"OR EXISTS (SELECT 1 FROM {each_of('t.data', 'contact_list_ids')} WHERE value = :id) "
-        f"OR EXISTS (SELECT 1 FROM {each_of('t.data', 'exclude_contact_list_ids')} WHERE value = :id)) "
+        "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.contact_list_ids') WHERE value = :id) "
+        "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.exclude_contact_list_ids') WHERE value = :id)) "
         "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND t.account_id = :account",
         {"id": list_id, "account": account_id},
     )
@@ -246,12 +245,13 @@ def join(account_id: int, list_id: int, contact_ids: list[int]) -> Joined:
         return Joined(0, [])
     wanted = {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()}
     kept = rows(
-        f"SELECT 1 FROM list_refusal WHERE contact_list_id = :list AND contact_id {among(':ids')} LIMIT 1",
+        "SELECT 1 FROM list_refusal WHERE contact_list_id = :list AND contact_id IN (SELECT value "
+        "FROM json_each(:ids)) LIMIT 1",
         wanted,
     )
     added = rows(
         "INSERT INTO membership (contact_list_id, contact_id, created_at) "
-        f"SELECT :list, value, :now FROM {each_of(':ids')} WHERE NOT EXISTS (SELECT 1 FROM list_refusal r "
+        "SELECT :list, value, :now FROM json_each(:ids) WHERE NOT EXISTS (SELECT 1 FROM list_refusal r "
         "WHERE r.contact_list_id = :list AND r.contact_id = value) ON CONFLICT DO NOTHING RETURNING contact_id",
         wanted,
     )
@@ -264,7 +264,8 @@ def leave(account_id: int, list_id: int, contact_ids: list[int]) -> Joined:
     writing()
     name = get(account_id, list_id).name
     gone = rows(
-        f"DELETE FROM membership WHERE contact_list_id = ? AND contact_id {among('?')} RETURNING contact_id",
+        "DELETE FROM membership WHERE contact_list_id = ? AND contact_id IN (SELECT value FROM "
+        "json_each(?)) RETURNING contact_id",
         (list_id, json.dumps(contact_ids)),
     )
     _settle(account_id, list_id, name, "list_remove", [row[0] for row in gone])

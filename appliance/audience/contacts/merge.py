@@ -13,7 +13,6 @@ from appliance.events.log import Happened
 from appliance.flows import run_ends
 from appliance.storage.models import Contact
 from appliance.storage.open import fold, rows, run
-from appliance.storage.sql import among
 from appliance.storage.work import writing
 
 _PLAIN = ("first_name", "last_name", "source", "country_code")
@@ -121,7 +120,7 @@ def _move(contact_id: int, other_id: int) -> None:
     # What it was to send is sent by the way that goes on; only what somebody asked for goes twice
     run(
         "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
-        f"updated_at = ? WHERE run_id {among('?')} AND status IN ('queued', 'held') "
+        "updated_at = ? WHERE run_id IN (SELECT value FROM json_each(?)) AND status IN ('queued', 'held') "
         "AND transactional = 0",
         (ids["now"], json.dumps(ended)),
     )

@@ -13,7 +13,6 @@ from appliance.storage import sql as storage_sql
 from appliance.storage import work
 from appliance.storage.models import ContactList, Segment
 from appliance.storage.open import connection, rows, run, scalar
-from appliance.storage.sql import THEN_JOIN, among
 from appliance.storage.work import writing
 
 _CHUNK = 500
@@ -106,7 +105,7 @@ def _difference(mirror: ContactList) -> tuple[list[int], list[int]]:
     )
     exact = compile.condition(nodes, here)
     leaving = rows(
-        f"SELECT m.contact_id FROM membership m {THEN_JOIN} contact c ON c.id = m.contact_id "
+        f"SELECT m.contact_id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
         f"WHERE m.contact_list_id = :list AND ({exact.sql}) IS NOT TRUE",
         {**exact.parameters, "list": mirror.id},
     )
@@ -118,7 +117,7 @@ def _join(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
     _change(
         list_id, segment_id, 1,
         "INSERT INTO membership SELECT :list, c.id, :now FROM contact c "
-        f"WHERE c.id {among(':ids')} ON CONFLICT DO NOTHING",
+        "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING",
         {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()},
     )  # fmt: skip
 
@@ -126,7 +125,7 @@ def _join(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
 def _leave(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
     _change(
         list_id, segment_id, -1,
-        f"DELETE FROM membership WHERE contact_list_id = :list AND contact_id {among(':ids')}",
+        "DELETE FROM membership WHERE contact_list_id = :list AND contact_id IN (SELECT value FROM json_each(:ids))",
         {"list": list_id, "ids": json.dumps(contact_ids)},
     )  # fmt: skip
 

@@ -13,7 +13,6 @@ from appliance.audience.segments import people
 from appliance.core import addresses
 from appliance.storage.models.contact import NAME
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import ANY_CASE, NO_INDEX, THEN_JOIN, by_index
 
 # More hits than this are nobody's search: they come newest first instead of best first
 MAX_RANKED = 2000
@@ -38,7 +37,7 @@ class Order(NamedTuple):
     @property
     def source(self) -> str:
         """Return the contacts as they are met on the way."""
-        return f"contact c {by_index(self.along) if self.along else NO_INDEX}"
+        return f"contact c {f'INDEXED BY {self.along}' if self.along else 'NOT INDEXED'}"
 
 
 NEWEST = Order("c.created_at", "contact_account_id_created_at_id")
@@ -46,7 +45,7 @@ ORDERS = {
     "created": NEWEST,
     "updated": Order("c.updated_at", "contact_account_id_updated_at"),
     "seen": Order("c.last_interacted_at", None),
-    "name": Order(f"{NAME} {ANY_CASE}", "contact_named", False),
+    "name": Order(f"{NAME} COLLATE NOCASE", "contact_named", False),
 }  # fmt: skip
 
 
@@ -71,7 +70,7 @@ def members(account_id: int, list_id: int, count: int, offset: int, limit: int, 
         )
     else:
         sql = (
-            f"SELECT c.id FROM membership m {THEN_JOIN} contact c ON c.id = m.contact_id "
+            "SELECT c.id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
             "WHERE m.contact_list_id = ?1 AND c.account_id = ?2 "
         )
     return _cut(count, offset, limit, lambda way, skip, take: _ids(
@@ -89,7 +88,7 @@ def filtered(
     written only once, and its page is met on the way from the newest, or from the oldest where that is nearer. A
     `count` that is given may be a little old.
     """
-    table = "contact c" if by_time else f"contact c {NO_INDEX}"
+    table = "contact c" if by_time else "contact c NOT INDEXED"
     exact = count is None
     if count is None:
         count = people.kept(f"SELECT count(*) FROM {table} WHERE {where}", parameters)

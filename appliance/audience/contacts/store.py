@@ -25,7 +25,6 @@ from appliance.events.log import moments
 from appliance.storage.models import Account, Channel, Contact, ContactList, Segment
 from appliance.storage.open import fetch_one as first
 from appliance.storage.open import rows
-from appliance.storage.sql import ANY_CASE, NO_INDEX, each_of, type_of
 
 # OFFSET has to walk what it skips, and SQLite's integers end here
 _FARTHEST = 2**53
@@ -83,7 +82,7 @@ def tallies(account_id: int) -> Tallies:
     return Tallies(
         people.total(account_id),
         people.kept(
-            f"{each} {NO_INDEX} WHERE account_id = :account AND kind = 'email' AND subscribed = 1", mine
+            f"{each} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1", mine
         ),
         people.kept(
             f"{each} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression IS NOT NULL", mine
@@ -95,7 +94,7 @@ def all_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> 
     """Return the ids of everybody whom filters let through, in no order that matters; raises Invalid."""
     condition, parameters = where(account_id, query, rules)
     with people.limited():
-        return [row[0] for row in rows(f"SELECT c.id FROM contact c {NO_INDEX} WHERE {condition}", parameters)]
+        return [row[0] for row in rows(f"SELECT c.id FROM contact c NOT INDEXED WHERE {condition}", parameters)]
 
 
 def _by_time(asked: set[str]) -> bool:
@@ -151,13 +150,13 @@ def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tu
             clauses.append(f"({part.sql})")
             parameters.update(part.parameters)
     if query.source is not UNSET:
-        clauses.append(f"c.source = :source {ANY_CASE}")
+        clauses.append("c.source = :source COLLATE NOCASE")
         parameters["source"] = query.source
     if query.tag is not UNSET:
         # Most people's data does not hold the word at all, and looking for it is quicker than reading JSON
         clauses.append(
-            f"c.data LIKE :tagged AND EXISTS (SELECT 1 FROM {each_of('c.data', 'tags')} t WHERE t.value = :tag "
-            f"{ANY_CASE} AND {type_of('c.data', 'tags')} = 'array')"
+            "c.data LIKE :tagged AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = :tag "
+            "COLLATE NOCASE AND json_type(c.data, '$.tags') = 'array')"
         )
         parameters["tag"] = query.tag
         parameters["tagged"] = f'%"{query.tag}"%' if compile.PLAIN_TAG.match(str(query.tag)) else "%"

@@ -9,7 +9,6 @@ from appliance.core.pagination import Page
 from appliance.events.kinds import RESERVED
 from appliance.storage.models import Consent, Contact, Event, User
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import each_of
 
 _FARTHEST = 2**53
 
@@ -91,7 +90,7 @@ def story_page(account_id: int, contact_id: int, kind: str = "", number: int = 1
     store.get(account_id, contact_id)
     asked: dict[str, Any] = {"contact": contact_id, "names": json.dumps(KINDS.get(kind, sorted(RESERVED)))}
     among = (
-        "" if not kind else (f"AND event {'NOT IN' if kind == 'own' else 'IN'} (SELECT value FROM {each_of(':names')})")
+        "" if not kind else (f"AND event {'NOT IN' if kind == 'own' else 'IN'} (SELECT value FROM json_each(:names))")
     )
     total = int(scalar(f"SELECT count(*) FROM event WHERE contact_id = :contact {among}", asked))
     ids = [

@@ -8,7 +8,6 @@ from appliance.audience.filters.history import History, is_judged
 from appliance.audience.filters.read import Group, Leaf, Lived, Node
 from appliance.audience.filters.scope import Binder, Compiled, Scope
 from appliance.core.errors import Invalid
-from appliance.storage.sql import aside, by_index, document_of, field_of
 
 # Segments may name segments; together they stay one statement that SQLite can hold
 MAX_TOGETHER = 500
@@ -60,7 +59,7 @@ def shown(node: Node, scope: Scope, prefix: str) -> Compiled:
         return Compiled("NULL", {})
     if isinstance(node, Lived):
         happened = _Compiler(binder).happened(node.history)
-        return Compiled(f"(SELECT {document_of(count='count(*)', last_at='max(e.created_at)')} {happened})",
+        return Compiled(f"(SELECT json_object('count', count(*), 'last_at', max(e.created_at)) {happened})",
                         binder.values)  # fmt: skip
     return Compiled(f"({node.field.shown})", binder.values)
 
@@ -92,7 +91,7 @@ class _Compiler:
         sql = self._lived(node) if isinstance(node, Lived) else self._leaf(node)
         # Negative is everybody else: those without a value too. The plus keeps SQLite from joining what EXISTS looks at
         # before the cheaper conditions have been asked
-        return f"({sql}) IS NOT TRUE" if node.negative else aside(f"({sql})")
+        return f"({sql}) IS NOT TRUE" if node.negative else f"+({sql})"
 
     def _group(self, node: Group) -> str:
         parts = [self.one(part) for part in sorted(node.parts, key=cost)]
@@ -138,7 +137,7 @@ class _Compiler:
         """Return a query of the ids of all people who did at least once what is meant, as often as is meant."""
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
-            f"SELECT e.contact_id AS id FROM event e {by_index('event_of_name')} "
+            f"SELECT e.contact_id AS id FROM event e INDEXED BY event_of_name "
             f"WHERE e.account_id = {account} AND {self._meant(asked)} AND e.contact_id IS NOT NULL"
         )
         if asked.at_least == 1 and asked.at_most is None:
@@ -157,7 +156,7 @@ class _Compiler:
             )
         parts.append("e.test = 0")
         if is_judged(asked.event) and not asked.include_machine:
-            parts.append(f"(e.generated = 1 AND {field_of('e.data', 'verdict')} = 'machine') IS NOT TRUE")
+            parts.append("(e.generated = 1 AND json_extract(e.data, '$.verdict') = 'machine') IS NOT TRUE")
         if asked.where:
             parts.append(self.all(asked.where))
         return " AND ".join(parts)

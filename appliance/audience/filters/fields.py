@@ -7,18 +7,6 @@ from typing import NamedTuple
 from appliance.audience.filters.scope import Binder, Operand, Place
 from appliance.core import addresses
 from appliance.storage.open import fold as fold
-from appliance.storage.sql import (
-    each_at,
-    each_of,
-    field_at,
-    field_of,
-    gathered,
-    quoted,
-    raw_at,
-    raw_of,
-    type_at,
-    type_of,
-)
 
 
 class Field(NamedTuple):
@@ -65,7 +53,7 @@ _STATUS = (
     "THEN 'verified' ELSE 'unverified' END FROM channel h WHERE h.contact_id = c.id "
     "ORDER BY h.kind = 'phone', h.id LIMIT 1), 'unverified')"
 )
-_ENRICHED = f"({type_of('c.data', 'enrichment')} = 'object' AND {field_of('c.data', 'enrichment')} <> '{{}}') IS TRUE"
+_ENRICHED = "(json_type(c.data, '$.enrichment') = 'object' AND json_extract(c.data, '$.enrichment') <> '{}') IS TRUE"
 _SUPPRESSED = "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.suppression IS NOT NULL)"
 _LEFT = "(SELECT max(h.opt_out_at) FROM channel h WHERE h.contact_id = c.id AND h.subscribed = 0)"
 REASONS = ("erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft_bounce")
@@ -73,13 +61,13 @@ REASONS = ("erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft
 
 def _column(name: str, type_: str, label: str, column: str, *aliases: str) -> Field:
     cost = 5 if type_ in ("text", "code") else 2
-    return Field(name, type_, label, Operand(f"c.{column}"), quoted("c." + column), cost, aliases=aliases)
+    return Field(name, type_, label, Operand(f"c.{column}"), f"json_quote(c.{column})", cost, aliases=aliases)
 
 
 def _address(name: str, label: str, kind: str, *aliases: str) -> Field:
     here = f"FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}'"
     return Field(
-        name, "text", label, Operand("h.value", whole="h.key"), f"(SELECT {gathered('h.value')} {here})", 30,
+        name, "text", label, Operand("h.value", whole="h.key"), f"(SELECT json_group_array(h.value) {here})", 30,
         f"EXISTS (SELECT 1 {here} AND {{}})", aliases, normal=_email if kind == "email" else _phone,
     )  # fmt: skip
 
@@ -96,7 +84,7 @@ def _subscribed(kind: str) -> str:
 def _linked(name: str, label: str, of: str, table: str, column: str, condition: str = "1", *aliases: str) -> Field:
     here = f"FROM {table} l WHERE l.contact_id = c.id AND {condition}"
     return Field(
-        name, "id", label, Operand(f"l.{column}"), f"(SELECT {gathered('DISTINCT l.' + column)} {here} AND "
+        name, "id", label, Operand(f"l.{column}"), f"(SELECT json_group_array(DISTINCT l.{column}) {here} AND "
         f"l.{column} IS NOT NULL)", 22, f"EXISTS (SELECT 1 {here} AND {{}})", aliases, of=of,
     )  # fmt: skip
 
@@ -108,14 +96,14 @@ FIELDS: tuple[Field, ...] = (
     _address("contact_phone_number", "phone number", "phone", "phone", "phone_number"),
     _column("contact_source", "text", "source", "source", "source"),
     _column("contact_country", "code", "country", "country_code", "country", "country_code"),
-    Field("contact_verification_status", "code", "verification", Operand(_STATUS), quoted(_STATUS), 40,
+    Field("contact_verification_status", "code", "verification", Operand(_STATUS), f"json_quote({_STATUS})", 40,
           aliases=("verification_status",), choices=("verified", "suppressed", "unverified")),
     Field("contact_suppression_reason", "code", "suppression", Operand("h.suppression"),
-          f"(SELECT {gathered('h.suppression')} FROM channel h WHERE h.contact_id = c.id "
+          "(SELECT json_group_array(h.suppression) FROM channel h WHERE h.contact_id = c.id "
           "AND h.suppression IS NOT NULL)", 30,
           "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND {})", ("suppression_reason",), REASONS),
-    Field("contact_tag", "tags", "tags", Operand("t.value"), raw_of('c.data', 'tags'), 20,
-          f"({type_of('c.data', 'tags')} = 'array' AND EXISTS (SELECT 1 FROM {each_of('c.data', 'tags')} t "
+    Field("contact_tag", "tags", "tags", Operand("t.value"), "c.data -> '$.tags'", 20,
+          "(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t "
           "WHERE t.type = 'text' AND {}))", ("tag", "tags")),
     _boolean("contact_subscribed_email", "subscribed by email", _subscribed("email"), 30, "subscribed_email"),
     _boolean("contact_subscribed_phone", "subscribed by phone", _subscribed("phone"), 30, "subscribed_phone"),
@@ -182,9 +170,9 @@ def _inside(name: str, dotted: str, document: str) -> Field | None:
     if path is None:
         return None
     operand = Operand(
-        field_at(document, path), f"{type_at(document, path)}", each_at(document, path)
+        f"json_extract({document}, {path})", f"json_type({document}, {path})", f"json_each({document}, {path})"
     )  # fmt: skip
-    return Field(name, "json", dotted, operand, raw_at(document, path), 25)
+    return Field(name, "json", dotted, operand, f"{document} -> {path}", 25)
 
 
 def json_path(dotted: str) -> str | None:

@@ -7,7 +7,6 @@ from typing import Any
 from appliance.audience.filters import values
 from appliance.audience.filters.fields import fold, like
 from appliance.audience.filters.scope import Binder, Operand
-from appliance.storage.sql import ANY_CASE, among, last_letters, position_of
 
 _NUMBER = "IN ('integer', 'real')"
 
@@ -22,9 +21,9 @@ def equals(operand: Operand, value: Any, binder: Binder) -> str:
         return f"{operand.type} = '{'true' if value else 'false'}'"
     if not isinstance(value, str):
         # The collation is the index's: without it the index on the path could not be used
-        return f"({operand.value} {ANY_CASE} = {binder.add(value)} AND {operand.type} {_NUMBER})"
+        return f"({operand.value} COLLATE NOCASE = {binder.add(value)} AND {operand.type} {_NUMBER})"
     if value.isascii():
-        return _text(operand, f"{operand.value} = {binder.add(value)} {ANY_CASE}")
+        return _text(operand, f"{operand.value} = {binder.add(value)} COLLATE NOCASE")
     return _text(operand, f"folded({operand.value}) = {binder.add(fold(value))}")
 
 
@@ -34,16 +33,16 @@ def _one_of(operand: Operand, wanted: list[Any], binder: Binder) -> str:
     plain = [one for one in wanted if isinstance(one, str) and one.isascii()]
     other = [fold(one) for one in wanted if isinstance(one, str) and not one.isascii()]
     if numbers:
-        parts.append(f"({_listed(f'{operand.value} {ANY_CASE}', numbers, binder)} AND {operand.type} {_NUMBER})")
+        parts.append(f"({_listed(f'{operand.value} COLLATE NOCASE', numbers, binder)} AND {operand.type} {_NUMBER})")
     if plain:
-        parts.append(_text(operand, _listed(f"{operand.value} {ANY_CASE}", plain, binder)))
+        parts.append(_text(operand, _listed(f"{operand.value} COLLATE NOCASE", plain, binder)))
     if other:
         parts.append(_text(operand, _listed(f"folded({operand.value})", other, binder)))
     return f"({' OR '.join(parts)})"
 
 
 def _listed(expression: str, wanted: list[Any], binder: Binder) -> str:
-    return f"{expression} {among(binder.add(json.dumps(wanted)))}"
+    return f"{expression} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
 
 
 def _part(plain: str, shape: str) -> Callable[[Operand, str, Binder], str]:
@@ -56,12 +55,12 @@ def _part(plain: str, shape: str) -> Callable[[Operand, str, Binder], str]:
     return sql
 
 
-_contains_text = _part("%{}%", f"{position_of('{v}', '{x}')} > 0")
+_contains_text = _part("%{}%", "instr({x}, {v}) > 0")
 
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
     """Look for a part of a text, or for an element of an array."""
-    element = f"item.value = {binder.add(value)} {ANY_CASE}"
+    element = f"item.value = {binder.add(value)} COLLATE NOCASE"
     if not value.isascii():
         element = f"folded(item.value) = {binder.add(fold(value))}"
     return (
@@ -72,7 +71,7 @@ def contains(operand: Operand, value: str, binder: Binder) -> str:
 
 def _compared(sign: str) -> Callable[[Operand, Any, Binder], str]:
     def sql(operand: Operand, value: Any, binder: Binder) -> str:
-        condition = f"{operand.value} {ANY_CASE} {sign} {binder.add(value)}"
+        condition = f"{operand.value} COLLATE NOCASE {sign} {binder.add(value)}"
         if isinstance(value, str):
             return _text(operand, condition)
         return f"({condition} AND {operand.type} {_NUMBER})"
@@ -94,7 +93,7 @@ def _true(operand: Operand, value: bool, binder: Binder) -> str:
     return f"{operand.type} = 'true'"
 
 
-_ENDS = f"length({{plain}}) >= {{n}} AND {last_letters('{x}', '{n}')} = {{v}}"
+_ENDS = "length({plain}) >= {n} AND substr({x}, -{n}) = {v}"
 # key, opposite, what it takes, reader, SQL, words, words of the opposite
 TESTS: tuple[tuple[Any, ...], ...] = (
     ("eq", "not_eq", "value", values.json_value, equals, "is {}", "is not {}"),

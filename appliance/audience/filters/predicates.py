@@ -11,7 +11,6 @@ from appliance.audience.filters import json_values, values
 from appliance.audience.filters.fields import fold, like
 from appliance.audience.filters.scope import Binder, Operand
 from appliance.audience.filters.values import Span
-from appliance.storage.sql import ANY_CASE, among, last_letters, position_of
 
 
 class Test(NamedTuple):
@@ -32,7 +31,7 @@ def same(operand: Operand, value: str, binder: Binder) -> str:
     if operand.whole:
         return f"{operand.whole} = {binder.add(value)}"
     if value.isascii():
-        return f"{operand.value} = {binder.add(value)} {ANY_CASE}"
+        return f"{operand.value} = {binder.add(value)} COLLATE NOCASE"
     return f"folded({operand.value}) = {binder.add(fold(value))}"
 
 
@@ -40,7 +39,7 @@ def contains(operand: Operand, value: str, binder: Binder) -> str:
     """Look for a part anywhere in a text."""
     if value.isascii():
         return like(operand.value, "%{}%", value, binder)
-    return f"{position_of(binder.add(fold(value)), 'folded(' + operand.value + ')')} > 0"
+    return f"instr(folded({operand.value}), {binder.add(fold(value))}) > 0"
 
 
 def starts(operand: Operand, value: str, binder: Binder) -> str:
@@ -56,21 +55,23 @@ def ends(operand: Operand, value: str, binder: Binder) -> str:
         return like(operand.value, "%{}", value, binder)
     return (
         f"(length({operand.value}) >= {len(value)} AND "
-        f"{last_letters(f'folded({operand.value})', len(value))} = {binder.add(fold(value))})"
+        f"substr(folded({operand.value}), -{len(value)}) = {binder.add(fold(value))})"
     )
 
 
 def one_of(operand: Operand, wanted: list[str], binder: Binder) -> str:
     """Compare a whole text with many, as `same` with one."""
     if operand.whole:
-        return f"{operand.whole} {among(binder.add(json.dumps(wanted)))}"
+        return f"{operand.whole} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
     plain = [one for one in wanted if one.isascii()]
     other = [fold(one) for one in wanted if not one.isascii()]
     parts = []
     if plain:
-        parts.append(f"{operand.value} {ANY_CASE} {among(binder.add(json.dumps(plain)))}")
+        parts.append(
+            f"{operand.value} COLLATE NOCASE IN (SELECT value FROM json_each({binder.add(json.dumps(plain))}))"
+        )
     if other:
-        parts.append(f"folded({operand.value}) {among(binder.add(json.dumps(other)))}")
+        parts.append(f"folded({operand.value}) IN (SELECT value FROM json_each({binder.add(json.dumps(other))}))")
     return f"({' OR '.join(parts)})"
 
 
@@ -83,7 +84,7 @@ def _known(operand: Operand, value: bool, binder: Binder) -> str:
 
 
 def _one_of(operand: Operand, wanted: list[Any], binder: Binder) -> str:
-    return f"{operand.value} {among(binder.add(json.dumps(wanted)))}"
+    return f"{operand.value} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
 
 
 def _compared(sign: str) -> Callable[[Operand, Any, Binder], str]:

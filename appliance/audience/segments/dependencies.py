@@ -15,7 +15,6 @@ from appliance.core import clock, wake_ups
 from appliance.core.errors import Invalid
 from appliance.storage.models import Account, Campaign, Flow, Segment, Trigger
 from appliance.storage.open import rows, run, scalar
-from appliance.storage.sql import TRUE, with_fields, without
 from appliance.storage.work import after_commit, writing
 
 Kind = Literal["list", "segment"]
@@ -102,9 +101,10 @@ def let_go(kind: Kind, number: int) -> None:
     writing()
     column = _COLUMN[kind]
     campaigns = "(SELECT hidden FROM flow WHERE id = trigger.flow_id)"
-    marked = f"CASE WHEN {campaigns} THEN {with_fields('data', audience_deleted=TRUE)} ELSE data END"
+    marked = f"CASE WHEN {campaigns} THEN json_set(data, '$.audience_deleted', json('true')) ELSE data END"
     run(
-        f"UPDATE trigger SET {column} = NULL, data = {without(marked, 'audience_type', 'confirm_send_to_all')}, "
+        f"UPDATE trigger SET {column} = NULL, "
+        f"data = json_remove({marked}, '$.audience_type', '$.confirm_send_to_all'), "
         f"event = CASE WHEN {campaigns} THEN event ELSE 'manual' END "
         f"WHERE {column} = ?",
         (number,),

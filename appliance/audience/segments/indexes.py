@@ -18,7 +18,6 @@ from appliance.audience.filters.read import Node
 from appliance.audience.filters.scope import Place, Scope
 from appliance.storage import work
 from appliance.storage.open import connection, rows, run, scalar
-from appliance.storage.sql import NO_INDEX
 from appliance.storage.work import writing
 
 MAX_INDEXES = 8
@@ -188,7 +187,7 @@ def counted(nodes: Sequence[Node], scope: Scope, whom: str = "1") -> tuple[int, 
         part = compile.single(node, scope, f"s{index}_")
         sums.append(f"count(*) FILTER (WHERE {part.sql})")
         parameters.update(part.parameters)
-    sql = f"SELECT {', '.join(['count(*)', *sums])} FROM contact c {NO_INDEX} WHERE c.account_id = :account AND {whom}"
+    sql = f"SELECT {', '.join(['count(*)', *sums])} FROM contact c NOT INDEXED WHERE c.account_id = :account AND {whom}"
     found = rows(sql, parameters)[0]
     return int(found[0]), [int(number) for number in found[1:]]
 

@@ -18,7 +18,6 @@ from appliance.core.errors import Invalid
 from appliance.storage import sql as storage_sql
 from appliance.storage.models import Account, Segment
 from appliance.storage.open import connection, fetch_one, rows, scalar
-from appliance.storage.sql import NO_INDEX, gathered
 
 _MAX_SECONDS = 20
 _STEPS = 200_000
@@ -110,7 +109,7 @@ def source(placeholder: str, narrowed: bool = False) -> str:
     way longer, and would look for each person's events and addresses in another order than theirs.
     """
     whole = narrowed or fetch_one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
-    return f"contact c {NO_INDEX + ' ' if whole else ''}WHERE c.account_id = {placeholder}"
+    return f"contact c {'NOT INDEXED ' if whole else ''}WHERE c.account_id = {placeholder}"
 
 
 @contextmanager
@@ -175,7 +174,7 @@ def look(account_id: int, filters: Sequence[Node], here: Scope, limit: int = 5) 
             # Where to begin is worked out once for both
             found = rows(
                 f"WITH hit AS MATERIALIZED (SELECT c.id AS id {chosen.sql}) SELECT (SELECT count(*) FROM hit), "
-                f"(SELECT {gathered('id')} FROM (SELECT id FROM hit LIMIT {int(limit)}))",
+                f"(SELECT json_group_array(id) FROM (SELECT id FROM hit LIMIT {int(limit)}))",
                 chosen.parameters,
             )[0]
             return int(found[0]), msgspec.json.decode(found[1], type=list[int])

@@ -19,7 +19,6 @@ from appliance.core.fields import ContactId, Name, PageQuery, Short
 from appliance.core.pagination import Page, paginate
 from appliance.storage.models import Segment
 from appliance.storage.open import rows, run, scalar
-from appliance.storage.sql import each_of
 from appliance.storage.work import after_commit, writing
 
 # What may be written about a segment, and how segments are asked for.
@@ -154,7 +153,7 @@ def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
         {"campaign_id": number, "name": name}
         for number, name in rows(
             "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
-            f"AND (t.segment_id = ? OR ? IN (SELECT value FROM {each_of('t.data', 'exclude_segment_ids')})) "
+            "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
             "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
             (account_id, segment_id, segment_id),
         )
@@ -174,7 +173,7 @@ def drafts(account_id: int, segment_id: int) -> list[dict[str, Any]]:
     """Return the campaigns that choose a segment and were not sent: without it they wait for another choice."""
     found = rows(
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
-        f"AND (t.segment_id = ? OR ? IN (SELECT value FROM {each_of('t.data', 'exclude_segment_ids')})) "
+        "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
         "AND c.status = 'draft' AND c.deleted_at IS NULL",
         (account_id, segment_id, segment_id),
     )

@@ -16,7 +16,6 @@ from appliance.audience.filters.fields import Field
 from appliance.audience.filters.scope import Place
 from appliance.audience.segments import indexes, people
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import ANY_CASE, each_of, type_of
 
 T = TypeVar("T")
 
@@ -30,9 +29,9 @@ _MAX_DEPTH = 4
 _MAX_THINGS = 500
 _THINGS = {
     "list": "SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key, id LIMIT ?",
-    "segment": f"SELECT id, name FROM segment WHERE account_id = ? ORDER BY name {ANY_CASE}, id LIMIT ?",
+    "segment": "SELECT id, name FROM segment WHERE account_id = ? ORDER BY name COLLATE NOCASE, id LIMIT ?",
     "flow": "SELECT id, name FROM flow WHERE account_id = ? AND hidden = 0 AND deleted_at IS NULL "
-            f"ORDER BY name {ANY_CASE}, id LIMIT ?",
+            "ORDER BY name COLLATE NOCASE, id LIMIT ?",
     "campaign": "SELECT id, name FROM campaign WHERE account_id = ? AND deleted_at IS NULL ORDER BY id DESC LIMIT ?",
 }  # fmt: skip
 _TYPES = {str: "text", bool: "boolean", int: "number", float: "number", list: "list"}
@@ -148,7 +147,7 @@ def _values(account_id: int, field: Field) -> list[Value]:
     whom, each = _some(account_id, _FOR_VALUES)
     of, value, there = "", field.operand.value, f"{field.operand.value} <> ''"
     if field.type == "tags":
-        of, value, there = f", {each_of('c.data', 'tags')} t", "t.value", f"{type_of('c.data', 'tags')} = 'array'"
+        of, value, there = ", json_each(c.data, '$.tags') t", "t.value", "json_type(c.data, '$.tags') = 'array'"
     elif field.type == "json":
         value = f"CASE {field.operand.type} WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE {value} END"
         there = f"{field.operand.type} IN ('text', 'integer', 'real', 'true', 'false') AND {field.operand.value} <> ''"

@@ -9,7 +9,6 @@ from appliance.audience.contacts.lists import VIEW
 from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, skipped
 from appliance.storage.models import ContactList
 from appliance.storage.open import rows
-from appliance.storage.sql import among
 
 
 class _ListStep(Kind):
@@ -55,7 +54,8 @@ class ListAdd(_ListStep):
         stays_out: set[int] = set()
         if lists.join(here.account_id, number, _people(goings)).kept:
             refusals = rows(
-                f"SELECT contact_id FROM list_refusal WHERE contact_list_id = ? AND contact_id {among('?')}",
+                "SELECT contact_id FROM list_refusal WHERE contact_list_id = ? AND contact_id IN "
+                "(SELECT value FROM json_each(?))",
                 (number, json.dumps(_people(goings))),
             )
             stays_out = {row[0] for row in refusals}

@@ -12,11 +12,13 @@ from appliance.core.errors import Invalid
 from appliance.flows import why
 from appliance.flows.steps.kind import NO, YES, Field, Going, Here, Kind, Move, Node, Reading
 from appliance.storage.open import rows
-from appliance.storage.sql import among
 
 # Asks filters about many runs at once: who goes to Yes.
 
-_ASKED = f"SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id WHERE r.id {among(':runs')} AND ({{condition}})"
+_ASKED = (
+    "SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id WHERE r.id IN (SELECT value FROM "
+    "json_each(:runs)) AND ({condition})"
+)
 
 
 def branch_scope(account_id: int) -> Scope:

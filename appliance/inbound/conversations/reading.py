@@ -18,14 +18,12 @@ from appliance.sending.messages import ledger as messages
 from appliance.sending.messages.prepare import Workshop
 from appliance.storage.models import Account, Incoming, Message
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import by_index
 from appliance.storage.work import writing
 
 Kind = Literal["message", "keyword", "stop", "start", "help", "refusal"]
 _FARTHEST = 2**53
 _UNSEEN = (
-    f"SELECT id FROM incoming {by_index('incoming_refusals')} WHERE account_id = ? AND kind = 'refusal' "
-    "AND seen_at IS NULL"
+    "SELECT id FROM incoming INDEXED BY incoming_refusals WHERE account_id = ? AND kind = 'refusal' AND seen_at IS NULL"
 )
 # Theirs, and what came from or went to their number when it was nobody's
 _KEYS = "(SELECT key FROM channel WHERE contact_id = :contact AND kind = 'phone')"

@@ -23,7 +23,6 @@ from appliance.settings import config
 from appliance.storage.models import Account, Channel, MessageContent
 from appliance.storage.models import Message as tables_Message
 from appliance.storage.open import connection, fetch_one, rows, run, scalar
-from appliance.storage.sql import among, each_of, field_of, length_of, type_of
 from appliance.storage.work import after_commit, writing
 
 # Our own answers to STOP, START and HELP: one each, soon or never, and to nobody more than some in a day.
@@ -34,7 +33,7 @@ _MAX_IN_A_DAY = 20
 _MAX_SENDER_CHARACTERS = 60
 _LATELY = (
     "SELECT count(*) FROM incoming WHERE account_id = ? AND sender = ? AND reply_id IS NOT NULL AND created_at > ? "
-    f"AND kind {among('?')}"
+    "AND kind IN (SELECT value FROM json_each(?))"
 )
 
 
@@ -74,21 +73,21 @@ def _company(account: Account) -> str:
 
 def text_of(message_id: int) -> str | None:
     """Return what one of our own answers says, or None if it is none."""
-    found = fetch_one(f"SELECT {field_of('data', 'answer')} FROM message_content WHERE message_id = ?", (message_id,))
+    found = fetch_one("SELECT json_extract(data, '$.answer') FROM message_content WHERE message_id = ?", (message_id,))
     return found[0] if found else None
 
 
 # What flows wait to hear: whether a message is a keyword of one, and the event by which they hear it.
 
 _WORDS = (
-    f"SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, {each_of('t.data', 'keywords')} w "
+    "SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, json_each(t.data, '$.keywords') w "
     "WHERE f.account_id = ? AND f.status = 'active' AND f.deleted_at IS NULL AND t.event IN ('message', 'keyword') "
-    f"AND {type_of('t.data', 'keywords')} = 'array' AND w.type = 'text'"
+    "AND json_type(t.data, '$.keywords') = 'array' AND w.type = 'text'"
 )
 # A live flow that is started by keywords and names none: any word that stands alone is one
 _ANY = (
     "SELECT 1 FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.status = 'active' "
-    f"AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce({length_of('t.data', 'keywords')}, 0) = 0"
+    "AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce(json_array_length(t.data, '$.keywords'), 0) = 0"
 )
 # What a number answered to messages of flows
 _ANSWERED = (

@@ -22,7 +22,6 @@ from appliance.sending.sms.codes import STATUSES, Receipt, Received, Told
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.sending.sms.providers.kind import Provider
 from appliance.storage.open import fetch_one, rows, run, scalar
-from appliance.storage.sql import among, not_digits
 from appliance.storage.work import writing
 
 # As long as anything is believed of a message
@@ -133,7 +132,7 @@ def _find(provider: str, receipt: Receipt) -> tuple[Receipt, _Row | None]:
     if found is None and receipt.message_id is not None:
         found = fetch_one(f"{_ROW} id = ?", (provider, receipt.message_id))
     if found is None and receipt.message_id is None and re.fullmatch(r"[1-9][0-9]{0,14}", receipt.provider_id):
-        found = fetch_one(f"{_ROW} id = ? AND {not_digits('provider_id')}", (provider, int(receipt.provider_id)))
+        found = fetch_one(f"{_ROW} id = ? AND provider_id GLOB '*[^0-9]*'", (provider, int(receipt.provider_id)))
         if found is not None:
             receipt = receipt._replace(provider_id=found[3])
     return receipt, _Row(*found) if found is not None else None
@@ -160,8 +159,8 @@ def _catch_up(numbers: Sequence[int], names: Sequence[str]) -> None:
         return
     encode = msgspec.json.encode
     kept = rows(
-        f"SELECT {_COLUMNS} FROM receipt WHERE message_id {among('?')} UNION "
-        f"SELECT {_COLUMNS} FROM receipt WHERE provider_id {among('?')} ORDER BY 1",
+        f"SELECT {_COLUMNS} FROM receipt WHERE message_id IN (SELECT value FROM json_each(?)) UNION "
+        f"SELECT {_COLUMNS} FROM receipt WHERE provider_id IN (SELECT value FROM json_each(?)) ORDER BY 1",
         (encode(numbers).decode(), encode(names).decode()),
     )
     for number, provider, *told in kept:

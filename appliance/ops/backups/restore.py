@@ -23,7 +23,6 @@ from appliance.storage import disk_guard, identity, journal, sql, work
 from appliance.storage.migrations import MIGRATIONS, migrate
 from appliance.storage.models import Account, Channel, Flow, Restoration
 from appliance.storage.open import close_database, connection, fetch_one, open_database, rows, run
-from appliance.storage.sql import among
 from appliance.storage.work import writing
 
 # Tells a restored database who left since its backup: what the journal of refusals says, done once more.
@@ -216,7 +215,7 @@ def _paused(account_id: int, found: Restoration | None) -> list[Paused]:
         for row in rows(
             "SELECT f.id, f.name, (SELECT count(*) FROM run r WHERE r.flow_id = f.id AND r.status = 'live') "
             "FROM flow f WHERE f.account_id = ? AND f.status = 'paused' AND f.hidden = 0 "
-            f"AND f.id {among('?')} ORDER BY f.id",
+            "AND f.id IN (SELECT value FROM json_each(?)) ORDER BY f.id",
             (account_id, Restoration.paused.db_value(found.paused)),
         )
     ]

@@ -8,7 +8,6 @@ from appliance.ops.doctor import ground
 from appliance.ops.doctor.findings import MAX_SHOWN, Line
 from appliance.storage import sql
 from appliance.storage.open import rows
-from appliance.storage.sql import by_index
 
 _LATE_MS = 15 * 60_000
 _MINE = "f.hidden = 0 AND f.account_id = coalesce(:account, f.account_id)"
@@ -17,7 +16,7 @@ _COUNTED = (
     "coalesce(r.completed, 0), coalesce(r.exited, 0) FROM flow f LEFT JOIN (SELECT flow_id, "
     "count(*) FILTER (WHERE status <> 'ignored') AS entered, count(*) FILTER (WHERE status = 'completed') "
     "AS completed, count(*) FILTER (WHERE status = 'exited') AS exited "
-    f"FROM run {by_index('run_ended')} WHERE test = 0 GROUP BY flow_id) r ON r.flow_id = f.id WHERE {_MINE} "
+    f"FROM run INDEXED BY run_ended WHERE test = 0 GROUP BY flow_id) r ON r.flow_id = f.id WHERE {_MINE} "
     "ORDER BY f.id"
 )
 # By flow: runs that will never move, or of which it cannot be said where they are

@@ -6,10 +6,9 @@ from pathlib import Path
 from appliance.core import clock
 from appliance.ops.doctor.findings import Line
 from appliance.storage.open import rows
-from appliance.storage.sql import by_index
 
 _WAITING = (
-    f"SELECT account_id, count(*), min(created_at) FROM incoming {by_index('incoming_refusals')} "
+    "SELECT account_id, count(*), min(created_at) FROM incoming INDEXED BY incoming_refusals "
     "WHERE kind = 'refusal' AND seen_at IS NULL AND opted_out = 0 AND (?1 IS NULL OR account_id = ?1) "
     "GROUP BY account_id"
 )

@@ -11,7 +11,6 @@ from appliance.ops.metrics import machine
 from appliance.sending.messages import queue_order
 from appliance.sending.messages.queue_order import CHANNELS
 from appliance.storage.open import fetch_one, rows, scalar
-from appliance.storage.sql import aside
 
 # What stands in the tables: what waits, and for how long. Read over indexes; kept for a while where that is dear.
 
@@ -43,7 +42,7 @@ def _queue(account_id: int | None) -> Iterator[Family]:
 
 
 def _work(account_id: int | None) -> Iterator[Family]:
-    own = f"AND {aside('account_id')} = coalesce(?, account_id)"
+    own = "AND +account_id = coalesce(?, account_id)"
     states = [
         ({"state": state}, scalar(f"SELECT count(*) FROM import WHERE {where} {own}", (account_id,)))
         for state, where in _IMPORTS.items()

@@ -19,7 +19,6 @@ from appliance.settings import config
 from appliance.settings.schema import Config
 from appliance.storage import disk_guard
 from appliance.storage.open import fetch_one, rows, scalar
-from appliance.storage.sql import field_of, sum_or_zero
 
 # Asks a service that runs on this machine whether it is ready.
 
@@ -146,7 +145,7 @@ _LIVE = (
 # Newest first are read over the index of what happened, so only the last minute is
 _LATELY = (
     "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
-    f"AND {field_of('data', 'campaign_id')} = ?"
+    "AND json_extract(data, '$.campaign_id') = ?"
 )
 _IMPORTS = (
     "SELECT id, account_id, filename, status, phase, dry_run, total, processed, created + updated, restored "
@@ -222,7 +221,7 @@ def _exports(directory: Path, process: int) -> Iterator[Task]:
 
 def _acts() -> Iterator[Task]:
     found = "SELECT id, account_id, act, number, changed, skipped FROM crowd_act WHERE state = 'working' ORDER BY id"
-    parts = f"SELECT count(*), {sum_or_zero('done')} FROM crowd_part WHERE act_id = ?"
+    parts = "SELECT count(*), total(done) FROM crowd_part WHERE act_id = ?"
     for number, account_id, act, people, *_ in rows(found):
         many, ended = fetch_one(parts, (number,)) or (0, 0)
         done = int(people * ended / many) if many else 0

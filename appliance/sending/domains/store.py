@@ -14,7 +14,6 @@ from appliance.sending.domains import keys, records, schedule
 from appliance.sending.domains.keys import Pair
 from appliance.storage.models import SendingDomain
 from appliance.storage.open import fetch_one, rows
-from appliance.storage.sql import field_of
 from appliance.storage.work import writing
 
 
@@ -107,7 +106,7 @@ def rotate(account_id: int, domain_id: int, pairs: tuple[Pair, ...], by: By) -> 
 def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
     """Return the armed campaigns that are from an address of a domain."""
     armed = rows(
-        f"SELECT c.id, c.name, coalesce({field_of('c.sender', 'email')}, t.from_email, a.email_from_email, '') "
+        "SELECT c.id, c.name, coalesce(json_extract(c.sender, '$.email'), t.from_email, a.email_from_email, '') "
         "FROM campaign c JOIN template t ON t.id = c.template_id JOIN account a ON a.id = c.account_id "
         "WHERE c.account_id = ? AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND c.channel = 'email'",
         (domain.account_id,),
@@ -122,7 +121,7 @@ def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
 def _flows_from(domain: SendingDomain) -> list[dict[str, object]]:
     """Return the live flows with a step from an address of a domain, in the plans that somebody may come to."""
     found = rows(
-        f"SELECT DISTINCT f.id, f.name, {field_of('s.pinned', 'sender.email')} FROM flow f "
+        "SELECT DISTINCT f.id, f.name, json_extract(s.pinned, '$.sender.email') FROM flow f "
         "JOIN step s ON s.flow_id = f.id WHERE f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') "
         "AND f.deleted_at IS NULL AND s.kind = 'email' AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
         "WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version)) ORDER BY f.id",

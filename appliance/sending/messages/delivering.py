@@ -11,7 +11,6 @@ from appliance.settings.schema import Email, Sms
 from appliance.storage import disk_guard
 from appliance.storage.models import Account
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import aside, larger
 
 # What a flow that is paused wants to send has no time, and is in nobody's way
 _OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
@@ -126,7 +125,7 @@ def queue(account_id: int, channel: str) -> Queue:
     oldest: list[int] = []
     sources: list[tuple[str, tuple[Any, ...]]] = [
         (
-            f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ?",
+            "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
             (channel, account_id),
         ),
         ("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)),
@@ -143,10 +142,7 @@ def queue(account_id: int, channel: str) -> Queue:
         open_rows, ready = open_rows + waiting, ready + int(due)
         in_hand += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))
         # What may go at once has been waiting since it was written
-        first = (
-            f"SELECT {larger('due_at', 'created_at')} FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id "
-            "LIMIT 1"
-        )
+        first = f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
         oldest += [row[0] for row in rows(first, values) if row[0] <= now]
     return Queue(open_rows, ready, in_hand, min(oldest, default=None))
 

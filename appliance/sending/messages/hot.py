@@ -17,7 +17,6 @@ from appliance.sending.messages import ledger, message_counters, outcomes, queue
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
 from appliance.storage import disk_guard
 from appliance.storage.open import connection, rows
-from appliance.storage.sql import field_of
 from appliance.storage.work import writing
 
 _ACCEPTED = (
@@ -44,12 +43,12 @@ _MARK = (
     "AND a.sending_stopped = 0 AND a.frequency_cap IS NULL) AND CASE WHEN run_id IS NULL THEN EXISTS "
     "(SELECT 1 FROM campaign c WHERE c.id = message.campaign_id AND c.phase IN ('sending', 'holding')) "
     "ELSE EXISTS (SELECT 1 FROM flow f WHERE f.id = message.flow_id AND f.status = 'active' AND f.deleted_at IS NULL "
-    f"AND f.drop_before IS NULL AND {field_of('f.data', 'quiet_hours')} IS NULL) END "
+    "AND f.drop_before IS NULL AND json_extract(f.data, '$.quiet_hours') IS NULL) END "
     "AND EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = message.account_id AND h.kind = CASE WHEN message.channel = 'sms' THEN 'phone' "
     "ELSE 'email' END AND h.key = message.recipient_key AND h.contact_id = message.contact_id AND h.subscribed = 1 "
     "AND h.suppression IS NULL) AND (channel = 'email' OR NOT EXISTS (SELECT 1 FROM contact p "
-    f"WHERE p.id = message.contact_id AND {field_of('p.data', 'time_zone')} IS NOT NULL)) RETURNING id"
+    "WHERE p.id = message.contact_id AND json_extract(p.data, '$.time_zone') IS NOT NULL)) RETURNING id"
 )
 
 

@@ -17,7 +17,6 @@ from appliance.sending.delivery.send import Envelope
 from appliance.sending.messages import message_counters
 from appliance.storage.models import Account, Campaign, Flow, Message, MessageContent
 from appliance.storage.open import connection, rows, scalar
-from appliance.storage.sql import among, by_index, larger
 
 # Due at once, and still so when the clock steps back
 AT_ONCE = 0
@@ -112,7 +111,7 @@ def skip(row: Claim, reason: str, now: int) -> None:
 def uncertain(row: Claim, text: str, now: int) -> None:
     """End a row of which nobody knows whether it was taken."""
     connection().execute(
-        f"UPDATE message SET status = 'uncertain', doubts = {larger('doubts', '1')}, due_at = NULL, claimed_by = NULL, "
+        "UPDATE message SET status = 'uncertain', doubts = max(doubts, 1), due_at = NULL, claimed_by = NULL, "
         "error_code = 'in_doubt', error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, updated_at = ? "
         "WHERE id = ?",
         (text, now, row.id),
@@ -147,7 +146,7 @@ def depths(claims: Iterable[Claim]) -> dict[int, int]:
     sent = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
     if not sent:
         return {}
-    asked = f"SELECT id, chain_depth FROM run WHERE id {among('?')}"
+    asked = "SELECT id, chain_depth FROM run WHERE id IN (SELECT value FROM json_each(?))"
     known = dict(rows(asked, (json.dumps(list(sent.values())),)))
     return {message_id: known.get(run_id, 0) + 1 for message_id, run_id in sent.items()}
 
@@ -252,7 +251,7 @@ def stats(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, i
     Every term is counted from the rows themselves in one statement, so the sum cannot drift from them.
     """
     # Of two indexes on a campaign only one holds the status; with the other each row would be looked up
-    index = {"campaign_id": by_index("message_campaign_id_status"), "flow_id": ""}[column]
+    index = {"campaign_id": "INDEXED BY message_campaign_id_status", "flow_id": ""}[column]
     counted: dict[str, int] = dict(
         rows(f"SELECT status, count(*) FROM message {index} WHERE {column} = ? GROUP BY status", (number,))
     )

@@ -14,7 +14,6 @@ from appliance.sending.messages.ledger import Claim, Outcome, Prepared
 from appliance.sending.sms.gsm import Accepted
 from appliance.settings.config import seconds
 from appliance.storage.open import connection, fetch_one
-from appliance.storage.sql import larger
 from appliance.storage.work import writing
 
 # After the first time (`outcomes.doubt`)
@@ -81,7 +80,7 @@ def _looked(row: Claim) -> int | None:
 def _accept(row: Claim, prepared: Prepared, own: Accepted) -> None:
     # The attempt that ended in doubt is counted already
     connection().execute(
-        f"UPDATE message SET status = 'sending', attempts = {larger('attempts - 1', '0')} WHERE id = ?", (row.id,)
+        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?", (row.id,)
     )
     outcome = Outcome(row, sender=prepared.sender, prepared=prepared, provider_id=own.provider_id)
     outcome.first_status = own.status

@@ -14,7 +14,6 @@ from appliance.sending.messages import hot, ledger, queue, retry_bytes
 from appliance.sending.messages.ledger import AGAIN_AT_ONCE, COLUMNS, Claim, Outcome
 from appliance.storage.models import Message
 from appliance.storage.open import connection, fetch_one, rows
-from appliance.storage.sql import larger
 from appliance.storage.work import after_commit, writing
 
 log = logging.getLogger("campanero.messages")
@@ -175,7 +174,7 @@ def _open(numbers: list[int], campaign_id: int | None) -> None:
         # It was completed and stays so in `status`; its phase says that something moves, until nothing is open again
         connection().execute(
             "UPDATE campaign SET phase = CASE WHEN phase = 'completed' THEN 'sending' ELSE phase END, "
-            f"updated_at = {larger('?', 'updated_at + 1')} WHERE id = ?",
+            "updated_at = max(?, updated_at + 1) WHERE id = ?",
             (now, campaign_id),
         )
     after_commit(lambda: wake_ups.ring("outbox"))
@@ -190,7 +189,7 @@ def _count(numbers: list[int], provider_id: str | None = None) -> None:
     )
     # The attempt that ended in doubt is counted already
     connection().executemany(
-        f"UPDATE message SET status = 'sending', attempts = {larger('attempts - 1', '0')} WHERE id = ?",
+        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
         [(number,) for number in numbers],
     )
     known = [(Claim._make(row[:-3]), row[-3:]) for row in found]

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from appliance.core.pagination import Page
 from appliance.sending.messages import ledger
 from appliance.storage.open import rows, scalar
-from appliance.storage.sql import aside
 
 State = Literal["waiting", "retrying", "sending", "failed", "uncertain"]
 STATES: tuple[State, ...] = ("waiting", "retrying", "sending", "failed", "uncertain")
@@ -25,7 +24,7 @@ _LIVE = (
 _BY_STATUS = (
     "FROM message m WHERE m.campaign_id IN (SELECT id FROM campaign WHERE account_id = ?1 AND deleted_at IS NULL) "
     "AND m.status = ?2",
-    f"FROM message m WHERE m.campaign_id IS NULL AND m.status = ?2 AND {aside('m.account_id')} = ?1",
+    "FROM message m WHERE m.campaign_id IS NULL AND m.status = ?2 AND +m.account_id = ?1",
 )
 _Source = tuple[str, tuple[Any, ...]]
 
@@ -81,7 +80,7 @@ def _sources(account_id: int) -> list[_Source]:
     for channel in ("email", "sms"):
         found.append(
             (
-                f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ?",
+                "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
                 (channel, account_id),
             )
         )
@@ -95,7 +94,7 @@ def _again(account_id: int) -> list[_Source]:
         ("campaign_id = ? AND channel = ? AND run_id IS NULL AND due_at > ? AND attempts > 0", (number, channel, hold))
         for number, channel, hold in rows(_LIVE, (account_id,))
     ]
-    single = f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ? AND attempts > 0"
+    single = "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ? AND attempts > 0"
     of_flows = "channel = ? AND run_id IS NOT NULL AND account_id = ? AND attempts > 0"
     for channel in ("email", "sms"):
         found += [(single, (channel, account_id)), (of_flows, (channel, account_id))]

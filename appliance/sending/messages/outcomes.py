@@ -32,7 +32,6 @@ from appliance.settings import config
 from appliance.settings.config import seconds
 from appliance.settings.schema import Email, Sms
 from appliance.storage.open import connection, fetch_one, rows, run, scalar
-from appliance.storage.sql import larger
 from appliance.storage.work import after_commit, writing
 
 # What a refusal does to an address: kept with its class, and the address is suppressed once that is enough.
@@ -54,7 +53,7 @@ _OURS = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered
 _WATCHED = tuple(kind for kinds in _OURS.values() for kind in kinds)
 _TAKEN = "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END"
 _SUCCESS = (
-    f"SELECT max({larger('coalesce(delivered_at, 0)', 'coalesce(clicked_at, 0)', _TAKEN)}) FROM message "
+    f"SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), {_TAKEN})) FROM message "
     "WHERE account_id = ?2 AND recipient_key = ?3 AND test = 0 AND status IN ('sent', 'delivered', 'complained') "
 )
 

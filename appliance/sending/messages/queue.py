@@ -15,7 +15,6 @@ from appliance.sending.messages import ledger, quiet, sms_rules
 from appliance.sending.messages.ledger import AGAIN_AT_ONCE, Claim
 from appliance.storage import work
 from appliance.storage.open import connection, fetch_one, rows, run, scalar
-from appliance.storage.sql import field_of
 from appliance.storage.work import writing
 
 # Answers to what people write us: they go out whatever the person's consent is, soon or not at all.
@@ -42,7 +41,7 @@ def is_late(row: Claim, now: int) -> bool:
 _DAY_MS = 86_400_000
 _LOOK_AGAIN_MS = 5_000
 _CAP = (
-    f"SELECT {field_of('frequency_cap', 'messages')}, {field_of('frequency_cap', 'days')} FROM account "
+    "SELECT json_extract(frequency_cap, '$.messages'), json_extract(frequency_cap, '$.days') FROM account "
     "WHERE id = ? AND frequency_cap IS NOT NULL"
 )
 MARKETING_TO = (
@@ -80,7 +79,7 @@ _LIVE = (
 )
 _FLOW = (
     "SELECT nullif(f.status = 'active' AND f.deleted_at IS NULL, 0), f.drop_before, "
-    f"{field_of('f.data', 'quiet_hours')}, a.time_zone FROM flow f JOIN account a ON a.id = f.account_id "
+    "json_extract(f.data, '$.quiet_hours'), a.time_zone FROM flow f JOIN account a ON a.id = f.account_id "
     "WHERE f.id = ?"
 )
 
@@ -194,7 +193,7 @@ def handed_over(since: int, channel: str = "email") -> list[tuple[int, str, str 
     return rows(
         "SELECT e.created_at, m.provider, m.sender, m.recipient_key FROM account a JOIN event e ON e.account_id = a.id "
         "AND e.event = ? AND e.created_at >= ? AND e.test = 0 "
-        f"JOIN message m ON m.id = {field_of('e.data', 'message_id')} ORDER BY e.created_at",
+        "JOIN message m ON m.id = json_extract(e.data, '$.message_id') ORDER BY e.created_at",
         (f"{channel}_sent", since),
     )
 

@@ -15,7 +15,6 @@ from appliance.core import clock
 from appliance.sending.delivery import routing
 from appliance.sending.messages.ledger import AT_ONCE, BY_FLOWS_AT_ONCE, COLUMNS, Claim
 from appliance.storage.open import fetch_one, rows, scalar
-from appliance.storage.sql import aside, larger
 
 # Rows looked at for one answer where some are stepped over; the next answer goes on behind them
 _MAX_SEEN = 2_000
@@ -358,7 +357,7 @@ def depth_of(channel: str, account_id: int | None = None) -> Depth:
     """Return how deep the queue of a channel is, for an account or for all."""
     now = clock.now_ms()
     live = rows(_LIVE, (account_id, channel))
-    own = "" if account_id is None else f" AND {aside('account_id')} = ?"
+    own = "" if account_id is None else " AND +account_id = ?"
     by_account = "" if account_id is None else " AND account_id = ?"
     mine = () if account_id is None else (account_id,)
     sources: list[tuple[str, tuple[Any, ...]]] = [
@@ -374,8 +373,7 @@ def depth_of(channel: str, account_id: int | None = None) -> Depth:
         due, later = due + ready, later + waiting - ready
         # What may go at once has been waiting since it was written
         first = (
-            f"SELECT {larger('due_at', 'created_at')} FROM message WHERE {where} AND {_OPEN_STATES} "
-            "ORDER BY due_at, id LIMIT 1"
+            f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN_STATES} ORDER BY due_at, id LIMIT 1"
         )
         oldest += [row[0] for row in rows(first, values) if row[0] <= now]
     paused = sum(_paused(number) for number, phase in live if phase == "paused")
@@ -399,6 +397,6 @@ def _in_hand(campaign_id: int | None, channel: str, own: str, mine: tuple[int, .
     """Count what is being handed over: never many, and what is no campaign's stands together."""
     sql = (
         "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
-        f"AND {aside('channel')} = ?{own}"
+        f"AND +channel = ?{own}"
     )
     return int(scalar(sql, (campaign_id, channel, *mine)))

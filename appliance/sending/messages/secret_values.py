@@ -10,14 +10,13 @@ from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage.models import Message, User
 from appliance.storage.open import fetch_one
-from appliance.storage.sql import field_of
 
 RESET, LIVES_MS = "reset", 30 * 60 * 1000
 # In the `data` of a mail of ours: for whom its link opens something
 KEY = "reset_user_id"
 _OF_OURS = (
     "SELECT 1 FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.id = ? AND m.source_type = 'system' "
-    f"AND {field_of('c.data', KEY)} IS NOT NULL"
+    f"AND json_extract(c.data, '$.{KEY}') IS NOT NULL"
 )
 
 

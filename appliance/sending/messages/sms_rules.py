@@ -19,7 +19,6 @@ from appliance.sending.sms import numbers
 from appliance.settings import config
 from appliance.settings.config import seconds
 from appliance.storage.open import connection, fetch_one, rows
-from appliance.storage.sql import by_index, field_of
 from appliance.storage.work import writing
 
 _HOME = "capture"
@@ -27,7 +26,7 @@ _HOME = "capture"
 _SPREAD_MS = 60_000
 _STEP_MS = 7_919  # no part of the spread, so that neighbours are far from each other
 _FACTS = "SELECT sms_from, sms_quiet_hours, time_zone FROM account WHERE id = ?"
-_WHERE = f"SELECT trim({field_of('data', 'time_zone')}), country_code FROM contact WHERE id = ?"
+_WHERE = "SELECT trim(json_extract(data, '$.time_zone')), country_code FROM contact WHERE id = ?"
 # How they agreed: the words they were shown, an answer of theirs, or a word that they wrote
 _EVIDENCE = (
     "SELECT 1 FROM consent WHERE contact_id = ? AND kind = 'phone' AND (act = 'confirmed' OR act = 'opt_in' "
@@ -193,7 +192,7 @@ _STRANGERS = (
     "AND h.kind = 'phone' AND h.key = m.recipient_key AND h.subscribed = 1)"
 )
 _IN_BLOCK = (
-    f"SELECT count(*), min(created_at) FROM (SELECT m.created_at FROM message m {by_index('message_texted')} "
+    f"SELECT count(*), min(created_at) FROM (SELECT m.created_at FROM message m INDEXED BY message_texted "
     "WHERE m.recipient_key >= ?1 || '0000' AND m.recipient_key <= ?1 || '9999' AND m.account_id = ?2 AND m.id >= ?3 "
     f"AND length(m.recipient_key) = length(?1) + 4 AND {_STRANGERS} ORDER BY m.id DESC LIMIT ?4)"
 )

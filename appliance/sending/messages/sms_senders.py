@@ -9,7 +9,6 @@ from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.storage.models import Account
 from appliance.storage.open import fetch_one
-from appliance.storage.sql import by_index
 
 # Where networks take no names; all but Canada share the numbers of the United States and its rules
 AMERICAN = frozenset({"US", "PR", "VI", "GU", "AS", "MP"})
@@ -21,7 +20,7 @@ _UNNAMED = "no sender is named (sms_from of the account): whatever carries the S
 _ONE_WAY = "a name can be written to by nobody: {country} needs a number (sms.country_senders)"
 # A message of ours to the United States that is known to have arrived, looked for among SMS alone
 _ARRIVED = (
-    f"SELECT 1 FROM message {by_index('message_provider_id')} WHERE provider_id IS NOT NULL AND channel = 'sms' "
+    "SELECT 1 FROM message INDEXED BY message_provider_id WHERE provider_id IS NOT NULL AND channel = 'sms' "
     "AND account_id = ? AND status = 'delivered' AND test = 0 AND recipient_key LIKE '+1%' LIMIT 1"
 )
 

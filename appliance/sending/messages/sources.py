@@ -14,7 +14,6 @@ from appliance.sending.messages.compose import Content, Parts, Sender
 from appliance.settings import config
 from appliance.storage.models import Campaign, TemplateRevision
 from appliance.storage.open import fetch_one, rows
-from appliance.storage.sql import among
 
 # Which conditions of a message hold for its recipients, asked for many at a time: a sender never asks one by one.
 
@@ -46,7 +45,7 @@ class Showing:
         return {"show": self._known[contact_id]}
 
 
-_RUNS = f"SELECT id, version, event_data FROM run WHERE id {among('?')}"
+_RUNS = "SELECT id, version, event_data FROM run WHERE id IN (SELECT value FROM json_each(?))"
 _STEP = (
     "SELECT s.content_id, s.pinned, f.account_id, s.kind FROM step s JOIN flow f ON f.id = s.flow_id "
     "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"

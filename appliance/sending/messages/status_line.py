@@ -7,7 +7,6 @@ from appliance.core.rested import Rested
 from appliance.settings import config
 from appliance.storage import disk_guard
 from appliance.storage.open import fetch_one, rows, scalar
-from appliance.storage.sql import aside
 
 _OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
 _LIVE = (
@@ -83,7 +82,7 @@ def _queue(account_id: int) -> tuple[int, int, int, int | None]:
     for channel in ("email", "sms"):
         sources.append(
             (
-                f"campaign_id IS NULL AND channel = ? AND run_id IS NULL AND {aside('account_id')} = ?",
+                "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
                 (channel, account_id),
             )
         )
@@ -99,7 +98,7 @@ def _queue(account_id: int) -> tuple[int, int, int, int | None]:
     # Few are in hand at once, and those of all campaigns stand together
     in_hand = (
         "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
-        f"AND {aside('account_id')} = ?"
+        "AND +account_id = ?"
     )
     numbers = [row[0] for row in rows(_LIVE, (account_id,))]
     return (

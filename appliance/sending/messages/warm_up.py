@@ -14,7 +14,6 @@ from appliance.sending.delivery.routing import DIRECT
 from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage.open import fetch_one, rows, run, scalar
-from appliance.storage.sql import field_of
 from appliance.storage.work import writing
 
 DAY_MS = 24 * 3600 * 1000
@@ -94,7 +93,7 @@ def domains_of(account_id: int) -> set[str]:
     """Return the domains an account sends from; whose else there are here is none of its business."""
     found = rows(
         "SELECT '@' || name FROM sending_domain WHERE account_id = ?1 UNION SELECT email_from_email FROM account "
-        f"WHERE id = ?1 UNION SELECT {field_of('sender', 'email')} FROM campaign WHERE account_id = ?1",
+        "WHERE id = ?1 UNION SELECT json_extract(sender, '$.email') FROM campaign WHERE account_id = ?1",
         (account_id,),
     )
     return {domain_of(row[0]) for row in found if row[0]}
