@@ -1,3 +1,3 @@
-"""Campanero's domain, its doors and the process that holds them together."""
+"""Campanero: the domain, the API, and the process that runs them."""
 
 VERSION = "0.1.0"

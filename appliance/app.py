@@ -1,14 +1,19 @@
-"""Puts the parts of the program together: which part listens to which signal of another."""
+"""Connects the parts of the program: which part receives which signal of another.
 
+The HTTP server is wired in `http/server.py`, so that commands need not import Sanic and the pages.
+"""
+
+from appliance.audience.contacts import removal
 from appliance.content.templates import store as templates
-from appliance.flows import store as flows
-from appliance.flows import version_snapshot
-from appliance.inbound.feedback import receipts
-from appliance.sending.messages import hot
+from appliance.flows import run_ends, store, versions
+from appliance.inbound import delivery_reports
+from appliance.sending.messages import outcomes
 
 
 def connect_signals() -> None:
-    """Connect the receivers of all signals; called once before the first request, command or test of a process."""
-    templates.step_template_changed.connect(flows.publish_changed_template)
-    templates.step_template_changing.connect(version_snapshot.compile_changed_step)
-    hot.sms_accepted.connect(receipts.apply_early)
+    """Connect the receivers of all signals; called by the commands that serve or restore, and by tests."""
+    removal.contacts_deleting.connect(run_ends.end_runs_of_deleted_contacts)
+    removal.contact_merging.connect(run_ends.end_runs_of_merged_contact)
+    templates.step_template_changed.connect(store.publish_changed_template)
+    templates.step_template_changing.connect(versions.compile_changed_step)
+    outcomes.sms_accepted.connect(delivery_reports.apply_early_receipts)

@@ -5,10 +5,10 @@ import statistics
 import time
 from typing import Any
 
-from appliance.content.designs.render import render
+from appliance.content.designs.render import render_design
 from appliance.content.designs.theme import Look
 from appliance.sending.messages import compose
-from appliance.sending.messages.compose import Content, Source
+from appliance.sending.messages.compose import CompiledMessage, MessageSource
 
 LOOK = Look(company_name="Acme Ltd", physical_address="1 Main St, Town", brand_color="#aa3322")
 WORDS = "Here is what is new this month in our little shop by the sea, and what our friends say about it. "
@@ -21,7 +21,7 @@ VALUES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def source(number: int, loop: bool = False) -> Source:
+def source(number: int, loop: bool = False) -> MessageSource:
     """Return a mail of twelve sections, another one for each number."""
     text = (
         f'<p>Dear {{{{ contact.first_name | default: "friend" }}}} in {{{{ contact.data.city }}}}, {number}: '
@@ -42,10 +42,10 @@ def source(number: int, loop: bool = False) -> Source:
         "subject": "Hi {{ first_name }}", "preheader": "For {{ first_name }}", "from_name": None, "body": None,
         "design": {"sections": [{"type": kind, "props": props} for kind, props in kinds]},
     }  # fmt: skip
-    return compose.source_of(said, LOOK, "en", marketing=True)
+    return compose.build_source(said, LOOK, "en", marketing=True)
 
 
-def each(content: Content, times: int) -> float:
+def each(content: CompiledMessage, times: int) -> float:
     """Return the microseconds that one recipient takes."""
     start = time.perf_counter()
     for _ in range(times):
@@ -55,17 +55,17 @@ def each(content: Content, times: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    compose.compile_source(source(-1))
+    compose.compile_message(source(-1))
     took = []
     for number in range(40):
         start = time.perf_counter()
-        content = compose.compile_source(source(number))
+        content = compose.compile_message(source(number))
         took.append((time.perf_counter() - start) * 1e3)
     drawn = []
     for number in range(100, 140):
         design = json.loads(source(number).design or "{}")
         start = time.thread_time()
-        render(design, LOOK)
+        render_design(design, LOOK)
         drawn.append((time.thread_time() - start) * 1e3)
     size = len(content.html.source.encode()) / 1024
     print(f"12 sections, {size:.0f} KB of HTML, {len(content.links)} links")
@@ -76,10 +76,10 @@ def main() -> None:
     for _ in range(500):
         content.html.render_whole(VALUES)
     print(f"the language itself takes {(time.perf_counter() - start) / 500 * 1e6:.0f} µs for the HTML alone")
-    print(f"with a loop in it: {each(compose.compile_source(source(0, loop=True)), 500):.0f} µs for each recipient")
-    pasted = Source("Hi {{ first_name }}", content.html.source, marketing=True)
+    print(f"with a loop in it: {each(compose.compile_message(source(0, loop=True)), 500):.0f} µs for each recipient")
+    pasted = MessageSource("Hi {{ first_name }}", content.html.source, marketing=True)
     start = time.perf_counter()
-    compose.compile_source(pasted)
+    compose.compile_message(pasted)
     print(f"pasted as HTML: compiled in {(time.perf_counter() - start) * 1e3:.1f} ms")
 
 

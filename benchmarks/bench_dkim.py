@@ -19,11 +19,11 @@ from appliance.core import clock
 from appliance.sending.delivery import dkim
 from appliance.sending.domains import keys
 from appliance.sending.messages.ledger import COLUMNS, Claim
-from appliance.sending.messages.prepare import Workshop
-from appliance.sending.workers.rendering import Renderer
-from appliance.storage import work
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.workers.ready_queue import Renderer
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import DomainKey
-from appliance.storage.open import rows, run
 from benchmarks.bench_sending import FIRST, UNLIMITED, fill, html
 from benchmarks.bench_sending_rivals import Postfix
 from tests.domain.home import Home
@@ -56,18 +56,20 @@ def campaign(home: Home, size: int) -> list[Claim]:
     group = home.list_of(*(one.id for one in made)).id
     home.send(home.campaign(group, body=html(size), from_email="ana@bakery.example"))
     now = clock.now_ms()
-    return [Claim._make(row)._replace(dated_at=now) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")]
+    return [
+        Claim._make(row)._replace(first_attempt_at=now) for row in rows(f"SELECT {COLUMNS} FROM message ORDER BY id")
+    ]
 
 
 def making(claims: Sequence[Claim], count: int, ahead: int) -> tuple[float, float]:
     """Make so many messages, as many at a time as the sender does; return how many a second, and microseconds of
     processor for each."""
     maker, done = Renderer(), 0
-    maker.make(claims[:ahead])  # compiles
+    maker.render(claims[:ahead])  # compiles
     spent, begin = time.process_time(), time.perf_counter()
     while done < count:
         first = done % len(claims)
-        made = maker.make(claims[first : first + ahead])
+        made = maker.render(claims[first : first + ahead])
         if any(one.prepared is None for one in made):
             raise AssertionError(made)
         done += len(made)
@@ -93,12 +95,15 @@ def pieces(content: bytes, signers: Sequence[dkim.Signer]) -> None:
     large = body * (60_000 // len(body) + 1)
     print(f"one message of {len(content) / 1024:.1f} KB, microseconds:")
     for name, text in ((f"{len(body) / 1024:.0f} KB", body), (f"{len(large) / 1024:.0f} KB", large)):
-        plain, canonical = each(lambda t=text: hashlib.sha256(t).digest()), each(lambda t=text: dkim.canonical_body(t))
+        plain, canonical = (
+            each(lambda t=text: hashlib.sha256(t).digest()),
+            each(lambda t=text: dkim.canonicalize_body(t)),
+        )
         print(f"  body {name}: canonical form {canonical:.1f}, hash {plain:.1f}")
-    print(f"  headers in canonical form {each(lambda: dkim.canonical_head(head)):.1f}")
+    print(f"  headers in canonical form {each(lambda: dkim.canonicalize_headers(head)):.1f}")
     for one in signers:
         kind = type(one.key).__name__.strip("_")
-        alone = each(lambda o=one: dkim.signature(o.key, head), 500)
+        alone = each(lambda o=one: dkim.sign_data(o.key, head), 500)
         print(
             f"  {kind}: signature alone {alone:.0f}, all of it {each(lambda o=one: dkim.sign(content, (o,)), 500):.0f}"
         )
@@ -108,7 +113,7 @@ def only(*algorithms: str) -> None:
     """Let these keys sign and no others."""
     now = clock.now_ms()
     marks = ", ".join("?" * len(algorithms)) or "NULL"
-    work.write(
+    transactions.write(
         run, f"UPDATE domain_key SET activated_at = iif(algorithm IN ({marks}), ?, NULL)", (*algorithms, now - 60_000)
     )
 
@@ -162,10 +167,13 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory), email__dkim_ed25519=True)
-        for key in work.write(keys.make, domain(home), keys.generate()):
-            work.write(lambda k=key: keys.activate(DomainKey.get_by_id(k.id)))
+        for key in transactions.write(keys.store_first_keys, domain(home), keys.generate_keys()):
+            transactions.write(lambda k=key: keys.activate_key(DomainKey.get_by_id(k.id)))
         claims = campaign(home, options.size)
-        pieces(Workshop().draft(claims[0]).prepared.envelope.content, keys.signers(home.account_id, "bakery.example"))
+        pieces(
+            MessagePreparer().build(claims[0]).prepared.envelope.content,
+            keys.fetch_signers(home.account_id, "bakery.example"),
+        )
         found: dict[str, list[tuple[float, float]]] = {}
         floors = []
         for _ in range(options.rounds):

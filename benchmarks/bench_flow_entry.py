@@ -16,12 +16,12 @@ from typing import Any
 
 from appliance.audience.segments import store
 from appliance.audience.segments.store import SegmentCreate
-from appliance.core import clock, fields
+from appliance.core import clock, validation
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.flows import date_triggers, enrollment, segment_events
-from appliance.storage import work
-from appliance.storage.open import rows, run, scalar
+from appliance.events.log import NewEvent
+from appliance.flows import derived_events, enrollment
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from tests.domain.flows_home import live_flow
 from tests.domain.home import Home
 
@@ -42,13 +42,13 @@ def fill(home: Home, people: int) -> None:
         if needed and default is None and not key and name not in given:
             given[name] = "0" if kind == "INTEGER" else "''"
     sql = _PEOPLE.format(columns=", ".join(given), values=", ".join(given.values()))
-    work.write(run, sql, (home.account_id, people, clock.now_ms()))
+    transactions.write(run, sql, (home.account_id, people, clock.now_ms()))
 
 
 @contextmanager
 def measured(what: str, count: Callable[[], int]) -> Iterator[None]:
     """Print how long something takes, and the longest of its transactions."""
-    real, longest = work.submit, 0.0
+    real, longest = transactions.submit, 0.0
 
     def submit(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         def timed() -> Any:
@@ -61,12 +61,12 @@ def measured(what: str, count: Callable[[], int]) -> Iterator[None]:
 
         return real(timed)
 
-    work.submit = submit
+    transactions.submit = submit
     begun, before = time.perf_counter(), count()
     try:
         yield
     finally:
-        work.submit = real
+        transactions.submit = real
     took, number = time.perf_counter() - begun, count() - before
     print(f"{what}: {number:,} in {took:.2f} s, {number / took:,.0f} a second; longest write {longest * 1000:.0f} ms")
 
@@ -78,22 +78,22 @@ def happened(event: str) -> Callable[[], int]:
 
 def drain() -> None:
     """Look at all events."""
-    enrollment._written = 0.0
-    while enrollment.take_in():
+    enrollment._cursor_written_at = 0.0
+    while enrollment.process_events():
         pass
 
 
 def look() -> None:
     """Look at watched segments, as after a minute."""
-    segment_events.is_due()
-    segment_events.tend()
+    derived_events.is_segment_check_due()
+    derived_events.check_segments()
 
 
 def main(people: int) -> None:
     """Measure each way in."""
     directory = Path(tempfile.mkdtemp(prefix="campanero-bench-"))
     home = Home(directory)
-    work.start()
+    transactions.start()
     try:
         measure(home, people)
     finally:
@@ -108,32 +108,36 @@ def measure(home: Home, people: int) -> None:
     where = [*vip, {"name": "event.total", "predicate": "gt", "value": 3}]
     live_flow(home, {"event": "order_paid", "data": {"where": where}})
     for start in range(0, people, 1_000):
-        told = [Happened(home.account_id, "order_paid", start + n + 1, {"total": 5}) for n in range(1_000)]
-        work.write(log.record_many, told)
+        told = [NewEvent(home.account_id, "order_paid", start + n + 1, {"total": 5}) for n in range(1_000)]
+        transactions.write(log.record_many, told)
     with measured("runs started by events, a quarter of which meet the conditions", happened("flow_enter")):
         drain()
     flow = live_flow(home, {"event": "never"})
-    chosen = enrollment.who(home.account_id, flow, fields.read(enrollment.EnrollWrite, {"contact_ids": [1]}))
+    chosen = enrollment.resolve_contacts(
+        home.account_id, flow, validation.read(enrollment.EnrollWrite, {"contact_ids": [1]})
+    )
     with measured("people enrolled", happened("flow_enter")):
-        for start in range(0, people, enrollment.CHUNK):
-            chosen = list(range(start + 1, start + 1 + enrollment.CHUNK))
-            work.write(enrollment.let_in, flow, chosen, False)
+        for start in range(0, people, enrollment.BATCH_SIZE):
+            chosen = list(range(start + 1, start + 1 + enrollment.BATCH_SIZE))
+            transactions.write(enrollment.enroll, flow, chosen, False)
     drain()
-    segment = work.write(store.create, home.account_id, fields.read(SegmentCreate, {"name": "V", "filters": vip})).id
+    segment = transactions.write(
+        store.create, home.account_id, validation.read(SegmentCreate, {"name": "V", "filters": vip})
+    ).id
     live_flow(home, {"segment_id": segment})
     with measured("people kept of a segment", lambda: int(scalar("SELECT count(*) FROM segment_member"))):
         look()
-    work.write(run, "UPDATE contact SET data = json_set(data, '$.tags', json_array('vip')) WHERE id % 100 = 1")
+    transactions.write(run, "UPDATE contact SET data = json_set(data, '$.tags', json_array('vip')) WHERE id % 100 = 1")
     home.advance(61)
     with measured("people who entered a segment", happened("segment_enter")):
         look()
     live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "00:00"}})
-    while date_triggers.look():
+    while derived_events.check_dates():
         pass
     night = datetime.fromtimestamp(clock.now(), UTC).replace(hour=0, minute=0, second=1) + timedelta(days=1)
     home.advance(night.timestamp() - clock.now())
     with measured("people whose date came round", happened("date_reached")):
-        while date_triggers.look():
+        while derived_events.check_dates():
             pass
 
 

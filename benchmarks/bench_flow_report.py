@@ -27,14 +27,15 @@ END, iif(i % 4 = 1, 'taken_out', NULL), iif(i % 4 < 2, 1, 4), iif(i % 4 = 0, :no
 :now - (:people - i) * (5184000000 / :people), :now FROM n
 """
 PASSAGES = """
-INSERT INTO passage (run_id, flow_id, action_id, test, entered_at, left_at, outcome, reason)
+INSERT INTO step_visit (run_id, flow_id, action_id, test, entered_at, left_at, outcome, reason)
 SELECT r.id, :flow, s.value, 0, r.created_at, iif(r.status = 'live', NULL, r.updated_at),
 CASE r.status WHEN 'live' THEN NULL WHEN 'exited' THEN 'exited' ELSE iif(s.value = 2, 'yes', 'on') END, r.exit_reason
 FROM run r, json_each('[1, 2, 3, 4]') s WHERE r.flow_id = :flow AND (r.status = 'completed' OR s.value = 1)
 """
 MESSAGES = """
 INSERT INTO message (account_id, flow_id, run_id, step_id, channel, status, source_type, transactional, test, provider,
-attempts, doubts, opened_at, created_at, updated_at) SELECT 1, :flow, id, 3, 'email', 'delivered', 'flow', 0, 0,
+attempts, uncertain_count, opened_at, created_at, updated_at)
+SELECT 1, :flow, id, 3, 'email', 'delivered', 'flow', 0, 0,
 'capture', 1, 0, iif(id % 3, created_at, NULL), created_at, updated_at FROM run
 WHERE flow_id = :flow AND status = 'completed'
 """

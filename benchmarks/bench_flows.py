@@ -26,11 +26,11 @@ THREE = [
 LONG = [{"event_name": f"step_{n}"} for n in range(1, 201)]
 MAIL = [{"subject": "Hi {{ contact.first_name }}", "body": "<p>Your {{ event.sku }}</p>"}]
 RUN = (
-    "INSERT INTO run (id, account_id, flow_id, version, contact_id, event_data, status, action_id, passage_id, "
+    "INSERT INTO run (id, account_id, flow_id, version, contact_id, event_data, status, action_id, step_visit_id, "
     "due_at, chain_depth, test, created_at, updated_at) "
     "VALUES (?, 1, ?, 1, ?, '{\"sku\":\"A-1\"}', 'live', 1, ?, ?, 0, 0, ?, ?)"
 )
-PASSAGE = "INSERT INTO passage (id, run_id, flow_id, action_id, test, entered_at) VALUES (?, ?, ?, 1, 0, ?)"
+PASSAGE = "INSERT INTO step_visit (id, run_id, flow_id, action_id, test, entered_at) VALUES (?, ?, ?, 1, 0, ?)"
 
 
 def put(path: Path, flow_id: int, count: int, due_in: float, waits: bool) -> None:
@@ -61,9 +61,9 @@ def left(path: Path, flow_id: int) -> int:
 def checked(path: Path, flow_id: int, per_run: int) -> None:
     """Raise unless everybody passed every step once, and each event was recorded once."""
     here = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    passed = dict(here.execute("SELECT n, count(*) FROM (SELECT count(*) AS n FROM passage WHERE flow_id = ? "
+    passed = dict(here.execute("SELECT n, count(*) FROM (SELECT count(*) AS n FROM step_visit WHERE flow_id = ? "
                                "GROUP BY run_id) GROUP BY n", (flow_id,)))  # fmt: skip
-    twice = here.execute("SELECT count(*) FROM (SELECT 1 FROM passage WHERE flow_id = ? GROUP BY run_id, action_id "
+    twice = here.execute("SELECT count(*) FROM (SELECT 1 FROM step_visit WHERE flow_id = ? GROUP BY run_id, action_id "
                          "HAVING count(*) > 1)", (flow_id,)).fetchone()[0]  # fmt: skip
     here.close()
     if twice or list(passed) != [per_run]:

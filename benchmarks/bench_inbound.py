@@ -12,8 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from appliance.core import tokens
-from appliance.inbound.feedback import mail
+from appliance.core import crypto
+from appliance.inbound import bounce_mail
 from appliance.sending.messages import links
 from appliance.settings import config
 from tests.journeys.test_returned import verified
@@ -31,17 +31,17 @@ PLACES = 4
 def understood(rounds: int = 20) -> float:
     """Return how many mails are read in a second, on one core."""
     with tempfile.TemporaryDirectory() as directory:
-        tokens.create_key(Path(directory))
-        config.use(config.load({"data_dir": directory}, {}).config)
+        crypto.create_key(Path(directory))
+        config.set_current(config.load({"data_dir": directory}, {}).config)
         marks = Marks(
-            "reader@example.org", links.return_path(7, DOMAIN), links.internet_message_id(7, DOMAIN),
-            links.unsubscribe(7),
+            "reader@example.org", links.build_return_path(7, DOMAIN), links.build_message_id(7, DOMAIN),
+            links.build_unsubscribe_url(7),
         )  # fmt: skip
         mails = [sample(name, marks) for name in MEANS]
         begun = time.perf_counter()
         for _ in range(rounds):
             for raw in mails:
-                mail.facts(raw, 7)
+                bounce_mail.parse_reports(raw, 7)
         return rounds * len(mails) / (time.perf_counter() - begun)
 
 

@@ -19,7 +19,7 @@ PEOPLE = 100_000
 _FILL = """
 WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < ?)
 INSERT INTO message (account_id, contact_id, campaign_id, channel, recipient, recipient_key, status, source_type,
-transactional, test, provider, attempts, doubts, due_at, sent_at, created_at, updated_at)
+transactional, test, provider, attempts, uncertain_count, due_at, sent_at, created_at, updated_at)
 SELECT 1, x % ? + 1, NULL, 'email', 'p' || x || '@example.org', 'p' || x || '@example.org', 'sent', 'Message', 0, 0,
 'relay', 1, 0, NULL, ?, ?, ? FROM n
 """

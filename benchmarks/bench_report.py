@@ -31,7 +31,7 @@ def grow(path: Path, campaign_id: int, people: int, hits: int) -> None:
         books.executemany(f"INSERT INTO message {places}", _messages(draw, one, first, people))
         books.execute("UPDATE campaign SET audience_count = ? WHERE id = ?", (people, campaign_id))
         books.executemany(
-            "INSERT INTO returned (account_id, message_id, campaign_id, address_hash, kind, created_at) "
+            "INSERT INTO bounce (account_id, message_id, campaign_id, address_hash, kind, created_at) "
             "SELECT account_id, id, campaign_id, x'00', iif(id % 2, 'hard', 'full'), updated_at FROM message "
             "WHERE status IN ('bounced', 'failed') AND id = ?",
             ((number,) for number in range(first, first + people)),

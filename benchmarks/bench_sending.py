@@ -21,9 +21,9 @@ from typing import Any
 from jinja2 import Environment
 
 from appliance.sending.delivery import mime
-from appliance.sending.messages import compose, values
-from appliance.sending.messages import links as messages_links
-from appliance.sending.messages.compose import Parts, Sender, Source
+from appliance.sending.messages import compose, links
+from appliance.sending.messages.compose import MessageSource, Sender
+from appliance.sending.messages.shared_content import EncodedMessage
 from benchmarks.bench_import import memory
 from benchmarks.bench_sending_rivals import Cost, Postfix, ready_made
 from tests.domain.home import Home
@@ -188,24 +188,26 @@ def making(size: int) -> None:
     )
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory))
-        content = compose.compile_source(Source("News for {{ contact.first_name }}", source, marketing=True))
-        plain = Parts(content)
-        tracked = Parts(compose.tracked(content, tuple(one.href for one in content.links), "https://mail.example.org"))
+        content = compose.compile_message(MessageSource("News for {{ contact.first_name }}", source, marketing=True))
+        plain = EncodedMessage(content)
+        tracked = EncodedMessage(
+            compose.track_links(content, tuple(one.href for one in content.links), "https://mail.example.org")
+        )
         people = [_person(number) for number in range(2_000)]
 
-        def mail(number: int, parts: Parts = tracked) -> None:
-            stop = messages_links.unsubscribe(number)
-            said = people[number] | values.of_message(number, stop)
+        def mail(number: int, parts: EncodedMessage = tracked) -> None:
+            stop = links.build_unsubscribe_url(number)
+            said = people[number] | links.get_link_values(number, stop)
             if parts is tracked:
-                said["track"] = messages_links.counting(number)
+                said["track"] = links.build_tracking_tokens(number)
             mime.write(
-                parts.mail(
+                parts.build_mail(
                     said,
                     Sender("a@example.org", "A", None),
                     number,
                     "b@example.org",
                     0.0,
-                    (compose.unsubscribe_header(stop),),
+                    (compose.build_unsubscribe_header(stop),),
                 )
             )
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import uvloop
 
-from appliance.core import tokens
+from appliance.core import crypto
 from appliance.sending.messages import links
 from benchmarks.bench_sending import UNLIMITED, Meanwhile, campaign
 from benchmarks.bench_sending_rivals import Postfix
@@ -52,11 +52,11 @@ def fill(api: Client, name: str, people: int, tracking: str) -> int:
 
 def paths_of(server: Server, campaign_id: int) -> list[str]:
     """Return a link of every message of a campaign, as the mail has it, in no order."""
-    tokens.load_key(server.data)
+    crypto.load_key(server.data)
     with closing(sqlite3.connect(f"file:{server.data}/campanero.db?mode=ro", uri=True)) as books:
         ids = [row[0] for row in books.execute("SELECT id FROM message WHERE campaign_id = ?", (campaign_id,))]
     random.Random(1).shuffle(ids)
-    return [f"/c/{links.counting(number)['click']}-{number % LINKS + 1}" for number in ids]
+    return [f"/c/{links.build_tracking_tokens(number)['click']}-{number % LINKS + 1}" for number in ids]
 
 
 def recorded(server: Server, where: str = "1") -> int:

@@ -2,9 +2,9 @@
 
 import sys
 
-from appliance.core import frozen
+from appliance.core import executable
 
-frozen.prepare(sys.argv[1:])
+executable.prepare(sys.argv[1:])
 
 from appliance.__main__ import main  # noqa: E402 - the executable is made ready first
 

@@ -1,19 +1,51 @@
-"""What stands before every page: sign-in, the origin check, the page policy, and refusals turned into pages."""
+"""The wrapper of every page: sign-in, scopes, origin check, security headers, error pages, and double submits."""
 
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
+import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.content import media
 from appliance.core import errors
 from appliance.settings import config
-from ui import files, held, session, view
-from ui.forms import Form, local_path
-from ui.rights import SAFE, may
+from ui import session, static_files, view
+from ui.forms import Form, safe_path
+from ui.session import Visit
+
+# A form that was sent after the session ended is carried by the sign-in page and never stored on the server.
+
+# Fields with these words in their names are left out.
+_SECRET_NAMES = ("password", "secret", "token")
+_DECODER = msgspec.json.Decoder(list[tuple[str, str]])
+
+
+def dump_form(request: Request) -> str:
+    """Return the fields of a posted form as a text; empty where there is nothing to hold."""
+    posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
+    fields = [
+        (name, value)
+        for name, values in posted.items()
+        if not any(word in name for word in _SECRET_NAMES)
+        for value in values
+    ]
+    return msgspec.json.encode(fields).decode() if fields else ""
+
+
+def load_fields(text: str) -> list[tuple[str, str]]:
+    """Return the fields of a dumped form, or an empty list if the text is invalid."""
+    try:
+        return _DECODER.decode(text)
+    except msgspec.DecodeError:
+        return []
+
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -21,29 +53,30 @@ PAGE_POLICY = (
 )
 # A mail is shown by src= under its own policy: its styles and pictures work, nothing in it runs, and its links open
 # in a window of their own.
-_MAIL_POLICY = (
+_EMAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
     "img-src https: data: {}; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
-_ALWAYS = {
+_PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-# None of a page that sent its answer itself, piece by piece
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+# None from a handler that streamed its response itself.
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
 
-def mail_policy() -> str:
+def email_policy() -> str:
     """Return the policy of a mail within a page: its pictures come over https, or are uploads of ours."""
     place = urlsplit(config.base_url(config.current()))
-    return _MAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.PATH}")
+    return _EMAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.URL_PATH}")
 
 
-def is_foreign(request: Request) -> bool:
-    """Return whether an unsafe request did not come from a page of ours, by what only the browser can say of it."""
-    if request.method in SAFE:
+def is_cross_origin(request: Request) -> bool:
+    """Return whether a write did not come from a page of this service, judged by headers that only the browser sets."""
+    if request.method in SAFE_METHODS:
         return False
     site = request.headers.get("sec-fetch-site")
     if site:
@@ -51,142 +84,186 @@ def is_foreign(request: Request) -> bool:
     origin = request.headers.get("origin")
     if not origin:
         return True
-    # An opaque origin is written "null" and has no host: it is nobody's, ours least of all.
-    host = _parts(origin).netloc
+    # An opaque origin is written "null" and has no host: it is never ours.
+    host = _split_url(origin).netloc
     return not host or host not in (request.host, urlsplit(config.base_url(request.app.ctx.config)).netloc)
 
 
-def _parts(url: str) -> SplitResult:
-    """Return the parts of an address that anybody may have written; what is none has none."""
+def _split_url(url: str) -> SplitResult:
+    """Return the parts of a URL from a header, or those of `/` if it is invalid."""
     try:
         return urlsplit(url)
     except ValueError:
         return urlsplit("/")
 
 
-def referer(request: Request) -> str:
+def referring_path(request: Request) -> str:
     """Return the page that a write came from, as an address here: under which name it is reached only browsers know."""
-    current = _parts(request.headers.get("referer") or "/")
+    current = _split_url(request.headers.get("referer") or "/")
     return current.path + (f"?{current.query}" if current.query else "")
 
 
-async def refuse_foreign(request: Request) -> HTTPResponse | None:
+async def reject_cross_origin(request: Request) -> HTTPResponse | None:
     """Return 403 to a write that another site started."""
-    if is_foreign(request):
-        return problem(request, 403, "foreign")
+    if is_cross_origin(request):
+        return render_problem(request, 403, "foreign")
     return None
 
 
 async def add_headers(request: Request, response: HTTPResponse) -> None:
     """Give a page its policy, where it did not bring its own, and pack it."""
-    for name, value in _ALWAYS.items():
+    for name, value in _PAGE_HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("content-security-policy", PAGE_POLICY)
-    files.pack(request, response)
+    static_files.compress_response(request, response)
 
 
-def problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
+def render_problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
     """Return a friendly page for something that did not work."""
-    again = local_path(_here(request)) if status == 503 and request.method in SAFE else ""
+    again = safe_path(_request_path(request)) if status == 503 and request.method in SAFE_METHODS else ""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}
-    if context["visit"] and view.is_part(request) and (request.method not in SAFE or kind == "stopping"):
-        return view.over(request, "trouble.html", status, **context)
-    response = view.whole(request, "problem.html", status, **context)
-    if view.is_part(request):
-        # The part that was asked for is not there to be replaced: the page's content is.
+    if context["visit"] and view.is_partial(request) and (request.method not in SAFE_METHODS or kind == "stopping"):
+        return view.render_dialog(request, "trouble.html", status, **context)
+    response = view.render_whole(request, "problem.html", status, **context)
+    if view.is_partial(request):
+        # The requested part may be missing from the page, so the main content is replaced.
         response.headers.update({"hx-retarget": "#main", "hx-reselect": "#main", "hx-reswap": "outerHTML"})
     return response
 
 
-async def fault(request: Request, error: Exception) -> HTTPResponse:
-    """Return a page for what no page caught: an unknown address, a body too large, a bug."""
+async def handle_exception(request: Request, error: Exception) -> HTTPResponse:
+    """Return a page for an error that no handler caught: an unknown path, a body too large, a bug."""
     status = int(getattr(error, "status_code", None) or 500)
-    known = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
-    kind = known.get(status, "broken" if status >= 500 else "unclear")
-    return await _outside(request, status, kind, most=request.app.config.REQUEST_MAX_SIZE)
+    names = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
+    kind = names.get(status, "broken" if status >= 500 else "unclear")
+    return await _render_outside_page(request, status, kind, most=request.app.config.REQUEST_MAX_SIZE)
 
 
-async def stopping(request: Request) -> HTTPResponse:
+async def render_stopping(request: Request) -> HTTPResponse:
     """Return a page while the service ends and takes nothing new."""
-    response = await _outside(request, 503, "stopping")
+    response = await _render_outside_page(request, 503, "stopping")
     response.headers["retry-after"] = "5"
     return response
 
 
-async def _outside(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
-    """Return a problem where no page was asked."""
+async def _render_outside_page(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
+    """Return an error page where no handler ran."""
     try:
-        request.ctx.visit = await session.visit(request)
+        request.ctx.visit = await session.load_visit(request)
     except errors.Unavailable:
         request.ctx.visit = None
-    response = problem(request, status, kind, **words)
+    response = render_problem(request, status, kind, **words)
     await add_headers(request, response)
     return response
 
 
-def open_page(function: Handler) -> Handler:
+def public_page(function: Handler) -> Handler:
     """Mark a page that needs no sign-in; refusals become pages."""
 
     @wraps(function)
     async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
         request.ctx.visit = None
-        return await _answer(request, function(request, *args, **kwargs))
+        return await _handle_errors(request, function(request, *args, **kwargs))
 
     return wrapped
 
 
-def signed_in(function: Handler) -> Handler:
-    """Mark a page for people who are signed in; others go to sign-in and come back here afterwards."""
+def signed_in(needs: str | None = None) -> Callable[[Handler], Handler]:
+    """Require a signed-in user; others are sent to the sign-in page and come back afterwards.
 
-    @wraps(function)
-    async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
-        request.ctx.visit = await session.visit(request)
-        if request.ctx.visit is None:
-            return _to_sign_in(request)
-        if not may(request.ctx.visit.user.role, request.method, request.path):
-            return problem(request, 403, "not_allowed", detail="")
-        if any(type(one) is int and one >> 63 for one in kwargs.values()):
-            # A number that no id can be
-            return problem(request, 404, "not_found")
-        return await _answer(request, function(request, request.ctx.visit, *args, **kwargs))
+    `needs` is the scope that the role must have (`appliance/accounts/access.py`); None: every role may open the page.
+    """
 
-    return wrapped
+    def mark(function: Handler) -> Handler:
+        @wraps(function)
+        async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
+            request.ctx.visit = await session.load_visit(request)
+            if request.ctx.visit is None:
+                return _redirect_to_login(request)
+            if needs is not None and not request.ctx.visit.can(needs):
+                return render_problem(request, 403, "not_allowed", detail="")
+            if any(type(value) is int and value >> 63 for value in kwargs.values()):
+                # The database has no id of more than 63 bits.
+                return render_problem(request, 404, "not_found")
+            return await _handle_errors(request, function(request, request.ctx.visit, *args, **kwargs))
+
+        wrapped.needs = needs  # type: ignore[attr-defined]  # read by `Visit.can_open` and by the tests of roles
+        return wrapped
+
+    return mark
 
 
-def _here(request: Request) -> str:
+def _request_path(request: Request) -> str:
     return request.path + (f"?{request.query_string}" if request.query_string else "")
 
 
-def _to_sign_in(request: Request) -> HTTPResponse:
-    """Who was signed out in the middle of something signs in over the page; a form comes back afterwards, as typed."""
-    if view.is_part(request):
-        return view.over(request, "login/again.html", 401, form=Form())
-    back = _here(request)
-    if request.method not in SAFE:
-        back = referer(request)
-        if typed := held.of(request):
+def _redirect_to_login(request: Request) -> HTTPResponse:
+    """Return the sign-in page, or its dialog for a partial request; a posted form is sent again afterwards."""
+    if view.is_partial(request):
+        return view.render_dialog(request, "login/again.html", 401, form=Form())
+    back = _request_path(request)
+    if request.method not in SAFE_METHODS:
+        back = referring_path(request)
+        if typed := dump_form(request):
             form = Form({"typed": typed, "path": request.path})
-            return view.whole(
-                request, "login/login.html", 401, form=form, next=local_path(back), bye=False, chosen=False,
+            return view.render_whole(
+                request, "login/login.html", 401, form=form, next=safe_path(back), bye=False, chosen=False,
                 is_new=False,
             )  # fmt: skip
     where = "/login" if back in ("/", "/login", "/logout") else f"/login?next={quote(back)}"
-    return view.go(request, where)
+    return view.redirect(request, where)
 
 
-async def _answer(request: Request, answer: Awaitable[HTTPResponse | None]) -> HTTPResponse | None:
+async def _handle_errors(request: Request, answer: Awaitable[HTTPResponse | None]) -> HTTPResponse | None:
     try:
         return await answer
     except errors.NotFound:
-        return problem(request, 404, "not_found")
-    except errors.NotAllowed as refused:
-        return problem(request, 403, "not_allowed", detail=refused.message)
-    except errors.TooMany as refused:
-        return problem(request, 429, "too_many", seconds=refused.retry_after)
-    except errors.Invalid as refused:
-        # Pages with a form catch this themselves and show it at the field; what comes here is a rule that says no.
-        return problem(request, 422, "refused", detail=refused.message)
-    except errors.Conflict as refused:
-        return problem(request, 409, "refused", detail=refused.message)
+        return render_problem(request, 404, "not_found")
+    except errors.NotAllowed as error:
+        return render_problem(request, 403, "not_allowed", detail=error.message)
+    except errors.RateLimitExceeded as error:
+        return render_problem(request, 429, "too_many", seconds=error.retry_after)
+    except errors.Invalid as error:
+        # Handlers with a form show field errors themselves; only other refusals arrive here.
+        return render_problem(request, 422, "refused", detail=error.message)
+    except errors.Conflict as error:
+        return render_problem(request, 409, "refused", detail=error.message)
     except errors.Unavailable:
-        return problem(request, 503, "unavailable")
+        return render_problem(request, 503, "unavailable")
+
+
+# An identical submission within this time is a double click.
+_SAME_SUBMIT_SECONDS = 3.0
+_MAX_SUBMISSIONS = 500
+FormHandler = Callable[..., Awaitable[HTTPResponse]]
+
+
+class _Submission:
+    """A submitted form while its handler runs and shortly afterwards: where it redirected, and when."""
+
+    def __init__(self) -> None:
+        self.lock, self.led, self.at = asyncio.Lock(), "", 0.0
+
+
+_submissions: "OrderedDict[tuple[int, str, bytes], _Submission]" = OrderedDict()
+
+
+def ignore_double_submit(function: FormHandler) -> FormHandler:
+    """Run the handler of a form once for identical submissions within 3 seconds; later ones follow its redirect."""
+
+    @wraps(function)
+    async def wrapped(request: Request, visit: Visit, *args: Any, **kwargs: Any) -> HTTPResponse:
+        key = (visit.session.id, request.path, hashlib.sha256(request.body).digest())
+        press = _submissions.setdefault(key, _Submission())
+        _submissions.move_to_end(key)
+        while len(_submissions) > _MAX_SUBMISSIONS:
+            _submissions.popitem(last=False)
+        async with press.lock:
+            if press.led and time.monotonic() - press.at < _SAME_SUBMIT_SECONDS:
+                return view.redirect(request, press.led)
+            response = await function(request, visit, *args, **kwargs)
+            press.led = str(response.headers.get("location") or response.headers.get("hx-redirect") or "")
+            press.at = time.monotonic()
+            return response
+
+    return wrapped

@@ -1,4 +1,4 @@
-"""Who is looking: the cookie of a browser, joined to the session it stands for."""
+"""Browser sessions: the signed-in user of a request, cookies, and values that are shown once."""
 
 from contextlib import suppress
 from typing import Any
@@ -7,14 +7,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sanic import Blueprint, Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import roles, sessions
-from appliance.accounts.acting import By
+from appliance.accounts import access, sessions
+from appliance.accounts.audit import Actor
+from appliance.audience.consent import Evidence
 from appliance.core.errors import Unavailable
-from appliance.sending.messages import status_line
+from appliance.sending.messages import delivery_status
 from appliance.settings import config
-from appliance.storage.work import call, commit
+from appliance.storage.transactions import commit, fetch
 
-_YEAR = 365 * 86400
+_YEAR_SECONDS = 365 * 86400
 THEMES = ("system", "light", "dark")
 
 
@@ -27,16 +28,34 @@ class Visit:
         self.user = session.user
         self.account = session.user.account
         self.account_id: int = self.account.id
-        self.actor = f"user:{self.user.id}"
+        self.actor_id = f"user:{self.user.id}"
         role = self.user.role
-        self.by = By(
-            self.actor, request.ctx.client, self.user.id, roles.approves(role), sends=roles.starts(role)
+        self.actor = Actor(
+            self.actor_id, request.ctx.client, self.user.id, access.role_can_approve(role),
+            can_send=access.role_can_send(role)
         )  # fmt: skip
-        self.zone = zone(self.account.time_zone)
-        self.queue = status_line.Glance("idle")
+        self.zone = find_time_zone(self.account.time_zone)
+        self.queue_summary = delivery_status.SendingSummary("idle")
+
+    def evidence(self) -> Evidence:
+        """Return the evidence of consent for what the user does with this request."""
+        return Evidence("ui", self.actor_id, self.request.ctx.client, self.request.headers.get("user-agent"))
+
+    def can(self, scope: str) -> bool:
+        """Return whether the user's role reaches a scope, as an API key would need it."""
+        return scope in access.role_scopes(self.user.role)
+
+    def can_open(self, path: str) -> bool:
+        """Return whether the user's role may open the page at a path (without its query).
+
+        Raises sanic.exceptions.NotFound if there is no page.
+        """
+        _, handler, _ = self.request.app.router.get(path.partition("?")[0], "GET", None)
+        needs = getattr(handler, "needs", None)
+        return needs is None or self.can(needs)
 
 
-def zone(name: str | None) -> ZoneInfo:
+def find_time_zone(name: str | None) -> ZoneInfo:
     """Return the time zone of that name, or UTC if this machine does not know it."""
     try:
         return ZoneInfo(name or "UTC")
@@ -54,77 +73,95 @@ def cookie_name(request: Request) -> str:
     return "__Host-campanero" if is_secure(request) else "campanero"
 
 
-async def visit(request: Request) -> Visit | None:
-    """Return who is signed in on this request, or None."""
+async def load_visit(request: Request) -> Visit | None:
+    """Return the visit of the signed-in user, or None."""
     token = request.cookies.get(cookie_name(request))
     if not token:
         return None
-    session, queue = await call(_find, token, request.headers.get("hx-request") != "true")
+    session, queue = await fetch(_load_session, token, request.headers.get("hx-request") != "true")
     if session is None:
         return None
     if sessions.needs_touch(session):
-        # Who only looks is served although nothing can be written
+        # Reading pages works even if nothing can be written.
         with suppress(Unavailable):
             await commit(sessions.touch, session.id)
-    found = Visit(request, session)
-    found.queue = queue or found.queue
-    return found
+    visit = Visit(request, session)
+    visit.queue_summary = queue or visit.queue_summary
+    return visit
 
 
-def _find(token: str, whole: bool) -> tuple[Any, status_line.Glance | None]:
-    """Return a session, and for a whole page how sending stands, which is at its edge."""
-    session = sessions.find(token)
-    return session, status_line.of(session.user.account_id) if whole and session is not None else None
+def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.SendingSummary | None]:
+    """Return a session, and for a whole page the state of sending in its sidebar."""
+    session = sessions.find_by_cookie(token)
+    return session, delivery_status.get_summary(session.user.account_id) if whole and session is not None else None
 
 
-async def begin(request: Request, response: HTTPResponse, user_id: int) -> None:
+async def sign_in(request: Request, response: HTTPResponse, user_id: int) -> None:
     """Sign a person in: a fresh session in every case, and the one this browser had before is ended."""
     old = request.cookies.get(cookie_name(request))
     if old:
-        await commit(sessions.end, old)
-    token = await commit(sessions.begin, user_id, request.ctx.client, request.headers.get("user-agent"))
+        await commit(sessions.end_by_cookie, old)
+    token = await commit(
+        sessions.create_browser_session, user_id, request.ctx.client, request.headers.get("user-agent")
+    )
     response.add_cookie(
         cookie_name(request), token, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=None
     )
 
 
-async def end(request: Request, response: HTTPResponse) -> None:
+async def sign_out(request: Request, response: HTTPResponse) -> None:
     """Sign this browser out; the token is worthless afterwards."""
     token = request.cookies.get(cookie_name(request))
     if token:
-        await commit(sessions.end, token)
+        await commit(sessions.end_by_cookie, token)
     # A __Host- cookie is only accepted, even to expire it, with Secure and path /.
     response.add_cookie(
         cookie_name(request), "", path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=0
     )
 
 
-def theme(request: Request) -> str:
-    """Return `light` or `dark` if this browser chose one, else an empty text (as the system says)."""
+def chosen_theme(request: Request) -> str:
+    """Return `light` or `dark` if this browser chose one, else an empty text for the system's."""
     chosen = request.cookies.get("theme") or ""
     return chosen if chosen in ("light", "dark") else ""
 
 
-def keys_on(request: Request) -> bool:
+def has_shortcuts(request: Request) -> bool:
     """Return whether keyboard shortcuts of one key are on in this browser (WCAG 2.1.4)."""
     return request.cookies.get("keys") != "off"
 
 
-def keep(request: Request, response: HTTPResponse, name: str, chosen: str) -> None:
-    """Remember a choice of looks in this browser, so that the server can draw the page by it from the first byte."""
-    response.add_cookie(name, chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR)
-
-
-# The blueprint of pages.
+def set_choice(request: Request, response: HTTPResponse, name: str, chosen: str) -> None:
+    """Store a display choice in a cookie, so that the server renders the page by it from the first byte."""
+    response.add_cookie(
+        name, chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR_SECONDS
+    )
 
 
 class Pages(Blueprint):
-    """Routes of one noun.
+    """The blueprint of a page module.
 
-    What their errors look like is said here once: Sanic would parse the source of every handler to find that out, a
-    fifth of a second of each start, and `guard` draws them anyway.
+    The error format is set for all routes: Sanic would otherwise parse the source of every handler to find it, which
+    takes a fifth of a second at each start, and `guard` renders errors anyway.
     """
 
     def route(self, uri: str, *args: Any, error_format: str | None = None, **options: Any) -> Any:
-        """Declare a route, as `Blueprint.route` does."""
+        """Add a route, as `Blueprint.route` does."""
         return super().route(uri, *args, error_format=error_format or "html", **options)
+
+
+# Values that are shown once, in memory from the form that created them to the page that shows them.
+
+_secrets: dict[tuple[int, str], Any] = {}
+
+
+def store_secret(session_id: int, kind: str, value: Any) -> None:
+    """Store a value for the next page of its kind in a session, which shows it once."""
+    if len(_secrets) > 1000:
+        _secrets.clear()
+    _secrets[session_id, kind] = value
+
+
+def pop_secret(session_id: int, kind: str) -> Any:
+    """Return it, for the first and only time."""
+    return _secrets.pop((session_id, kind), None)

@@ -1,5 +1,7 @@
-"""How a page is answered: whole, or only the block that the request's target names."""
+"""Render pages and blocks with Jinja, redirect, flash notices, and stream files."""
 
+import logging
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -8,13 +10,13 @@ from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.core import assets, clock, data_dir
-from ui import charts, files, rights, session, talk, words
+from appliance.core import clock, data_dir, executable
+from appliance.storage.transactions import fetch
+from ui import formats, session, static_files
+from ui.widgets import charts
 
-# The keys that do something, as the help of the keyboard tells them.
-
-# Keys, and what they do. Single ones can be switched off; none of them destroys anything.
-KEYS = (
+# Keyboard shortcuts for the help. Single keys can be switched off; none of them destroys anything.
+SHORTCUTS = (
     ("Ctrl K", "jump to a page, a person, a campaign"),
     ("/", "search on this page"),
     ("c", "new email"),
@@ -36,10 +38,7 @@ KEYS = (
 )
 
 
-# The pages in the sidebar and the tab bar, in their order.
-
-
-class Item(NamedTuple):
+class NavigationItem(NamedTuple):
     """One line of the navigation."""
 
     label: str
@@ -49,8 +48,8 @@ class Item(NamedTuple):
     is_here: bool
 
 
-# Label, address, icon, group; those of the group people stand under Contacts.
-_LINES = (
+# Label, URL, icon and group; the group "people" is shown under Contacts.
+_NAVIGATION = (
     ("Home", "/", "house", "main"),
     ("Campaigns", "/campaigns", "send", "main"),
     ("Flows", "/flows", "workflow", "main"),
@@ -64,9 +63,9 @@ _LINES = (
     ("Brand", "/brand", "palette", "workspace"),
     ("Settings", "/settings", "settings", "workspace"),
 )
-RULERS = ("owner", "admin")
-# The tabs of the settings: label, address, whether owners and admins alone see it.
-SETTINGS = (
+ADMIN_ROLES = ("owner", "admin")
+# The tabs of the settings: label, URL, whether only owners and admins see it.
+SETTINGS_TABS = (
     ("Account", "/settings", False),
     ("Sending", "/settings/sending", False),
     ("Domains", "/settings/domains", False),
@@ -79,23 +78,25 @@ SETTINGS = (
     ("Health", "/settings/doctor", False),
     ("You", "/settings/you", False),
 )
-# What stands in the tab bar of a phone; the rest is under More.
-TABS = ("Home", "Campaigns", "Contacts", "Inbox")
+# The tab bar on phones; the rest is under More.
+TAB_BAR = ("Home", "Campaigns", "Contacts", "Inbox")
 
 
-def items(path: str) -> list[Item]:
+def list_navigation(path: str) -> list[NavigationItem]:
     """Return the navigation with the line of this path marked."""
-    return [Item(label, href, icon, group, _is_here(path, href)) for label, href, icon, group in _LINES]
+    return [
+        NavigationItem(label, href, icon, group, _is_current(path, href)) for label, href, icon, group in _NAVIGATION
+    ]
 
 
-def _is_here(path: str, href: str) -> bool:
+def _is_current(path: str, href: str) -> bool:
     return path == href or (href != "/" and path.startswith(href + "/"))
 
 
-# One short message for the next whole page of a session; kept in memory, because losing one in a restart hurts nobody.
+# One notice for the next whole page of a session. In memory, because losing one in a restart does no harm.
 _notices: dict[int, dict[str, Any]] = {}
-# Macros are globals, so that a block rendered alone has them too; each may use those above it.
-_PARTS = {
+# Macro files are globals, so that a block rendered alone has them too; each may use those above it.
+_MACRO_FILES = {
     "part": "all",
     "rows": "rows",
     "canvas": "canvas",
@@ -118,50 +119,51 @@ _PARTS = {
 
 
 @cache
-def environment() -> Environment:
+def template_environment() -> Environment:
     """Return the one template environment of the interface."""
-    made = Environment(
-        loader=assets.template_loader("ui/html"),
+    environment = Environment(
+        loader=executable.template_loader("ui/html"),
         autoescape=True,
         undefined=StrictUndefined,
-        # They are what the program came with, as the static files are
+        # Templates are part of the program and do not change.
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(words.FILTERS)
-    made.globals |= {
-        "static": files.url,
+    environment.filters.update(formats.FILTERS)
+    environment.globals |= {
+        "static": static_files.url,
         "icon": icon,
-        "words": words,
-        "shortcuts": KEYS,
-        "talking": talk,
+        "formats": formats,
+        "shortcuts": SHORTCUTS,
         "charts": charts,
     }
-    for name, file in _PARTS.items():
-        made.globals[name] = made.get_template(f"parts/{file}.html").module
-    return made
+    for name, file in _MACRO_FILES.items():
+        environment.globals[name] = environment.get_template(f"parts/{file}.html").module
+    return environment
 
 
-# A table of fifty people draws hundreds of the same few
+# A table of fifty contacts has hundreds of icons of a few kinds.
 @lru_cache(512)
 def icon(name: str, label: str = "") -> Markup:
-    """Draw an icon of the sprite; with a label it speaks, without one it is decoration."""
+    """Return an icon of the sprite, labelled or decorative."""
     speaks = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
-    return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(speaks, files.url("icons.svg"), name)
+    return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(
+        speaks, static_files.url("icons.svg"), name
+    )
 
 
-def is_part(request: Request) -> bool:
-    """Return whether the browser asks for a part of a page."""
+def is_partial(request: Request) -> bool:
+    """Return whether the request is for a part of a page."""
     return request.headers.get("hx-request") == "true" and request.headers.get("hx-request-type") != "full"
 
 
-def target(request: Request) -> str:
+def target_id(request: Request) -> str:
     """Return the id of the element that will be replaced, as the browser names it (`form#to`)."""
     return str(request.headers.get("hx-target") or "").partition("#")[2]
 
 
-def page(
+def render(
     request: Request, template: str, status: int = 200, /, *, also: tuple[str, ...] = (), **context: Any
 ) -> HTTPResponse:
     """Return a page, or the one block of it that the request's target names.
@@ -169,103 +171,134 @@ def page(
     A block is named like the id of its element (`-` as `_`). `also` names further blocks that follow a partial answer
     and replace the elements of the same id.
     """
-    found = environment().get_template(template)
-    block = target(request).replace("-", "_")
-    if not (is_part(request) and block in found.blocks):
-        return whole(request, template, status, **context)
-    values = _context(request, context)
-    body = _block(found, block, values)
+    template_ = template_environment().get_template(template)
+    block = target_id(request).replace("-", "_")
+    if not (is_partial(request) and block in template_.blocks):
+        return render_whole(request, template, status, **context)
+    values = _build_context(request, context)
+    body = _render_block(template_, block, values)
     for other in also:
         if other != block:
             spot = other.replace("_", "-")
-            body += f'<hx-partial hx-target="#{spot}" hx-swap="outerMorph">{_block(found, other, values)}</hx-partial>'
-    return _html(body, status)
+            part = _render_block(template_, other, values)
+            body += f'<hx-partial hx-target="#{spot}" hx-swap="outerMorph">{part}</hx-partial>'
+    return _html_response(body, status)
 
 
-def pieces(
+def render_blocks(
     request: Request, template: str, names: tuple[str, ...], status: int = 200, /, **context: Any
 ) -> HTTPResponse:
-    """Return blocks of a page, one after the other; a script puts each where the element of its id stands."""
-    found = environment().get_template(template)
-    values = _context(request, context)
-    return _html("".join(_block(found, name, values) for name in names), status)
+    """Render blocks of a page, one after the other; a script puts each in place of the element with its id."""
+    template_ = template_environment().get_template(template)
+    values = _build_context(request, context)
+    return _html_response("".join(_render_block(template_, name, values) for name in names), status)
 
 
-def whole(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
+def render_whole(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
     """Return a whole page."""
-    values = _context(request, context)
+    values = _build_context(request, context)
     visit = values["visit"]
-    values["notice"] = _notice(visit.session.id) if visit else None
-    return _html(environment().get_template(template).render(values), status)
+    values["notice"] = _pop_notice(visit.session.id) if visit else None
+    return _html_response(template_environment().get_template(template).render(values), status)
 
 
-def fragment(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
+def render_fragment(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
     """Return a template that is a part of several pages, by itself."""
-    return _html(environment().get_template(template).render(_context(request, context)), status)
+    return _html_response(
+        template_environment().get_template(template).render(_build_context(request, context)), status
+    )
 
 
-def over(request: Request, template: str, status: int, /, **context: Any) -> HTTPResponse:
-    """Return a part with what is shown in the page's dialog instead, so that the page stays with what was typed."""
-    response = fragment(request, template, status, **context)
+def render_dialog(request: Request, template: str, status: int, /, **context: Any) -> HTTPResponse:
+    """Render a part in the page's dialog, so that the page keeps what was typed."""
+    response = render_fragment(request, template, status, **context)
     response.headers.update({"hx-retarget": "#dialog", "hx-reswap": "innerHTML"})
     return response
 
 
-def go(request: Request, where: str) -> HTTPResponse:
+def redirect(request: Request, where: str) -> HTTPResponse:
     """Send the browser to a page: 303 after a form, or the same word in a header for a partial request."""
     headers = {"hx-redirect": where} if request.headers.get("hx-request") == "true" else {"location": where}
     return HTTPResponse("", 200 if "hx-redirect" in headers else 303, headers, "text/html; charset=utf-8")
 
 
-def say(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "") -> None:
-    """Leave a short message for the next whole page; `undo` is where its button posts, and what.
+def flash(request: Request, text: str, undo: tuple[str, dict[str, str]] | None = None, follow: str = "") -> None:
+    """Store a notice for the next whole page; `undo` is the URL and the fields of its button.
 
-    What goes on for a while is told of at an address to `follow`: the message stays with whoever goes from page to
-    page, until that address says `hush`.
+    The progress of a job is polled at `follow`: the notice stays on all pages until that URL calls `clear_flash`.
     """
     _notices[request.ctx.visit.session.id] = {"text": text, "undo": undo, "follow": follow}
 
 
-def hush(request: Request) -> None:
-    """Take back the message of what is over now."""
+def clear_flash(request: Request) -> None:
+    """Remove the notice of a finished job."""
     _notices.pop(request.ctx.visit.session.id, None)
 
 
-def _notice(session_id: int) -> dict[str, Any] | None:
-    found = _notices.get(session_id)
-    if found and not found["follow"]:
+def _pop_notice(session_id: int) -> dict[str, Any] | None:
+    row = _notices.get(session_id)
+    if row and not row["follow"]:
         del _notices[session_id]
-    return found
+    return row
 
 
-def _context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
+def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
     visit = context.get("visit") or getattr(request.ctx, "visit", None)
-    words.zone.set(visit.zone if visit else session.zone("UTC"))
+    formats.current_zone.set(visit.zone if visit else session.find_time_zone("UTC"))
     config = request.app.ctx.config
     return {
         "notice": None,
         **context,
         "visit": visit,
         "path": request.path,
-        "allowed": lambda path, method="POST": visit is not None and rights.may(visit.user.role, method, path),
-        "nav": items(request.path),
-        "tabs": TABS,
-        "settings_tabs": SETTINGS,
-        "keys_on": session.keys_on(request),
-        "theme": session.theme(request),
+        "can": lambda scope: visit is not None and visit.can(scope),
+        "nav": list_navigation(request.path),
+        "tabs": TAB_BAR,
+        "settings_tabs": SETTINGS_TABS,
+        "keys_on": session.has_shortcuts(request),
+        "theme": session.chosen_theme(request),
         "capture": config.email.transport == "capture",
         "sms_leave": config.sms.transport != "capture",
-        "stop_file": data_dir.is_stopped(config.data_dir),
+        "stop_file": data_dir.has_stop_file(config.data_dir),
         "now": clock.now_ms(),
     }
 
 
-def _block(template: Template, name: str, values: dict[str, Any]) -> str:
+def _render_block(template: Template, name: str, values: dict[str, Any]) -> str:
     context = template.new_context(values)
-    # What a template sets for all of its blocks stands before its first word: read that far, and no further
+    # Variables for all blocks of a template are set before its first output: run it only that far.
     next(template.root_render_func(context), None)
     return "".join(template.blocks[name](context))
 
 
-def _html(body: str, status: int) -> HTTPResponse:
+def _html_response(body: str, status: int) -> HTTPResponse:
     return HTTPResponse(body, status, {"vary": "HX-Request, HX-Target"}, "text/html; charset=utf-8")
+
+
+log = logging.getLogger("campanero.pages")
+
+
+async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[bytes | str]) -> HTTPResponse | None:
+    """Send a file chunk by chunk; an error before the first chunk is raised.
+
+    A later error can only close the connection, which tells the browser that the file is incomplete.
+    """
+    chunks = iter(pieces)
+    piece = await fetch(next, chunks, None)
+    headers = {
+        "content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store",
+        "x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'",
+    }  # fmt: skip
+    response: Any = await request.respond(status=200, headers=headers, content_type=kind)
+    try:
+        while piece is not None:
+            if piece:
+                await response.send(piece)
+            piece = await fetch(next, chunks, None)
+    except Exception:
+        log.exception("pages: sending file %s failed", name)
+        if request.transport is not None:
+            request.transport.abort()  # type: ignore[attr-defined]  # the library declares less than what it passes
+        return None
+    await response.eof()
+    return None

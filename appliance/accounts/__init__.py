@@ -1,1 +1,1 @@
-"""Who may act, and with what."""
+"""Accounts, users, API keys, sessions, roles, approvals and the audit log."""

@@ -1,4 +1,4 @@
-"""Accounts: what each has, and what it may change about itself."""
+"""Accounts: their settings, and counts of what they hold."""
 
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -6,19 +6,19 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from appliance.content.designs import merge
-from appliance.core import addresses, clock, wake_ups
+from appliance.core import addresses, clock, signals
+from appliance.core.cache import CostAwareCache
 from appliance.core.errors import Faults, NotFound
-from appliance.core.fields import Country, EmailText, Line, Name, given
-from appliance.core.rested import Rested
+from appliance.core.validation import Country, EmailText, Line, Name, sent_fields
+from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Brand
-from appliance.storage.open import rows, scalar
-from appliance.storage.work import after_commit, writing
+from appliance.storage.transactions import after_commit, require_write_transaction
 
-_crowd: Rested[tuple[int, int]] = Rested()
-# Of few things the number is exact; of a million it is one of a moment ago
+_crowd: CostAwareCache[tuple[int, int]] = CostAwareCache()
+# Small counts are exact; counts of millions come from a cache.
 _CHEAP_SECONDS = 0.003
-_counts: Rested[dict[str, int]] = Rested(cheap=_CHEAP_SECONDS)
-_usage: Rested[dict[str, Any]] = Rested(cheap=_CHEAP_SECONDS)
+_counts: CostAwareCache[dict[str, int]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
+_usage: CostAwareCache[dict[str, Any]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
 _COUNTED = {
     "contacts": "contact WHERE account_id = ?1", "lists": "contact_list WHERE account_id = ?1",
     "segments": "segment WHERE account_id = ?1", "messages": "message WHERE account_id = ?1",
@@ -27,73 +27,144 @@ _COUNTED = {
     "templates": "template WHERE account_id = ?1 AND flow_id IS NULL",
 }  # fmt: skip
 _COUNTS = f"SELECT {', '.join(f'(SELECT count(*) FROM {what})' for what in _COUNTED.values())}"
-# The one that the installation began with: its people look after the installation too
-FIRST = 1
-# As many as one test goes to
-_MAX_TESTERS = 5
+# The account that the installation began with: its owners also manage the installation.
+FIRST_ACCOUNT_ID = 1
+# A test email goes to at most this many addresses.
+_MAX_TEST_RECIPIENTS = 5
 
 
 class FrequencyCap(Struct):
-    """How many marketing messages one person gets in how many days."""
+    """The maximum number of marketing messages for one contact within some days."""
 
-    messages: Annotated[int, Meta(ge=1, le=1000)]
-    days: Annotated[int, Meta(ge=1, le=365)]
+    messages: Annotated[int, Meta(ge=1, le=1000), Meta(description="maximum number of messages")]
+    days: Annotated[int, Meta(ge=1, le=365), Meta(description="number of days in which they count")]
 
 
-Clock = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", extra={"line": True})]
+TimeOfDay = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", extra={"line": True})]
 
 
 class QuietHours(Struct, rename={"from_": "from"}):
-    """From one time of the day to another, by the clocks where each recipient is, no marketing SMS leaves."""
+    """The time of day in which no marketing SMS are sent, in each recipient's time zone."""
 
-    from_: Clock
-    to: Clock
+    from_: Annotated[TimeOfDay, Meta(description="start of the quiet hours, such as `21:00`")]
+    to: Annotated[TimeOfDay, Meta(description="end of the quiet hours, such as `08:00`")]
 
 
 class AccountWrite(Struct):
-    """What a team changes about itself."""
+    """The writable fields of an account."""
 
-    name: Name | UnsetType = UNSET
-    time_zone: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
-    locale: Annotated[str, Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$")] | UnsetType = UNSET
-    country_code: Country | None | UnsetType = UNSET
-    email_from_name: Line | None | UnsetType = UNSET
-    email_from_email: EmailText | None | UnsetType = UNSET
-    email_reply_to: EmailText | None | UnsetType = UNSET
-    approval_required: bool | UnsetType = UNSET
-    approval_by_another: bool | UnsetType = UNSET
-    sending_stopped: bool | UnsetType = UNSET
-    stop_reason: Line | None | UnsetType = UNSET
-    frequency_cap: FrequencyCap | None | UnsetType = UNSET
+    name: Annotated[Name, Meta(description="name of the account")] | UnsetType = UNSET
+    time_zone: (
+        Annotated[
+            str,
+            Meta(max_length=64),
+            Meta(description="time zone for dates without a time and for times of day, such as `Europe/Berlin`"),
+        ]
+        | UnsetType
+    ) = UNSET
+    locale: (
+        Annotated[
+            str,
+            Meta(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}$"),
+            Meta(description="language of the pages for recipients, such as `en`"),
+        ]
+        | UnsetType
+    ) = UNSET
+    country_code: (
+        Annotated[
+            Country,
+            Meta(
+                description="two-letter country code that applies to phone numbers without a country code in "
+                "imports, forms and pages"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    email_from_name: Annotated[Line, Meta(description="default sender name of emails")] | None | UnsetType = UNSET
+    email_from_email: Annotated[EmailText, Meta(description="default sender address of emails")] | None | UnsetType = (
+        UNSET
+    )
+    email_reply_to: (
+        Annotated[EmailText, Meta(description="default address for replies to emails")] | None | UnsetType
+    ) = UNSET
+    approval_required: (
+        Annotated[bool, Meta(description="whether campaigns and flows need approval before they are sent")] | UnsetType
+    ) = UNSET
+    approval_by_another: (
+        Annotated[
+            bool,
+            Meta(description="whether another user than the author or the requester must approve, if there is another"),
+        ]
+        | UnsetType
+    ) = UNSET
+    sending_stopped: (
+        Annotated[bool, Meta(description="whether all sending is stopped; new sends are accepted and wait")] | UnsetType
+    ) = UNSET
+    stop_reason: Annotated[Line, Meta(description="reason; null if none was given")] | None | UnsetType = UNSET
+    frequency_cap: (
+        Annotated[FrequencyCap, Meta(description="maximum number of marketing messages per contact; null for no limit")]
+        | None
+        | UnsetType
+    ) = UNSET
     sms_from: (
         Annotated[
             str,
             Meta(
                 max_length=40,
-                description="number in E.164, short code, name of up to 11 letters and digits, or SID of a service",
+                description="phone number in E.164, short code, sender name of up to 11 letters and digits, or "
+"SID of a messaging service",
                 extra={"check": "sms_sender"},
             ),
         ]
         | None
         | UnsetType
     ) = UNSET  # fmt: skip
-    sms_quiet_hours: QuietHours | None | UnsetType = UNSET
-    sms_opt_out_hint: Annotated[str, Meta(max_length=160, extra={"line": True})] | None | UnsetType = UNSET
-    privacy_ip: Literal["truncated", "full", "none"] | UnsetType = UNSET
-    # Who gets the tests of templates where nobody is named
-    test_email_recipients: Annotated[list[EmailText], Meta(max_length=_MAX_TESTERS)] | None | UnsetType = UNSET
-    # Whether a campaign whose words lack values for some people is not sent
-    block_on_missing_variable: bool | UnsetType = UNSET
-    # Whether messages may go to people who have not opted in, because they are no marketing
-    transactional_allowed: bool | UnsetType = UNSET
+    sms_quiet_hours: (
+        Annotated[QuietHours, Meta(description="hours in which no marketing SMS is sent; null for none")]
+        | None
+        | UnsetType
+    ) = UNSET
+    sms_opt_out_hint: (
+        Annotated[
+            str,
+            Meta(max_length=160, extra={"line": True}),
+            Meta(description="text appended to marketing SMS, such as `STOP to opt out`; null for none"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    privacy_ip: (
+        Annotated[Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")]
+        | UnsetType
+    ) = UNSET
+    # The default recipients of test emails.
+    test_email_recipients: (
+        Annotated[
+            list[EmailText],
+            Meta(max_length=_MAX_TEST_RECIPIENTS),
+            Meta(description="recipients of test emails for which no address is given"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    # Whether missing merge values block a campaign.
+    block_on_missing_variable: (
+        Annotated[bool, Meta(description="whether a merge tag without a value blocks a campaign")] | UnsetType
+    ) = UNSET
+    # Whether transactional messages may go to contacts who have not opted in.
+    transactional_allowed: (
+        Annotated[bool, Meta(description="whether messages that need no consent, such as receipts, may be sent")]
+        | UnsetType
+    ) = UNSET
 
 
 _EMPTY: dict[str, Any] = {"test_email_recipients": []}
 
 
 def create(name: str) -> Account:
-    """Make an account with its empty brand."""
-    writing()
+    """Create an account with an empty brand."""
+    require_write_transaction()
     now = clock.now_ms()
     account = Account.create(name=name, created_at=now, updated_at=now)
     Brand.create(account=account, created_at=now, updated_at=now)
@@ -109,30 +180,30 @@ def get(account_id: int) -> Account:
 
 
 def update(account_id: int, changes: AccountWrite) -> Account:
-    """Change what was sent; raises Invalid for a time zone nobody knows, and hours that last a whole day.
+    """Update the given fields; raises Invalid with all errors.
 
-    A reason for stopping is kept as long as sending is stopped.
+    The reason for stopping is cleared once sending is no longer stopped.
     """
-    writing()
+    require_write_transaction()
     account = get(account_id)
-    values = given(changes)
-    check(account_id, changes)
+    values = sent_fields(changes)
+    validate(account_id, changes)
     for name, value in values.items():
-        setattr(account, name, _stored(value, _EMPTY.get(name)) if name != "name" else value)
+        setattr(account, name, _column_value(value, _EMPTY.get(name)) if name != "name" else value)
     if not account.sending_stopped:
         account.stop_reason = None
     if values.get("sending_stopped") is False:
-        after_commit(lambda: wake_ups.ring("outbox"))
+        after_commit(lambda: signals.wake("outbox"))
     if values.keys() & {"sms_quiet_hours", "time_zone"}:
-        after_commit(lambda: wake_ups.ring("nights"))
+        after_commit(lambda: signals.wake("nights"))
     account.updated_at = clock.now_ms()
     account.save()
     return account
 
 
-def check(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
-    """Raise Invalid with all that is wrong with a change, beyond its types."""
-    faults, values = Faults(), given(changes)
+def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
+    """Raise Invalid with all errors of a change beyond its types."""
+    faults, values = Faults(), sent_fields(changes)
     zone, hours = values.get("time_zone"), values.get("sms_quiet_hours")
     if zone is not None:
         try:
@@ -140,17 +211,17 @@ def check(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             faults.add("time_zone", "is not included in the list")
     country = values.get("country_code")
-    if country and country not in addresses.countries():
+    if country and country not in addresses.phone_countries():
         faults.add("country_code", "is not included in the list")
     if isinstance(hours, QuietHours) and isinstance(hours.to, str) and hours.from_ == hours.to:
         faults.add("sms_quiet_hours", "is invalid")
-    if fault := merge.fault(values.get("sms_opt_out_hint"), "text"):
-        faults.add("sms_opt_out_hint", fault)
+    if error := merge.find_error(values.get("sms_opt_out_hint"), "text"):
+        faults.add("sms_opt_out_hint", error)
     faults.check()
 
 
-def _stored(value: Any, empty: Any = None) -> Any:
-    """Return what a column keeps: empty texts are none, and objects are kept as they are written, each address once."""
+def _column_value(value: Any, empty: Any = None) -> Any:
+    """Return the value of a column: empty texts become None, lists keep each entry once."""
     if value is None:
         return empty
     if isinstance(value, str):
@@ -160,13 +231,13 @@ def _stored(value: Any, empty: Any = None) -> Any:
     return to_builtins(value) if isinstance(value, Struct) else value
 
 
-def counts(account_id: int) -> dict[str, int]:
-    """Count what an account has; of much, as it was a moment ago."""
+def count_objects(account_id: int) -> dict[str, int]:
+    """Count the objects of an account by kind; large counts come from a cache."""
     return _counts.get(account_id, lambda: dict(zip(_COUNTED, rows(_COUNTS, (account_id,))[0], strict=True)))
 
 
-def crowd(account_id: int) -> tuple[int, int]:
-    """Return how many people and how many lists an account has; of many, at most a moment ago."""
+def count_audience(account_id: int) -> tuple[int, int]:
+    """Return the numbers of contacts and lists; large numbers come from a cache."""
 
     def count() -> tuple[int, int]:
         people, lists = (
@@ -178,12 +249,12 @@ def crowd(account_id: int) -> tuple[int, int]:
     return _crowd.get(account_id, count)
 
 
-def usage(account_id: int) -> dict[str, Any]:
-    """Count what was handed over in the last 30 days, by channel, and the parts of SMS, tests left out."""
-    return _usage.get(account_id, lambda: _used(account_id))
+def fetch_usage(account_id: int) -> dict[str, Any]:
+    """Count the messages sent in the last 30 days by channel, and the parts of SMS, without tests."""
+    return _usage.get(account_id, lambda: _count_usage(account_id))
 
 
-def _used(account_id: int) -> dict[str, Any]:
+def _count_usage(account_id: int) -> dict[str, Any]:
     since = clock.now_ms() - 30 * 86_400_000
     sent = {
         channel: (count, parts)

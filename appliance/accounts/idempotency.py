@@ -1,4 +1,4 @@
-"""Repeats that change nothing: the first answer is remembered for 7 days (docs/decisions.md#4)."""
+"""Idempotency keys: a repeated request gets the first response for 7 days (docs/decisions.md#4)."""
 
 import hashlib
 import json
@@ -7,70 +7,72 @@ from typing import Any, NamedTuple
 
 from appliance.core import clock
 from appliance.core.errors import Conflict, Invalid
+from appliance.storage.database import rows, run
 from appliance.storage.models import Idempotency
-from appliance.storage.open import rows, run
-from appliance.storage.work import writing
+from appliance.storage.transactions import require_write_transaction
 
-KEPT_MS = 7 * 24 * 3600 * 1000
+RETENTION_MS = 7 * 24 * 3600 * 1000
 
 
-class Once(NamedTuple):
-    """The resource acted on, and whether this was a repeat."""
+class OnceResult(NamedTuple):
+    """The affected resource, and whether the request was a repeat."""
 
     resource_id: int
-    replayed: bool
+    is_replay: bool
 
 
-def payload_digest(payload: Any) -> str:
-    """Return the digest that tells whether two payloads are the same, whatever the order of their keys."""
-    # The standard encoder takes what the other refuses, such as half of a surrogate pair in an ignored key
+def hash_payload(payload: Any) -> str:
+    """Return a hash of a payload that does not depend on the order of its keys."""
+    # The standard encoder accepts what msgspec refuses, such as half of a surrogate pair in an ignored key.
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def check_key(key: str, field: str = "Idempotency-Key") -> None:
+def validate_key(key: str, field: str = "Idempotency-Key") -> None:
     """Raise Invalid unless a key is 1 to 255 printable characters."""
     if not (1 <= len(key) <= 255 and key.isprintable()):
         raise Invalid({field: ["is invalid"]})
 
 
-def once(
-    account_id: int, path: str, key: str | None, payload: Any, verb: Callable[[], int | None], test: bool = False
-) -> Once:
-    """Run a verb that answers the id it made, or answer the remembered id; Conflict for another payload.
+def run_once(
+    account_id: int, path: str, key: str | None, payload: Any, function: Callable[[], int | None], test: bool = False
+) -> OnceResult:
+    """Run a function that returns the id it created, or return the stored id; raises Conflict for another payload.
 
-    A verb that answers None has been refused: nothing is remembered, and `resource_id` is 0. What a `test` key asks
-    is remembered apart, or it would be answered by what was done for real, and the other way round.
+    A function that returns None was refused: nothing is stored, and `resource_id` is 0. Requests of test keys are
+    stored separately from live ones.
 
-    Runs in the verb's own transaction: what failed is not remembered, what was answered is.
+    The row is written in the same transaction as the function's changes, so that a failure is not stored.
     """
-    writing()
+    require_write_transaction()
     if key is None:
-        return Once(verb() or 0, False)
+        return OnceResult(function() or 0, False)
     path += "?test" if test else ""
-    digest, now = payload_digest(payload), clock.now_ms()
-    found = Idempotency.get_or_none(Idempotency.account == account_id, Idempotency.path == path, Idempotency.key == key)
-    if found is not None and found.created_at < now - KEPT_MS:
-        found.delete_instance()
-        found = None
-    if found is not None:
-        if found.payload != digest:
-            raise Conflict("this Idempotency-Key was used for another request", code="idempotency_conflict")
-        return Once(int(found.resource_id), True)
-    made = verb()
-    if made is None:
-        return Once(0, False)
-    Idempotency.create(account=account_id, path=path, key=key, payload=digest, resource_id=made, created_at=now)
-    return Once(made, False)
+    payload_hash, now = hash_payload(payload), clock.now_ms()
+    row = Idempotency.get_or_none(Idempotency.account == account_id, Idempotency.path == path, Idempotency.key == key)
+    if row is not None and row.created_at < now - RETENTION_MS:
+        row.delete_instance()
+        row = None
+    if row is not None:
+        if row.payload_hash != payload_hash:
+            raise Conflict("This Idempotency-Key was used for another request.", code="idempotency_conflict")
+        return OnceResult(int(row.resource_id), True)
+    resource_id = function()
+    if resource_id is None:
+        return OnceResult(0, False)
+    Idempotency.create(
+        account=account_id, path=path, key=key, payload_hash=payload_hash, resource_id=resource_id, created_at=now
+    )
+    return OnceResult(resource_id, False)
 
 
-def old(most: int) -> list[int]:
-    """Return some repeats that nobody is answered by any more."""
-    found = rows("SELECT id FROM idempotency WHERE created_at < ? LIMIT ?", (clock.now_ms() - KEPT_MS, most))
+def find_expired(limit: int) -> list[int]:
+    """Return the ids of expired rows, at most `limit`."""
+    found = rows("SELECT id FROM idempotency WHERE created_at < ? LIMIT ?", (clock.now_ms() - RETENTION_MS, limit))
     return [row[0] for row in found]
 
 
-def forget(some: list[int]) -> int:
-    """Drop them; not with a request, which would have to wait for all that a day has left."""
-    writing()
-    return run(f"DELETE FROM idempotency WHERE id IN ({','.join(map(str, some))})")
+def delete_expired(ids: list[int]) -> int:
+    """Delete expired rows; a background job does it, so that no request waits for a day's rows."""
+    require_write_transaction()
+    return run(f"DELETE FROM idempotency WHERE id IN ({','.join(map(str, ids))})")

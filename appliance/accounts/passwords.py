@@ -1,4 +1,4 @@
-"""Passwords as Argon2id hashes."""
+"""Passwords as Argon2id hashes, and signed tokens that end when a password changes."""
 
 import asyncio
 import base64
@@ -10,13 +10,13 @@ from functools import cache
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from appliance.core import clock, tokens
-from appliance.core.errors import Invalid, TooMany
+from appliance.core import clock, crypto
+from appliance.core.errors import Invalid, RateLimitExceeded
 from appliance.storage.models import User
 
 MIN_CHARACTERS, MAX_CHARACTERS = 10, 1024
-# Looked at together: each takes 19 MiB and a core for tens of milliseconds, and the service has other things to do
-_AT_ONCE = 2
+# Each verification takes 19 MiB and a core for tens of milliseconds.
+_MAX_CONCURRENT = 2
 _MAX_WAITING = 60
 
 _waiting = 0
@@ -24,45 +24,44 @@ _waiting = 0
 
 @cache
 def _hasher() -> PasswordHasher:
-
-    return PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)  # OWASP's second choice: 19 MiB, t=2, p=1
+    # The second choice of OWASP: 19 MiB, t=2, p=1.
+    return PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="password")
+    return ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="password")
 
 
 def check_length(password: str, field: str = "password") -> None:
-    """Raise Invalid for a password that is too short or too long; there are no rules of composition."""
+    """Raise Invalid for a password that is too short or too long; there are no rules about characters."""
     if len(password) < MIN_CHARACTERS:
         raise Invalid({field: [f"is too short (minimum is {MIN_CHARACTERS} characters)"]})
     if len(password) > MAX_CHARACTERS:
         raise Invalid({field: [f"is too long (maximum is {MAX_CHARACTERS} characters)"]})
 
 
-def make(password: str) -> str:
-    """Hash a password; takes tens of milliseconds on purpose, so never on the loop or the writer."""
+def hash_password(password: str) -> str:
+    """Return the hash of a password; too slow by design for the event loop and the writer."""
     return _hasher().hash(_bytes(password))
 
 
-def holds(password_hash: str, password: str) -> bool:
-    """Return whether a password belongs to a hash."""
-
+def matches(password_hash: str, password: str) -> bool:
+    """Return whether a password matches a hash."""
     try:
         return _hasher().verify(password_hash, _bytes(password))
     except (VerificationError, InvalidHashError):
         return False
 
 
-async def check(password_hash: str | None, password: str) -> bool:
-    """Return whether a password belongs to a hash; without one it takes the same time.
+async def verify(password_hash: str | None, password: str) -> bool:
+    """Return whether a password matches a hash; without a hash it takes the same time.
 
-    On threads of its own, few together: who signs in keeps nobody from reading. Raises TooMany where too many wait.
+    Runs on a small thread pool, so that sign-ins do not slow other requests. Raises TooMany if too many wait.
     """
     global _waiting
     if _waiting >= _MAX_WAITING:
-        raise TooMany("too many sign-ins at once", retry_after=2)
+        raise RateLimitExceeded("Too many sign-ins at once.", retry_after=2)
     _waiting += 1
     try:
         return await asyncio.get_running_loop().run_in_executor(_pool(), _check, password_hash, password)
@@ -71,39 +70,39 @@ async def check(password_hash: str | None, password: str) -> bool:
 
 
 def _check(password_hash: str | None, password: str) -> bool:
-    # Nobody's password is longer, and to hash megabytes would take longer than for the others
-    given = password[:MAX_CHARACTERS]
-    found = holds(password_hash or _nobody(), given)
-    return found and password_hash is not None and given == password
+    # No stored password is longer, and hashing megabytes would take measurably longer.
+    limited = password[:MAX_CHARACTERS]
+    is_match = matches(password_hash or _dummy_hash(), limited)
+    return is_match and password_hash is not None and limited == password
 
 
 @cache
-def _nobody() -> str:
-    return make("nobody has this password")
+def _dummy_hash() -> str:
+    return hash_password("the password of no user")
 
 
 def _bytes(password: str) -> bytes:
-    # Half a surrogate pair is no text, but a wrong password like any other
+    # Half of a surrogate pair cannot be encoded as UTF-8, but it is a wrong password like any other.
     return password.encode("utf-8", "surrogatepass")
 
 
-# Short-lived passes for one person and one purpose: a MAC over who, until when, and their sign-in as it is now.
+# Signed tokens for one user and one purpose: a MAC over user id, expiry, password hash and second factor.
 #
-# Nothing of them is stored. Each ends by itself, and as soon as password or second factor of the person changes: a
-# link to choose a new password is good for one change, whoever finds it afterwards.
+# Nothing is stored. A token ends at its expiry, and as soon as the user's password or second factor changes: a link
+# to choose a new password works once.
 
-_LONG = 80
+_MAX_TOKEN_CHARACTERS = 80
 
 
-def make_pass(purpose: str, user: User, until_ms: int) -> str:
-    """Make a pass of a purpose for somebody; whoever has it is taken for them there."""
+def create_token(purpose: str, user: User, until_ms: int) -> str:
+    """Return a token that stands for the user until the given time, for one purpose."""
     body = user.id.to_bytes(6, "big") + (until_ms // 1000).to_bytes(6, "big")
     return base64.urlsafe_b64encode(body + _mac(purpose, body, user)).decode().rstrip("=")
 
 
-def pass_holder(purpose: str, text: str) -> User | None:
-    """Return whose pass it is, if it is one of ours for this purpose and of now; None for all else."""
-    if len(text) > _LONG or not text.isascii():
+def find_token_user(purpose: str, text: str) -> User | None:
+    """Return the user of a valid token of this purpose, else None."""
+    if len(text) > _MAX_TOKEN_CHARACTERS or not text.isascii():
         return None
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -117,7 +116,7 @@ def pass_holder(purpose: str, text: str) -> User | None:
 
 
 def _mac(purpose: str, body: bytes, user: User) -> bytes:
-    made = hashlib.blake2b(body, key=tokens.derive(f"pass:{purpose}"), digest_size=32)
-    made.update(hashlib.sha256(user.password_hash.encode()).digest())
-    made.update(hashlib.sha256((user.otp_secret or "").encode()).digest())
-    return made.digest()
+    mac = hashlib.blake2b(body, key=crypto.derive_key(f"pass:{purpose}"), digest_size=32)
+    mac.update(hashlib.sha256(user.password_hash.encode()).digest())
+    mac.update(hashlib.sha256((user.otp_secret or "").encode()).digest())
+    return mac.digest()

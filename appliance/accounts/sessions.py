@@ -1,155 +1,290 @@
-"""Sign-ins that hold: of browsers by a cookie, of programs by a JWT."""
+"""Sessions: of browsers by cookie, of programs by JSON Web Token.
 
+A token is a row of `session`, found by the hash of its `jti`. Signing out, a new password or second factor, and
+disabling a user delete the row, which ends the token at the next request. So there is no list of revoked tokens, and a
+token forged with a stolen key still has no row.
+
+RFC 7519 (JWT); RFC 8725, sections 3.1 and 3.2 (one algorithm, chosen by us and not by the token).
+"""
+
+import hashlib
+import re
 import secrets
-from typing import Literal
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from appliance.accounts import audit
-from appliance.accounts.acting import By
-from appliance.core import clock, tokens
+from appliance.accounts import access, audit
+from appliance.accounts.access import Credential
+from appliance.accounts.audit import Actor
+from appliance.core import clock, crypto
 from appliance.core.errors import NotFound
-from appliance.core.fields import PageQuery
-from appliance.core.pagination import Page, paginate
+from appliance.core.validation import PageQuery
+from appliance.storage.database import Page, fetch_one, paginate
 from appliance.storage.models import Account, Session, User
-from appliance.storage.work import writing
+from appliance.storage.transactions import require_write_transaction
 
-IDLE_MS = 12 * 3600 * 1000
+IDLE_TIMEOUT_MS = 12 * 3600 * 1000
 MAX_SESSION_MS = 30 * 24 * 3600 * 1000
-# The time of last use is written at most this often
+# The time of last use is written at most this often.
 _TOUCH_MS = 5 * 60 * 1000
 
-Kind = Literal["browser", "token"]
+SessionKind = Literal["browser", "token"]
 
 
-def begin(user_id: int, ip: str | None, user_agent: str | None) -> str:
-    """Sign a person in and answer the cookie's value; a fresh one every time."""
+def create_browser_session(user_id: int, ip: str | None, user_agent: str | None) -> str:
+    """Create a browser session and return the value of its cookie."""
     token = secrets.token_urlsafe(32)
-    keep(user_id, token, "browser", ip, user_agent)
+    create(user_id, token, "browser", ip, user_agent)
     return token
 
 
-def keep(user_id: int, secret: str, kind: Kind, ip: str | None, user_agent: str | None) -> Session:
-    """Note a sign-in under the digest of its secret."""
-    writing()
+def create(user_id: int, secret: str, kind: SessionKind, ip: str | None, user_agent: str | None) -> Session:
+    """Create a session under the hash of its secret."""
+    require_write_transaction()
     now = clock.now_ms()
     session = Session.create(
-        token_digest=tokens.digest(secret), kind=kind, user=user_id, ip=ip,
-        user_agent=(user_agent or "")[:400] or None, created_at=now, last_seen_at=now, expires_at=now + IDLE_MS,
+        token_hash=crypto.hash_secret(secret), kind=kind, user=user_id, ip=ip,
+        user_agent=(user_agent or "")[:400] or None, created_at=now, last_seen_at=now, expires_at=now + IDLE_TIMEOUT_MS,
     )  # fmt: skip
     User.update(last_login_at=now).where(User.id == user_id).execute()
-    _note(session, "login", ip)
+    _record(session, "login", ip)
     return session
 
 
-def old(most: int) -> list[int]:
-    """Return some sign-ins that are over."""
-    return [row.id for row in Session.select(Session.id).where(Session.expires_at < clock.now_ms()).limit(most)]
+def find_expired(limit: int) -> list[int]:
+    """Return the ids of expired sessions, at most `limit`."""
+    return [row.id for row in Session.select(Session.id).where(Session.expires_at < clock.now_ms()).limit(limit)]
 
 
-def forget(some: list[int]) -> int:
-    """Drop them, with the addresses and programs that they name."""
-    writing()
+def delete_expired(some: list[int]) -> int:
+    """Delete expired sessions with their IP addresses and user agents."""
+    require_write_transaction()
     return int(Session.delete().where(Session.id.in_(some), Session.expires_at < clock.now_ms()).execute())
 
 
-def find(token: str) -> Session | None:
-    """Return the live session of a cookie with its user and account, or None."""
-    found: Session | None = (
+def find_by_cookie(token: str) -> Session | None:
+    """Return the session of a cookie with its user and account, or None."""
+    session: Session | None = (
         Session.select(Session, User, Account)
         .join(User)
         .join(Account)
         .where(
-            Session.token_digest == tokens.digest(token), Session.kind == "browser",
+            Session.token_hash == crypto.hash_secret(token), Session.kind == "browser",
             Session.expires_at > clock.now_ms(), User.disabled_at.is_null(),
         )
         .first()
     )  # fmt: skip
-    return found
+    return session
 
 
 def needs_touch(session: Session) -> bool:
-    """Return whether the time of last use is old enough to be written again."""
-    return is_old(session.last_seen_at)
+    """Return whether the time of last use should be written again."""
+    return is_touch_due(session.last_seen_at)
 
 
-def is_old(last_seen_at: int) -> bool:
-    """Return whether a time of last use is old enough to be written again."""
+def is_touch_due(last_seen_at: int) -> bool:
+    """Return whether a time of last use should be written again."""
     return clock.now_ms() - last_seen_at > _TOUCH_MS
 
 
 def touch(session_id: int) -> None:
-    """Note that a session is used; a browser's lives 12 hours from now, at most 30 days from sign-in, a token's not."""
-    writing()
+    """Write the time of last use; it extends a browser session to 12 hours from now, at most 30 days from sign-in."""
+    require_write_transaction()
     now = clock.now_ms()
     session = Session.get_or_none(Session.id == session_id)
     if session is not None:
         session.last_seen_at = now
         if session.kind == "browser":
-            session.expires_at = min(now + IDLE_MS, session.created_at + MAX_SESSION_MS)
+            session.expires_at = min(now + IDLE_TIMEOUT_MS, session.created_at + MAX_SESSION_MS)
         session.save()
 
 
-def end(token: str) -> None:
-    """Sign out; the cookie opens nothing any more."""
-    writing()
-    found = Session.get_or_none(Session.token_digest == tokens.digest(token), Session.kind == "browser")
-    if found is not None:
-        leave(found)
+def end_by_cookie(token: str) -> None:
+    """End the session of a cookie."""
+    require_write_transaction()
+    session = Session.get_or_none(Session.token_hash == crypto.hash_secret(token), Session.kind == "browser")
+    if session is not None:
+        end(session)
 
 
-def leave(session: Session) -> None:
-    """End a sign-in by its own wish."""
-    writing()
+def end(session: Session) -> None:
+    """End a session at the user's request."""
+    require_write_transaction()
     session.delete_instance()
-    _note(session, "logout", session.ip)
+    _record(session, "logout", session.ip)
 
 
-def of_user(user_id: int) -> list[Session]:
-    """Return the sign-ins of somebody that hold, the one used last first."""
-    found = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
-    return list(found.order_by(Session.last_seen_at.desc(), Session.id.desc()))
+def list_by_user(user_id: int) -> list[Session]:
+    """Return the sessions of a user, last used first."""
+    sessions = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
+    return list(sessions.order_by(Session.last_seen_at.desc(), Session.id.desc()))
 
 
-def page(user_id: int, query: PageQuery) -> Page:
-    """List the sign-ins of somebody that hold, newest first."""
-    found = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
-    return paginate(found.order_by(Session.created_at.desc(), Session.id.desc()), query.page, query.size())
+def fetch_page(user_id: int, query: PageQuery) -> Page:
+    """Return a page of the sessions of a user, newest first."""
+    sessions = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
+    return paginate(sessions.order_by(Session.created_at.desc(), Session.id.desc()), query.page, query.size())
 
 
 def get(user_id: int, session_id: int) -> Session:
-    """Return a sign-in of somebody; raises NotFound."""
-    found = Session.get_or_none(
+    """Return a session of a user; raises NotFound."""
+    session = Session.get_or_none(
         Session.user == user_id, Session.id == session_id, Session.expires_at > clock.now_ms()
     )  # fmt: skip
-    if found is None:
+    if session is None:
         raise NotFound
-    return found
+    return session
 
 
-def close(user_id: int, session_id: int, by: By) -> Session:
-    """End one sign-in of somebody from elsewhere; raises NotFound."""
-    writing()
-    found = get(user_id, session_id)
-    found.delete_instance()
-    _note(found, "session_end", by.ip, by.actor)
-    return found
+def revoke(user_id: int, session_id: int, by: Actor) -> Session:
+    """End a session of a user from another session; raises NotFound."""
+    require_write_transaction()
+    session = get(user_id, session_id)
+    session.delete_instance()
+    _record(session, "session_end", by.ip, by.name)
+    return session
 
 
-def close_all(user_id: int, but: int | None, by: By) -> int:
-    """End every sign-in of somebody, except one; returns how many those were."""
-    writing()
-    others = [one for one in of_user(user_id) if one.id != but]
-    for one in others:
-        close(user_id, one.id, by)
+def revoke_others(user_id: int, but: int | None, by: Actor) -> int:
+    """End all sessions of a user except one; return their number."""
+    require_write_transaction()
+    others = [item for item in list_by_user(user_id) if item.id != but]
+    for session in others:
+        revoke(user_id, session.id, by)
     return len(others)
 
 
-def drop_all(user_id: int, but: int | None = None) -> None:
-    """End every sign-in of somebody whose password, second factor or access changes, except one."""
-    writing()
+def delete_all(user_id: int, but: int | None = None) -> None:
+    """End all sessions of a user, except one, after a change of password, second factor or access."""
+    require_write_transaction()
     Session.delete().where(Session.user == user_id, Session.id != (but or 0)).execute()
 
 
-def _note(session: Session, act: str, ip: str | None, actor: str | None = None) -> None:
+def _record(session: Session, action: str, ip: str | None, actor: str | None = None) -> None:
     person = f"user:{session.user_id}"
     account_id = User.get_by_id(session.user_id).account_id
-    audit.record(account_id, actor or person, act, person, {"session_id": session.id, "kind": session.kind}, ip)
+    audit.insert_entry(
+        account_id, actor or person, action, person, {"session_id": session.id, "kind": session.kind}, ip
+    )
+
+
+if TYPE_CHECKING:
+    from jwt.types import Options
+
+
+_ALGORITHM = "HS256"
+# The claims of verified signatures, by a hash of key and token: verifying costs more than the rest of a small request.
+# The session and the expiry are checked each time.
+_MAX_CACHED = 2_000
+_verified: "OrderedDict[str, dict[str, Any]]" = OrderedDict()
+_lock = threading.Lock()
+# RFC 7515, sections 7.1 and 2: base64url without padding.
+_COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_REQUIRED = ("sub", "acc", "aud", "jti", "iat", "exp")
+# Times are compared in `_read_claims`, with the service's own clock.
+_OPTIONS: "Options" = {
+    "require": list(_REQUIRED), "verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": True,
+}  # fmt: skip
+
+
+class IssuedToken(NamedTuple):
+    """A new token, shown only once, and its expiry in milliseconds."""
+
+    token: str
+    expires_at: int
+
+
+class TokenSession(NamedTuple):
+    """The credential of a token, and the state of its session."""
+
+    credential: Credential
+    needs_touch: bool  # the time of last use should be written
+
+
+def issue_token(user: User, ip: str | None, user_agent: str | None) -> IssuedToken:
+    """Create a session for a program and return its token, the only time it is shown."""
+    import jwt
+
+    require_write_transaction()
+    jti = secrets.token_urlsafe(24)
+    session = create(user.id, jti, "token", ip, user_agent)
+    claims = {
+        "sub": str(user.id), "acc": user.account_id, "aud": token_audience(), "jti": jti,
+        "iat": session.created_at // 1000, "exp": session.expires_at // 1000,
+    }  # fmt: skip
+    return IssuedToken(jwt.encode(claims, _key(), _ALGORITHM), session.expires_at // 1000 * 1000)
+
+
+def find_by_token(token: str) -> TokenSession | None:
+    """Return the session of a token; None if it is forged, expired, ended or of another installation."""
+    claims = _read_claims(token)
+    if claims is None:
+        return None
+    row = fetch_one(
+        "SELECT s.id, s.last_seen_at, u.id, u.account_id, u.role FROM session s JOIN user u ON u.id = s.user_id "
+        "WHERE s.token_hash = ? AND s.kind = 'token' AND s.expires_at > ? AND u.disabled_at IS NULL",
+        (crypto.hash_secret(claims["jti"]), clock.now_ms()),
+    )
+    if row is None or (str(row[2]), row[3]) != (claims["sub"], claims["acc"]):
+        return None
+    credential = Credential(row[3], access.role_scopes(row[4]), False, f"user:{row[2]}", row[2], row[4], row[0])
+    return TokenSession(credential, is_touch_due(row[1]))
+
+
+def token_audience() -> str:
+    """Return the audience of this installation's tokens, which does not depend on its address."""
+    return crypto.derive_key("jwt audience").hex()[:32]
+
+
+def _key() -> bytes:
+    return crypto.derive_key("jwt")
+
+
+def _read_claims(token: str) -> dict[str, Any] | None:
+    """Return the claims of a token that is valid now, or None."""
+    claims = _verify_cached(token)
+    if claims is None:
+        return None
+    now = clock.now_ms() // 1000
+    begins = [claims[name] for name in ("iat", "nbf") if name in claims]
+    # A clock may have been set back by up to a minute.
+    is_valid = claims["exp"] > now and all(moment <= now + 60 for moment in begins)
+    return claims if is_valid else None
+
+
+def _verify_cached(token: str) -> dict[str, Any] | None:
+    """Return the claims of a token with a valid signature, whatever its times, or None.
+
+    The cache is keyed by a keyed hash, so that timing does not reveal how close a guess is to a cached token.
+    """
+    key = _key()
+    name = hashlib.blake2b(token.encode("utf-8", "surrogateescape"), key=key, digest_size=32).hexdigest()
+    with _lock:
+        if (cached := _verified.get(name)) is not None:
+            _verified.move_to_end(name)
+            return cached
+    claims = _verify(token, key)
+    if claims is not None:
+        with _lock:
+            _verified[name] = claims
+            while len(_verified) > _MAX_CACHED:
+                _verified.popitem(last=False)
+    return claims
+
+
+def _verify(token: str, key: bytes) -> dict[str, Any] | None:
+    """Return the claims of a token if the signature and the types of the claims are valid, else None."""
+    import jwt
+
+    if not _COMPACT.fullmatch(token):
+        return None
+    try:
+        claims: dict[str, Any] = jwt.decode(
+            token, key, algorithms=[_ALGORITHM], audience=token_audience(), options=_OPTIONS
+        )  # fmt: skip
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        return None
+    moments = [claims[name] for name in ("iat", "nbf", "exp") if name in claims]
+    sound = all(type(moment) is int for moment in moments) and isinstance(claims["jti"], str)
+    return claims if sound else None

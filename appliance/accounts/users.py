@@ -1,23 +1,24 @@
-"""People who sign in."""
+"""The users of an account: set-up, roles, access, passwords and preferences."""
 
+import hmac
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import accounts, audit, passwords, sessions
-from appliance.accounts.acting import By
-from appliance.accounts.roles import ROLES
-from appliance.core import addresses, clock, fields, tokens
+from appliance.accounts.access import ROLES
+from appliance.accounts.audit import Actor
+from appliance.core import addresses, clock, crypto, validation
 from appliance.core.errors import Faults, Invalid, NotAllowed, NotFound
-from appliance.core.fields import EmailText, Name, PageQuery, given
-from appliance.core.pagination import Page, paginate
+from appliance.core.validation import EmailText, Name, PageQuery, sent_fields
+from appliance.storage.database import Page, paginate
 from appliance.storage.models import Account, ApiKey, User
-from appliance.storage.work import writing
+from appliance.storage.transactions import require_write_transaction
 
 
 class NewUser(msgspec.Struct):
-    """A checked person with a hashed password, ready to be written."""
+    """A validated new user with a hashed password."""
 
     email: str
     name: str
@@ -25,15 +26,15 @@ class NewUser(msgspec.Struct):
 
 
 def has_users() -> bool:
-    """Return whether anybody was set up yet."""
+    """Return whether there is any user yet."""
     return bool(User.select(User.id).limit(1).exists())
 
 
-def prepare(email: str, password: str, name: str | None = None) -> NewUser:
-    """Check and hash before anything is written (hashing is slow); raises Invalid with all faults."""
+def prepare_user(email: str, password: str, name: str | None = None) -> NewUser:
+    """Validate a new user and hash the password before the write transaction; raises Invalid with all errors."""
     faults = Faults()
     try:
-        address = addresses.email(email).key
+        address = addresses.parse_email(email).key
     except ValueError:
         address = ""
         faults.add("email", "can't be blank" if not email.strip() else "is invalid")
@@ -42,26 +43,26 @@ def prepare(email: str, password: str, name: str | None = None) -> NewUser:
     except Invalid as error:
         faults.merge(error.fields)
     faults.check()
-    return NewUser(address, (name or "").strip() or address.partition("@")[0], passwords.make(password))
+    return NewUser(address, (name or "").strip() or address.partition("@")[0], passwords.hash_password(password))
 
 
-def set_up(new: NewUser, account_name: str | None = None) -> User:
-    """Make the first account and its owner; raises Invalid if that was done before."""
-    writing()
+def create_first_owner(new: NewUser, account_name: str | None = None) -> User:
+    """Create the first account and its owner; raises Invalid if there is a user already."""
+    require_write_transaction()
     if has_users():
-        raise Invalid({"base": ["was set up before"]})
+        raise Invalid({"base": ["is set up already"]})
     account = Account.get_or_none(Account.id == 1) or accounts.create(account_name or "My team")
-    return add(account.id, new, "owner")
+    return create(account.id, new, "owner")
 
 
-def add(account_id: int, new: NewUser, role: str = "owner") -> User:
-    """Add a person to an account; raises Invalid for an unknown role or a taken address."""
-    writing()
+def create(account_id: int, new: NewUser, role: str = "owner") -> User:
+    """Create a user; raises Invalid for an unknown role or a taken address."""
+    require_write_transaction()
     if role not in ROLES:
         raise Invalid({"role": ["is not included in the list"]})
     if Account.get_or_none(Account.id == account_id) is None:
         raise Invalid({"account": ["must exist"]})
-    check_address(new.email)
+    validate_email(new.email)
     now = clock.now_ms()
     return User.create(
         account=account_id, email=new.email, name=new.name, role=role, password_hash=new.password_hash,
@@ -69,42 +70,40 @@ def add(account_id: int, new: NewUser, role: str = "owner") -> User:
     )  # fmt: skip
 
 
-def check_address(email: str) -> None:
-    """Raise Invalid for an address that somebody signs in with, or that is none."""
+def validate_email(email: str) -> None:
+    """Raise Invalid for an address that is malformed or belongs to a user."""
     if not email.strip():
         raise Invalid({"email": ["can't be blank"]})
     try:
-        key = addresses.email(email).key
+        key = addresses.parse_email(email).key
     except ValueError:
         raise Invalid({"email": ["is invalid"]}) from None
     if User.get_or_none(User.email == key) is not None:
         raise Invalid({"email": ["has already been taken"]})
 
 
-def of_address(email: str) -> User | None:
-    """Return who signs in with an address, in whatever way it is written; None if nobody does."""
+def find_by_email(email: str) -> User | None:
+    """Return the user with an email address, however it is spelled, or None."""
     try:
-        key = addresses.email(email).key
+        key = addresses.parse_email(email).key
     except ValueError:
         return None
-    found: User | None = User.get_or_none(User.email == key)
-    return found
+    user: User | None = User.get_or_none(User.email == key)
+    return user
 
 
-def prefer(user_id: int, name: str, value: Any) -> None:
-    """Remember how somebody likes it, under a name; None forgets."""
-    writing()
+def set_preference(user_id: int, name: str, value: Any) -> None:
+    """Store a preference of a user; None deletes it."""
+    require_write_transaction()
     user = User.get_by_id(user_id)
-    kept = {key: one for key, one in (user.preferences or {}).items() if key != name}
-    user.preferences = kept if value is None else {**kept, name: value}
+    preferences = {key: one for key, one in (user.preferences or {}).items() if key != name}
+    user.preferences = preferences if value is None else {**preferences, name: value}
     user.save(only=["preferences"])
 
 
-# The people of an account as those who look after it change them: roles, access, new passwords, one's own name.
-
-RULERS = ("owner", "admin")
+ADMIN_ROLES = ("owner", "admin")
 Role = Literal["owner", "admin", "editor", "author", "viewer"]
-# Its least length is looked at with the address (`passwords.check_length`), so that all faults are told in one go
+# The minimum length is checked together with the address (`passwords.check_length`), so that all errors are reported.
 Password = Annotated[
     str,
     Meta(
@@ -115,220 +114,275 @@ Password = Annotated[
 
 
 class UserWrite(Struct):
-    """Somebody new; without `password` one is made, and answered this once."""
+    """A new user; without `password` one is generated and returned once."""
 
-    email: EmailText
-    role: Role
-    name: Name | UnsetType = UNSET
-    password: Password | UnsetType = UNSET
+    email: Annotated[
+        EmailText,
+        Meta(description="email address that the user signs in with, in lower case; unique in the installation"),
+    ]
+    role: Annotated[
+        Role,
+        Meta(
+            description="role of the user: viewers read, authors also write, editors also send, admins and "
+            "owners may do everything"
+        ),
+    ]
+    name: (
+        Annotated[
+            Name, Meta(description="name shown to other users; default: the part of the email address before the `@`")
+        ]
+        | UnsetType
+    ) = UNSET
+    password: (
+        Annotated[
+            Password,
+            Meta(
+                description="password of at least 10 characters; if absent, one is generated and returned in this "
+                "response only"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class UserPatch(Struct):
-    """What owners and admins change about somebody."""
+    """The fields of a user that owners and admins may change."""
 
-    name: Name | UnsetType = UNSET
-    role: Role | UnsetType = UNSET
-    disabled: bool | UnsetType = UNSET
-    password: Password | UnsetType = UNSET
-    otp: Annotated[Literal[False], Meta(extra_json_schema={"type": "boolean"})] | UnsetType = UNSET
+    name: Annotated[Name, Meta(description="name shown to other users")] | UnsetType = UNSET
+    role: (
+        Annotated[
+            Role,
+            Meta(
+                description="role of the user: viewers read, authors also write, editors also send, admins and "
+                "owners may do everything"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    disabled: (
+        Annotated[bool, Meta(description="true to disable the user, who can then no longer sign in")] | UnsetType
+    ) = UNSET
+    password: (
+        Annotated[Password, Meta(description="new password of at least 10 characters; ends all sessions of the user")]
+        | UnsetType
+    ) = UNSET
+    otp: (
+        Annotated[
+            Literal[False],
+            Meta(extra_json_schema={"type": "boolean"}),
+            Meta(description="false removes the second factor of a user who lost it; the user sets up a new one"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class UserQuery(PageQuery):
-    """How people are asked for: those who sign in, with `disabled` those who do no more."""
+    """The filters of the list of users: active ones, or with `disabled` the disabled ones."""
 
-    disabled: bool = False
-    role: Role | UnsetType = UNSET
+    disabled: Annotated[bool, Meta(description="true: only disabled users; false: only enabled users")] = False
+    role: Annotated[Role, Meta(description="only users with this role")] | UnsetType = UNSET
 
 
-def page(account_id: int, query: UserQuery) -> Page:
-    """List the people of an account, newest first."""
-    found = User.select().where(User.account == account_id, User.disabled_at.is_null(not query.disabled))
+def fetch_page(account_id: int, query: UserQuery) -> Page:
+    """Return a page of the users of an account, newest first."""
+    query_rows = User.select().where(User.account == account_id, User.disabled_at.is_null(not query.disabled))
     if query.role is not UNSET:
-        found = found.where(User.role == query.role)
-    return paginate(found.order_by(User.created_at.desc(), User.id.desc()), query.page, query.size())
+        query_rows = query_rows.where(User.role == query.role)
+    return paginate(query_rows.order_by(User.created_at.desc(), User.id.desc()), query.page, query.size())
 
 
-def members(account_id: int) -> list[User]:
-    """Return everybody of an account: who may sign in first, then by name."""
-    found = User.select().where(User.account == account_id).order_by(User.name, User.id)
-    return sorted(found, key=lambda user: (user.disabled_at is not None, user.name.casefold()))
+def list_members(account_id: int) -> list[User]:
+    """Return all users of an account: active ones first, then by name."""
+    members = User.select().where(User.account == account_id).order_by(User.name, User.id)
+    return sorted(members, key=lambda user: (user.disabled_at is not None, user.name.casefold()))
 
 
-def keys(account_id: int) -> list[ApiKey]:
-    """Return the keys of an account that open something, newest first."""
-    found = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
-    return list(found.order_by(ApiKey.id.desc()))
+def list_keys(account_id: int) -> list[ApiKey]:
+    """Return the active API keys of an account, newest first."""
+    keys = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
+    return list(keys.order_by(ApiKey.id.desc()))
 
 
-def password() -> str:
-    """Make a password that can be read out: four groups of five letters and digits."""
-    return "-".join(tokens.random_base62(5) for _ in range(4))
+def generate_password() -> str:
+    """Return a random password that is easy to read out: four groups of five letters and digits."""
+    return "-".join(crypto.random_base62(5) for _ in range(4))
 
 
 def get(account_id: int, user_id: int) -> User:
-    """Return a person of an account; raises NotFound."""
-    found = User.get_or_none(User.account == account_id, User.id == user_id)
-    if found is None:
+    """Return a user of an account; raises NotFound."""
+    user = User.get_or_none(User.account == account_id, User.id == user_id)
+    if user is None:
         raise NotFound
-    return found
+    return user
 
 
-def ruled(by: By, user_id: int) -> User:
-    """Return somebody for whoever looks after the team to decide about; raises NotFound or NotAllowed."""
-    actor = _actor(by)
-    found = get(actor.account_id, user_id)
-    _rules(actor, found.role, found)
-    return found
+def get_managed(by: Actor, user_id: int) -> User:
+    """Return a user whom the actor may manage; raises NotFound or NotAllowed."""
+    actor = _get_admin(by)
+    user = get(actor.account_id, user_id)
+    _require_owner_for(actor, user.role, user)
+    return user
 
 
-def add_member(by: By, new: NewUser, role: str) -> User:
-    """Add a person; only an owner makes an owner. Raises Invalid or NotAllowed."""
-    writing()
-    actor = _actor(by)
-    _rules(actor, role)
-    made = add(actor.account_id, new, role)
-    audit.note(by, actor.account_id, "user_add", f"user:{made.id}", {"role": role})
-    return made
+def add_member(by: Actor, new: NewUser, role: str) -> User:
+    """Create a user as an admin; only owners create owners. Raises Invalid or NotAllowed."""
+    require_write_transaction()
+    actor = _get_admin(by)
+    _require_owner_for(actor, role)
+    user = create(actor.account_id, new, role)
+    audit.record(by, actor.account_id, "user_add", f"user:{user.id}", {"role": role})
+    return user
 
 
-def check_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
-    """Raise Invalid with all that keeps somebody from being added, as far as it is known who they are."""
+def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
+    """Raise Invalid with all errors of a new user."""
     faults = Faults()
     if isinstance(new.password, str):
-        faults.of(passwords.check_length, new.password)
+        faults.collect(passwords.check_length, new.password)
     if isinstance(new.email, str):
-        faults.of(check_address, new.email)
+        faults.collect(validate_email, new.email)
     faults.check()
 
 
-def check(by: By, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
-    """Return whom a change is about; raises as `update`, with all faults."""
-    actor, wants = _actor(by), given(changes)
-    found = get(actor.account_id, user_id)
-    role, disabled = wants.get("role", found.role), wants.get("disabled", found.disabled_at is not None)
-    _rules(actor, role, found)
+def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
+    """Return the user that a change is about; raises as `update`, with all errors."""
+    actor, values = _get_admin(by), sent_fields(changes)
+    user = get(actor.account_id, user_id)
+    role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
+    _require_owner_for(actor, role, user)
     faults = Faults()
-    if found.id == actor.id and disabled:
-        faults.add("disabled", "is yourself")
+    if user.id == actor.id and disabled:
+        faults.add("disabled", "must not be your own user")
     if isinstance(changes.password, str):
-        faults.of(passwords.check_length, changes.password)
-    if found.id == actor.id and (gets_password or isinstance(changes.password, str)):
-        faults.add("password", "is your own: it is changed with the present one")
-    if (role != "owner" or disabled) and _is_last(found):
-        faults.add("role", "would leave nobody who owns the account")
+        faults.collect(passwords.check_length, changes.password)
+    if user.id == actor.id and (gets_password or isinstance(changes.password, str)):
+        faults.add("password", "is your own; change it with your current password")
+    if (role != "owner" or disabled) and _is_last_owner(user):
+        faults.add("role", "would leave the account without an owner")
     faults.check()
-    return found
+    return user
 
 
-def update(by: By, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
-    """Change what was sent, all or nothing; whoever is shut out, or gets a new password, is signed out everywhere.
+def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
+    """Update a user; disabling or a new password ends all sessions of the user.
 
-    Raises NotFound, NotAllowed for what only owners may, and Invalid for the last owner and for what nobody does to
-    themselves.
+    Raises NotFound; NotAllowed for what only owners may do; Invalid for the last owner, and for changes that users may
+    not make to themselves.
     """
-    writing()
-    found, wants = check(by, user_id, changes, password_hash is not None), given(changes)
-    role, disabled = wants.get("role", found.role), wants.get("disabled", found.disabled_at is not None)
-    if "name" in wants and wants["name"].strip() != found.name:
-        _saved(by, found, "user_name", {}, name=wants["name"].strip())
-    if role != found.role:
-        _saved(by, found, "user_role", {"role": role, "before": found.role}, role=role)
-    if disabled != (found.disabled_at is not None):
+    require_write_transaction()
+    user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)
+    role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
+    if "name" in values and values["name"].strip() != user.name:
+        _save(by, user, "user_name", {}, name=values["name"].strip())
+    if role != user.role:
+        _save(by, user, "user_role", {"role": role, "before": user.role}, role=role)
+    if disabled != (user.disabled_at is not None):
         if disabled:
-            _sign_out(found)
+            _sign_out(user)
         act = "user_disable" if disabled else "user_enable"
-        _saved(by, found, act, {}, disabled_at=clock.now_ms() if disabled else None)
+        _save(by, user, act, {}, disabled_at=clock.now_ms() if disabled else None)
     if password_hash is not None:
-        _sign_out(found)
-        _saved(by, found, "user_password", {}, password_hash=password_hash)
-    return found
+        _sign_out(user)
+        _save(by, user, "user_password", {}, password_hash=password_hash)
+    return user
 
 
-def change(by: By, user_id: int, role: str) -> User:
-    """Give a person another role; raises as `update`."""
-    writing()
-    ruled(by, user_id)  # who is not there is said before what is wrong with their role
-    return update(by, user_id, fields.read(UserPatch, {"role": role}))
+def change_role(by: Actor, user_id: int, role: str) -> User:
+    """Change the role of a user; raises as `update`."""
+    require_write_transaction()
+    get_managed(by, user_id)  # a missing user is reported before an invalid role
+    return update(by, user_id, validation.read(UserPatch, {"role": role}))
 
 
-def close(by: By, user_id: int) -> User:
-    """Let a person sign in no more; every browser and token of theirs ends at once. Raises as `update`."""
+def disable(by: Actor, user_id: int) -> User:
+    """Disable a user and end all sessions; raises as `update`."""
     return update(by, user_id, UserPatch(disabled=True))
 
 
-def reopen(by: By, user_id: int) -> User:
-    """Let a person sign in again, with the password they had; raises as `update`."""
+def enable(by: Actor, user_id: int) -> User:
+    """Enable a disabled user, who keeps the password; raises as `update`."""
     return update(by, user_id, UserPatch(disabled=False))
 
 
-def give_password(by: By, user_id: int, password_hash: str) -> User:
-    """Give a person a new password; who is signed in with the old one is signed out. Raises as `update`."""
+def set_password(by: Actor, user_id: int, password_hash: str) -> User:
+    """Set the password of a user and end all sessions; raises as `update`."""
     return update(by, user_id, UserPatch(), password_hash)
 
 
 def rename(user_id: int, name: str, ip: str | None = None) -> User:
     """Change one's own name."""
-    writing()
+    require_write_transaction()
     if not name.strip():
         raise Invalid({"name": ["can't be blank"]})
-    return _saved(_oneself(user_id, ip), User.get_by_id(user_id), "user_name", {}, name=name.strip()[:255])
+    return _save(_self_actor(user_id, ip), User.get_by_id(user_id), "user_name", {}, name=name.strip()[:255])
 
 
-def is_theirs(user: User, typed: str) -> bool:
-    """Return whether somebody typed their own password; takes its time, so never on the loop or the writer."""
-    return passwords.holds(user.password_hash, typed)
+def change_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
+    """Change one's own password and end the other sessions; a `session_id` of 0 ends all."""
+    require_write_transaction()
+    user = User.get_by_id(user_id)
+    _sign_out(user, but=session_id)
+    return _save(_self_actor(user_id, ip), user, "user_password", {}, password_hash=password_hash)
 
 
-def choose_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
-    """Change one's own password; every other sign-in of theirs ends, with 0 for `session_id` all of them."""
-    writing()
-    found = User.get_by_id(user_id)
-    _sign_out(found, but=session_id)
-    return _saved(_oneself(user_id, ip), found, "user_password", {}, password_hash=password_hash)
+def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
+    """Set a password after a proof other than the old password, and end all sessions."""
+    require_write_transaction()
+    user = User.get_by_id(user_id)
+    _sign_out(user)
+    return _save(by, user, "user_password", {}, password_hash=password_hash)
 
 
-def reset_password(user_id: int, password_hash: str, by: By) -> User:
-    """Give somebody a new password by other proof than the old one; every sign-in of theirs ends."""
-    writing()
-    found = User.get_by_id(user_id)
-    _sign_out(found)
-    return _saved(by, found, "user_password", {}, password_hash=password_hash)
+def _self_actor(user_id: int, ip: str | None) -> Actor:
+    return Actor(f"user:{user_id}", ip, user_id)
 
 
-def _oneself(user_id: int, ip: str | None) -> By:
-    return By(f"user:{user_id}", ip, user_id)
+def _get_admin(by: Actor) -> User:
+    """Return the acting owner or admin; raises NotAllowed for other roles."""
+    user = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
+    if user is None or user.role not in ADMIN_ROLES:
+        raise NotAllowed("Only owners and admins manage the team.", required_role="admin")
+    return user
 
 
-def _actor(by: By) -> User:
-    """Return who looks after the team, as they are now; raises NotAllowed for everybody else."""
-    found = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
-    if found is None or found.role not in RULERS:
-        raise NotAllowed("Only owners and admins look after the team.", required_role="admin")
-    return found
+def _require_owner_for(actor: User, role: str, user: User | None = None) -> None:
+    """Raise NotAllowed if an admin would change an owner."""
+    if actor.role != "owner" and (role == "owner" or (user is not None and user.role == "owner")):
+        raise NotAllowed("Only owners manage owners.", required_role="owner")
 
 
-def _rules(actor: User, role: str, found: User | None = None) -> None:
-    """Raise NotAllowed where an admin would decide about an owner."""
-    if actor.role != "owner" and (role == "owner" or (found is not None and found.role == "owner")):
-        raise NotAllowed("Only an owner decides about owners.", required_role="owner")
-
-
-def _is_last(found: User) -> bool:
-    """Return whether nobody else owns the account."""
+def _is_last_owner(user: User) -> bool:
+    """Return whether a user is the only active owner of the account."""
     others = User.select().where(
-        User.account == found.account_id, User.role == "owner", User.disabled_at.is_null(), User.id != found.id
+        User.account == user.account_id, User.role == "owner", User.disabled_at.is_null(), User.id != user.id
     )
-    return found.role == "owner" and found.disabled_at is None and not others.exists()
+    return user.role == "owner" and user.disabled_at is None and not others.exists()
 
 
-def _sign_out(found: User, but: int = 0) -> None:
-    sessions.drop_all(found.id, but)
+def _sign_out(user: User, but: int = 0) -> None:
+    sessions.delete_all(user.id, but)
 
 
-def _saved(by: By, found: User, act: str, data: dict[str, Any], **changes: Any) -> User:
+def _save(by: Actor, user: User, action: str, data: dict[str, Any], **changes: Any) -> User:
     for name, value in changes.items():
-        setattr(found, name, value)
-    found.updated_at = clock.now_ms()
-    found.save()
-    audit.note(by, found.account_id, act, f"user:{found.id}", data)
-    return found
+        setattr(user, name, value)
+    user.updated_at = clock.now_ms()
+    user.save()
+    audit.record(by, user.account_id, action, f"user:{user.id}", data)
+    return user
+
+
+def setup_token() -> str | None:
+    """Return the secret of the set-up link, which only the terminal shows, or None once there is a user.
+
+    It is derived from the installation's key, so that a restart prints the same link and nothing is stored.
+    """
+    if has_users():
+        return None
+    return crypto.derive_key("set-up").hex()[:32]
+
+
+def is_setup_token(token: str) -> bool:
+    """Return whether a token is that of the set-up link."""
+    expected = setup_token()
+    return expected is not None and hmac.compare_digest(expected, token)

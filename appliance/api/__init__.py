@@ -1,1 +1,1 @@
-"""The JSON door: the API under /v1/my."""
+"""The JSON API under /v1/my."""

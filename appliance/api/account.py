@@ -1,158 +1,202 @@
-"""The account over the API."""
+"""Endpoints of the account and its brand."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from appliance import VERSION
 from appliance.accounts import accounts, audit
 from appliance.accounts.accounts import AccountWrite
-from appliance.api import brand_shapes, shapes, shaping
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.shapes import Moment
+from appliance.api import schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.schemas import Moment
 from appliance.content import brand
 from appliance.content.brand import BrandWrite
 from appliance.core import data_dir
 from appliance.core.clock import iso
-from appliance.sending.messages import sms_senders
+from appliance.sending.messages import senders
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.settings.schema import Config
+from appliance.storage.database import scalar
 from appliance.storage.models import Account as AccountRow
-from appliance.storage.open import scalar
-from appliance.storage.work import call, commit
-
-# Shapes within an account: what carries its messages, what it can do, how far it is, how much it sent.
+from appliance.storage.transactions import commit, fetch
 
 
 class Transports(Struct):
-    """What carries messages, by channel."""
+    """The transport of each channel."""
 
-    email: str
-    sms: str
+    email: Annotated[str, Meta(description="transport for email")]
+    sms: Annotated[str, Meta(description="transport for SMS")]
 
 
 class Capabilities(Struct):
-    """What an installation can do."""
+    """The capabilities of the installation."""
 
-    email: bool
-    sms: bool
+    email: Annotated[bool, Meta(description="whether email can be sent")]
+    sms: Annotated[bool, Meta(description="whether SMS can be sent")]
     tracking: bool
-    inbound: bool
+    inbound: Annotated[bool, Meta(description="whether bounces and replies are received by this installation")]
 
 
 class FirstSteps(Struct):
-    """The first steps of an account, each with whether it is done."""
+    """The onboarding steps, and whether each is done."""
 
-    brand_setup: bool
-    domain_verified: bool
-    first_contact: bool
-    first_draft: bool
-    first_send: bool
+    brand_setup: Annotated[bool, Meta(description="true if the brand has a colour")]
+    domain_verified: Annotated[bool, Meta(description="true if a sending domain is verified")]
+    first_contact: Annotated[bool, Meta(description="true if there is at least one contact")]
+    first_draft: Annotated[bool, Meta(description="true if there is at least one campaign")]
+    first_send: Annotated[bool, Meta(description="true if a campaign was sent")]
 
 
 class Progress(Struct):
-    """How many of the first steps are done."""
+    """The number of completed onboarding steps."""
 
-    completed: int
-    total: int
+    completed: Annotated[int, Meta(description="number of completed steps")]
+    total: Annotated[int, Meta(description="total number of steps")]
 
 
 class Onboarding(Struct):
-    """How far an account is."""
+    """The onboarding progress of an account."""
 
-    steps: FirstSteps
-    progress: Progress
+    steps: Annotated[FirstSteps, Meta(description="onboarding steps")]
+    progress: Annotated[Progress, Meta(description="number of completed steps")]
 
 
 class Usage(Struct):
-    """What was handed over in the last 30 days, without tests."""
+    """Messages sent in the last 30 days, without tests."""
 
     since: Moment
-    email_sent: int
-    sms_sent: int
-    sms_parts: int
+    email_sent: Annotated[int, Meta(description="number of emails sent")]
+    sms_sent: Annotated[int, Meta(description="number of SMS sent")]
+    sms_parts: Annotated[int, Meta(description="number of SMS parts sent")]
 
 
 ROUTES = Routes()
 
 
 class Blocker(Struct):
-    """What keeps an account from sending, or should be looked at."""
+    """A problem that prevents sending, or a warning."""
 
-    code: str
-    severity: str
+    code: Annotated[str, Meta(description="code for programs")]
+    severity: Annotated[str, Meta(description="`error` blocks sending, `warning` does not")]
     message: str
 
 
 class Account(Struct):
-    """An account and what it can do."""
+    """An account with its settings, capabilities and usage."""
 
     id: int
-    base_url: str
-    version: str
-    created_at: shapes.Moment
-    updated_at: shapes.Moment
-    name: str
-    time_zone: str
-    locale: str
-    country_code: str | None
-    email_from_name: str | None
-    email_from_email: str | None
-    email_reply_to: str | None
-    sms_from: str | None
-    test_email_recipients: list[str]
-    can_send: bool
-    blockers: list[Blocker]
-    using_sandbox: bool
-    domain_verified: bool
-    transport: Transports
-    capabilities: Capabilities
-    onboarding: Onboarding
-    approval_required: bool
-    approval_by_another: bool
-    block_on_missing_variable: bool
-    transactional_allowed: bool
-    sending_stopped: bool
-    stop_reason: str | None
-    frequency_cap: accounts.FrequencyCap | None
-    sms_quiet_hours: accounts.QuietHours | None
-    sms_opt_out_hint: str | None
-    privacy_ip: Literal["truncated", "full", "none"]
-    counts: dict[str, int]
-    usage: Usage
-    brand: brand_shapes.Brand
+    base_url: Annotated[str, Meta(description="URL of the installation, with which every link begins")]
+    version: Annotated[str, Meta(description="version of the service")]
+    created_at: schemas.Moment
+    updated_at: schemas.Moment
+    name: Annotated[str, Meta(description="name of the account")]
+    time_zone: Annotated[
+        str, Meta(description="time zone for dates without a time and for times of day, such as `Europe/Berlin`")
+    ]
+    locale: Annotated[str, Meta(description="language of the pages for recipients, such as `en`")]
+    country_code: (
+        Annotated[
+            str,
+            Meta(
+                description="two-letter country code that applies to phone numbers without a country code in "
+                "imports, forms and pages"
+            ),
+        ]
+        | None
+    )
+    email_from_name: Annotated[str, Meta(description="default sender name of emails")] | None
+    email_from_email: Annotated[str, Meta(description="default sender address of emails")] | None
+    email_reply_to: Annotated[str, Meta(description="default address for replies to emails")] | None
+    sms_from: Annotated[str, Meta(description="sender number or name of SMS")] | None
+    test_email_recipients: Annotated[
+        list[str], Meta(description="recipients of test emails for which no address is given")
+    ]
+    can_send: Annotated[bool, Meta(description="true if nothing blocks sending")]
+    blockers: Annotated[list[Blocker], Meta(description="problems that block sending or need attention")]
+    using_sandbox: Annotated[bool, Meta(description="true if everything is captured and nothing leaves the machine")]
+    domain_verified: Annotated[bool, Meta(description="true if at least one sending domain is verified")]
+    transport: Annotated[Transports, Meta(description="transports for `email` and `sms`")]
+    capabilities: Annotated[
+        Capabilities, Meta(description="features of this installation: `email`, `sms`, `tracking`, `inbound`")
+    ]
+    onboarding: Annotated[Onboarding, Meta(description="onboarding steps and progress")]
+    approval_required: Annotated[
+        bool, Meta(description="whether campaigns and flows need approval before they are sent")
+    ]
+    approval_by_another: Annotated[
+        bool,
+        Meta(description="whether another user than the author or the requester must approve, if there is another"),
+    ]
+    block_on_missing_variable: Annotated[
+        bool, Meta(description="whether a merge tag without a value blocks a campaign")
+    ]
+    transactional_allowed: Annotated[
+        bool, Meta(description="whether messages that need no consent, such as receipts, may be sent")
+    ]
+    sending_stopped: Annotated[
+        bool, Meta(description="whether all sending is stopped; new sends are accepted and wait")
+    ]
+    stop_reason: Annotated[str, Meta(description="reason; null if none was given")] | None
+    frequency_cap: (
+        Annotated[
+            accounts.FrequencyCap,
+            Meta(description="maximum number of marketing messages per contact; null for no limit"),
+        ]
+        | None
+    )
+    sms_quiet_hours: (
+        Annotated[accounts.QuietHours, Meta(description="hours in which no marketing SMS is sent; null for none")]
+        | None
+    )
+    sms_opt_out_hint: (
+        Annotated[str, Meta(description="text appended to marketing SMS, such as `STOP to opt out`; null for none")]
+        | None
+    )
+    privacy_ip: Annotated[
+        Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")
+    ]
+    counts: Annotated[dict[str, int], Meta(description="number of objects of each kind")]
+    usage: Annotated[Usage, Meta(description="recent sending volume")]
+    brand: Annotated[schemas.Brand, Meta(description="brand of the account")]
 
 
 @ROUTES.add("GET", "/account", scope="account:read", returns=Account)
-async def show(request: Call) -> Answer:
-    """Get the account: what it is called, what it can do, what stands in its way."""
-    return Answer(await call(lambda: _shaped(accounts.get(request.account_id))))
+async def get_account(request: ApiRequest) -> ApiResponse:
+    """Get the account with its settings, capabilities and blockers."""
+    return ApiResponse(await fetch(lambda: _serialize_account(accounts.get(request.account_id))))
 
 
 @ROUTES.add(
-    "PATCH", "/account", scope="account:write", reads=AccountWrite, inside=checked(accounts.check, parses=True),
+    "PATCH", "/account", scope="account:write", reads=AccountWrite, validate=validator(accounts.validate, parses=True),
     returns=Account,
 )  # fmt: skip
-async def update(request: Call) -> Answer:
-    """Update names, senders and the time zone of the account."""
-    told = audit.changed(request.body)
-    changed = await commit(
-        audit.noting, request.by, "account_update", accounts.update, request.account_id, request.body, data=told
+async def update_account(request: ApiRequest) -> ApiResponse:
+    """Update the account."""
+    changed_fields = audit.changed_fields(request.body)
+    account = await commit(
+        audit.run_and_record,
+        request.by,
+        "account_update",
+        accounts.update,
+        request.account_id,
+        request.body,
+        data=changed_fields,
     )
-    return Answer(await call(_shaped, changed))
+    return ApiResponse(await fetch(_serialize_account, account))
 
 
-def _shaped(row: AccountRow) -> Account:
-    here = config.current()
-    sandbox = here.email.transport == "capture"
-    verified = bool(
+def _serialize_account(row: AccountRow) -> Account:
+    configuration = config.current()
+    is_sandbox = configuration.email.transport == "capture"
+    is_verified = bool(
         scalar("SELECT 1 FROM sending_domain WHERE account_id = ? AND status = 'verified' LIMIT 1", (row.id,))
     )
-    identity = brand.get(row.id)
-    counts = accounts.counts(row.id)
-    blockers = _blockers(row, sandbox, verified, bool(identity.physical_address))
+    account_brand = brand.get(row.id)
+    counts = accounts.count_objects(row.id)
+    blockers = _find_blockers(row, is_sandbox, is_verified, bool(account_brand.physical_address))
     values: dict[str, Any] = {
         name: getattr(row, name)
         for name in Account.__struct_fields__
@@ -160,63 +204,71 @@ def _shaped(row: AccountRow) -> Account:
     }
     return Account(
         **values,
-        base_url=config.base_url(here), version=VERSION, created_at=iso(row.created_at) or "",
-        updated_at=iso(row.updated_at) or "", can_send=not any(one.severity == "error" for one in blockers),
-        blockers=blockers, using_sandbox=sandbox, domain_verified=verified,
-        transport=Transports(here.email.transport, here.sms.transport),
-        capabilities=Capabilities(True, _carries_sms(here), True, bool(here.inbound.listen)),
-        onboarding=_onboarding(row, verified, identity.brand_color is not None, counts),
-        counts=counts, usage=Usage(**accounts.usage(row.id)), brand=shaping.brand(identity),
+        base_url=config.base_url(configuration), version=VERSION, created_at=iso(row.created_at) or "",
+        updated_at=iso(row.updated_at) or "", can_send=not any(blocker.severity == "error" for blocker in blockers),
+        blockers=blockers, using_sandbox=is_sandbox, domain_verified=is_verified,
+        transport=Transports(configuration.email.transport, configuration.sms.transport),
+        capabilities=Capabilities(True, _can_send_sms(configuration), True, bool(configuration.inbound.listen)),
+        onboarding=_build_onboarding(row, is_verified, account_brand.brand_color is not None, counts),
+        counts=counts, usage=Usage(**accounts.fetch_usage(row.id)), brand=schemas.serialize_brand(account_brand),
     )  # fmt: skip
 
 
-def _carries_sms(here: Config) -> bool:
-    provider = PROVIDERS.get(here.sms.transport)
+def _can_send_sms(configuration: Config) -> bool:
+    provider = PROVIDERS.get(configuration.sms.transport)
     return provider is not None and not provider.lacks()
 
 
-def _blockers(row: AccountRow, sandbox: bool, verified: bool, address: bool) -> list[Blocker]:
-    severity = "warning" if sandbox else "error"
-    found = []
+def _find_blockers(row: AccountRow, is_sandbox: bool, is_verified: bool, has_address: bool) -> list[Blocker]:
+    severity = "warning" if is_sandbox else "error"
+    blockers = []
     if row.sending_stopped:
-        words = f"sending is stopped: {row.stop_reason}" if row.stop_reason else "sending is stopped by a person"
-        found.append(Blocker("sending_stopped", "error", words))
-    if data_dir.is_stopped(config.current().data_dir):
-        words = "a file STOP in the data directory stops all sending of this installation; remove it to go on"
-        found.append(Blocker("stop_file", "error", words))
-    if not verified:
-        lenient = sandbox or config.current().email.allow_unverified_domains
-        found.append(Blocker("domain_unverified", "warning" if lenient else "error", "no sending domain is verified"))
-    if not address:
-        found.append(Blocker("postal_address_missing", severity, "the brand has no postal address"))
-    for _, words in sms_senders.problems(row, config.current().sms.transport):
-        found.append(Blocker("sms_sender_missing", "warning", words))
-    return found
+        message = f"Sending is stopped: {row.stop_reason}" if row.stop_reason else "Sending is stopped."
+        blockers.append(Blocker("sending_stopped", "error", message))
+    if data_dir.has_stop_file(config.current().data_dir):
+        message = "A file named STOP in the data directory stops all sending of this installation; remove it to resume."
+        blockers.append(Blocker("stop_file", "error", message))
+    if not is_verified:
+        is_allowed = is_sandbox or config.current().email.allow_unverified_domains
+        blockers.append(
+            Blocker("domain_unverified", "warning" if is_allowed else "error", "No sending domain is verified.")
+        )
+    if not has_address:
+        blockers.append(Blocker("postal_address_missing", severity, "The brand has no postal address."))
+    for _, message in senders.find_sms_problems(row, config.current().sms.transport):
+        blockers.append(Blocker("sms_sender_missing", "warning", message))
+    return blockers
 
 
-def _onboarding(row: AccountRow, verified: bool, branded: bool, counts: dict[str, int]) -> Onboarding:
-    sent = scalar("SELECT 1 FROM campaign WHERE account_id = ? AND started_at IS NOT NULL LIMIT 1", (row.id,))
-    steps = FirstSteps(branded, verified, counts["contacts"] > 0, counts["campaigns"] > 0, sent is not None)
-    done = astuple(steps)
-    return Onboarding(steps, Progress(sum(done), len(done)))
+def _build_onboarding(row: AccountRow, is_verified: bool, has_brand: bool, counts: dict[str, int]) -> Onboarding:
+    sent_campaign = scalar("SELECT 1 FROM campaign WHERE account_id = ? AND started_at IS NOT NULL LIMIT 1", (row.id,))
+    steps = FirstSteps(
+        has_brand, is_verified, counts["contacts"] > 0, counts["campaigns"] > 0, sent_campaign is not None
+    )
+    is_done = astuple(steps)
+    return Onboarding(steps, Progress(sum(is_done), len(is_done)))
 
 
-# The brand over the API.
-
-
-@ROUTES.add("GET", "/brand", scope="account:read", returns=brand_shapes.Brand)
-async def show_brand(request: Call) -> Answer:
-    """Get the brand identity."""
-    return Answer(shaping.brand(await call(brand.get, request.account_id)))
+@ROUTES.add("GET", "/brand", scope="account:read", returns=schemas.Brand)
+async def get_brand(request: ApiRequest) -> ApiResponse:
+    """Get the brand."""
+    return ApiResponse(schemas.serialize_brand(await fetch(brand.get, request.account_id)))
 
 
 @ROUTES.add(
-    "PUT", "/brand", scope="account:write", reads=BrandWrite, inside=checked(brand.check), returns=brand_shapes.Brand
+    "PUT",
+    "/brand",
+    scope="account:write",
+    reads=BrandWrite,
+    validate=validator(brand.validate),
+    returns=schemas.Brand,
 )
-async def update_brand(request: Call) -> Answer:
-    """Update the brand identity; absent fields stay."""
-    return Answer(
-        shaping.brand(
-            await commit(audit.noting, request.by, "brand_update", brand.update, request.account_id, request.body)
+async def update_brand(request: ApiRequest) -> ApiResponse:
+    """Update the brand; absent fields stay unchanged."""
+    return ApiResponse(
+        schemas.serialize_brand(
+            await commit(
+                audit.run_and_record, request.by, "brand_update", brand.update, request.account_id, request.body
+            )
         )
     )

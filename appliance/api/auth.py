@@ -1,72 +1,162 @@
-"""Who asks: the credential of a request, and whether it reaches what is asked for (docs/decisions.md#2)."""
+"""Authentication and authorization of API requests, and the log-in endpoints for JWTs (docs/decisions.md#2)."""
 
 from contextlib import suppress
+from typing import Annotated, Any
 
-from sanic import Request
+from msgspec import Meta, Struct
+from sanic import HTTPResponse, Request
 
-from appliance.accounts import jwt, keys, roles, sessions
-from appliance.accounts.keys import Credential
-from appliance.api.declare import Route
-from appliance.api.reply import Fault
-from appliance.core.errors import Unavailable
-from appliance.storage.work import commit, glance
+from appliance.accounts import access, login, sessions
+from appliance.accounts.access import Credential
+from appliance.api import http, schemas
+from appliance.api.endpoints import Route
+from appliance.api.http import ApiError
+from appliance.core import validation
+from appliance.core.clock import iso
+from appliance.core.errors import NotFound, Unavailable
+from appliance.storage.transactions import commit, fetch_inline
 
-# No credential of ours is longer
-_MAX_CHARACTERS = 4096
+# No issued credential is longer.
+_MAX_TOKEN_CHARACTERS = 4096
 
 
-# What no key may do: the least role that may, and who that is
-_PEOPLE = {
-    roles.RULE: ("admin", "Only the sign-in of an owner or admin may do this."),
-    roles.SELF: ("viewer", "Only the sign-in of a person may do this; an API key may not."),
+# Scopes that no API key has: the lowest role with access, and the error message.
+_SIGN_IN_ONLY = {
+    access.ADMIN_SCOPE: ("admin", "Only a signed-in owner or admin may do this."),
+    access.SELF_SCOPE: ("viewer", "Only a signed-in user may do this; an API key may not."),
 }
 
 
-async def credential(request: Request) -> Credential:
-    """Return who asks: by a key, or by a JWT. Every kind of failure is the same 401."""
+async def authenticate(request: Request) -> Credential:
+    """Return the credential of a request: an API key or a JWT. Every kind of failure raises the same 401 error."""
     header = request.headers.getall("authorization", [])
     scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
-    found, is_stale = None, False
-    if scheme.lower() == "bearer" and token and len(token) <= _MAX_CHARACTERS:
-        found, is_stale = glance(_find, token.strip())
-    if found is None:
-        if scheme.lower() == "bearer" and token.strip().startswith(keys.PUBLIC):
-            raise Fault(403, "forbidden", "a public key opens only its form")
-        raise Fault(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
-    if is_stale and found.session_id is not None:
-        # Who only reads is served although nothing can be written
+    credential, is_stale = None, False
+    if scheme.lower() == "bearer" and token and len(token) <= _MAX_TOKEN_CHARACTERS:
+        credential, is_stale = fetch_inline(_find_credential, token.strip())
+    if credential is None:
+        if scheme.lower() == "bearer" and token.strip().startswith(access.PUBLIC_PREFIX):
+            raise ApiError(403, "forbidden", "A public key gives access to its form only.")
+        raise ApiError(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
+    if is_stale and credential.session_id is not None:
+        # A read request is served although the database cannot be written.
         with suppress(Unavailable):
-            await commit(sessions.touch, found.session_id)
-    return found
+            await commit(sessions.touch, credential.session_id)
+    return credential
 
 
-def _find(token: str) -> tuple[Credential | None, bool]:
-    """Return who a credential belongs to, and whether its time of last use wants to be written."""
-    key = keys.find(token)
+def _find_credential(token: str) -> tuple[Credential | None, bool]:
+    """Return the credential of a token, and whether its time of last use should be updated."""
+    key = access.find_credential(token)
     if key is not None or token.count(".") != 2:
         return key, False
-    found = jwt.find(token)
-    return (found.credential, found.is_stale) if found is not None else (None, False)
+    found = sessions.find_by_token(token)
+    return (found.credential, found.needs_touch) if found is not None else (None, False)
 
 
-def allow(who: Credential, route: Route) -> None:
-    """Raise 403 unless the credential reaches the route's scope."""
-    if not who.reaches(route.scope):
-        if route.scope in _PEOPLE:
-            role, words = _PEOPLE[route.scope]
-            raise Fault(403, "forbidden", words, required_role=role)
-        raise lacking(who, route.scope)
-    if route.starts and who.role is not None and not roles.starts(who.role):
-        raise lacking(who, "campaigns:send")
+def require_route_access(credential: Credential, route: Route) -> None:
+    """Raise a 403 error unless the credential has the scope of the route."""
+    if not credential.has_scope(route.scope):
+        if route.scope in _SIGN_IN_ONLY:
+            role, message = _SIGN_IN_ONLY[route.scope]
+            raise ApiError(403, "forbidden", message, required_role=role)
+        raise missing_scope_error(credential, route.scope)
+    if route.changes_sending and credential.role is not None and not access.role_can_send(credential.role):
+        raise missing_scope_error(credential, "campaigns:send")
 
 
-def require(who: Credential, scope: str) -> None:
-    """Raise 403 unless a credential reaches a scope that a part of what it asks for needs."""
-    if not who.reaches(scope):
-        raise lacking(who, scope)
+def require_scope(credential: Credential, scope: str) -> None:
+    """Raise a 403 error unless the credential has the scope."""
+    if not credential.has_scope(scope):
+        raise missing_scope_error(credential, scope)
 
 
-def lacking(who: Credential, scope: str) -> Fault:
-    """Return the refusal of a credential that lacks a scope."""
-    whose = "This API key" if who.role is None else f"The role {who.role}"
-    return Fault(403, "forbidden", f"{whose} does not have the {scope} scope.", required_scope=scope)
+def missing_scope_error(credential: Credential, scope: str) -> ApiError:
+    """Return the 403 error for a missing scope."""
+    subject = "This API key" if credential.role is None else f"The role {credential.role}"
+    return ApiError(403, "forbidden", f"{subject} does not have the {scope} scope.", required_scope=scope)
+
+
+Role = Annotated[str, Meta(extra_json_schema={"enum": list(access.ROLES)})]
+
+
+# Enough for an email address, a password and a code.
+_MAX_LOGIN_BYTES = 65_536
+
+
+class Login(Struct):
+    """The credentials of a user, at the top level or within `user`."""
+
+    email: Annotated[str, Meta(max_length=254, extra={"filled": True}), Meta(description="email address")]
+    password: Annotated[str, Meta(max_length=1024, extra={"filled": True}), Meta(description="password")]
+    otp: (
+        Annotated[
+            str,
+            Meta(max_length=64),
+            Meta(description="code of the second factor or a recovery code; required if a second factor is set up"),
+        ]
+        | None
+    ) = None
+
+
+class LoginOfUser(Struct):
+    """Credentials nested in `user`."""
+
+    user: Login
+
+
+class SignedInUser(Struct):
+    """The user of a token."""
+
+    id: int
+    email: Annotated[str, Meta(description="email address")]
+    name: str
+    role: Annotated[Role, Meta(description="role of the user")]
+
+
+class SignedIn(Struct):
+    """A new JWT. It is shown once, here and in the `Authorization` header."""
+
+    token: Annotated[str, Meta(description="JWT, shown in this response only")]
+    expires_at: Annotated[schemas.Moment, Meta(description="when the token expires")]
+    user: Annotated[SignedInUser, Meta(description="the user who signed in")]
+
+
+async def log_in(request: Request) -> HTTPResponse:
+    """Issue a JWT for valid credentials."""
+    if len(request.body) > _MAX_LOGIN_BYTES:
+        raise ApiError(413, "payload_too_large")
+    credentials = _parse_login(http.parse_json_object(request, request.body))
+    try:
+        user = await login.sign_in(credentials.email, credentials.password, credentials.otp, request.ctx.client)
+    except (login.InvalidCredentials, login.CodeRequired) as error:
+        raise ApiError(401, error.code, error.message, {"WWW-Authenticate": "Bearer"}) from None
+    agent = request.headers.get("user-agent")
+    issued = await commit(sessions.issue_token, user, request.ctx.client, agent)
+    signed_in_user = SignedInUser(user.id, user.email, user.name, user.role)
+    response = SignedIn(issued.token, iso(issued.expires_at) or "", signed_in_user)
+    return http.json_response(response, 200, {"Authorization": f"Bearer {issued.token}", "Cache-Control": "no-store"})
+
+
+def _parse_login(raw: dict[str, Any]) -> Login:
+    """Parse the credentials. Raises Invalid with all errors."""
+    if "user" in raw:
+        return validation.read(LoginOfUser, raw).user
+    return validation.read(Login, raw)
+
+
+async def log_out(request: Request) -> HTTPResponse:
+    """End the session of the JWT."""
+    credential = await authenticate(request)
+    if credential.session_id is None or credential.user_id is None:
+        raise ApiError(403, "forbidden", "API keys have no session; revoke the key instead.", required_role="viewer")
+    try:
+        await commit(_end_session, credential.user_id, credential.session_id)
+    except NotFound:
+        # Another request has ended the session.
+        raise ApiError(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"}) from None
+    return HTTPResponse(b"", 204)
+
+
+def _end_session(user_id: int, session_id: int) -> None:
+    sessions.end(sessions.get(user_id, session_id))

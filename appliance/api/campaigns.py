@@ -1,285 +1,310 @@
-"""Campaigns over the API."""
+"""Endpoints of campaigns and their reports."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit, idempotency
-from appliance.accounts.acting import By
-from appliance.accounts.approving import Reject
-from appliance.api import shapes, shaping
-from appliance.api.auth import require
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.read import idempotency_key
-from appliance.api.reply import Fault, page_headers
-from appliance.campaigns import checks, groups, preflight, recipients, results, reviewing, send, states, store
-from appliance.campaigns.figures import Report
+from appliance.accounts.approvals import Reject
+from appliance.accounts.audit import Actor
+from appliance.api import schemas
+from appliance.api.auth import require_scope
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import ApiError, get_idempotency_key, page_headers
+from appliance.campaigns import audience as groups
+from appliance.campaigns import preflight, recipients, results, send, states, store
+from appliance.campaigns.audience import CampaignExplained
 from appliance.campaigns.findings import Finding
-from appliance.campaigns.groups import CampaignExplained
 from appliance.campaigns.recipients import RecipientQuery
-from appliance.campaigns.rehearse import Failure, Lack, Texts
-from appliance.campaigns.requests import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
+from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
+from appliance.campaigns.report import Report
+from appliance.campaigns.store import CampaignCopy, CampaignCreate, CampaignPatch, CampaignQuery, SendRequest
 from appliance.content.templates import store as templates
-from appliance.core.fields import ContactId
+from appliance.core.validation import ContactId
 from appliance.storage.models import Campaign
-from appliance.storage.work import call, commit, render
-
-# What the API answers about a draft that is looked at before its send.
+from appliance.storage.transactions import commit, fetch, render
 
 
 class CheckedLink(Struct):
-    """A link of the message that does not answer, or was not asked."""
+    """A broken or unchecked link of the message."""
 
-    href: str
-    why: str
+    href: Annotated[str, Meta(description="URL of the link")]
+    why: Annotated[str, Meta(description="description of the problem")]
 
 
 class LinkFacts(Struct):
-    """What came of asking where the links lead; each is asked once, beside the answer."""
+    """The state of the link check, which runs in the background."""
 
-    status: Literal["waiting", "running", "complete"]
-    fine: int
-    broken: list[CheckedLink]
-    unchecked: list[CheckedLink]
+    status: Annotated[Literal["waiting", "running", "complete"], Meta(description="progress of the link check")]
+    fine: Annotated[int, Meta(description="number of links that work")]
+    broken: Annotated[list[CheckedLink], Meta(description="links that do not work")]
+    unchecked: Annotated[
+        list[CheckedLink], Meta(description="links that were not checked, or whose server rejects automated requests")
+    ]
 
 
 class SmsFacts(Struct, rename={"from_": "from"}):
-    """What is known of an SMS; of its parts nothing until the rehearsal is complete."""
+    """Facts about an SMS. `parts` is null until rendering for all recipients is complete."""
 
-    from_: str | None
-    opt_out_hint: str | None
-    parts: int | None
-    is_exact: bool | None
+    from_: Annotated[str, Meta(description="sender; null if none is chosen")] | None
+    opt_out_hint: Annotated[str, Meta(description="opt-out text at the end; null for none")] | None
+    parts: Annotated[int, Meta(description="total number of SMS parts; null if not yet known")] | None
+    is_exact: (
+        Annotated[
+            bool,
+            Meta(description="whether the count is exact, from rendering every message; null if nothing is known yet"),
+        ]
+        | None
+    )
 
 
 class RehearsalFacts(Struct):
-    """The message made for everybody, beside the answer: how far that is, and what was found so far."""
+    """The state of rendering the message for all recipients, which runs in the background."""
 
-    status: Literal["waiting", "running", "complete", "failed"]
-    total: int
-    done: int
-    failed: int
-    failures: list[Failure]
-    lacking: list[Lack]
-    html_bytes: int
-    sms: Texts | None
+    status: Annotated[Literal["waiting", "running", "complete", "failed"], Meta(description="progress")]
+    total: Annotated[int, Meta(description="number of recipients to render for")]
+    done: Annotated[int, Meta(description="number of recipients rendered so far")]
+    failed: Annotated[int, Meta(description="number of recipients for whom rendering fails")]
+    failures: Annotated[list[RenderFailure], Meta(description="first rendering failures")]
+    lacking: Annotated[
+        list[MissingValue], Meta(description="merge tags without a default for which some recipients have no value")
+    ]
+    html_bytes: Annotated[int, Meta(description="size of the largest email, in bytes")]
+    sms: Annotated[SmsTotals, Meta(description="SMS parts and characters; null for email")] | None
 
 
 class PreflightFacts(Struct):
-    """What a person decides by; `sms` is only there for an SMS, `links` and `rehearsal` once there is something to do.
+    """Facts for the decision to send. `sms` is present only for SMS, `links` and `rehearsal` once there is work to do.
 
     `audience` is the sum of `sendable` and of all numbers in `skipped`.
     """
 
-    audience: int
-    sendable: int
-    skipped: dict[str, int]
-    transport: str
-    html_bytes: int
-    sms: SmsFacts | UnsetType = UNSET
-    links: LinkFacts | UnsetType = UNSET
-    rehearsal: RehearsalFacts | UnsetType = UNSET
+    audience: Annotated[int, Meta(description="number of contacts in the audience")]
+    sendable: Annotated[int, Meta(description="number of contacts that may receive it")]
+    skipped: Annotated[dict[str, int], Meta(description="number of contacts that may not receive it, by reason")]
+    transport: Annotated[str, Meta(description="transport; `capture` keeps messages on this machine")]
+    html_bytes: Annotated[int, Meta(description="size of the HTML for a sample contact, in bytes; 0 for SMS")]
+    sms: Annotated[SmsFacts, Meta(description="facts for SMS only")] | UnsetType = UNSET
+    links: Annotated[LinkFacts, Meta(description="result of the link check")] | UnsetType = UNSET
+    rehearsal: Annotated[RehearsalFacts, Meta(description="result of rendering for all recipients")] | UnsetType = UNSET
 
 
 class Preflight(Struct):
-    """Everything found, and the facts a person decides by."""
+    """All blockers and warnings of a draft, and facts for the decision to send."""
 
-    ok: bool
-    blockers: list[Finding]
-    warnings: list[Finding]
-    facts: PreflightFacts
+    ok: Annotated[bool, Meta(description="true if the campaign can be sent")]
+    blockers: Annotated[list[Finding], Meta(description="problems that block sending, most important first")]
+    warnings: Annotated[list[Finding], Meta(description="warnings, which do not block")]
+    facts: Annotated[
+        PreflightFacts,
+        Meta(
+            description="facts to check before sending: audience, sendable and skipped contacts, transport, "
+            "size, links, and the result of rendering for all recipients"
+        ),
+    ]
 
 
-def shape_preflight(found: preflight.Preflight) -> Preflight:
-    """Shape what was found."""
-    facts = msgspec.convert(found.facts, PreflightFacts)
-    return Preflight(found.ok, found.blockers, found.warnings, facts)
+def serialize_preflight(result: preflight.Preflight) -> Preflight:
+    """Return preflight findings as an API Struct."""
+    facts = msgspec.convert(result.facts, PreflightFacts)
+    return Preflight(result.ok, result.blockers, result.warnings, facts)
 
 
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/campaigns", scope="campaigns:read", query=CampaignQuery, returns=shapes.Campaign, many=True)
-async def index(request: Call) -> Answer:
+@ROUTES.add("GET", "/campaigns", scope="campaigns:read", query=CampaignQuery, returns=schemas.Campaign, many=True)
+async def list_campaigns(request: ApiRequest) -> ApiResponse:
     """List campaigns, newest first."""
-    page = await call(store.page, request.account_id, request.query)
-    return Answer([shaping.campaign(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(store.list_campaigns, request.account_id, request.query)
+    return ApiResponse([schemas.serialize_campaign(row) for row in page.rows], headers=page_headers(page))
 
 
-def _look_over(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, number: int | None) -> None:
-    said = getattr(request, "channel", None)
-    channel = store.get(account_id, number).channel if number else said if isinstance(said, str) else "email"
-    checks.check(account_id, request, channel)
+def _validate_campaign(
+    account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, campaign_id: int | None
+) -> None:
+    channel_field = getattr(request, "channel", None)
+    channel = (
+        store.get(account_id, campaign_id).channel
+        if campaign_id
+        else channel_field
+        if isinstance(channel_field, str)
+        else "email"
+    )
+    store.validate_write(account_id, request, channel)
 
 
 @ROUTES.add(
-    "POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=shapes.Campaign, status=201,
-    inside=checked(_look_over, parses=True),
+    "POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=schemas.Campaign, status=201,
+    validate=validator(_validate_campaign, parses=True),
 )  # fmt: skip
-async def create(request: Call) -> Answer:
+async def create_campaign(request: ApiRequest) -> ApiResponse:
     """Create a campaign as a draft."""
     await render(templates.warm, request.account_id, request.body.template_attributes)
     user_id = request.credential.user_id
-    return Answer(shaping.campaign(await commit(store.create, request.account_id, request.body, user_id)))
+    return ApiResponse(
+        schemas.serialize_campaign(await commit(store.create, request.account_id, request.body, user_id))
+    )
 
 
-@ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", returns=shapes.Campaign)
-async def show(request: Call) -> Answer:
+@ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", returns=schemas.Campaign)
+async def get_campaign(request: ApiRequest) -> ApiResponse:
     """Get a campaign."""
-    return Answer(shaping.campaign(await call(store.get, request.account_id, request.id)))
+    return ApiResponse(schemas.serialize_campaign(await fetch(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "PATCH", "/campaigns/{id}", scope="campaigns:write", reads=CampaignPatch, returns=shapes.Campaign,
-    inside=checked(_look_over, parses=True),
+    "PATCH", "/campaigns/{id}", scope="campaigns:write", reads=CampaignPatch, returns=schemas.Campaign,
+    validate=validator(_validate_campaign, parses=True),
 )  # fmt: skip
-async def update(request: Call) -> Answer:
-    """Update a campaign; `status` moves it."""
+async def update_campaign(request: ApiRequest) -> ApiResponse:
+    """Update a campaign; `status` changes its state."""
     if isinstance(request.body.status, str):
-        require_send(request)
-        await _warm(request)
+        require_send_scope(request)
+        await _warm_preflight(request)
     await render(store.warm, request.account_id, request.id, request.body.template_attributes)
-    args = (send.change, request.account_id, request.id, request.body, request.by)
+    args = (send.update, request.account_id, request.id, request.body, request.by)
     if isinstance(request.body.status, str):
         data = {"status": request.body.status}
-        return await _shown(await commit(audit.noting, request.by, "campaign_move", *args, data=data))
-    done = await commit(*args)
-    return await _shown(done)
+        return await _campaign_response(
+            await commit(audit.run_and_record, request.by, "campaign_move", *args, data=data)
+        )
+    campaign = await commit(*args)
+    return await _campaign_response(campaign)
 
 
-async def _warm(request: Call) -> None:
+async def _warm_preflight(request: ApiRequest) -> None:
     body = request.body
     await render(preflight.warm, request.account_id, request.id, body.template_attributes, body.trigger_attributes)
 
 
-async def _shown(row: Campaign) -> Answer:
-    """Return a campaign as a verb left it; the rows of a large one are counted here, where nobody waits for that."""
-    return Answer(shaping.campaign(await call(store.sum_up, row)))
+async def _campaign_response(row: Campaign) -> ApiResponse:
+    """Return the response for a changed campaign; its rows are counted outside the write transaction."""
+    return ApiResponse(schemas.serialize_campaign(await fetch(store.add_sums, row)))
 
 
-def require_send(request: Call) -> None:
-    """Raise 403 for a credential that may write campaigns and not send them."""
-    require(request.credential, "campaigns:send")
+def require_send_scope(request: ApiRequest) -> None:
+    """Raise a 403 error for a credential that may write campaigns but not send them."""
+    require_scope(request.credential, "campaigns:send")
 
 
 @ROUTES.add(
     "POST", "/campaigns/{id}/send", scope="campaigns:send", reads=SendRequest, body_required=False,
-    returns=shapes.Campaign, idempotent=True, rate="sends", inside=checked(_look_over, parses=True),
+    returns=schemas.Campaign, idempotent=True, rate="sends", validate=validator(_validate_campaign, parses=True),
 )  # fmt: skip
-async def go(request: Call) -> Answer:
-    """Send a campaign: attributes are applied, the audience is fixed, delivery begins."""
+async def send_campaign(request: ApiRequest) -> ApiResponse:
+    """Send a campaign: apply the attributes, create the audience snapshot and start delivery."""
     await render(store.warm, request.account_id, request.id, request.body.template_attributes)
-    await _warm(request)
-    key = idempotency_key(request.request)
+    await _warm_preflight(request)
+    key = get_idempotency_key(request.http)
     path = f"/campaigns/{request.id}/send"
 
     def verb() -> tuple[Campaign, bool]:
-        sent: list[Campaign] = []
+        campaigns: list[Campaign] = []
 
         def run() -> int:
-            told = (request.account_id, request.id, request.body, request.by)
-            sent.append(audit.noting(request.by, "campaign_send", send.go_live, *told))
+            args = (request.account_id, request.id, request.body, request.by)
+            campaigns.append(audit.run_and_record(request.by, "campaign_send", send.go_live, *args))
             return int(request.id)
 
-        once = idempotency.once(request.account_id, path, key, request.raw, run, request.credential.test)
-        row = store.get(request.account_id, request.id) if once.replayed else sent[0]
-        return row, once.replayed
+        outcome = idempotency.run_once(request.account_id, path, key, request.raw, run, request.credential.is_test)
+        row = store.get(request.account_id, request.id) if outcome.is_replay else campaigns[0]
+        return row, outcome.is_replay
 
     row, replayed = await commit(verb)
-    return (await _shown(row))._replace(headers={"Idempotent-Replayed": "true"} if replayed else {})
+    return (await _campaign_response(row))._replace(headers={"Idempotent-Replayed": "true"} if replayed else {})
 
 
-def _move(name: str, verb: Callable[[int, int, By], Campaign], summary: str) -> None:
-    async def handler(request: Call) -> Answer:
-        if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
-            raise Fault(403, "forbidden", "a test key moves only what test keys have sent")
+def _add_transition(name: str, verb: Callable[[int, int, Actor], Campaign], summary: str) -> None:
+    async def handler(request: ApiRequest) -> ApiResponse:
+        if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
+            raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
         if name == "resume":
-            # It may have been armed and never started: then it starts now
+            # A paused campaign may have been scheduled and never started: then it starts now.
             await render(preflight.warm, request.account_id, request.id, None)
-        told = (request.by, f"campaign_{name}", verb, request.account_id, request.id)
-        return await _shown(await commit(audit.noting, *told, request.by))
+        args = (request.by, f"campaign_{name}", verb, request.account_id, request.id)
+        return await _campaign_response(await commit(audit.run_and_record, *args, request.by))
 
     handler.__doc__ = summary
-    ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", returns=shapes.Campaign)(handler)
+    ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", returns=schemas.Campaign)(handler)
 
 
-_move("pause", states.pause, "Pause a live campaign.")
-_move("resume", states.resume, "Let a paused campaign go on with its open rows.")
-_move("cancel", states.cancel, "End a live or paused campaign for good.")
+_add_transition("pause", states.pause, "Pause an active campaign.")
+_add_transition("resume", states.resume, "Resume a paused campaign with its remaining messages.")
+_add_transition("cancel", states.cancel, "Cancel an active or paused campaign permanently.")
 
 
-def _review(name: str, verb: Callable[..., Campaign], scope: str, summary: str) -> None:
-    async def handler(request: Call) -> Answer:
-        if request.credential.test and not (await call(store.get, request.account_id, request.id)).test:
-            raise Fault(403, "forbidden", "a test key decides only about what test keys have sent")
-        last = request.body.note or None if name == "reject" else request.by
-        told = (request.by, f"campaign_{name}", verb, request.account_id, request.id, last)
-        return await _shown(await commit(audit.noting, *told))
+def _add_review_action(name: str, verb: Callable[..., Campaign], scope: str, summary: str) -> None:
+    async def handler(request: ApiRequest) -> ApiResponse:
+        if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
+            raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
+        argument = request.body.note or None if name == "reject" else request.by
+        args = (request.by, f"campaign_{name}", verb, request.account_id, request.id, argument)
+        return await _campaign_response(await commit(audit.run_and_record, *args))
 
     handler.__doc__ = summary
     ROUTES.add(
         "POST", f"/campaigns/{{id}}/{name}", scope=scope, reads=Reject if name == "reject" else None,
-        body_required=False, returns=shapes.Campaign,
+        body_required=False, returns=schemas.Campaign,
     )(handler)  # fmt: skip
 
 
-_review("ask_approval", reviewing.ask, "campaigns:write", "Let a campaign wait for somebody to approve of it.")
-_review("approve", reviewing.approve, "campaigns:approve", "Let a campaign be sent as it is.")
-_review("reject", reviewing.reject, "campaigns:approve", "Keep a campaign from being sent as it is.")
+_add_review_action("ask_approval", send.request_approval, "campaigns:write", "Request approval of a campaign.")
+_add_review_action("approve", send.approve_campaign, "campaigns:approve", "Approve a campaign in its current state.")
+_add_review_action("reject", send.reject_campaign, "campaigns:approve", "Reject a campaign in its current state.")
 
 
 @ROUTES.add(
     "POST", "/campaigns/{id}/duplicate", scope="campaigns:write", reads=CampaignCopy, body_required=False,
-    returns=shapes.Campaign, status=201,
+    returns=schemas.Campaign, status=201,
 )  # fmt: skip
-async def duplicate(request: Call) -> Answer:
-    """Make a new draft with the words and the audience of a campaign."""
+async def duplicate_campaign(request: ApiRequest) -> ApiResponse:
+    """Create a draft with the content and audience of a campaign."""
     name = request.body.name if isinstance(request.body.name, str) else None
     args = (request.account_id, request.id, request.by.user_id, name)
-    return Answer(shaping.campaign(await commit(store.duplicate, *args)))
+    return ApiResponse(schemas.serialize_campaign(await commit(store.duplicate, *args)))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=Preflight, rate="renders")
-async def look(request: Call) -> Answer:
-    """Look at a draft as its send would."""
-    return Answer(shape_preflight(await render(preflight.check, request.account_id, request.id, request.by)))
+async def run_preflight(request: ApiRequest) -> ApiResponse:
+    """Check a draft for blockers and warnings before it is sent."""
+    return ApiResponse(
+        serialize_preflight(await render(preflight.run_preflight, request.account_id, request.id, request.by))
+    )
 
 
-@ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=shapes.Campaign)
-async def delete(request: Call) -> Answer:
-    """Delete a campaign; open messages are cancelled, the ledger and its events stay."""
-    told = (request.by, "campaign_delete", states.delete, request.account_id, request.id, request.by)
-    return await _shown(await commit(audit.noting, *told))
-
-
-# What became of campaigns over the API: the report, the people behind each number, and one of them explained.
+@ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=schemas.Campaign)
+async def delete_campaign(request: ApiRequest) -> ApiResponse:
+    """Delete a campaign. Open messages are cancelled; sent messages and events are kept."""
+    args = (request.by, "campaign_delete", states.delete, request.account_id, request.id, request.by)
+    return await _campaign_response(await commit(audit.run_and_record, *args))
 
 
 class ExplainQuery(Struct):
-    """Of whom."""
+    """The contact to explain."""
 
-    contact_id: ContactId
+    contact_id: Annotated[ContactId, Meta(description="id of the contact to explain; required")]
 
 
 @ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", returns=Report)
-async def report(request: Call) -> Answer:
-    """Report what became of a campaign, each number with the path to its people."""
-    return Answer(await call(results.of, request.account_id, request.id))
+async def get_report(request: ApiRequest) -> ApiResponse:
+    """Get the report of a campaign; each number has the path of its recipients."""
+    return ApiResponse(await fetch(results.build_report, request.account_id, request.id))
 
 
 @ROUTES.add(
-    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query=RecipientQuery, returns=shapes.Message,
+    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query=RecipientQuery, returns=schemas.Message,
     many=True,
 )  # fmt: skip
-async def people(request: Call) -> Answer:
-    """List the people of a campaign with what became of their messages, newest first."""
-    page = await call(recipients.page, request.account_id, request.id, request.query)
-    return Answer([shaping.message(row) for row in page.rows], headers=page_headers(page))
+async def list_recipients(request: ApiRequest) -> ApiResponse:
+    """List recipients of a campaign with the state of their messages, newest first."""
+    page = await fetch(recipients.list_recipients, request.account_id, request.id, request.query)
+    return ApiResponse([schemas.serialize_message(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add("GET", "/campaigns/{id}/explain", scope="campaigns:read", query=ExplainQuery, returns=CampaignExplained)
-async def why(request: Call) -> Answer:
-    """Explain why a contact gets a campaign, got it or did not."""
-    return Answer(await call(groups.explain, request.account_id, request.id, request.query.contact_id))
+async def explain_recipient(request: ApiRequest) -> ApiResponse:
+    """Explain why a contact receives a campaign, received it or did not."""
+    return ApiResponse(await fetch(groups.explain_contact, request.account_id, request.id, request.query.contact_id))

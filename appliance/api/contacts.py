@@ -1,17 +1,22 @@
-"""Contacts over the API."""
+"""Endpoints of contacts, their consent, timeline, suppressions and lists."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from appliance.accounts import audit
-from appliance.api import contact_shapes, conversations, shapes, shaping
-from appliance.api.contact_shapes import ContactExport, MessageText, Named, TimelineEntry
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.flow_runs import detailed
-from appliance.api.reply import page_headers
-from appliance.audience.contacts import erase, merge, store, timeline, write
-from appliance.audience.contacts.consent import Evidence
-from appliance.audience.contacts.requests import (
+from appliance.api import messages, schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.flow_runs import FlowRunDetail, serialize_run_detail
+from appliance.api.http import page_headers
+from appliance.api.messages import Incoming
+from appliance.api.schemas import Json, Moment
+from appliance.audience import bulk_actions, lists, suppressions
+from appliance.audience.bulk_actions import BulkDone, BulkWrite
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal, store, timeline, write
+from appliance.audience.contacts.store import (
     ContactPatch,
     ContactQuery,
     ContactWrite,
@@ -20,59 +25,191 @@ from appliance.audience.contacts.requests import (
     SearchQuery,
 )
 from appliance.audience.contacts.timeline import Entry
+from appliance.audience.lists import ListCreate, ListPatch, ListQuery
+from appliance.audience.suppressions import Lift, Reason, SuppressionQuery, SuppressionWrite
 from appliance.core import clock
-from appliance.core.fields import PageQuery
-from appliance.flows import people
-from appliance.inbound.conversations import reading
-from appliance.sending.messages import ledger as messages
-from appliance.storage.models import Contact, Event, MessageContent, Suppression
-from appliance.storage.open import rows
-from appliance.storage.work import call, commit, glance
-
-# Puts together what is kept about one person: the entries of the timeline, and the document that is all of it.
-
-_CHUNK = 500
+from appliance.core.clock import iso
+from appliance.core.validation import PageQuery
+from appliance.flows import runs
+from appliance.inbound import sms_conversations
+from appliance.sending.messages import ledger
+from appliance.storage import models
+from appliance.storage.database import rows
+from appliance.storage.models import ContactList
+from appliance.storage.transactions import commit, fetch, fetch_inline
 
 
-def entries(found: Sequence[Entry]) -> list[TimelineEntry]:
-    """Shape entries of a timeline with their event or message."""
+class Suppression(Struct):
+    """A suppressed address; of an erased contact only its hash is known."""
+
+    id: int
+    channel: Annotated[Literal["email", "sms"], Meta(description="channel that is suppressed")]
+    address: (
+        Annotated[str, Meta(description="suppressed address; null if it was erased and only its hash is stored")] | None
+    )
+    reason: Annotated[Reason, Meta(description="reason")]
+    source: Annotated[str, Meta(description="origin of the suppression")] | None
+    diagnostic: Annotated[str, Meta(description="response of the server that rejected the message")] | None
+    note: Annotated[str, Meta(description="note of the person who added it")] | None
+    created_at: Moment
+    expires_at: Annotated[Moment, Meta(description="when the suppression expires; null for never")] | None
+
+
+class ConsentRow(Struct):
+    """A consent record: who agreed or refused, how, when, from where and to which text."""
+
+    id: int
+    contact_id: Annotated[int, Meta(description="id of the contact; null if there is none or it was deleted")] | None
+    kind: Annotated[Literal["email", "phone"], Meta(description="kind of the address")]
+    address: Annotated[str, Meta(description="address; null once the contact is erased")] | None
+    act: Annotated[Literal[
+        "opt_in", "opt_out", "requested", "confirmed", "suppressed", "lifted", "list_joined", "list_left", "tracking",
+        "erase_requested",
+    ], Meta(description="what changed")]  # fmt: skip
+    by: Annotated[Literal["recipient", "operator", "service"], Meta(description="who made the change")]
+    source: Annotated[str, Meta(description="how the change was made, such as `api`, `form`, `import` or `link`")]
+    actor: (
+        Annotated[
+            str, Meta(description="API key or user that made the change, such as `key:3`; null if the contact did")
+        ]
+        | None
+    )
+    list_id: Annotated[int, Meta(description="id of the list; null if there is none")] | None
+    ip: Annotated[str, Meta(description="IP address of the request, stored as the account's `privacy_ip` says")] | None
+    user_agent: Annotated[str, Meta(description="User-Agent header of the request")] | None
+    text: Annotated[str, Meta(description="consent text that the contact saw or is recorded to have agreed to")] | None
+    data: Annotated[Json, Meta(description="further data")]
+    created_at: Moment
+
+
+class TimelineEntry(Struct):
+    """An event of a contact, or a message to the contact."""
+
+    type: Annotated[Literal["event", "message"], Meta(description="`event` or `message`")]
+    id: Annotated[int, Meta(description="id of the event or message")]
+    created_at: Annotated[Moment, Meta(description="when it happened")]
+    event: Annotated[schemas.Event, Meta(description="the event; null for a message")] | None
+    message: Annotated[schemas.Message, Meta(description="the message; null for an event")] | None
+
+
+class Named(Struct):
+    """The id and name of a list."""
+
+    id: int
+    name: str
+
+
+class MessageText(Struct):
+    """The submitted content of a single message."""
+
+    message_id: int
+    subject: str | None
+    body: str | None
+    text: str | None
+    from_name: str | None
+    headers: Annotated[Json, Meta(description="custom headers")]
+    data: Annotated[Json, Meta(description="values for merge tags")]
+
+
+class ContactExport(Struct):
+    """All stored data about a contact."""
+
+    exported_at: Annotated[Moment, Meta(description="when the export was created")]
+    contact: Annotated[schemas.Contact, Meta(description="the contact")]
+    lists: Annotated[list[Named], Meta(description="lists of which the contact is a member")]
+    left_lists: Annotated[list[Named], Meta(description="lists that the contact left")]
+    suppressions: Annotated[list[Suppression], Meta(description="suppressions of the contact's addresses")]
+    consents: Annotated[list[ConsentRow], Meta(description="consent records")]
+    messages: Annotated[list[schemas.Message], Meta(description="messages sent to the contact")]
+    message_texts: Annotated[list[MessageText], Meta(description="content of the single messages sent to the contact")]
+    incoming: Annotated[list[Incoming], Meta(description="messages that the contact wrote")]
+    events: Annotated[list[schemas.Event], Meta(description="events of the contact")]
+    flow_runs: Annotated[list[FlowRunDetail], Meta(description="flow runs of the contact")]
+
+
+def serialize_suppression(row: models.Suppression) -> Suppression:
+    """Return a suppression as an API Struct."""
+    reason: Any = row.reason
+    return Suppression(
+        row.id, "email" if row.kind == "email" else "sms", row.address, reason, row.source, row.diagnostic, row.note,
+        _format_time(row.created_at), iso(row.expires_at),
+    )  # fmt: skip
+
+
+def serialize_consent(row: Any) -> ConsentRow:
+    """Return a consent record with its `address`, if that is still known."""
+    values = {name: getattr(row, name) for name in ConsentRow.__struct_fields__ if name != "created_at"}
+    return ConsentRow(**values, created_at=_format_time(row.created_at))
+
+
+def _format_time(ms: int) -> str:
+    return str(iso(ms))
+
+
+_CHUNK_ROWS = 500
+
+
+def serialize_timeline(timeline_entries: Sequence[Entry]) -> list[TimelineEntry]:
+    """Return timeline entries with their events or messages."""
     by_kind: dict[str, dict[int, Any]] = {
-        "event": {row.id: shaping.event(row) for row in Event.select().where(Event.id.in_(_ids(found, "event")))},
-        "message": {row.id: shaping.message(row) for row in messages.by_ids(_ids(found, "message"))},
+        "event": {
+            row.id: schemas.serialize_event(row)
+            for row in models.Event.select().where(models.Event.id.in_(_select_ids(timeline_entries, "event")))
+        },
+        "message": {
+            row.id: schemas.serialize_message(row)
+            for row in ledger.get_by_ids(_select_ids(timeline_entries, "message"))
+        },
     }
-    made = []
-    for entry in found:
+    serialized = []
+    for entry in timeline_entries:
         shape: Any = by_kind[entry.kind].get(entry.id)
         if shape is not None:
             event, message = (shape, None) if entry.kind == "event" else (None, shape)
             kind: Any = entry.kind
-            made.append(TimelineEntry(kind, entry.id, shape.created_at, event, message))
-    return made
+            serialized.append(TimelineEntry(kind, entry.id, shape.created_at, event, message))
+    return serialized
 
 
-def _ids(found: Sequence[Entry], kind: str) -> list[int]:
-    return [entry.id for entry in found if entry.kind == kind]
+def _select_ids(timeline_entries: Sequence[Entry], kind: str) -> list[int]:
+    return [entry.id for entry in timeline_entries if entry.kind == kind]
 
 
-def dossier_of(account_id: int, contact_id: int) -> ContactExport:
-    """Return everything that is kept about a contact; raises NotFound."""
+def collect_contact_data(account_id: int, contact_id: int) -> ContactExport:
+    """Return all stored data about a contact. Raises NotFound."""
     contact = store.get(account_id, contact_id)
     return ContactExport(
         exported_at=str(clock.iso(clock.now_ms())),
-        contact=shaping.contact(contact),
-        lists=_lists("membership", contact_id),
-        left_lists=_lists("list_refusal", contact_id),
-        suppressions=_suppressions(contact),
-        consents=[contact_shapes.consent(row) for row in _consents(account_id, contact_id)],
-        messages=[shaping.message(row) for part in _chunks("message", contact_id) for row in messages.by_ids(part)],
-        message_texts=[_text(row) for part in _chunks("message", contact_id) for row in _contents(part)],
-        incoming=[conversations.incoming(row) for row in reading.from_contact(account_id, contact_id)],
-        events=[shaping.event(row) for part in _chunks("event", contact_id) for row in _events(part)],
-        flow_runs=[detailed(row) for part in _chunks("run", contact_id) for row in people.by_ids(part)],
+        contact=schemas.serialize_contact(contact),
+        lists=_fetch_lists("membership", contact_id),
+        left_lists=_fetch_lists("list_opt_out", contact_id),
+        suppressions=_fetch_suppressions(contact),
+        consents=[serialize_consent(row) for row in _iterate_consents(account_id, contact_id)],
+        messages=[
+            schemas.serialize_message(row)
+            for part in _iterate_id_chunks("message", contact_id)
+            for row in ledger.get_by_ids(part)
+        ],
+        message_texts=[
+            _serialize_message_text(row)
+            for part in _iterate_id_chunks("message", contact_id)
+            for row in _fetch_contents(part)
+        ],
+        incoming=[
+            messages.serialize_incoming(row) for row in sms_conversations.fetch_from_contact(account_id, contact_id)
+        ],
+        events=[
+            schemas.serialize_event(row)
+            for part in _iterate_id_chunks("event", contact_id)
+            for row in _fetch_events(part)
+        ],
+        flow_runs=[
+            serialize_run_detail(row) for part in _iterate_id_chunks("run", contact_id) for row in runs.load_runs(part)
+        ],
     )
 
 
-def _lists(table: str, contact_id: int) -> list[Named]:
+def _fetch_lists(table: str, contact_id: int) -> list[Named]:
     return [
         Named(*row)
         for row in rows(
@@ -83,83 +220,88 @@ def _lists(table: str, contact_id: int) -> list[Named]:
     ]
 
 
-def _suppressions(contact: Contact) -> list[contact_shapes.Suppression]:
-    known = timeline.hashes(contact)
-    found = Suppression.select().where(
-        Suppression.account == contact.account_id, Suppression.address_hash.in_(list(known))
+def _fetch_suppressions(contact: models.Contact) -> list[Suppression]:
+    address_hashes = timeline.addresses_by_hash(contact)
+    query = models.Suppression.select().where(
+        models.Suppression.account == contact.account_id, models.Suppression.address_hash.in_(list(address_hashes))
     )
-    return [contact_shapes.suppression(row) for row in found.order_by(Suppression.id)] if known else []
+    return [serialize_suppression(row) for row in query.order_by(models.Suppression.id)] if address_hashes else []
 
 
-def _consents(account_id: int, contact_id: int) -> Iterator[Any]:
-    number = 1
-    while part := timeline.consents(account_id, contact_id, number, _CHUNK).rows:
-        yield from part
-        number += 1
+def _iterate_consents(account_id: int, contact_id: int) -> Iterator[Any]:
+    page_number = 1
+    while page_rows := timeline.fetch_evidence(account_id, contact_id, page_number, _CHUNK_ROWS).rows:
+        yield from page_rows
+        page_number += 1
 
 
-def _chunks(table: str, contact_id: int) -> Iterator[list[int]]:
+def _iterate_id_chunks(table: str, contact_id: int) -> Iterator[list[int]]:
     ids = [row[0] for row in rows(f"SELECT id FROM {table} WHERE contact_id = ? ORDER BY id DESC", (contact_id,))]
-    for start in range(0, len(ids), _CHUNK):
-        yield ids[start : start + _CHUNK]
+    for start in range(0, len(ids), _CHUNK_ROWS):
+        yield ids[start : start + _CHUNK_ROWS]
 
 
-def _events(ids: list[int]) -> list[Event]:
-    return list(Event.select().where(Event.id.in_(ids)).order_by(Event.id.desc()))
+def _fetch_events(ids: list[int]) -> list[models.Event]:
+    return list(models.Event.select().where(models.Event.id.in_(ids)).order_by(models.Event.id.desc()))
 
 
-def _contents(ids: list[int]) -> list[MessageContent]:
-    return list(MessageContent.select().where(MessageContent.message.in_(ids)))
+def _fetch_contents(ids: list[int]) -> list[models.MessageContent]:
+    return list(models.MessageContent.select().where(models.MessageContent.message.in_(ids)))
 
 
-def _text(row: MessageContent) -> MessageText:
+def _serialize_message_text(row: models.MessageContent) -> MessageText:
     return MessageText(row.message_id, row.subject, row.body, row.text, row.from_name, row.headers, row.data)
 
 
 ROUTES = Routes()
 
 
-def evidence(request: Call) -> Evidence:
-    """Return how a write over the API came about, with the words that it says somebody agreed to."""
-    words = getattr(request.body, "consent_source", None)
+def build_evidence(request: ApiRequest) -> Evidence:
+    """Return the consent evidence of a write over the API, including the text in `consent_source`."""
+    consent_source = getattr(request.body, "consent_source", None)
     return Evidence(
-        source="api", actor=request.actor, ip=request.request.ctx.client,
-        user_agent=request.request.headers.get("user-agent"),
-        text=(words.strip() or None) if isinstance(words, str) else None, test=request.credential.test,
-    )  # fmt: skip
+        source="api",
+        actor=request.actor,
+        ip=request.http.ctx.client,
+        user_agent=request.http.headers.get("user-agent"),
+        text=(consent_source.strip() or None) if isinstance(consent_source, str) else None,
+        test=request.credential.is_test,
+    )
 
 
-@ROUTES.add("GET", "/contacts", scope="contacts:read", query=ContactQuery, returns=shapes.Contact, many=True)
-async def index(request: Call) -> Answer:
+@ROUTES.add("GET", "/contacts", scope="contacts:read", query=ContactQuery, returns=schemas.Contact, many=True)
+async def list_contacts(request: ApiRequest) -> ApiResponse:
     """List contacts, newest first."""
-    page = await call(store.page, request.account_id, request.query)
-    return Answer([shaping.contact(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(store.fetch_page, request.account_id, request.query)
+    return ApiResponse([schemas.serialize_contact(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/contacts/search", scope="contacts:read", query=SearchQuery, returns=shapes.Contact, many=True)
-async def search(request: Call) -> Answer:
+@ROUTES.add("GET", "/contacts/search", scope="contacts:read", query=SearchQuery, returns=schemas.Contact, many=True)
+async def search_contacts(request: ApiRequest) -> ApiResponse:
     """Search contacts, best match first."""
     query: SearchQuery = request.query
-    page = await call(store.find, request.account_id, query.q, query.page, query.size())
-    return Answer([shaping.contact(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(store.find_by_words, request.account_id, query.q, query.page, query.size())
+    return ApiResponse([schemas.serialize_contact(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add(
-    "POST", "/contacts", scope="contacts:write", reads=ContactWrite, inside=checked(write.check),
-    returns=shapes.ContactWritten, status=201,
+    "POST", "/contacts", scope="contacts:write", reads=ContactWrite, validate=validator(write.check),
+    returns=schemas.ContactWritten, status=201,
     also=(200,),
 )  # fmt: skip
-async def create(request: Call) -> Answer:
-    """Create a contact, or update the one who has the address (then 200)."""
-    made = await commit(write.upsert, request.account_id, request.body, evidence(request))
-    return Answer(shaping.contact_written(made.contact, made.kept_opt_out), 201 if made.created else 200)
+async def create_contact(request: ApiRequest) -> ApiResponse:
+    """Create a contact, or update the contact that has the address (then 200)."""
+    result = await commit(write.upsert, request.account_id, request.body, build_evidence(request))
+    return ApiResponse(
+        schemas.serialize_written_contact(result.contact, result.kept_opt_out), 201 if result.created else 200
+    )
 
 
-@ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", returns=shapes.Contact)
-async def show(request: Call) -> Answer:
+@ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", returns=schemas.Contact)
+async def get_contact(request: ApiRequest) -> ApiResponse:
     """Get a contact."""
-    # What programs ask for most, a handful of rows by their keys: half of all that it cost was to hand it over
-    return Answer(shaping.contact(glance(store.get, request.account_id, request.id)))
+    # The most frequent read, a few rows by key: handing it to a reader thread was half of its cost.
+    return ApiResponse(schemas.serialize_contact(fetch_inline(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
@@ -167,68 +309,193 @@ async def show(request: Call) -> Answer:
     "/contacts/{id}",
     scope="contacts:write",
     reads=ContactPatch,
-    inside=checked(write.check),
-    returns=shapes.ContactWritten,
+    validate=validator(write.check),
+    returns=schemas.ContactWritten,
 )
-async def update(request: Call) -> Answer:
+async def update_contact(request: ApiRequest) -> ApiResponse:
     """Update a contact."""
-    done = await commit(write.update, request.account_id, request.id, request.body, evidence(request))
-    return Answer(shaping.contact_written(done.contact, done.kept_opt_out))
+    result = await commit(write.update, request.account_id, request.id, request.body, build_evidence(request))
+    return ApiResponse(schemas.serialize_written_contact(result.contact, result.kept_opt_out))
 
 
-@ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", query=DeleteQuery, returns=shapes.Contact)
-async def delete(request: Call) -> Answer:
-    """Delete a contact for good; with `erase` every trace of the person too. Opt-outs stay behind as hashes."""
+@ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", query=DeleteQuery, returns=schemas.Contact)
+async def delete_contact(request: ApiRequest) -> ApiResponse:
+    """Delete a contact permanently; `erase` also removes all personal data. Opt-outs are kept as hashes."""
     if request.query.erase:
-        told = (request.by, "contact_erase", erase.erase)
-        gone = await commit(audit.noting, *told, request.account_id, request.id, evidence(request))
+        details = (request.by, "contact_erase", removal.erase)
+        contact = await commit(audit.run_and_record, *details, request.account_id, request.id, build_evidence(request))
     else:
-        gone = await commit(audit.noting, request.by, "contact_delete", write.delete, request.account_id, request.id)
-    return Answer(shaping.contact(gone))
+        contact = await commit(
+            audit.run_and_record, request.by, "contact_delete", removal.delete, request.account_id, request.id
+        )
+    return ApiResponse(schemas.serialize_contact(contact))
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/timeline", scope="contacts:read", query=PageQuery, returns=contact_shapes.TimelineEntry,
+    "GET", "/contacts/{id}/timeline", scope="contacts:read", query=PageQuery, returns=TimelineEntry,
     many=True,
 )  # fmt: skip
-async def history(request: Call) -> Answer:
-    """List what happened to a contact: events and messages, newest first."""
-    page = await call(timeline.page, request.account_id, request.id, request.query.page, request.query.size())
-    return Answer(await call(entries, page.rows), headers=page_headers(page))
+async def list_timeline(request: ApiRequest) -> ApiResponse:
+    """List events and messages of a contact, newest first."""
+    page = await fetch(timeline.fetch_page, request.account_id, request.id, request.query.page, request.query.size())
+    return ApiResponse(await fetch(serialize_timeline, page.rows), headers=page_headers(page))
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/consents", scope="contacts:read", query=PageQuery, returns=contact_shapes.ConsentRow,
+    "GET", "/contacts/{id}/consents", scope="contacts:read", query=PageQuery, returns=ConsentRow,
     many=True,
 )  # fmt: skip
-async def consents(request: Call) -> Answer:
-    """List the evidence of a contact's consent, newest first."""
-    page = await call(timeline.consents, request.account_id, request.id, request.query.page, request.query.size())
-    return Answer([contact_shapes.consent(row) for row in page.rows], headers=page_headers(page))
+async def list_consents(request: ApiRequest) -> ApiResponse:
+    """List consent records of a contact, newest first."""
+    page = await fetch(
+        timeline.fetch_evidence, request.account_id, request.id, request.query.page, request.query.size()
+    )
+    return ApiResponse([serialize_consent(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/contacts/{id}/export", scope="contacts:read", returns=contact_shapes.ContactExport)
-async def export(request: Call) -> Answer:
-    """Get everything that is kept about a person, as one document."""
-    name = f'attachment; filename="contact-{request.id}.json"'
-    found = await call(dossier_of, request.account_id, request.id)
-    await audit.exported(request.by, request.account_id, f"contact-{request.id}.json", (), 1)
-    return Answer(found, headers={"Content-Disposition": name})
+@ROUTES.add("GET", "/contacts/{id}/export", scope="contacts:read", returns=ContactExport)
+async def export_contact(request: ApiRequest) -> ApiResponse:
+    """Get all stored data about a contact as one document."""
+    disposition = f'attachment; filename="contact-{request.id}.json"'
+    document = await fetch(collect_contact_data, request.account_id, request.id)
+    await audit.record_export(request.by, request.account_id, f"contact-{request.id}.json", (), 1)
+    return ApiResponse(document, headers={"Content-Disposition": disposition})
 
 
-def _other(account_id: int, request: MergeWrite, number: int) -> None:
+def _validate_merge(account_id: int, request: MergeWrite, number: int) -> None:
     if isinstance(request.contact_id, int):
-        merge.two(account_id, number, request.contact_id)
+        removal.find_merge_pair(account_id, number, request.contact_id)
 
 
 @ROUTES.add(
-    "POST", "/contacts/{id}/merge", scope="contacts:write", reads=MergeWrite, returns=shapes.Contact,
-    inside=checked(_other),
+    "POST", "/contacts/{id}/merge", scope="contacts:write", reads=MergeWrite, returns=schemas.Contact,
+    validate=validator(_validate_merge),
 )  # fmt: skip
-async def merge_in(request: Call) -> Answer:
-    """Merge another contact into this one; where they differ about consent the stricter one counts."""
+async def merge_contacts(request: ApiRequest) -> ApiResponse:
+    """Merge another contact into this one. If their consent differs, the stricter one is kept."""
     other: MergeWrite = request.body
-    told = (request.account_id, request.id, other.contact_id, evidence(request))
-    gone = {"merged_contact_id": other.contact_id}
-    one = await commit(audit.noting, request.by, "contact_merge", merge.merge, *told, data=gone)
-    return Answer(shaping.contact(one))
+    args = (request.account_id, request.id, other.contact_id, build_evidence(request))
+    data = {"merged_contact_id": other.contact_id}
+    contact = await commit(audit.run_and_record, request.by, "contact_merge", removal.merge, *args, data=data)
+    return ApiResponse(schemas.serialize_contact(contact))
+
+
+@ROUTES.add("GET", "/suppressions", scope="contacts:read", query=SuppressionQuery, returns=Suppression, many=True)
+async def list_suppressions(request: ApiRequest) -> ApiResponse:
+    """List suppressions, newest first."""
+    page = await fetch(suppressions.fetch_page, request.account_id, request.query)
+    return ApiResponse([serialize_suppression(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add(
+    "POST", "/suppressions", scope="contacts:write", reads=SuppressionWrite, validate=validator(suppressions.check),
+    returns=Suppression,
+    status=201, also=(200,),
+)  # fmt: skip
+async def create_suppression(request: ApiRequest) -> ApiResponse:
+    """Suppress an address, or update its suppression for the same reason (then 200)."""
+    added = await commit(_suppress, request)
+    return ApiResponse(serialize_suppression(added.suppression), 201 if added.created else 200)
+
+
+@ROUTES.add(
+    "DELETE", "/suppressions/{id}", scope="contacts:write", reads=Lift, query=Lift, body_required=False,
+    returns=Suppression,
+)  # fmt: skip
+async def lift_suppression(request: ApiRequest) -> ApiResponse:
+    """Lift a suppression; an optional `reason` is read from the body or query."""
+    reason = next((source.reason for source in (request.body, request.query) if isinstance(source.reason, str)), None)
+    suppression = await commit(
+        audit.run_and_record, request.by, "suppression_lift", suppressions.lift, request.account_id, request.id, reason,
+        build_evidence(request),
+    )  # fmt: skip
+    return ApiResponse(serialize_suppression(suppression))
+
+
+def _suppress(request: ApiRequest) -> suppressions.Added:
+    added = suppressions.create(request.account_id, request.body, build_evidence(request))
+    audit.record(request.by, request.account_id, "suppression_add", f"suppression:{added.suppression.id}")
+    return added
+
+
+def _serialize_list(row: ContactList) -> schemas.ContactList:
+    return schemas.serialize_list(row, lists.count_sendable(row.id))
+
+
+@ROUTES.add("GET", "/lists", scope="contacts:read", query=ListQuery, returns=schemas.ContactList, many=True)
+async def list_lists(request: ApiRequest) -> ApiResponse:
+    """List contact lists, newest first."""
+    page = await fetch(lists.fetch_page, request.account_id, request.query)
+    return ApiResponse(await fetch(lambda: [_serialize_list(row) for row in page.rows]), headers=page_headers(page))
+
+
+@ROUTES.add(
+    "POST",
+    "/lists",
+    scope="contacts:write",
+    reads=ListCreate,
+    validate=validator(lists.check),
+    returns=schemas.ContactList,
+    status=201,
+)
+async def create_list(request: ApiRequest) -> ApiResponse:
+    """Create a list."""
+    return ApiResponse(await fetch(_serialize_list, await commit(lists.create, request.account_id, request.body)))
+
+
+@ROUTES.add("GET", "/lists/{id}", scope="contacts:read", returns=schemas.ContactList)
+async def get_list(request: ApiRequest) -> ApiResponse:
+    """Get a list."""
+    return ApiResponse(await fetch(lambda: _serialize_list(lists.get(request.account_id, request.id))))
+
+
+@ROUTES.add(
+    "PATCH",
+    "/lists/{id}",
+    scope="contacts:write",
+    reads=ListPatch,
+    validate=validator(lists.check),
+    returns=schemas.ContactList,
+)
+async def update_list(request: ApiRequest) -> ApiResponse:
+    """Update a list; `contact_ids` replaces its members."""
+    changed = await commit(lists.update, request.account_id, request.id, request.body, request.by)
+    return ApiResponse(await fetch(_serialize_list, changed))
+
+
+@ROUTES.add("DELETE", "/lists/{id}", scope="contacts:write", returns=schemas.ContactList)
+async def delete_list(request: ApiRequest) -> ApiResponse:
+    """Delete a list; its contacts are kept."""
+
+    def verb() -> schemas.ContactList:
+        shaped = _serialize_list(lists.get(request.account_id, request.id))
+        audit.run_and_record(request.by, "list_delete", lists.delete, request.account_id, request.id)
+        return shaped
+
+    return ApiResponse(await commit(verb))
+
+
+def _validate_membership(account_id: int, request: BulkWrite, number: int) -> None:
+    bulk_actions.plan_membership(account_id, number, request)
+
+
+@ROUTES.add(
+    "POST", "/lists/{id}/contacts/bulk", scope="contacts:write", reads=BulkWrite, returns=BulkDone,
+    validate=validator(_validate_membership, include_base=True),
+)  # fmt: skip
+async def change_membership(request: ApiRequest) -> ApiResponse:
+    """Add and remove many contacts by id or email address."""
+    plan = await fetch(bulk_actions.plan_membership, request.account_id, request.id, request.body)
+    result = BulkDone(0, 0, plan.unknown, [])
+    # Small transactions keep other writes from waiting; the request is safe to repeat.
+    for start in range(0, len(plan.add), bulk_actions.MEMBERSHIP_CHUNK):
+        chunk = plan.add[start : start + bulk_actions.MEMBERSHIP_CHUNK]
+        joined = await commit(lists.add_members, request.account_id, request.id, chunk)
+        result.added += joined.changed_count
+        result.kept_opt_out = joined.kept or result.kept_opt_out
+    for start in range(0, len(plan.remove), bulk_actions.MEMBERSHIP_CHUNK):
+        chunk = plan.remove[start : start + bulk_actions.MEMBERSHIP_CHUNK]
+        result.removed += (await commit(lists.remove_members, request.account_id, request.id, chunk)).changed_count
+    totals = {"added": result.added, "removed": result.removed}
+    await commit(audit.record, request.by, request.account_id, "contacts_bulk", f"list:{request.id}", totals)
+    return ApiResponse(result)

@@ -1,176 +1,456 @@
-"""How delivery stands, over the API."""
+"""Endpoints of sending domains, the delivery status and the built-in inbox."""
 
-from msgspec import Struct
+import asyncio
+from typing import Annotated, Any, Literal
 
-from appliance.api import shapes
-from appliance.api.declare import Answer, Call, Routes
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts import audit
+from appliance.api import schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import ApiError, page_headers
+from appliance.api.schemas import Moment
 from appliance.core.clock import iso, now_ms
-from appliance.sending.messages import delivering
-from appliance.sending.messages.warm_up import CAPS
+from appliance.core.errors import NotFound
+from appliance.core.validation import MessageId, PageQuery, Short
+from appliance.sending.domains import keys, records, store
+from appliance.sending.domains.records import Purpose, Validity
+from appliance.sending.domains.store import DomainCreate, DomainQuery
+from appliance.sending.messages import capture_inbox, delivery_status, ledger
+from appliance.sending.messages.senders import DAILY_CAPS
 from appliance.settings.schema import Email
-from appliance.storage.work import call
+from appliance.storage import models
+from appliance.storage.transactions import commit, fetch
+from appliance.tracking import simulation as simulating
+from appliance.tracking.simulation import Simulate
 
 ROUTES = Routes()
 
 
 class Obstacle(Struct):
-    """Something that keeps mail from leaving."""
+    """A condition that prevents sending."""
 
-    code: str
-    text: str
-    since: shapes.Moment | None
-    until: shapes.Moment | None
+    code: Annotated[str, Meta(description="code for programs")]
+    text: Annotated[str, Meta(description="the same as a sentence")]
+    since: schemas.Moment | None
+    until: schemas.Moment | None
 
 
 class SparedGroup(Struct):
-    """A group of recipient domains that gets less, because its servers asked for that."""
+    """A recipient group that is throttled because its servers asked for less."""
 
-    group: str
-    provider: str
-    text: str
-    since: shapes.Moment
-    until: shapes.Moment | None
-    connections: int
+    group: Annotated[str, Meta(description="group of recipient domains, by the name of their provider")]
+    provider: Annotated[str, Meta(description="name of the provider")]
+    text: Annotated[str, Meta(description="response that asked for the limit")]
+    since: schemas.Moment
+    until: schemas.Moment | None
+    connections: Annotated[int, Meta(description="maximum number of concurrent connections")]
 
 
 class Rate(Struct):
-    """The limits of everybody (0: none), and what was handed over for this account lately."""
+    """The rate limits of the installation (0: none), and recent sends of the account."""
 
-    per_second: float
-    per_hour: int
-    last_minute: int
-    last_hour: int
+    per_second: Annotated[float, Meta(description="maximum number per second; 0 for no limit")]
+    per_hour: Annotated[int, Meta(description="maximum number per hour; 0 for no limit")]
+    last_minute: Annotated[int, Meta(description="number sent in the last minute")]
+    last_hour: Annotated[int, Meta(description="number sent in the last hour")]
 
 
 class Connections(Struct):
-    """Conversations that are open, and how many there may be."""
+    """Open connections and their limit."""
 
-    open: int
-    most: int
+    open: Annotated[int, Meta(description="number of open connections")]
+    most: Annotated[int, Meta(description="maximum number of connections")]
 
 
 class Queue(Struct):
-    """What waits in this account."""
+    """The queue of the account."""
 
-    waiting: int
-    due: int
-    in_hand: int
-    oldest_due_at: shapes.Moment | None
-    oldest_age_seconds: int
+    waiting: Annotated[int, Meta(description="number of queued messages")]
+    due: Annotated[int, Meta(description="number of queued messages that are due")]
+    in_hand: Annotated[int, Meta(description="number of messages being sent")]
+    oldest_due_at: (
+        Annotated[schemas.Moment, Meta(description="when the oldest due message became due; null if none is due")]
+        | None
+    )
+    oldest_age_seconds: Annotated[int, Meta(description="age of the oldest due message, in seconds")]
 
 
 class WarmUp(Struct):
-    """A sending domain that is new and begins with few messages a day, where we deliver ourselves."""
+    """A new sending domain in warm-up, with a daily limit in direct delivery."""
 
-    domain: str
-    day: int
-    days: int
-    cap: int
-    used: int
-    until: shapes.Moment
+    domain: Annotated[str, Meta(description="sending domain")]
+    day: Annotated[int, Meta(description="current day of the warm-up")]
+    days: Annotated[int, Meta(description="number of days after which there is no limit")]
+    cap: Annotated[int, Meta(description="maximum number of messages today")]
+    used: Annotated[int, Meta(description="number of messages sent today")]
+    until: schemas.Moment
 
 
 class Storage(Struct):
-    """Whether what is sent can be written down; without that nothing is sent."""
+    """Whether the database can be written; nothing is sent otherwise."""
 
-    ok: bool
-    text: str | None
+    ok: Annotated[bool, Meta(description="true if results can be recorded")]
+    text: Annotated[str, Meta(description="problem; null if there is none")] | None
 
 
 class SparedSender(Struct):
-    """A sender of SMS that gets less, because the provider asked for that."""
+    """An SMS sender that is throttled because the provider asked for less."""
 
-    sender: str
-    provider: str
-    text: str
-    since: shapes.Moment
-    until: shapes.Moment | None
-    connections: int
+    sender: Annotated[str, Meta(description="sender")]
+    provider: Annotated[str, Meta(description="name of the provider")]
+    text: Annotated[str, Meta(description="response that asked for the limit")]
+    since: schemas.Moment
+    until: schemas.Moment | None
+    connections: Annotated[int, Meta(description="maximum number of concurrent connections")]
 
 
 class SmsStatus(Struct):
-    """How SMS stand: their provider, what is in the way of them, what waits and how fast it goes."""
+    """The delivery status of SMS."""
 
-    transport: str
-    open: bool
-    obstacles: list[Obstacle]
-    rate: Rate
-    connections: Connections
-    queue: Queue
-    senders: list[SparedSender]
+    transport: Annotated[str, Meta(description="transport for SMS")]
+    open: Annotated[bool, Meta(description="whether SMS are being sent")]
+    obstacles: Annotated[list[Obstacle], Meta(description="reasons why no SMS are sent")]
+    rate: Annotated[Rate, Meta(description="sending rate")]
+    connections: Annotated[Connections, Meta(description="connections to the provider")]
+    queue: Annotated[Queue, Meta(description="queued messages")]
+    senders: Annotated[
+        list[SparedSender], Meta(description="senders with a reduced rate, because the provider asked for it")
+    ]
 
 
 class DeliveryStatus(Struct):
-    """How delivery stands: mail, and beside it SMS."""
+    """The delivery status of email, with that of SMS in `sms`."""
 
-    transport: str
-    open: bool
-    obstacles: list[Obstacle]
-    sending_stopped: bool
-    stop_reason: str | None
-    stop_file: bool
-    rate: Rate
-    connections: Connections
-    queue: Queue
-    groups: list[SparedGroup]
-    warm_up: list[WarmUp]
-    storage: Storage
-    sms: SmsStatus
+    transport: Annotated[str, Meta(description="transport for email")]
+    open: Annotated[bool, Meta(description="whether email is being sent")]
+    obstacles: Annotated[list[Obstacle], Meta(description="reasons why no email is sent")]
+    sending_stopped: Annotated[bool, Meta(description="whether a user has stopped all sending of the account")]
+    stop_reason: Annotated[str, Meta(description="reason; null if none was given")] | None
+    stop_file: Annotated[
+        bool, Meta(description="whether a STOP file in the data directory stops the whole installation")
+    ]
+    rate: Annotated[Rate, Meta(description="sending rate")]
+    connections: Annotated[Connections, Meta(description="connections to mail servers")]
+    queue: Annotated[Queue, Meta(description="queued messages")]
+    groups: Annotated[
+        list[SparedGroup],
+        Meta(description="groups of recipient domains with a reduced rate, because their servers asked for it"),
+    ]
+    warm_up: Annotated[list[WarmUp], Meta(description="sending domains that are being warmed up")]
+    storage: Annotated[Storage, Meta(description="whether results of sending can be recorded")]
+    sms: Annotated[SmsStatus, Meta(description="delivery status of SMS")]
 
 
 @ROUTES.add("GET", "/delivery/status", scope="account:read", returns=DeliveryStatus)
-async def show(request: Call) -> Answer:
-    """Get how delivery stands: what is open, what is in the way and until when, how much waits, how fast it goes."""
-    return Answer(_shaped(await call(delivering.status, request.account_id)))
+async def get_delivery_status(request: ApiRequest) -> ApiResponse:
+    """Get the delivery status: obstacles, queue, rates and connections."""
+    return ApiResponse(_serialize_status(await fetch(delivery_status.get_status, request.account_id)))
 
 
-def _shaped(found: delivering.Delivery) -> DeliveryStatus:
-    way = found.email
+def _serialize_status(status: delivery_status.DeliveryStatus) -> DeliveryStatus:
+    way = status.email
     return DeliveryStatus(
         transport=way.settings.transport,
         open=_is_open(way),
-        obstacles=_obstacles(way),
-        sending_stopped=found.account.sending_stopped, stop_reason=found.account.stop_reason,
-        stop_file=found.stop_file,
-        rate=_rate(way),
-        connections=Connections(way.now.connections, way.settings.connections),
-        queue=_queue(way.queue),
-        groups=[SparedGroup(one.group, one.provider, one.text, iso(one.since) or "", iso(one.until), one.connections)
-                for one in way.now.spared],
-        warm_up=[WarmUp(one.domain, one.step + 1, len(CAPS), one.cap, one.accepted, iso(one.over_at) or "")
-                 for one in found.beginning],
-        storage=Storage(found.storage is None, found.storage),
-        sms=_sms(found.sms),
-    )  # fmt: skip
+        obstacles=_serialize_obstacles(way),
+        sending_stopped=status.account.sending_stopped,
+        stop_reason=status.account.stop_reason,
+        stop_file=status.stop_file,
+        rate=_serialize_rate(way),
+        connections=Connections(way.send_status.connections, way.settings.connections),
+        queue=_serialize_queue(way.waiting),
+        groups=[
+            SparedGroup(item.group, item.provider, item.text, iso(item.since) or "", iso(item.until), item.connections)
+            for item in way.send_status.throttled_groups
+        ],
+        warm_up=[
+            WarmUp(item.domain, item.step + 1, len(DAILY_CAPS), item.cap, item.accepted, iso(item.ends_at) or "")
+            for item in status.warm_up_days
+        ],
+        storage=Storage(status.storage is None, status.storage),
+        sms=_serialize_sms_status(status.sms),
+    )
 
 
-def _sms(way: delivering.Way) -> SmsStatus:
+def _serialize_sms_status(way: delivery_status.ChannelStatus) -> SmsStatus:
     senders = [
         SparedSender(
-            one.group.removeprefix("from "), one.provider, one.text, iso(one.since) or "", iso(one.until),
-            one.connections,
+            item.group.removeprefix("from "), item.provider, item.text, iso(item.since) or "", iso(item.until),
+            item.connections,
         )
-        for one in way.now.spared
+        for item in way.send_status.throttled_groups
     ]  # fmt: skip
     return SmsStatus(
-        way.settings.transport, _is_open(way), _obstacles(way), _rate(way),
-        Connections(way.now.connections, way.settings.connections), _queue(way.queue), senders,
+        way.settings.transport, _is_open(way), _serialize_obstacles(way), _serialize_rate(way),
+        Connections(way.send_status.connections, way.settings.connections), _serialize_queue(way.waiting), senders,
     )  # fmt: skip
 
 
-def _is_open(way: delivering.Way) -> bool:
-    return not any(one.closes for one in way.obstacles)
+def _is_open(way: delivery_status.ChannelStatus) -> bool:
+    return not any(one.blocks_all for one in way.obstacles)
 
 
-def _obstacles(way: delivering.Way) -> list[Obstacle]:
-    return [Obstacle(one.code, one.text, iso(one.since), iso(one.until)) for one in way.obstacles]
+def _serialize_obstacles(way: delivery_status.ChannelStatus) -> list[Obstacle]:
+    return [
+        Obstacle(obstacle.code, obstacle.text, iso(obstacle.since), iso(obstacle.until)) for obstacle in way.obstacles
+    ]
 
 
-def _rate(way: delivering.Way) -> Rate:
+def _serialize_rate(way: delivery_status.ChannelStatus) -> Rate:
     per_hour = way.settings.rate_per_hour if isinstance(way.settings, Email) else 0
     return Rate(way.settings.rate_per_second, per_hour, way.last_minute, way.last_hour)
 
 
-def _queue(queue: delivering.Queue) -> Queue:
+def _serialize_queue(queue: delivery_status.WaitingCounts) -> Queue:
     age = 0 if queue.oldest_due_at is None else max(0, now_ms() - queue.oldest_due_at) // 1000
-    return Queue(queue.waiting, queue.due, queue.in_hand, iso(queue.oldest_due_at), age)
+    return Queue(queue.waiting, queue.due, queue.sending, iso(queue.oldest_due_at), age)
+
+
+class Captured(Struct, rename={"from_": "from"}):
+    """A message in the built-in inbox; `message_id` is the integer id of the message."""
+
+    id: int
+    account_id: int
+    channel: Literal["email", "sms"]
+    message_id: (
+        Annotated[int, Meta(description="id of the message; null if it was not sent by this installation")] | None
+    )
+    from_: Annotated[str, Meta(description="sender")] | None
+    to: Annotated[str, Meta(description="recipient")]
+    mail_from: Annotated[str, Meta(description="return path")]
+    subject: str | None
+    preview: Annotated[str, Meta(description="beginning of the text")] | None
+    bytes: Annotated[int, Meta(description="size in bytes")]
+    created_at: schemas.Moment
+
+
+class Header(Struct):
+    """A decoded header."""
+
+    name: Annotated[str, Meta(description="header name")]
+    value: Annotated[str, Meta(description="decoded header value")]
+
+
+class CapturedDetail(Captured, rename={"from_": "from"}):
+    """A captured message with its content and the current state of its message.
+
+    An SMS also has its number of parts (`segments`), alphabet and number of characters.
+    """
+
+    headers: Annotated[list[Header], Meta(description="headers in their original order")]
+    html: Annotated[str, Meta(description="HTML content; null if there is none")] | None
+    text: str | None
+    segments: int | None
+    alphabet: Annotated[Literal["GSM-7", "UCS-2"], Meta(description="alphabet of the SMS; null for email")] | None
+    characters: Annotated[int, Meta(description="number of characters of the SMS; null for email")] | None
+    message: Annotated[schemas.Message, Meta(description="current state of the message; null if it was deleted")] | None
+
+
+class Emptied(Struct):
+    """The number of deleted messages."""
+
+    deleted: Annotated[int, Meta(description="number of deleted messages")]
+
+
+class CaptureQuery(PageQuery):
+    """Filters of the inbox; `search` matches recipient, subject and the text of SMS."""
+
+    search: Annotated[Short, Meta(description="search words for recipient, subject and SMS text")] | UnsetType = UNSET
+    channel: Annotated[Literal["email", "sms"], Meta(description="only those of this channel")] | UnsetType = UNSET
+    message_id: Annotated[MessageId, Meta(description="only those of this message")] | UnsetType = UNSET
+
+
+def _captured_values(row: models.CapturedMessage) -> dict[str, Any]:
+    return {
+        "id": row.id, "account_id": row.account_id, "channel": row.channel, "message_id": row.message_id,
+        "from_": row.from_header,
+        "to": row.rcpt_to, "mail_from": row.mail_from, "subject": row.subject, "preview": row.preview,
+        "bytes": row.size, "created_at": iso(row.received_at),
+    }  # fmt: skip
+
+
+def _get_captured_detail(account_id: int, captured_id: int) -> CapturedDetail:
+    row = capture_inbox.get(account_id, captured_id)
+    parts = capture_inbox.get_parts(row)
+    try:
+        message = schemas.serialize_message(ledger.get(account_id, row.message_id or 0))
+    except NotFound:
+        message = None
+    headers = [Header(name, value) for name, value in parts["headers"]]
+    sms_size = parts["sms"]
+    sms_values = (
+        (sms_size.parts, sms_size.alphabet, sms_size.characters) if sms_size is not None else (None, None, None)
+    )
+    return CapturedDetail(
+        **_captured_values(row), headers=headers, html=parts["html"], text=parts["text"], message=message,
+        **dict(zip(("segments", "alphabet", "characters"), sms_values, strict=True)),
+    )  # fmt: skip
+
+
+@ROUTES.add("GET", "/capture", scope="account:read", query=CaptureQuery, returns=Captured, many=True)
+async def list_captured(request: ApiRequest) -> ApiResponse:
+    """List captured messages, newest first."""
+    query: CaptureQuery = request.query
+    search = query.search if isinstance(query.search, str) else None
+    message_id = query.message_id if isinstance(query.message_id, int) else None
+    channel = query.channel if isinstance(query.channel, str) else None
+    page = await fetch(
+        capture_inbox.list_captured, request.account_id, query.page, query.size(), search, message_id, channel
+    )
+    return ApiResponse([Captured(**_captured_values(row)) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("DELETE", "/capture", scope="account:write", returns=Emptied)
+async def clear_captured(request: ApiRequest) -> ApiResponse:
+    """Delete all captured messages."""
+
+    def verb() -> int:
+        audit.record(request.by, request.account_id, "capture_clear", None)
+        return capture_inbox.clear(request.account_id)
+
+    return ApiResponse(Emptied(await commit(verb)))
+
+
+@ROUTES.add("GET", "/capture/{id}", scope="account:read", returns=CapturedDetail)
+async def get_captured(request: ApiRequest) -> ApiResponse:
+    """Get a captured message with its content."""
+    return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id))
+
+
+@ROUTES.add("GET", "/capture/{id}/raw", scope="account:read", media="message/rfc822", alternative_media="text/plain")
+async def get_captured_source(request: ApiRequest) -> ApiResponse:
+    """Get the source of a captured message; for SMS its text."""
+    row = await fetch(capture_inbox.get, request.account_id, request.id)
+    return ApiResponse(bytes(row.source), media="text/plain" if row.channel == "sms" else None)
+
+
+def _validate_simulation(account_id: int, request: Simulate, number: int) -> None:
+    if isinstance(request.action, str):
+        simulating.prepare_action(account_id, number, request)
+
+
+@ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", reads=Simulate, returns=CapturedDetail,
+            validate=validator(_validate_simulation))  # fmt: skip
+async def simulate_recipient(request: ApiRequest) -> ApiResponse:
+    """Simulate a recipient's action on a captured message through its real channel."""
+    simulation = await fetch(simulating.prepare_action, request.account_id, request.id, request.body)
+    if request.credential.is_test and not simulation.message.test:
+        raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")
+    await simulating.perform_action(simulation)
+    return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id))
+
+
+class DnsRecord(Struct):
+    """A required DNS record and its current values."""
+
+    record_type: Annotated[Literal["TXT", "MX", "CNAME"], Meta(description="type")]
+    name: Annotated[str, Meta(description="full name of the record")]
+    value: Annotated[str, Meta(description="value to enter")]
+    priority: Annotated[str, Meta(description="priority of an MX record; null for others")]
+    valid: Annotated[Validity, Meta(description="true if the record was found in DNS with this value")]
+    purpose: Annotated[Purpose, Meta(description="purpose of the record")]
+    required: Annotated[bool, Meta(description="whether the record is required for verification")]
+    found: Annotated[list[str], Meta(description="values found in DNS instead")]
+    problem: Annotated[str, Meta(description="problem; null if there is none")] | None
+    checked_at: Annotated[Moment, Meta(description="when the record was last checked")] | None
+
+
+class SendingDomain(Struct):
+    """A domain to send email from."""
+
+    id: int
+    name: Annotated[str, Meta(description="domain in lower case")]
+    provider: Annotated[str, Meta(description="always `smtp`")]
+    status: Annotated[
+        Literal["pending", "verified", "failed"], Meta(description="`verified` once the required records are in DNS")
+    ]
+    dns_records: Annotated[list[DnsRecord], Meta(description="DNS records to enter")] | None
+    attention: (
+        Annotated[str, Meta(description="warning about a domain that works but needs attention; null for none")] | None
+    )
+    attention_since: Annotated[Moment, Meta(description="since when the domain needs attention")] | None
+    verified_at: Annotated[Moment, Meta(description="when the domain was verified")] | None
+    failed_at: Annotated[Moment, Meta(description="when the domain stopped being verified; null if it did not")] | None
+    checked_at: Annotated[Moment, Meta(description="when DNS was last checked")] | None
+    next_check_at: Annotated[Moment, Meta(description="when DNS is checked next; null if no check is planned")] | None
+    created_at: Moment
+    updated_at: Moment
+
+
+def _serialize_domain(row: models.SendingDomain) -> SendingDomain:
+    plain: dict[str, Any] = {name: getattr(row, name) for name in ("id", "name", "provider", "status", "attention")}
+    return SendingDomain(
+        **plain,
+        dns_records=[
+            DnsRecord(
+                record.record_type, record.name, record.value, record.priority, record.valid, record.purpose,
+                record.required, record.found, record.problem, iso(record.checked_at),
+            )
+            for record in records.get_records(row)
+        ],
+        attention_since=iso(row.attention_since), verified_at=iso(row.verified_at),
+        failed_at=iso(row.failed_at), checked_at=iso(row.checked_at), next_check_at=iso(row.next_check_at),
+        created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
+    )  # fmt: skip
+
+
+@ROUTES.add("GET", "/domains", scope="domains:read", query=DomainQuery, returns=SendingDomain, many=True)
+async def list_domains(request: ApiRequest) -> ApiResponse:
+    """List sending domains, newest first."""
+    page = await fetch(store.list_domains, request.account_id, request.query)
+    return ApiResponse(await fetch(lambda: [_serialize_domain(row) for row in page.rows]), headers=page_headers(page))
+
+
+def _validate_domain(account_id: int, request: DomainCreate, _: int | None) -> None:
+    if isinstance(request.domain, store.DomainName) and isinstance(request.domain.name, str):
+        store.validate_name(account_id, request)
+
+
+@ROUTES.add("POST", "/domains", scope="domains:write", reads=DomainCreate, returns=SendingDomain, status=201,
+            validate=validator(_validate_domain))  # fmt: skip
+async def create_domain(request: ApiRequest) -> ApiResponse:
+    """Add a sending domain; the response lists the DNS records it needs."""
+    await fetch(store.validate_name, request.account_id, request.body)
+    pairs = await asyncio.to_thread(keys.generate_keys)
+    domain = await commit(store.create, request.account_id, request.body, pairs, request.by)
+    return ApiResponse(await fetch(_serialize_domain, domain))
+
+
+@ROUTES.add("GET", "/domains/{id}", scope="domains:read", returns=SendingDomain)
+async def get_domain(request: ApiRequest) -> ApiResponse:
+    """Get a sending domain."""
+    return ApiResponse(await fetch(lambda: _serialize_domain(store.get(request.account_id, request.id))))
+
+
+@ROUTES.add("DELETE", "/domains/{id}", scope="domains:write", returns=SendingDomain)
+async def delete_domain(request: ApiRequest) -> ApiResponse:
+    """Delete a sending domain with its DKIM keys."""
+
+    def verb() -> SendingDomain:
+        shaped = _serialize_domain(store.get(request.account_id, request.id))
+        store.delete(request.account_id, request.id, request.by)
+        return shaped
+
+    return ApiResponse(await commit(verb))
+
+
+@ROUTES.add("POST", "/domains/{id}/verify", scope="domains:write", returns=SendingDomain)
+async def verify_domain(request: ApiRequest) -> ApiResponse:
+    """Check the DNS records of a sending domain now."""
+    question = await fetch(lambda: store.prepare_check(store.get(request.account_id, request.id).id))
+    if question is not None:
+        await store.check_now(question)
+    return await get_domain(request)
+
+
+@ROUTES.add("POST", "/domains/{id}/rotate_key", scope="domains:write", returns=SendingDomain)
+async def rotate_dkim_key(request: ApiRequest) -> ApiResponse:
+    """Create the next DKIM key; it signs once its record is in DNS."""
+    await fetch(store.get, request.account_id, request.id)
+    pairs = await asyncio.to_thread(keys.generate_keys)
+    return ApiResponse(
+        await fetch(
+            _serialize_domain, await commit(store.rotate_key, request.account_id, request.id, pairs, request.by)
+        )
+    )

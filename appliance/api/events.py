@@ -1,129 +1,147 @@
-"""Events over the API."""
+"""Endpoints of events."""
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
-from appliance.api import contacts, shapes, shaping
-from appliance.api.declare import Answer, Call, Routes, checked, of_sound
-from appliance.api.read import idempotency_key
-from appliance.api.reply import page_headers
+from appliance.api import contacts, schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, keep_faults_of_readable_fields, validator
+from appliance.api.http import get_idempotency_key, page_headers
 from appliance.audience.contacts import write
-from appliance.audience.contacts.requests import ContactWrite
+from appliance.audience.contacts.store import ContactWrite
 from appliance.core.errors import Faults, Invalid
-from appliance.core.fields import Read
+from appliance.core.validation import PartialRead
 from appliance.events import log, submit
 from appliance.events.log import EventQuery
-from appliance.events.submit import EventBatch, EventWrite, Ready, Submitted, prepare, read_many
+from appliance.events.submit import EventBatch, EventWrite, PreparedEvent, Submitted, prepare, prepare_batch
 from appliance.storage.models import Event
-from appliance.storage.work import call, commit
+from appliance.storage.transactions import commit, fetch
 
 ROUTES = Routes()
-# Keys of which an event has to have one
-_WHO = ("contact_id", "contact_email")
-# Contacts that are made in one transaction, so that nobody else's write waits for a thousand
-_AT_ONCE = 20
+# An event requires one of these keys.
+_CONTACT_KEYS = ("contact_id", "contact_email")
+# Contacts are created in small transactions, so that other writes do not wait.
+_CONTACT_BATCH_SIZE = 20
 
 
 class EventFault(Struct):
-    """Why one event of a batch was not recorded."""
+    """The error of one event of a batch."""
 
-    index: int
-    code: str
+    index: Annotated[int, Meta(description="position in the batch, starting at 0")]
+    code: Annotated[str, Meta(description="error code, as for a single request")]
     message: str
-    validation_errors: dict[str, list[str]]
+    validation_errors: Annotated[dict[str, list[str]], Meta(description="field errors")]
 
 
 class EventsDone(Struct):
-    """What became of a batch."""
+    """The result of a batch."""
 
-    created: int
-    repeated: int
-    errors: list[EventFault]
+    created: Annotated[int, Meta(description="number of recorded events")]
+    repeated: Annotated[int, Meta(description="number of events already known by their `idempotency_key`")]
+    errors: Annotated[list[EventFault], Meta(description="events that were not recorded")]
 
 
-@ROUTES.add("GET", "/events", scope="events:read", query=EventQuery, returns=shapes.Event, many=True)
-async def index(request: Call) -> Answer:
+@ROUTES.add("GET", "/events", scope="events:read", query=EventQuery, returns=schemas.Event, many=True)
+async def list_events(request: ApiRequest) -> ApiResponse:
     """List events, newest first."""
-    page = await call(log.page, request.account_id, request.query)
-    return Answer([shaping.event(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(log.list_events, request.account_id, request.query)
+    return ApiResponse([schemas.serialize_event(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add(
-    "POST", "/events", scope="events:write", reads=EventWrite, inside=checked(submit.check, either=_WHO),
-    returns=shapes.Event, status=201, also=(200,), idempotent=True, rate="messages",
-)  # fmt: skip
-async def create(request: Call) -> Answer:
-    """Record an event; a repeat by its idempotency key answers the first one."""
+    "POST",
+    "/events",
+    scope="events:write",
+    reads=EventWrite,
+    validate=validator(submit.check_event, either=_CONTACT_KEYS),
+    returns=schemas.Event,
+    status=201,
+    also=(200,),
+    idempotent=True,
+    rate="messages",
+)
+async def create_event(request: ApiRequest) -> ApiResponse:
+    """Record an event; a repeated idempotency key returns the first event."""
     body: EventWrite = request.body
-    key = idempotency_key(request.request, body)
+    key = get_idempotency_key(request.http, body)
     if key is not None and not isinstance(body.idempotency_key, str):
         body = structs.replace(body, idempotency_key=key)
-    # Reading a user agent may take a while
+    # Parsing a user agent is slow.
     if isinstance(body.user_agent, str):
-        ready = await call(prepare, body, request.credential.test)
+        ready = await fetch(prepare, body, request.credential.is_test)
     else:
-        ready = prepare(body, request.credential.test)
+        ready = prepare(body, request.credential.is_test)
 
     def verb() -> Submitted:
-        _make_contacts(request, [ready])
+        _create_missing_contacts(request, [ready])
         return submit.submit(request.account_id, ready)
 
-    done = await commit(verb)
-    if done.values is None:
-        row = await call(log.get, request.account_id, done.id)
-        return Answer(shaping.event(row), 200, {"Idempotent-Replayed": "true"})
-    return Answer(shaping.event(Event(id=done.id, **done.values)))
+    result = await commit(verb)
+    if result.values is None:
+        row = await fetch(log.get, request.account_id, result.id)
+        return ApiResponse(schemas.serialize_event(row), 200, {"Idempotent-Replayed": "true"})
+    return ApiResponse(schemas.serialize_event(Event(id=result.id, **result.values)))
 
 
 @ROUTES.add("POST", "/events/batch", scope="events:write", reads=EventBatch, returns=EventsDone, rate="messages")
-async def create_many(request: Call) -> Answer:
-    """Record up to 1,000 events at once; those that are wrong are told by their index, and keep no other out."""
-    read, ignored = await call(read_many, request.body, request.credential.test)
-    good = {index: one for index, one in enumerate(read) if isinstance(one, Ready)}
-    for some in _chunks([ready for ready in good.values() if ready.creates]):
-        await commit(_make_contacts, request, some)
-    recorded = await commit(submit.submit_many, request.account_id, [*good.values()])
-    done = EventsDone(0, 0, [])
-    results = dict(zip(good, recorded, strict=True))
-    for index, one in enumerate(read):
-        made = results[index] if isinstance(one, Ready) else await call(_refusal, request.account_id, one)
-        if isinstance(made, Submitted):
-            done.created += made.values is not None
-            done.repeated += made.values is None
+async def create_events(request: ApiRequest) -> ApiResponse:
+    """Record up to 1,000 events; invalid ones are reported by index and do not affect the others."""
+    read, ignored = await fetch(prepare_batch, request.body, request.credential.is_test)
+    valid_events = {
+        list_events: parsed_event
+        for list_events, parsed_event in enumerate(read)
+        if isinstance(parsed_event, PreparedEvent)
+    }
+    for batch in _iterate_batches([ready for ready in valid_events.values() if ready.creates]):
+        await commit(_create_missing_contacts, request, batch)
+    recorded = await commit(submit.submit_many, request.account_id, [*valid_events.values()])
+    summary = EventsDone(0, 0, [])
+    results = dict(zip(valid_events, recorded, strict=True))
+    for list_events, parsed_event in enumerate(read):
+        result = (
+            results[list_events]
+            if isinstance(parsed_event, PreparedEvent)
+            else await fetch(_build_refusal, request.account_id, parsed_event)
+        )
+        if isinstance(result, Submitted):
+            summary.created += result.values is not None
+            summary.repeated += result.values is None
         else:
-            faults = made.fields if isinstance(made, Invalid) else {"idempotency_key": ["has already been taken"]}
-            done.errors.append(EventFault(index, made.code, str(made), faults))
+            faults = result.fields if isinstance(result, Invalid) else {"idempotency_key": ["has already been taken"]}
+            summary.errors.append(EventFault(list_events, result.code, str(result), faults))
     request.ignored.extend(ignored)
-    return Answer(done)
+    return ApiResponse(summary)
 
 
-def _refusal(account_id: int, read: Read) -> Invalid:
-    """Return the refusal of an event of a batch that was read with faults, with all that is wrong with it."""
+def _build_refusal(account_id: int, read: PartialRead) -> Invalid:
+    """Return the error of an invalid event of a batch, listing all its errors."""
     faults = Faults()
     faults.merge(read.faults.fields)
     if isinstance(read.value, EventWrite):
         try:
-            submit.check(account_id, read.value)
-        except Invalid as refused:
-            faults.merge(of_sound(read, refused, either=_WHO))
+            submit.check_event(account_id, read.value)
+        except Invalid as error:
+            faults.merge(keep_faults_of_readable_fields(read, error, either=_CONTACT_KEYS))
     return Invalid(faults.fields)
 
 
-def _make_contacts(request: Call, some: Sequence[Ready]) -> None:
-    """Make the contacts that events bring along: known by their address only, and not opted in by this."""
-    for ready in some:
-        address = submit.missing_contact(request.account_id, ready)
+def _create_missing_contacts(request: ApiRequest, batch: Sequence[PreparedEvent]) -> None:
+    """Create the missing contacts of events with their address only, not opted in."""
+    for ready in batch:
+        address = submit.find_missing_contact(request.account_id, ready)
         if address is not None:
-            write.upsert(request.account_id, ContactWrite(email=address, opt_in=False), contacts.evidence(request))
+            write.upsert(
+                request.account_id, ContactWrite(email=address, opt_in=False), contacts.build_evidence(request)
+            )
 
 
-def _chunks(all_ready: list[Ready]) -> Iterator[list[Ready]]:
-    for start in range(0, len(all_ready), _AT_ONCE):
-        yield all_ready[start : start + _AT_ONCE]
+def _iterate_batches(all_ready: list[PreparedEvent]) -> Iterator[list[PreparedEvent]]:
+    for start in range(0, len(all_ready), _CONTACT_BATCH_SIZE):
+        yield all_ready[start : start + _CONTACT_BATCH_SIZE]
 
 
-@ROUTES.add("GET", "/events/{id}", scope="events:read", returns=shapes.Event)
-async def show(request: Call) -> Answer:
+@ROUTES.add("GET", "/events/{id}", scope="events:read", returns=schemas.Event)
+async def get_event(request: ApiRequest) -> ApiResponse:
     """Get an event."""
-    return Answer(shaping.event(await call(log.get, request.account_id, request.id)))
+    return ApiResponse(schemas.serialize_event(await fetch(log.get, request.account_id, request.id)))

@@ -1,84 +1,100 @@
-"""What became of the people of a flow over the API: the report, who stands where, and those who are moved by hand."""
+"""Endpoints of flow runs: the report of a flow, its runs, and actions on them."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from appliance.accounts import audit
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.reply import page_headers
-from appliance.api.shapes import Json, Moment
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import page_headers
+from appliance.api.schemas import Json, Moment
 from appliance.core import clock
-from appliance.flows import enrollment, people, report, run_actions
+from appliance.flows import enrollment, report, runs, store
 from appliance.flows.enrollment import Enrolled, EnrollWrite
-from appliance.flows.people import ContactRunQuery, Passed, RunQuery, RunStatus
 from appliance.flows.report import FlowReport, Range
-from appliance.flows.run_actions import Act, RunsChosen, RunsMoved
+from appliance.flows.runs import (
+    ContactRunQuery,
+    RunAction,
+    RunActionResult,
+    RunQuery,
+    RunSelection,
+    RunStatus,
+    VisitedStep,
+)
 from appliance.storage.models import Run
-from appliance.storage.work import call, commit
-
-# How a person's way through a flow is answered.
+from appliance.storage.transactions import commit, fetch
 
 
 class FlowRun(Struct):
-    """One person's way through a flow; `step_id` is where they stand, or where it ended."""
+    """A contact's run through a flow. `step_id` is the current or last step."""
 
     id: int
     account_id: int
-    flow_id: int
-    flow_name: str
-    version: int
-    contact_id: int | None
-    status: RunStatus
-    exit_reason: str | None
-    step_id: int | None
-    event_id: int | None
-    chain_depth: int
+    flow_id: Annotated[int, Meta(description="id of the flow; null if there is none")]
+    flow_name: Annotated[str, Meta(description="name of the flow")]
+    version: Annotated[int, Meta(description="version of the flow; every change of an active flow creates a new one")]
+    contact_id: Annotated[int, Meta(description="id of the contact; null once it is deleted")] | None
+    status: Annotated[RunStatus, Meta(description="`live` while the run is active")]
+    exit_reason: Annotated[str, Meta(description="why the run ended early, or why the trigger started no run")] | None
+    step_id: Annotated[int, Meta(description="id of the current or last step; null if there is none")] | None
+    event_id: (
+        Annotated[int, Meta(description="id of the event that started the run; null if the contact was added manually")]
+        | None
+    )
+    chain_depth: Annotated[
+        int, Meta(description="number of flows before this one, each started by an event of the flow before")
+    ]
     test: bool
-    due_at: Moment | None
-    ended_at: Moment | None
+    due_at: Annotated[Moment, Meta(description="when the run continues; null once it has ended")] | None
+    ended_at: Annotated[Moment, Meta(description="when the run ended")] | None
     created_at: Moment
     updated_at: Moment
 
 
 class RunStep(Struct):
-    """A step that a run came to; without an outcome it waits there. `summary` is what the step did then."""
+    """A step that a run has reached. Without an outcome the run waits there; `summary` describes the step."""
 
-    step_id: int
+    step_id: Annotated[int, Meta(description="id of the step")]
     type: str
-    summary: str
-    outcome: Literal["on", "yes", "no", "skipped", "exited"] | None
-    reason: str | None
+    summary: Annotated[str, Meta(description="description of the step at that time")]
+    outcome: (
+        Annotated[
+            Literal["on", "yes", "no", "skipped", "exited"],
+            Meta(description="how the contact left the step; null while waiting"),
+        ]
+        | None
+    )
+    reason: Annotated[str, Meta(description="why the step was skipped or the contact exited")] | None
     message_id: int | None
-    message_status: str | None
-    entered_at: Moment
-    left_at: Moment | None
+    message_status: Annotated[str, Meta(description="status of the message sent by the step")] | None
+    entered_at: Annotated[Moment, Meta(description="when the contact entered the step")]
+    left_at: Annotated[Moment, Meta(description="when the contact left the step; null while waiting")] | None
 
 
 class FlowRunDetail(FlowRun):
-    """A run with what started it and the steps it came to, first to last.
+    """A run with the event that started it and the steps it has reached, in order.
 
     `event_data` is empty for a credential without `events:read`.
     """
 
-    event_data: Json
-    history: list[RunStep]
+    event_data: Annotated[Json, Meta(description="data of the event that started the run")]
+    history: Annotated[list[RunStep], Meta(description="steps of the run, oldest first")]
 
 
-def shape_run(row: Run) -> FlowRun:
-    """Shape a run."""
-    return FlowRun(**_fields(row))
+def serialize_run(row: Run) -> FlowRun:
+    """Return a run as an API Struct."""
+    return FlowRun(**_run_values(row))
 
 
-def _fields(row: Run) -> dict[str, Any]:
+def _run_values(row: Run) -> dict[str, Any]:
     moments = {name: clock.iso(getattr(row, name)) for name in ("due_at", "ended_at", "created_at", "updated_at")}
     plain = ("id", "account_id", "flow_id", "flow_name", "version", "contact_id", "status", "exit_reason", "event_id",
              "chain_depth", "test")  # fmt: skip
     return {**{name: getattr(row, name) for name in plain}, **moments, "step_id": row.action_id}
 
 
-def _step(passed: Passed) -> RunStep:
-    row = passed.passage
+def _serialize_step(passed: VisitedStep) -> RunStep:
+    row = passed.visit
     outcome: Any = row.outcome
     return RunStep(
         row.action_id, passed.type, passed.summary, outcome, row.reason, passed.message_id, passed.message_status,
@@ -86,10 +102,12 @@ def _step(passed: Passed) -> RunStep:
     )  # fmt: skip
 
 
-def detailed(row: Run) -> FlowRunDetail:
-    """Shape a run with its history."""
+def serialize_run_detail(row: Run) -> FlowRunDetail:
+    """Return a run with its history."""
     return FlowRunDetail(
-        **_fields(row), event_data=row.event_data, history=[_step(passed) for passed in people.history(row)]
+        **_run_values(row),
+        event_data=row.event_data,
+        history=[_serialize_step(passed) for passed in runs.list_visited_steps(row)],
     )
 
 
@@ -97,100 +115,107 @@ ROUTES = Routes()
 
 
 class ReportQuery(Struct):
-    """Of whom: everybody ever, or who came lately."""
+    """The period of the report: all runs or recent ones."""
 
-    range: Range = "all"
+    range: Annotated[Range, Meta(description="period of the report, in days")] = "all"
 
 
-async def _detail(request: Call) -> FlowRunDetail:
-    """Return a run; what its event said only to who may read events."""
+async def _get_run_detail(request: ApiRequest) -> FlowRunDetail:
+    """Return a run, with the data of its event only for a credential that may read events."""
 
     def read() -> FlowRunDetail:
-        return detailed(people.get(request.account_id, request.id, request.inner))
+        return serialize_run_detail(runs.get_run(request.account_id, request.id, request.inner_id))
 
-    found = await call(read)
-    return found if request.credential.reaches("events:read") else structs.replace(found, event_data={})
+    run_detail = await fetch(read)
+    return run_detail if request.credential.has_scope("events:read") else structs.replace(run_detail, event_data={})
 
 
 @ROUTES.add("GET", "/flows/{id}/report", scope="flows:read", query=ReportQuery, returns=FlowReport)
-async def figures(request: Call) -> Answer:
-    """Report what became of the people of a flow at each step, each number with the path to its people."""
+async def get_flow_report(request: ApiRequest) -> ApiResponse:
+    """Get the report of a flow by step; each number has the path of its runs."""
 
     def read() -> FlowReport:
-        return report.of(people.flow_of(request.account_id, request.id), request.query.range)
+        return report.build_report(store.find(request.account_id, request.id), request.query.range)
 
-    return Answer(await call(read))
+    return ApiResponse(await fetch(read))
 
 
 @ROUTES.add("GET", "/flows/{id}/runs", scope="flows:read", query=RunQuery, returns=FlowRun, many=True)
-async def index(request: Call) -> Answer:
-    """List the runs of a flow, newest first; those of a step in the order in which they came to it."""
-    page = await call(people.page, request.account_id, request.id, request.query)
-    return Answer([shape_run(row) for row in page.rows], headers=page_headers(page))
+async def list_runs(request: ApiRequest) -> ApiResponse:
+    """List runs of a flow, newest first; runs in a step are listed in order of arrival."""
+    page = await fetch(runs.list_runs, request.account_id, request.id, request.query)
+    return ApiResponse([serialize_run(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add("GET", "/flows/{id}/runs/{run_id}", scope="flows:read", returns=FlowRunDetail)
-async def show(request: Call) -> Answer:
-    """Get a run with the steps it came to."""
-    return Answer(await _detail(request))
+async def get_run(request: ApiRequest) -> ApiResponse:
+    """Get a run with the steps it has reached."""
+    return ApiResponse(await _get_run_detail(request))
 
 
 @ROUTES.add("GET", "/contacts/{id}/runs", scope="contacts:read", query=ContactRunQuery, returns=FlowRun, many=True)
-async def of_contact(request: Call) -> Answer:
-    """List the flows that a contact is or was in, newest first."""
-    page = await call(people.of_contact, request.account_id, request.id, request.query)
-    return Answer([shape_run(row) for row in page.rows], headers=page_headers(page))
+async def list_contact_runs(request: ApiRequest) -> ApiResponse:
+    """List runs of a contact, newest first."""
+    page = await fetch(runs.list_contact_runs, request.account_id, request.id, request.query)
+    return ApiResponse([serialize_run(row) for row in page.rows], headers=page_headers(page))
 
 
-def _moves(act: Act, one_summary: str, many_summary: str) -> None:
-    async def single(request: Call) -> Answer:
-        await commit(run_actions.one, request.account_id, request.id, request.inner, act, request.by)
-        return Answer(await _detail(request))
+def _add_run_action(act: RunAction, one_summary: str, many_summary: str) -> None:
+    async def single(request: ApiRequest) -> ApiResponse:
+        await commit(runs.act_on_run, request.account_id, request.id, request.inner_id, act, request.by)
+        return ApiResponse(await _get_run_detail(request))
 
-    async def many(request: Call) -> Answer:
-        ids = await call(run_actions.chosen, request.account_id, request.id, request.body)
+    async def many(request: ApiRequest) -> ApiResponse:
+        ids = await fetch(runs.resolve_runs, request.account_id, request.id, request.body)
         changed: list[int] = []
-        for start in range(0, len(ids), run_actions.CHUNK):
-            some = ids[start : start + run_actions.CHUNK]
-            changed += await commit(run_actions.some, request.id, some, act, request.credential.test)
+        for start in range(0, len(ids), runs.ACTION_BATCH_SIZE):
+            chunk = ids[start : start + runs.ACTION_BATCH_SIZE]
+            changed += await commit(runs.act_on_runs, request.id, chunk, act, request.credential.is_test)
         if changed:
-            await commit(run_actions.noted, request.account_id, request.id, act, len(changed), request.by)
-        named = request.body.run_ids if isinstance(request.body.run_ids, list) else []
-        done = set(changed)
-        return Answer(RunsMoved(len(changed), [number for number in dict.fromkeys(named) if number not in done]))
+            await commit(runs.audit_bulk_action, request.account_id, request.id, act, len(changed), request.by)
+        requested_ids = request.body.run_ids if isinstance(request.body.run_ids, list) else []
+        changed_ids = set(changed)
+        return ApiResponse(
+            RunActionResult(
+                len(changed), [number for number in dict.fromkeys(requested_ids) if number not in changed_ids]
+            )
+        )
 
     single.__doc__, many.__doc__ = one_summary, many_summary
     scope, path = "flows:write", "/flows/{id}/runs"
-    ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, returns=FlowRunDetail, starts=True)(single)
+    ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, returns=FlowRunDetail, changes_sending=True)(single)
     ROUTES.add(
-        "POST", f"{path}/{act}", scope=scope, reads=RunsChosen, returns=RunsMoved, starts=True,
-        inside=checked(run_actions.check, either=("run_ids", "step")),
+        "POST", f"{path}/{act}", scope=scope, reads=RunSelection, returns=RunActionResult, changes_sending=True,
+        validate=validator(runs.check_selection, either=("run_ids", "step")),
     )(many)  # fmt: skip
 
 
-_moves("move_on", "Let a waiting run go on at once.", "Let many go on at once: some runs, or all that wait in a step.")
-_moves("take_out", "Take a run out of its flow.", "Take many out of a flow: some runs, or all that wait in a step.")
-
-
-# Lets people into a flow over the API.
+_add_run_action(
+    "move_on", "Skip the wait of a run.", "Skip the wait of several runs, or of all runs that wait in a step."
+)
+_add_run_action(
+    "take_out", "Remove a run from its flow.", "Remove several runs from a flow, or all runs that wait in a step."
+)
 
 
 @ROUTES.add(
     "POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled, rate="sends",
-    inside=checked(enrollment.check, either=("contact_ids", "segment_id")),
+    validate=validator(enrollment.check_enrollment, either=("contact_ids", "segment_id")),
 )  # fmt: skip
-async def enroll(request: Call) -> Answer:
-    """Let people into an active flow: named by id, or everybody in a segment now."""
-    chosen = await call(enrollment.who, request.account_id, request.id, request.body)
-    done, test = Enrolled(), request.credential.test
-    # In small parts, so that nobody else's write waits; the same request may be repeated, for who is inside stays so
-    for start in range(0, len(chosen), enrollment.CHUNK):
-        some = await commit(enrollment.let_in, request.id, chosen[start : start + enrollment.CHUNK], test)
-        if some is None:
+async def enroll_contacts(request: ApiRequest) -> ApiResponse:
+    """Enroll contacts in an active flow: by id, or all current members of a segment."""
+    contact_ids = await fetch(enrollment.resolve_contacts, request.account_id, request.id, request.body)
+    result, test = Enrolled(), request.credential.is_test
+    # Small transactions keep other writes from waiting. The request is safe to repeat: a contact enters once.
+    for start in range(0, len(contact_ids), enrollment.BATCH_SIZE):
+        batch_result = await commit(
+            enrollment.enroll, request.id, contact_ids[start : start + enrollment.BATCH_SIZE], test
+        )
+        if batch_result is None:
             break
-        done.enrolled += some.enrolled
-        done.already_inside += some.already_inside
-        done.frequency += some.frequency
-    told = {"enrolled": done.enrolled}
-    await commit(audit.note, request.by, request.account_id, "flow_enroll", f"flow:{request.id}", told)
-    return Answer(done)
+        result.enrolled += batch_result.enrolled
+        result.already_inside += batch_result.already_inside
+        result.frequency += batch_result.frequency
+    data = {"enrolled": result.enrolled}
+    await commit(audit.record, request.by, request.account_id, "flow_enroll", f"flow:{request.id}", data)
+    return ApiResponse(result)

@@ -1,4 +1,4 @@
-"""Flows over the API."""
+"""Endpoints of flows and their simulations."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -6,161 +6,216 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.accounts import audit, roles
-from appliance.accounts.approving import Reject
-from appliance.accounts.rate_limits import Rate
-from appliance.api import shaping
-from appliance.api.auth import require
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.reply import Fault, page_headers
-from appliance.api.shapes import Design, Json, Moment, Template
+from appliance.accounts import access, audit
+from appliance.accounts.approvals import Reject
+from appliance.accounts.rate_limits import RequestClass
+from appliance.api import schemas
+from appliance.api.auth import require_scope
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import ApiError, page_headers
+from appliance.api.schemas import Design, Json, Moment, Template
 from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.core.clock import iso
-from appliance.core.fields import named
-from appliance.flows import document, report, scripts, spec, starters, states, store, version_snapshot
-from appliance.flows.bulk_simulation import rehearse
+from appliance.core.validation import PageQuery, schema_name
+from appliance.flows import document, lifecycle, report, simulation, simulation_bulk, store, versions
 from appliance.flows.report import FlowStats
-from appliance.flows.requests import Activate, Archive, FlowCreate, FlowPatch, FlowQuery
-from appliance.flows.scripts import ScriptResult
-from appliance.flows.simulation_request import SCRIPTS
+from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, ScriptResult, run_in_turn
+from appliance.flows.simulation_events import SCRIPTS, SimulateRequest
+from appliance.flows.simulation_timeline import Simulation
 from appliance.flows.steps import BY_TYPE
+from appliance.flows.store import Activate, Archive, FlowCreate, FlowPatch, FlowQuery
 from appliance.storage import models
-from appliance.storage.work import call, commit, render
-
-# What the API answers about flows.
+from appliance.storage.transactions import commit, fetch, render
 
 
 class FlowTrigger(Struct):
-    """What starts a flow, and for whom."""
+    """The trigger of a flow and its conditions."""
 
-    event: str
-    segment_id: int | None
-    contact_list_id: int | None
-    data: Json
+    event: Annotated[
+        str,
+        Meta(
+            description="event that starts the flow; `manual` if none is chosen yet, with which the flow "
+            "cannot be activated"
+        ),
+    ]
+    segment_id: (
+        Annotated[
+            int,
+            Meta(
+                description="id of a segment to which the contact must belong; without an event, entering the "
+                "segment starts the flow"
+            ),
+        ]
+        | None
+    )
+    contact_list_id: Annotated[int, Meta(description="id of the list that the contact joins or leaves")] | None
+    data: Annotated[
+        Json,
+        Meta(
+            description="how often the flow may start (`frequency`), filters (`where`), `keywords`, `tag`; "
+            "for `date_reached`: `path`, `yearly`, `offset_days`, `at`"
+        ),
+    ]
 
 
 class FlowStep(Struct):
-    """A step: the keys of the response form always, those of its kind beside them; sending it back changes nothing."""
+    """A step with the common keys and those of its type; sending it back unchanged has no effect."""
 
-    id: int
-    type: Annotated[str, Meta(extra_json_schema={"enum": [*BY_TYPE]})]
+    id: Annotated[int, Meta(description="identifier of the step in runs and reports")]
+    type: Annotated[
+        str,
+        Meta(extra_json_schema={"enum": [*BY_TYPE]}),
+        Meta(description="type of the step; derived from its keys if absent"),
+    ]
     subject: str
     body: str
     preheader: str
-    duration: Annotated[int, Meta(description="seconds")]
-    filters: list[Annotated[Json, named("Filter")]]
-    yes: "list[FlowStep]"
-    no: "list[FlowStep]"
-    event_name: str
-    forward_event_data: bool
-    template_id: int | None
+    duration: Annotated[int, Meta(description="duration in seconds")]
+    filters: Annotated[
+        list[Annotated[Json, schema_name("Filter")]],
+        Meta(description="filters that choose the branch; they may also refer to the event and the run"),
+    ]
+    yes: Annotated["list[FlowStep]", Meta(description="steps for contacts that match")]
+    no: Annotated["list[FlowStep]", Meta(description="steps for contacts that do not match")]
+    event_name: Annotated[str, Meta(description="name of the event that the step records")]
+    forward_event_data: Annotated[
+        bool, Meta(description="whether the recorded event includes the data of the event that started the run")
+    ]
+    template_id: Annotated[int, Meta(description="id of the template with the content; null if there is none")] | None
     from_name: str | UnsetType = UNSET
     from_email: str | UnsetType = UNSET
     reply_to: str | UnsetType = UNSET
-    design: Design | UnsetType = UNSET
-    transactional: bool | UnsetType = UNSET
-    event_data: Json | UnsetType = UNSET
-    contact_list_id: int | UnsetType = UNSET
-    data_merge: Json | UnsetType = UNSET
+    design: Annotated[Design, Meta(description="design: sections from top to bottom, and the theme")] | UnsetType = (
+        UNSET
+    )
+    transactional: (
+        Annotated[
+            bool, Meta(description="whether the message is sent without consent, footer and tracking, as receipts are")
+        ]
+        | UnsetType
+    ) = UNSET
+    event_data: Annotated[Json, Meta(description="further data of the recorded event")] | UnsetType = UNSET
+    contact_list_id: Annotated[int, Meta(description="id of the list to join or leave")] | UnsetType = UNSET
+    data_merge: (
+        Annotated[Json, Meta(description="JSON merge patch (RFC 7396) for the contact's `data`")] | UnsetType
+    ) = UNSET
 
 
 class Flow(Struct):
-    """An automation: what starts it, and the steps that people take."""
+    """An automation: a trigger and steps."""
 
     id: int
     account_id: int
-    status: Literal["draft", "active", "paused", "archived"]
-    approval_state: Literal["pending_review", "approved", "rejected"]
-    approval_note: str | None
-    asked_at: Moment | None
+    status: Annotated[Literal["draft", "active", "paused", "archived"], Meta(description="status")]
+    approval_state: Annotated[
+        Literal["pending_review", "approved", "rejected"], Meta(description="approval state of the current content")
+    ]
+    approval_note: Annotated[str, Meta(description="note of the user who rejected it")] | None
+    asked_at: Annotated[Moment, Meta(description="since when it waits for approval; null if it does not")] | None
     name: str
-    goal: str | None
-    data: Json
-    test: bool
-    version: int
-    trigger: FlowTrigger
-    triggered_count: int
-    last_triggered_at: Moment | None
-    steps: list[FlowStep]
-    sent_count: int
-    stats: FlowStats
-    paused_at: Moment | None
+    goal: (
+        Annotated[
+            str,
+            Meta(
+                description="goal of the flow; the name of an event ends a run when that event happens to the contact"
+            ),
+        ]
+        | None
+    )
+    data: Annotated[Json, Meta(description="custom data; `scripts` are test scripts saved with the flow")]
+    test: Annotated[
+        bool, Meta(description="true if the flow was activated by a test key; its messages never leave the machine")
+    ]
+    version: Annotated[int, Meta(description="version of the flow; every change of an active flow creates a new one")]
+    trigger: Annotated[FlowTrigger, Meta(description="trigger and audience of the flow")]
+    triggered_count: Annotated[int, Meta(description="number of times that it was triggered")]
+    last_triggered_at: Annotated[Moment, Meta(description="when it was last triggered; null for never")] | None
+    steps: Annotated[list[FlowStep], Meta(description="steps in order")]
+    sent_count: Annotated[
+        int, Meta(description="number of messages ever accepted by the next hop, without tests; it never decreases")
+    ]
+    stats: Annotated[FlowStats, Meta(description="runs and messages of all time, without tests")]
+    paused_at: Annotated[Moment, Meta(description="when the flow was paused; null if it is not paused")] | None
     created_at: Moment
     updated_at: Moment
-    templates: list[Template]
+    templates: Annotated[list[Template], Meta(description="templates of its steps; `action_id` is the id of the step")]
     unpublished_changes: Annotated[
-        bool, Meta(description="people changed it in a browser and have not published that: it is shown as it is live")
+        bool,
+        Meta(
+            description="true if there are edits in the browser that are not published; the flow is returned "
+            "as published"
+        ),
     ]
 
 
 class FlowChanged(Flow):
-    """A flow just changed; `scripts` says of the rehearsals that are kept with it which come out as expected now."""
+    """An updated flow; `scripts` holds the current results of its saved simulations."""
 
-    scripts: list[ScriptResult]
+    scripts: Annotated[list[ScriptResult], Meta(description="results of the test scripts saved with the flow")]
 
 
 class FlowStarter(Struct):
-    """A flow to begin from; `POST /flows` takes its key as `starter`, or its parts."""
+    """A predefined flow; `POST /flows` takes its key as `starter`, or its parts."""
 
-    key: str
+    key: Annotated[str, Meta(description="identifier of the starter in `POST /flows`")]
     label: str
-    description: str
-    name: str
-    trigger: Annotated[Json, named("FlowTriggerWrite")]
-    steps: list[Annotated[Json, named("FlowStepWrite")]]
+    description: Annotated[str, Meta(description="description")]
+    name: Annotated[str, Meta(description="name of the new flow")]
+    trigger: Annotated[Json, schema_name("FlowTriggerWrite"), Meta(description="trigger")]
+    steps: Annotated[list[Annotated[Json, schema_name("FlowStepWrite")]], Meta(description="steps")]
 
 
 class FlowStarters(Struct):
-    """The flows to begin from."""
+    """The predefined flows."""
 
-    starters: list[FlowStarter]
+    starters: Annotated[list[FlowStarter], Meta(description="flow starters")]
 
 
 class StepField(Struct):
-    """One thing that is set about a step."""
+    """A property of a step."""
 
     name: str
     label: str
     type: str
-    required: bool
-    help: str
+    required: Annotated[bool, Meta(description="whether the field is required before the flow can be activated")]
+    help: Annotated[str, Meta(description="help text")]
 
 
 class StepKind(Struct):
-    """A kind of step: the keys that make a step one of its kind, and all that it takes."""
+    """A step type: the keys that identify it, and all keys that it supports."""
 
     type: str
     label: str
-    icon: str
-    claims: list[str]
-    keys: list[str]
-    branches: list[str]
-    fields: list[StepField]
+    icon: Annotated[str, Meta(description="name of the icon")]
+    claims: Annotated[list[str], Meta(description="keys that identify a step of this type")]
+    keys: Annotated[list[str], Meta(description="all keys of the step")]
+    branches: Annotated[list[str], Meta(description="keys of the branches")]
+    fields: Annotated[list[StepField], Meta(description="fields of the step")]
 
 
 class KnownEvent(Struct):
-    """An event that may start a flow."""
+    """An event that can start a flow."""
 
     name: str
-    group: str
-    words: str
+    group: Annotated[str, Meta(description="group of the event")]
+    words: Annotated[str, Meta(description="description in words")]
 
 
 class FlowSpec(Struct):
-    """Everything that flows can be made of."""
+    """The step types and events for building flows."""
 
-    steps: list[StepKind]
-    events: list[KnownEvent]
-    trigger: Json
-    limits: dict[str, int]
+    steps: Annotated[list[StepKind], Meta(description="step types")]
+    events: Annotated[list[KnownEvent], Meta(description="events that can start a flow")]
+    trigger: Annotated[Json, Meta(description="keys of a trigger")]
+    limits: Annotated[dict[str, int], Meta(description="limits")]
 
 
-def flow(row: models.Flow, stats: FlowStats) -> Flow:
-    """Shape a flow loaded with its trigger and templates (`store.dress`)."""
-    started = row.started_by
-    # As they are, for a kind of step may have keys that nobody thought of here
-    steps: Any = document.shown(row.steps, version_snapshot.words_of(row.written))
+def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
+    """Return a flow loaded with its trigger and templates (`store.dress`)."""
+    trigger = row.started_by
+    # Steps are passed through unconverted, because a step type may have keys of its own.
+    steps: Any = document.dump_steps(row.steps, versions.get_contents(row.written))
     status: Any = row.status
     approval: Any = row.approval_state
     return Flow(
@@ -168,152 +223,238 @@ def flow(row: models.Flow, stats: FlowStats) -> Flow:
         approval_note=row.approval_note, asked_at=iso(row.asked_at), name=row.name, goal=row.goal,
         data=row.data, test=row.test,
         version=row.version,
-        trigger=FlowTrigger(started.event, started.segment_id, started.contact_list_id, started.data),
-        triggered_count=started.triggered_count, last_triggered_at=iso(started.last_triggered_at),
+        trigger=FlowTrigger(trigger.event, trigger.segment_id, trigger.contact_list_id, trigger.data),
+        triggered_count=trigger.triggered_count, last_triggered_at=iso(trigger.last_triggered_at),
         steps=steps, sent_count=row.sent_count, stats=stats,
         paused_at=iso(row.paused_at), created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
-        templates=[shaping.template(one) for one in row.written], unpublished_changes=row.draft is not None,
+        templates=[schemas.serialize_template(one) for one in row.written], unpublished_changes=row.draft is not None,
     )  # fmt: skip
 
 
 ROUTES = Routes()
-# What a status that is written means as an act
-_MOVED = {"active": "activate", "paused": "pause", "archived": "archive", "draft": "revive"}
+# The audited action for each status.
+_ACTION_BY_STATUS = {"active": "activate", "paused": "pause", "archived": "archive", "draft": "revive"}
 
 
-def _shaped(rows: list[models.Flow]) -> list[Flow]:
-    stats = report.stats(rows)
-    return [flow(row, stats[row.id]) for row in rows]
+def _serialize_flows(rows: list[models.Flow]) -> list[Flow]:
+    stats = report.load_stats(rows)
+    return [serialize_flow(row, stats[row.id]) for row in rows]
 
 
-async def _shown(row: models.Flow) -> Answer:
-    return Answer((await call(_shaped, [row]))[0])
+async def _flow_response(row: models.Flow) -> ApiResponse:
+    return ApiResponse((await fetch(_serialize_flows, [row]))[0])
 
 
-def _require_send(request: Call) -> None:
-    """Raise 403 for a credential that may write flows and not let them send."""
-    require(request.credential, "campaigns:send")
+def _require_send_scope(request: ApiRequest) -> None:
+    """Raise a 403 error for a credential that may write flows but not send."""
+    require_scope(request.credential, "campaigns:send")
 
 
-def _may_move(request: Call, row: models.Flow) -> None:
-    """Raise 403 for a test key that would move, change or delete what was live for real, and for an author."""
+def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
+    """Raise a 403 error for authors and test keys if the flow was activated by others."""
     role = request.credential.role
-    if row.version > 0 and role is not None and not roles.starts(role):
-        raise Fault(
-            403, "forbidden", "what was live once is moved by those who may send", required_scope="campaigns:send"
+    if row.version > 0 and role is not None and not access.role_can_send(role):
+        raise ApiError(
+            403,
+            "forbidden",
+            "Only a user who may send can change a flow that was live.",
+            required_scope="campaigns:send",
         )
-    if request.credential.test and row.version > 0 and not row.test:
-        raise Fault(403, "forbidden", "a test key moves only what test keys have activated")
+    if request.credential.is_test and row.version > 0 and not row.test:
+        raise ApiError(403, "forbidden", "A test key may change only flows activated by test keys.")
 
 
 @ROUTES.add("GET", "/flows", scope="flows:read", query=FlowQuery, returns=Flow, many=True)
-async def index(request: Call) -> Answer:
+async def list_flows(request: ApiRequest) -> ApiResponse:
     """List flows, newest first."""
-    page = await call(store.page, request.account_id, request.query)
-    return Answer(await call(_shaped, page.rows), headers=page_headers(page))
+    page = await fetch(store.list_flows, request.account_id, request.query)
+    return ApiResponse(await fetch(_serialize_flows, page.rows), headers=page_headers(page))
 
 
 @ROUTES.add(
     "POST", "/flows", scope="flows:write", reads=FlowCreate, returns=Flow, status=201,
-    inside=checked(store.check, parses=True),
+    validate=validator(store.check_request, parses=True),
 )  # fmt: skip
-async def create(request: Call) -> Answer:
-    """Create a flow; as a draft unless `status` says otherwise."""
-    live = request.body.status in ("active", "live")
-    if live:
-        _require_send(request)
-    body, draft = await render(store.prepare, request.account_id, request.body, live)
-    return await _shown(await commit(store.create, request.account_id, body, draft, request.by))
+async def create_flow(request: ApiRequest) -> ApiResponse:
+    """Create a flow, as a draft unless `status` is given."""
+    is_live = request.body.status in ("active", "live")
+    if is_live:
+        _require_send_scope(request)
+    body, draft = await render(store.parse_and_warm, request.account_id, request.body, is_live)
+    return await _flow_response(await commit(store.create, request.account_id, body, draft, request.by))
 
 
 @ROUTES.add("GET", "/flows/spec", scope="flows:read", returns=FlowSpec)
-async def describe(request: Call) -> Answer:
-    """Get the kinds of steps with what they take, and the events that start flows."""
-    return Answer(msgspec.convert(spec.spec(), FlowSpec))
+async def describe_flows(request: ApiRequest) -> ApiResponse:
+    """Get the step types with their properties, and the events that start flows."""
+    return ApiResponse(msgspec.convert(document.build_spec(), FlowSpec))
 
 
 @ROUTES.add("GET", "/flows/starters", scope="flows:read", returns=FlowStarters)
-async def begin(request: Call) -> Answer:
-    """Get flows to begin from, in the colours of the account."""
-    made = starters.made(Look(*brands.look(await call(brands.get, request.account_id))))
-    return Answer(FlowStarters([FlowStarter(*one) for one in made]))
+async def list_starters(request: ApiRequest) -> ApiResponse:
+    """Get predefined flows in the colors of the account."""
+    starter_flows = store.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
+    return ApiResponse(FlowStarters([FlowStarter(*one) for one in starter_flows]))
 
 
 @ROUTES.add("GET", "/flows/{id}", scope="flows:read", returns=Flow)
-async def show(request: Call) -> Answer:
+async def get_flow(request: ApiRequest) -> ApiResponse:
     """Get a flow."""
-    return await _shown(await call(store.get, request.account_id, request.id))
+    return await _flow_response(await fetch(store.get, request.account_id, request.id))
 
 
 @ROUTES.add(
     "PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=FlowChanged,
-    inside=checked(store.check, parses=True),
+    validate=validator(store.check_request, parses=True),
 )  # fmt: skip
-async def update(request: Call) -> Answer:
-    """Update a flow; `steps` replaces them all, `status` moves it."""
-    before = await call(store.get, request.account_id, request.id)
-    wanted = store.LIVE.get(str(request.body.status), request.body.status)
-    moves = isinstance(wanted, str) and wanted != before.status
-    if moves or before.status == "active":  # each change of a live one goes live
-        _may_move(request, before)
-    if moves and wanted == "active":
-        _require_send(request)
-    is_live = "active" in (wanted, before.status)
-    draft = await render(store.prepare_change, request.account_id, request.body, request.id, is_live)
+async def update_flow(request: ApiRequest) -> ApiResponse:
+    """Update a flow; `steps` replaces all steps, `status` changes its state."""
+    before = await fetch(store.get, request.account_id, request.id)
+    new_status = store.STATUS_ALIASES.get(str(request.body.status), request.body.status)
+    changes_status = isinstance(new_status, str) and new_status != before.status
+    if changes_status or before.status == "active":  # a change of an active flow takes effect at once
+        _require_can_change(request, before)
+    if changes_status and new_status == "active":
+        _require_send_scope(request)
+    is_live = "active" in (new_status, before.status)
+    draft = await render(store.parse_change_and_warm, request.account_id, request.body, request.id, is_live)
     args = (store.update, request.account_id, request.id, request.body, draft, request.by)
-    if moves or before.status == "active":
-        row = await commit(audit.noting, request.by, f"flow_{_MOVED[str(wanted)] if moves else 'publish'}", *args)
+    if changes_status or before.status == "active":
+        row = await commit(
+            audit.run_and_record,
+            request.by,
+            f"flow_{_ACTION_BY_STATUS[str(new_status)] if changes_status else 'publish'}",
+            *args,
+        )
     else:
         row = await commit(*args)
-    shown = (await call(_shaped, [row]))[0]
-    sees = request.credential.reaches("contacts:read")
-    played = await rehearse(scripts.results, row, sees, refuses=False) if SCRIPTS in row.data else []
-    return Answer(FlowChanged(**msgspec.structs.asdict(shown), scripts=played))
+    serialized = (await fetch(_serialize_flows, [row]))[0]
+    can_read_contacts = request.credential.has_scope("contacts:read")
+    script_results = (
+        await run_in_turn(simulation_bulk.run_scripts, row, can_read_contacts, refuses=False)
+        if SCRIPTS in row.data
+        else []
+    )
+    return ApiResponse(FlowChanged(**msgspec.structs.asdict(serialized), scripts=script_results))
 
 
 @ROUTES.add("DELETE", "/flows/{id}", scope="flows:write", returns=Flow)
-async def delete(request: Call) -> Answer:
-    """Delete a flow: its runs exit, open messages are cancelled, the ledger and its events stay."""
-    row = await call(store.get, request.account_id, request.id)
-    _may_move(request, row)
-    before = await _shown(row)
-    await commit(audit.noting, request.by, "flow_delete", store.delete, request.account_id, request.id)
-    return before
+async def delete_flow(request: ApiRequest) -> ApiResponse:
+    """Delete a flow. Its runs exit and open messages are cancelled; sent messages and events are kept."""
+    row = await fetch(store.get, request.account_id, request.id)
+    _require_can_change(request, row)
+    response = await _flow_response(row)
+    await commit(audit.run_and_record, request.by, "flow_delete", store.delete, request.account_id, request.id)
+    return response
 
 
-def _move(
-    name: str, scope: str, reads: type[msgspec.Struct] | None, summary: str, verb: Callable[[Call], tuple[Any, ...]],
-    rate: Rate = "requests",
-) -> None:  # fmt: skip
-    async def handler(request: Call) -> Answer:
-        _may_move(request, await call(store.get, request.account_id, request.id))
+def _add_transition(
+    name: str,
+    scope: str,
+    reads: type[msgspec.Struct] | None,
+    summary: str,
+    verb: Callable[[ApiRequest], tuple[Any, ...]],
+    rate: RequestClass = "requests",
+) -> None:
+    async def handler(request: ApiRequest) -> ApiResponse:
+        _require_can_change(request, await fetch(store.get, request.account_id, request.id))
         if name == "activate":
             await render(store.warm, request.account_id, None, request.id)
-        told = (request.by, f"flow_{name}", store.moved, request.account_id, request.id)
-        return await _shown(await commit(audit.noting, *told, *verb(request)))
+        args = (request.by, f"flow_{name}", store.apply_action, request.account_id, request.id)
+        return await _flow_response(await commit(audit.run_and_record, *args, *verb(request)))
 
     handler.__doc__ = summary
     path = f"/flows/{{id}}/{name}"
     ROUTES.add(
         "POST", path, scope=scope, reads=reads, body_required=False, returns=Flow, rate=rate,
-        starts=scope == "flows:write" and name != "ask_approval",
+        changes_sending=scope == "flows:write" and name != "ask_approval",
     )(handler)  # fmt: skip
 
 
-def _skipped(request: Call) -> int | None:
-    said = request.body.skip_overdue_seconds
-    return said if isinstance(said, int) else None
+def _get_skip_overdue_seconds(request: ApiRequest) -> int | None:
+    seconds = request.body.skip_overdue_seconds
+    return seconds if isinstance(seconds, int) else None
 
 
-_move("activate", "campaigns:send", Activate, "Let a flow take people in; a paused one goes on.",
-      lambda request: (states.activate, request.by, _skipped(request)), "sends")  # fmt: skip
-_move("pause", "flows:write", None, "Let nobody in, and keep everybody where they are.", lambda _: (states.pause,))
-_move("archive", "flows:write", Archive, "Put a flow aside; those inside stay, or leave with `take_out`.",
-      lambda request: (states.archive, request.body.take_out is True))  # fmt: skip
-_move("ask_approval", "flows:write", None, "Let a flow wait for somebody to approve of it.",
-      lambda request: (states.ask, request.by))  # fmt: skip
-_move(
-    "approve", "campaigns:approve", None, "Let a flow go live as it is.", lambda request: (states.approve, request.by)
+_add_transition("activate", "campaigns:send", Activate, "Activate a draft or resume a paused flow.",
+      lambda request: (lifecycle.activate, request.by, _get_skip_overdue_seconds(request)), "sends")  # fmt: skip
+_add_transition(
+    "pause",
+    "flows:write",
+    None,
+    "Pause a flow: nobody enters, and runs stay in their steps.",
+    lambda _: (lifecycle.pause,),
 )
-_move("reject", "campaigns:approve", Reject, "Keep a flow from going live as it is; a live one is paused.",
-      lambda request: (states.reject, request.body.note or None))  # fmt: skip
+_add_transition("archive", "flows:write", Archive, "Archive a flow; its runs continue unless `take_out` is set.",
+      lambda request: (lifecycle.archive, request.body.take_out is True))  # fmt: skip
+_add_transition("ask_approval", "flows:write", None, "Request approval of a flow.",
+      lambda request: (lifecycle.request_approval, request.by))  # fmt: skip
+_add_transition(
+    "approve",
+    "campaigns:approve",
+    None,
+    "Approve a flow in its current state.",
+    lambda request: (lifecycle.approve, request.by),
+)
+_add_transition("reject", "campaigns:approve", Reject, "Reject a flow in its current state; an active one is paused.",
+      lambda request: (lifecycle.reject, request.body.note or None))  # fmt: skip
+
+
+_validate_simulation_fields, _validate_bulk_simulation_fields = (
+    validator(simulation.check_simulation, parses=True),
+    validator(simulation_bulk.check_bulk_simulation, parses=True),
+)
+
+
+async def _validate_simulation(request: ApiRequest) -> dict[str, list[str]]:
+    _require_access_to_contact(request)
+    return await _validate_simulation_fields(request)
+
+
+async def _validate_bulk_simulation(request: ApiRequest) -> dict[str, list[str]]:
+    _require_contacts_scope(request)
+    return await _validate_bulk_simulation_fields(request)
+
+
+@ROUTES.add(
+    "POST", "/flows/{id}/simulate", scope="flows:read", reads=SimulateRequest, body_required=False, returns=Simulation,
+    rate="renders", validate=_validate_simulation,
+)  # fmt: skip
+async def simulate_flow(request: ApiRequest) -> ApiResponse:
+    """Simulate a flow for one real or invented contact; nothing is sent or stored."""
+    _require_access_to_contact(request)
+    can_read_contacts = request.credential.has_scope("contacts:read")
+    return ApiResponse(
+        await run_in_turn(simulation.simulate, request.account_id, request.id, request.body, can_read_contacts)
+    )
+
+
+@ROUTES.add(
+    "POST", "/flows/{id}/simulate_all", scope="flows:read", reads=BulkSimulateRequest, body_required=False,
+    returns=BulkSimulation, rate="renders", validate=_validate_bulk_simulation,
+)  # fmt: skip
+async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
+    """Simulate a flow for all contacts that recently met its trigger, counting the paths taken."""
+    _require_contacts_scope(request)
+    return ApiResponse(await run_in_turn(simulation_bulk.simulate_bulk, request.account_id, request.id, request.body))
+
+
+@ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query=PageQuery, returns=ScriptResult, many=True,
+            rate="renders")  # fmt: skip
+async def list_script_results(request: ApiRequest) -> ApiResponse:
+    """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results."""
+    can_read_contacts = request.credential.has_scope("contacts:read")
+    page = await run_in_turn(
+        simulation_bulk.list_results, request.account_id, request.id, request.query, can_read_contacts
+    )
+    return ApiResponse(page.rows, headers=page_headers(page))
+
+
+def _require_access_to_contact(request: ApiRequest) -> None:
+    if request.body is not None and request.body.contact_id:
+        _require_contacts_scope(request)
+
+
+def _require_contacts_scope(request: ApiRequest) -> None:
+    """Raise a 403 error without `contacts:read`: a simulation shows messages with contact data."""
+    require_scope(request.credential, "contacts:read")

@@ -1,47 +1,64 @@
-"""Sign-up forms over the API."""
+"""Endpoints of sign-up forms."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from appliance.accounts import audit
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.reply import page_headers
-from appliance.api.shapes import Moment
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import page_headers
+from appliance.api.schemas import Moment
 from appliance.core.clock import iso
 from appliance.forms import store
 from appliance.forms.store import FormField, FormPatch, FormQuery, FormWrite
 from appliance.storage import models
-from appliance.storage.work import call, commit
-
-# Shapes of sign-up forms.
+from appliance.storage.transactions import commit, fetch
 
 
 class Form(Struct):
-    """A form through which people sign themselves up; `url` is its own page."""
+    """A sign-up form; `url` is its hosted page."""
 
     id: int
     account_id: int
     name: str
-    list_ids: list[int]
-    origins: list[str]
-    fields: list[str | FormField]
-    double_opt_in: bool
-    redirect_url: str | None
-    consent_text: str | None
-    public_key: str
-    url: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
-    submissions_count: int
-    confirmed_count: int
+    list_ids: Annotated[list[int], Meta(description="ids of the lists that contacts join")]
+    origins: Annotated[
+        list[str],
+        Meta(
+            description="origins of the sites that may submit the form and read the response, such as "
+            "`https://example.org`"
+        ),
+    ]
+    fields: Annotated[
+        list[str | FormField],
+        Meta(
+            description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
+            "each as a name or an object"
+        ),
+    ]
+    double_opt_in: Annotated[
+        bool, Meta(description="whether contacts confirm their address through a link in an email")
+    ]
+    redirect_url: (
+        Annotated[
+            str, Meta(description="URL to which the browser is redirected after submission; null for the built-in page")
+        ]
+        | None
+    )
+    consent_text: Annotated[str, Meta(description="consent text, stored as evidence")] | None
+    public_key: Annotated[str, Meta(description="public key that identifies the form in submissions")]
+    url: Annotated[str, Meta(extra_json_schema={"format": "uri"}), Meta(description="URL of the form's own page")]
+    submissions_count: Annotated[int, Meta(description="number of submissions")]
+    confirmed_count: Annotated[int, Meta(description="number of submissions with a confirmed address")]
     created_at: Moment
     updated_at: Moment
 
 
-def form(row: models.Form) -> Form:
-    """Shape a form."""
+def serialize_form(row: models.Form) -> Form:
+    """Return a form as an API Struct."""
     return Form(
         row.id, row.account_id, row.name, row.list_ids, row.origins,
-        [one if isinstance(one, str) else FormField(**one) for one in row.fields], row.double_opt_in,
+        [field if isinstance(field, str) else FormField(**field) for field in row.fields], row.double_opt_in,
         row.redirect_url, row.consent_text, row.public_key, row.url, row.submissions_count, row.confirmed_count,
         str(iso(row.created_at)), str(iso(row.updated_at)),
     )  # fmt: skip
@@ -51,10 +68,10 @@ ROUTES = Routes()
 
 
 @ROUTES.add("GET", "/forms", scope="contacts:read", query=FormQuery, returns=Form, many=True)
-async def index(request: Call) -> Answer:
+async def list_forms(request: ApiRequest) -> ApiResponse:
     """List forms, newest first."""
-    page = await call(store.page, request.account_id, request.query)
-    return Answer([form(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(store.list_forms, request.account_id, request.query)
+    return ApiResponse([serialize_form(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add(
@@ -62,21 +79,23 @@ async def index(request: Call) -> Answer:
     "/forms",
     scope="contacts:write",
     reads=FormWrite,
-    inside=checked(store.check),
+    validate=validator(store.check_request),
     returns=Form,
     status=201,
 )
-async def create(request: Call) -> Answer:
+async def create_form(request: ApiRequest) -> ApiResponse:
     """Create a form."""
-    return Answer(
-        form(await commit(audit.noting, request.by, "form_add", store.create, request.account_id, request.body))
+    return ApiResponse(
+        serialize_form(
+            await commit(audit.run_and_record, request.by, "form_add", store.create, request.account_id, request.body)
+        )
     )
 
 
 @ROUTES.add("GET", "/forms/{id}", scope="contacts:read", returns=Form)
-async def show(request: Call) -> Answer:
+async def get_form(request: ApiRequest) -> ApiResponse:
     """Get a form."""
-    return Answer(form(await call(store.get, request.account_id, request.id)))
+    return ApiResponse(serialize_form(await fetch(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
@@ -84,17 +103,21 @@ async def show(request: Call) -> Answer:
     "/forms/{id}",
     scope="contacts:write",
     reads=FormPatch,
-    inside=checked(store.check),
+    validate=validator(store.check_request),
     returns=Form,
 )
-async def update(request: Call) -> Answer:
+async def update_form(request: ApiRequest) -> ApiResponse:
     """Update a form."""
     args = (request.account_id, request.id, request.body)
-    return Answer(form(await commit(audit.noting, request.by, "form_update", store.update, *args)))
+    return ApiResponse(
+        serialize_form(await commit(audit.run_and_record, request.by, "form_update", store.update, *args))
+    )
 
 
 @ROUTES.add("DELETE", "/forms/{id}", scope="contacts:write", returns=Form)
-async def delete(request: Call) -> Answer:
-    """Delete a form; whoever signed up through it stays."""
+async def delete_form(request: ApiRequest) -> ApiResponse:
+    """Delete a form; contacts who signed up through it are kept."""
     args = (request.account_id, request.id)
-    return Answer(form(await commit(audit.noting, request.by, "form_delete", store.delete, *args)))
+    return ApiResponse(
+        serialize_form(await commit(audit.run_and_record, request.by, "form_delete", store.delete, *args))
+    )

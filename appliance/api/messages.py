@@ -1,110 +1,250 @@
-"""Messages over the API."""
+"""Endpoints of messages and SMS conversations."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import structs
+from msgspec import Meta, Struct, structs
 
 from appliance.accounts import audit, idempotency
-from appliance.api import shapes, shaping
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.read import idempotency_key
-from appliance.api.reply import Fault, page_headers
+from appliance.api import schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import ApiError, get_idempotency_key, page_headers
+from appliance.api.schemas import Moment
 from appliance.content.designs.merge import MergeError
+from appliance.core.clock import iso
+from appliance.core.validation import PageQuery
 from appliance.events import log
 from appliance.events.log import EventQuery
-from appliance.sending.messages import ledger, manual_decisions, single
-from appliance.sending.messages.ledger import MessageQuery
-from appliance.sending.messages.prepare import Workshop
-from appliance.sending.messages.single import MessageWrite
+from appliance.inbound import sms_conversations
+from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Seen
+from appliance.sending.messages import ledger, retries, transactional
+from appliance.sending.messages.ledger import MessageQuery, Status
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.messages.transactional import MessageWrite
+from appliance.storage import models
 from appliance.storage.models import Message
-from appliance.storage.work import call, commit, render
+from appliance.storage.transactions import commit, fetch, render
 
 ROUTES = Routes()
-_faults = checked(single.check, parses=True)
+_validate_readable_fields = validator(transactional.validate, parses=True)
 
 
-@ROUTES.add("GET", "/messages", scope="messages:read", query=MessageQuery, returns=shapes.Message, many=True)
-async def index(request: Call) -> Answer:
+@ROUTES.add("GET", "/messages", scope="messages:read", query=MessageQuery, returns=schemas.Message, many=True)
+async def list_messages(request: ApiRequest) -> ApiResponse:
     """List messages of every kind and status, newest first."""
-    page = await call(ledger.page, request.account_id, request.query)
-    return Answer([shaping.message(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(ledger.list_messages, request.account_id, request.query)
+    return ApiResponse([schemas.serialize_message(row) for row in page.rows], headers=page_headers(page))
 
 
-async def _inside(request: Call) -> dict[str, list[str]]:
-    """Return what is wrong beyond types; where the channel cannot be read, the address says which it is meant for."""
+async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
+    """Return errors beyond types; if the channel is invalid, the address determines which checks apply."""
     body: MessageWrite = request.body
-    if request.read is not None and "channel" in request.read.faults.fields and isinstance(body.to, str):
+    if request.parsed is not None and "channel" in request.parsed.faults.fields and isinstance(body.to, str):
         body = structs.replace(body, channel="email" if "@" in body.to else "sms")
-    request.ignored.extend(single.ignored(body))
-    return await _faults(request._replace(body=body))
+    request.ignored.extend(transactional.list_ignored_fields(body))
+    return await _validate_readable_fields(request._replace(body=body))
 
 
 @ROUTES.add(
-    "POST", "/messages", scope="messages:send", reads=MessageWrite, returns=shapes.Message, status=201, also=(200,),
-    idempotent=True, rate="messages", inside=_inside,
+    "POST", "/messages", scope="messages:send", reads=MessageWrite, returns=schemas.Message, status=201, also=(200,),
+    idempotent=True, rate="messages", validate=_validate_message,
 )  # fmt: skip
-async def create(request: Call) -> Answer:
+async def create_message(request: ApiRequest) -> ApiResponse:
     """Send a single message."""
     body: MessageWrite = request.body
-    request.ignored.extend(single.ignored(body))
-    key = idempotency_key(request.request, body)
+    request.ignored.extend(transactional.list_ignored_fields(body))
+    key = get_idempotency_key(request.http, body)
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
     def verb() -> tuple[Any, bool]:
-        made: list[Any] = []
+        messages: list[Any] = []
 
         def run() -> int | None:
-            made.append(single.put(request.account_id, body, key, request.credential.test))
-            # A refusal is no success: asked again, it is looked at again
-            return None if single.refusal(made[0]) else int(made[0].id)
+            messages.append(transactional.queue_message(request.account_id, body, key, request.credential.is_test))
+            # A refused message is not stored under the key, so a repeated request is checked again.
+            return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
 
-        once = idempotency.once(request.account_id, "/messages", key, payload, run, request.credential.test)
-        return ledger.get(request.account_id, once.resource_id or made[0].id), once.replayed
+        outcome = idempotency.run_once(request.account_id, "/messages", key, payload, run, request.credential.is_test)
+        return ledger.get(request.account_id, outcome.resource_id or messages[0].id), outcome.is_replay
 
-    await render(single.warm, request.account_id, body)
+    await render(transactional.warm, request.account_id, body)
     row, replayed = await commit(verb)
     if replayed:
-        return Answer(shaping.message(row), 200, {"Idempotent-Replayed": "true"})
-    refusal = single.refusal(row)
+        return ApiResponse(schemas.serialize_message(row), 200, {"Idempotent-Replayed": "true"})
+    refusal = transactional.get_refusal(row)
     if refusal is not None:
         raise refusal
-    return Answer(shaping.message(row))
+    return ApiResponse(schemas.serialize_message(row))
 
 
-@ROUTES.add("GET", "/messages/{id}", scope="messages:read", returns=shapes.MessageDetail)
-async def show(request: Call) -> Answer:
-    """Get a message with what it said and what happened to it."""
+@ROUTES.add("GET", "/messages/{id}", scope="messages:read", returns=schemas.MessageDetail)
+async def get_message(request: ApiRequest) -> ApiResponse:
+    """Get a message with its content and events."""
 
-    def read() -> shapes.MessageDetail:
+    def read() -> schemas.MessageDetail:
         row = ledger.get(request.account_id, request.id)
         query = EventQuery(limit=100, resource_uid=f"message:{row.id}")
-        events = list(log.page(request.account_id, query).rows)
-        kept = ledger.content(row)
-        said: dict[str, Any] = {"html": None, "text": None, "headers": kept.headers if kept else {}}
+        events = list(log.list_events(request.account_id, query).rows)
+        content = ledger.get_content(row)
+        rendered: dict[str, Any] = {"html": None, "text": None, "headers": content.headers if content else {}}
         try:
-            filled = Workshop().view(row)
-            said |= {"html": filled.html if row.channel == "email" else None, "text": filled.text}
+            filled = MessagePreparer().fill_again(row)
+            rendered |= {"html": filled.html if row.channel == "email" else None, "text": filled.text}
         except MergeError:
-            # It never rendered: that is what its row says, and it has no words to show
+            # The message could not be rendered, so there is no content to return.
             if row.skip_reason != "render_error":
                 raise
-        return shaping.message_detail(row, said, events)
+        return schemas.serialize_message_detail(row, rendered, events)
 
-    return Answer(await call(read))
+    return ApiResponse(await fetch(read))
 
 
-def _decide(name: str, verb: Callable[[int, int, str], Message], summary: str) -> None:
-    async def handler(request: Call) -> Answer:
-        if request.credential.test and not (await call(ledger.get, request.account_id, request.id)).test:
-            raise Fault(403, "forbidden", "a test key decides only about what test keys have sent")
-        told = (request.by, f"message_{name}", verb, request.account_id, request.id, request.actor)
-        return Answer(shaping.message(await commit(audit.noting, *told)))
+def _add_decision(name: str, verb: Callable[[int, int, str], Message], summary: str) -> None:
+    async def handler(request: ApiRequest) -> ApiResponse:
+        if request.credential.is_test and not (await fetch(ledger.get, request.account_id, request.id)).test:
+            raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")
+        args = (request.by, f"message_{name}", verb, request.account_id, request.id, request.actor)
+        return ApiResponse(schemas.serialize_message(await commit(audit.run_and_record, *args)))
 
     handler.__doc__ = summary
-    ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", returns=shapes.Message)(handler)
+    ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", returns=schemas.Message)(handler)
 
 
-_decide("retry", manual_decisions.retry, "Send a refused message, or one in doubt, again.")
-_decide("cancel", manual_decisions.cancel, "Take back a message that waits.")
-_decide("assume_sent", manual_decisions.assume_sent, "Count a message in doubt as sent.")
+_add_decision("retry", retries.retry, "Retry a rejected or uncertain message.")
+_add_decision("cancel", retries.cancel, "Cancel a queued message.")
+_add_decision("assume_sent", retries.assume_sent, "Mark an uncertain message as sent.")
+
+
+class Incoming(Struct, rename={"from_": "from"}):
+    """An incoming SMS.
+
+    `answered_message_id` is the last message sent to the contact before, `reply_message_id` the reply to a keyword.
+    """
+
+    id: int
+    account_id: int
+    contact_id: Annotated[int, Meta(description="id of the contact; null if there is none or it was deleted")] | None
+    from_: Annotated[str, Meta(description="phone number of the sender; null once it is erased")] | None
+    to: Annotated[str, Meta(description="number or sender name to which it was sent")] | None
+    body: Annotated[str, Meta(description="text of the message")] | None
+    kind: Annotated[IncomingKind, Meta(description="classification of the message")]
+    keyword: Annotated[str, Meta(description="keyword with which the message begins")] | None
+    opted_out: Annotated[bool, Meta(description="whether the message opted its sender out")]
+    provider: Annotated[str, Meta(description="name of the provider")]
+    provider_id: Annotated[str, Meta(description="id of the message at the provider")] | None
+    answered_message_id: Annotated[int, Meta(description="id of the last message sent to this number before")] | None
+    reply_message_id: Annotated[int, Meta(description="id of the automatic reply to a keyword")] | None
+    seen_at: Annotated[Moment, Meta(description="when the message was marked as read; null if it was not")] | None
+    test: bool
+    created_at: Moment
+
+
+class Said(Struct, rename={"from_": "from"}):
+    """One SMS of a conversation: incoming (`in`, the id of an Incoming) or outgoing (`out`, the id of a Message)."""
+
+    direction: Annotated[
+        Literal["in", "out"], Meta(description="`in` for messages from the contact, `out` for messages to the contact")
+    ]
+    id: Annotated[int, Meta(description="id of the Incoming or the Message")]
+    at: Annotated[Moment, Meta(description="when the message was sent or received")]
+    from_: Annotated[str, Meta(description="sender")] | None
+    to: Annotated[str, Meta(description="recipient")] | None
+    body: Annotated[str, Meta(description="text of the message")] | None
+    kind: (
+        Annotated[IncomingKind, Meta(description="classification of the message; null for messages to the contact")]
+        | None
+    )
+    keyword: Annotated[str, Meta(description="keyword with which the message begins")] | None
+    status: Annotated[Status, Meta(description="status of the message; null for messages from the contact")] | None
+    segments: int | None
+    source_type: (
+        Annotated[
+            Literal["transactional", "campaign", "flow", "test", "system"],
+            Meta(description="source of the message; null for messages from the contact"),
+        ]
+        | None
+    )
+    source_name: Annotated[str, Meta(description="name of the campaign or flow")] | None
+    test: bool
+
+
+def serialize_incoming(row: models.Incoming) -> Incoming:
+    """Return an incoming SMS as an API Struct."""
+    kind: Any = row.kind
+    return Incoming(
+        row.id, row.account_id, row.contact_id, row.sender, row.recipient or None, row.body, kind, row.keyword,
+        row.opted_out,
+        row.provider, row.provider_id, row.answered_id, row.reply_id, iso(row.seen_at), row.test,
+        str(iso(row.created_at)),
+    )  # fmt: skip
+
+
+def serialize_conversation_line(line: ConversationLine) -> Said:
+    """Return a line of a conversation as an API Struct."""
+    at, incoming, message = str(iso(line.at)), line.incoming, line.message
+    if incoming is not None:
+        kind: Any = incoming.kind
+        return Said(
+            "in",
+            incoming.id,
+            at,
+            incoming.sender,
+            incoming.recipient or None,
+            line.body,
+            kind,
+            incoming.keyword,
+            None,
+            None,
+            None,
+            None,
+            incoming.test,
+        )
+    assert message is not None
+    status: Any = message.status
+    source: Any = message.source_type
+    return Said(
+        "out",
+        message.id,
+        at,
+        message.sender or None,
+        message.recipient,
+        line.body,
+        None,
+        None,
+        status,
+        message.segments,
+        source,
+        line.source_name,
+        message.test,
+    )
+
+
+@ROUTES.add(
+    "GET", "/contacts/{id}/conversation", scope="contacts:read", query=PageQuery, returns=Said, many=True
+)  # fmt: skip
+async def list_conversation(request: ApiRequest) -> ApiResponse:
+    """List SMS exchanged with a contact, newest first."""
+    page = await fetch(
+        sms_conversations.list_conversation, request.account_id, request.id, request.query.page, request.query.size()
+    )
+    return ApiResponse([serialize_conversation_line(line) for line in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("GET", "/incoming", scope="messages:read", query=IncomingQuery, returns=Incoming, many=True)
+async def list_incoming(request: ApiRequest) -> ApiResponse:
+    """List incoming SMS, newest first, including those from unknown numbers."""
+    page = await fetch(sms_conversations.list_incoming, request.account_id, request.query)
+    return ApiResponse([serialize_incoming(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("GET", "/incoming/{id}", scope="messages:read", returns=Incoming)
+async def get_incoming(request: ApiRequest) -> ApiResponse:
+    """Get an incoming SMS."""
+    return ApiResponse(serialize_incoming(await fetch(sms_conversations.get_incoming, request.account_id, request.id)))
+
+
+@ROUTES.add("POST", "/incoming/{id}/seen", scope="contacts:write", reads=Seen, returns=Incoming, body_required=False)
+async def mark_incoming_seen(request: ApiRequest) -> ApiResponse:
+    """Mark an incoming SMS as seen, optionally opting out its sender."""
+    row = await commit(sms_conversations.mark_seen, request.account_id, request.id, request.body, request.actor)
+    return ApiResponse(serialize_incoming(row))

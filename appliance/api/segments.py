@@ -1,184 +1,192 @@
-"""Segments over the API."""
+"""Endpoints of segments and their filters."""
 
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Meta, Struct
 
 from appliance.accounts import audit
-from appliance.api import shaping
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.reply import page_headers
-from appliance.api.shapes import Contact, Json, Moment
+from appliance.api import schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import page_headers
+from appliance.api.schemas import Contact, Json, Moment
 from appliance.audience.contacts import store as contacts
-from appliance.audience.filters import spec
-from appliance.audience.segments import explain, people, store
+from appliance.audience.segments import explain, members, store, suggestions
 from appliance.audience.segments.explain import Explained
-from appliance.audience.segments.people import Share
+from appliance.audience.segments.members import Share
 from appliance.audience.segments.store import CountWrite, ExplainQuery, SegmentCreate, SegmentPatch, SegmentQuery
 from appliance.core.clock import iso
-from appliance.core.fields import named
+from appliance.core.validation import schema_name
 from appliance.storage import models
-from appliance.storage.work import call, commit
-
-# What the API answers about segments.
+from appliance.storage.transactions import commit, fetch
 
 
 class Segment(Struct):
-    """A group that follows from filters; `contacts_count` is null only until very many people are first counted."""
+    """Contacts that match filters. `contacts_count` is null until the first count of a large account is complete."""
 
     id: int
     account_id: int
     name: str
-    filters: list[Annotated[Json, named("Filter")]]
+    filters: Annotated[
+        list[Annotated[Json, schema_name("Filter")]],
+        Meta(description="filters, all of which must match; without filters, the segment holds all contacts"),
+    ]
     sentence: str
-    contacts_count: int | None
+    contacts_count: (
+        Annotated[int, Meta(description="number of contacts in the segment; null until first counted")] | None
+    )
     created_at: Moment
     updated_at: Moment
 
 
 class FilterShare(Struct):
-    """How many people one filter alone lets through; told from a sample in large accounts."""
+    """The number of contacts that match one filter; estimated from a sample in large accounts."""
 
-    count: int
-    estimated: bool
+    count: Annotated[int, Meta(description="number of contacts that match this filter alone")]
+    estimated: Annotated[bool, Meta(description="true if the number is an estimate")]
 
 
 class Counted(Struct):
-    """How many people filters let through, some of them, and the share of each filter."""
+    """The number of contacts that match filters, a sample of them, and the count of each filter."""
 
     count: int
-    sample: list[Contact]
-    rows: list[FilterShare]
+    sample: Annotated[list[Contact], Meta(description="sample of the contacts")]
+    rows: Annotated[list[FilterShare], Meta(description="number of contacts per filter, in the order of the request")]
     sentence: str
 
 
 class FilterField(Struct):
-    """A name that filters know."""
+    """A field that filters support."""
 
     name: str
-    type: str
+    type: Annotated[str, Meta(description="type of the field, which determines its predicates")]
     label: str
-    section: str
-    aliases: list[str]
-    choices: list[str]
-    of: str | None
+    section: Annotated[str, Meta(description="section in which the field is offered")]
+    aliases: Annotated[list[str], Meta(description="aliases of the field")]
+    choices: Annotated[list[str], Meta(description="allowed values, if there are few")]
+    of: Annotated[str, Meta(description="kind of objects whose ids are the values")] | None
 
 
 class FilterTest(Struct):
-    """A predicate of a type, and what its value is."""
+    """A predicate of a field type and the type of its value."""
 
-    predicate: str
-    takes: str
-    negative: bool
-    words: str
+    predicate: Annotated[str, Meta(description="name of the predicate")]
+    takes: Annotated[str, Meta(description="kind of the value")]
+    negative: Annotated[bool, Meta(description="whether contacts without a value match too")]
+    words: Annotated[str, Meta(description="description in words")]
 
 
 class FilterSpec(Struct):
-    """Everything a builder of filters can offer."""
+    """All fields and predicates for building filters."""
 
-    fields: list[FilterField]
-    types: dict[str, list[FilterTest]]
-    limits: dict[str, int]
+    fields: Annotated[list[FilterField], Meta(description="fields that filters can use")]
+    types: Annotated[dict[str, list[FilterTest]], Meta(description="predicates by type")]
+    limits: Annotated[dict[str, int], Meta(description="limits")]
 
 
-def segment(row: models.Segment, count: int | None, sentence: str) -> Segment:
-    """Shape a segment."""
+def _serialize_segment(row: models.Segment, count: int | None, sentence: str) -> Segment:
+    """Return a segment as an API Struct."""
     return Segment(
         row.id, row.account_id, row.name, row.filters, sentence, count, iso(row.created_at) or "",
         iso(row.updated_at) or "",
     )  # fmt: skip
 
 
-def counted(count: int, sample: list[Contact], shares: list[Share], sentence: str) -> Counted:
-    """Shape a count."""
+def _serialize_count(count: int, sample: list[Contact], shares: list[Share], sentence: str) -> Counted:
+    """Return a count as an API Struct."""
     return Counted(count, sample, [FilterShare(one.count, one.estimated) for one in shares], sentence)
 
 
 ROUTES = Routes()
 
 
-def _shaped(account_id: int, rows: list[models.Segment]) -> list[Segment]:
-    counts = store.counts(account_id, rows)
-    here = people.scope(account_id)
+def _serialize_segments(account_id: int, rows: list[models.Segment]) -> list[Segment]:
+    counts = members.count_segments(account_id, rows)
+    scope = members.build_scope(account_id)
     return [
-        segment(row, counts[row.id], explain.sentence(account_id, people.nodes(account_id, row.filters), here))
+        _serialize_segment(
+            row,
+            counts[row.id],
+            explain.describe_filters(account_id, members.parse_filters(account_id, row.filters), scope),
+        )
         for row in rows
     ]
 
 
-async def _one(account_id: int, row: models.Segment) -> Answer:
-    return Answer((await call(_shaped, account_id, [row]))[0])
+async def _segment_response(account_id: int, row: models.Segment) -> ApiResponse:
+    return ApiResponse((await fetch(_serialize_segments, account_id, [row]))[0])
 
 
 @ROUTES.add("GET", "/segments", scope="contacts:read", query=SegmentQuery, returns=Segment, many=True)
-async def index(request: Call) -> Answer:
+async def list_segments(request: ApiRequest) -> ApiResponse:
     """List segments, newest first."""
-    page = await call(store.page, request.account_id, request.query)
-    return Answer(await call(_shaped, request.account_id, page.rows), headers=page_headers(page))
+    page = await fetch(store.fetch_page, request.account_id, request.query)
+    return ApiResponse(await fetch(_serialize_segments, request.account_id, page.rows), headers=page_headers(page))
 
 
-def _look_over(account_id: int, request: SegmentCreate | SegmentPatch | CountWrite, number: int | None) -> None:
+def _validate_filters(account_id: int, request: SegmentCreate | SegmentPatch | CountWrite, number: int | None) -> None:
     if request.filters is not UNSET:
         store.check(account_id, number, request.filters)
 
 
 @ROUTES.add("POST", "/segments", scope="contacts:write", reads=SegmentCreate, returns=Segment,
-            status=201, inside=checked(_look_over))  # fmt: skip
-async def create(request: Call) -> Answer:
-    """Create a segment; without filters it is everybody."""
-    return await _one(request.account_id, await commit(store.create, request.account_id, request.body))
+            status=201, validate=validator(_validate_filters))  # fmt: skip
+async def create_segment(request: ApiRequest) -> ApiResponse:
+    """Create a segment; without filters it contains all contacts."""
+    return await _segment_response(request.account_id, await commit(store.create, request.account_id, request.body))
 
 
 @ROUTES.add("GET", "/segments/spec", scope="contacts:read", returns=FilterSpec)
-async def fields(request: Call) -> Answer:
-    """Get the fields and predicates that filters know."""
-    return Answer(msgspec.convert(spec.spec(), FilterSpec))
+async def describe_filters(request: ApiRequest) -> ApiResponse:
+    """Get the fields and predicates that filters support."""
+    return ApiResponse(msgspec.convert(suggestions.describe_builder(), FilterSpec))
 
 
 @ROUTES.add("POST", "/segments/count", scope="contacts:read", reads=CountWrite, returns=Counted,
-            rate="renders", inside=checked(_look_over))  # fmt: skip
-async def count(request: Call) -> Answer:
-    """Count the people whom filters let through, without keeping the filters."""
+            rate="renders", validate=validator(_validate_filters))  # fmt: skip
+async def count(request: ApiRequest) -> ApiResponse:
+    """Count the contacts that match filters without saving the filters."""
 
     def read() -> Counted:
         account_id = request.account_id
         nodes = store.check(account_id, None, request.body.filters)
-        here = people.scope(account_id)
-        found, some = people.look(account_id, nodes, here)
-        return counted(
-            found, [shaping.contact(row) for row in contacts.by_ids(some)], people.shares(account_id, nodes, here),
-            explain.sentence(account_id, nodes, here),
-        )  # fmt: skip
+        scope = members.build_scope(account_id)
+        total, sample_ids = members.count_and_fetch_some(account_id, nodes, scope)
+        return _serialize_count(
+            total,
+            [schemas.serialize_contact(row) for row in contacts.fetch_by_ids(sample_ids)],
+            members.count_each(account_id, nodes, scope),
+            explain.describe_filters(account_id, nodes, scope),
+        )
 
-    return Answer(await call(read))
+    return ApiResponse(await fetch(read))
 
 
 @ROUTES.add("GET", "/segments/{id}", scope="contacts:read", returns=Segment)
-async def show(request: Call) -> Answer:
+async def get_segment(request: ApiRequest) -> ApiResponse:
     """Get a segment."""
-    return await _one(request.account_id, await call(store.get, request.account_id, request.id))
+    return await _segment_response(request.account_id, await fetch(store.get, request.account_id, request.id))
 
 
 @ROUTES.add(
     "PATCH", "/segments/{id}", scope="contacts:write", reads=SegmentPatch, returns=Segment,
-    inside=checked(_look_over),
+    validate=validator(_validate_filters),
 )  # fmt: skip
-async def update(request: Call) -> Answer:
+async def update_segment(request: ApiRequest) -> ApiResponse:
     """Update a segment; `filters` replaces them all."""
-    changed = await commit(store.update, request.account_id, request.id, request.body, request.by)
-    return await _one(request.account_id, changed)
+    segment = await commit(store.update, request.account_id, request.id, request.body, request.by)
+    return await _segment_response(request.account_id, segment)
 
 
 @ROUTES.add("DELETE", "/segments/{id}", scope="contacts:write", returns=Segment)
-async def delete(request: Call) -> Answer:
-    """Delete a segment that nothing needs."""
-    shaped = await _one(request.account_id, await call(store.get, request.account_id, request.id))
-    await commit(audit.noting, request.by, "segment_delete", store.delete, request.account_id, request.id)
+async def delete_segment(request: ApiRequest) -> ApiResponse:
+    """Delete a segment that is not in use."""
+    shaped = await _segment_response(request.account_id, await fetch(store.get, request.account_id, request.id))
+    await commit(audit.run_and_record, request.by, "segment_delete", store.delete, request.account_id, request.id)
     return shaped
 
 
 @ROUTES.add("GET", "/segments/{id}/explain", scope="contacts:read", query=ExplainQuery, returns=Explained)
-async def why(request: Call) -> Answer:
+async def explain_segment(request: ApiRequest) -> ApiResponse:
     """Explain filter by filter whether a contact is in a segment."""
-    return Answer(await call(explain.explain, request.account_id, request.id, request.query.contact_id))
+    return ApiResponse(await fetch(explain.explain, request.account_id, request.id, request.query.contact_id))

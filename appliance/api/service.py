@@ -1,4 +1,4 @@
-"""The service itself: whether it lives, whether it is ready, and its numbers; below no account's paths."""
+"""Endpoints of the service itself: health, readiness and metrics."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -6,83 +6,82 @@ from typing import Any
 
 from sanic import Blueprint, HTTPResponse, Request
 
-from appliance.accounts import accounts, heartbeat
-from appliance.api import reply
-from appliance.api.declare import Answer, Call, Routes
+from appliance.accounts import accounts, settings
+from appliance.api import http
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes
 from appliance.core.errors import Unavailable
-from appliance.ops.metrics import scrape as metrics_scrape
-from appliance.ops.metrics.scrape import scrape
-from appliance.storage import disk_guard, work
-from appliance.storage.open import close_database, scalar
-from appliance.storage.work import call
+from appliance.ops import metrics as metrics_scrape
+from appliance.ops.metrics import render_metrics
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import close_database, scalar
+from appliance.storage.transactions import fetch
 
-# For who has a credential, declared as all such endpoints are
 ROUTES = Routes()
-_BEAT_SECONDS = 1.0
-_beating = asyncio.Lock()
-_beaten: float | None = None
-# A thread of its own: counting a long queue takes a reader's place for a third of a second, and pages would wait
-_scraping = ThreadPoolExecutor(1, thread_name_prefix="metrics")
+_HEARTBEAT_SECONDS = 1.0
+_heartbeat_lock = asyncio.Lock()
+_last_heartbeat: float | None = None
+# Metrics have their own thread: counting a long queue takes a third of a second, and pages would wait for a reader.
+_metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
 
-def mount(blueprint: Blueprint) -> None:
-    """Add what wants no credential; HEAD answers wherever GET does."""
-    blueprint.add_route(_healthz, "/healthz", methods=["GET", "HEAD"], error_format="text")
-    blueprint.add_route(_readyz, "/readyz", methods=["GET", "HEAD"], error_format="text")
+def add_health_routes(blueprint: Blueprint) -> None:
+    """Add the endpoints that need no credential; HEAD is supported wherever GET is."""
+    blueprint.add_route(_get_health, "/healthz", methods=["GET", "HEAD"], error_format="text")
+    blueprint.add_route(_get_readiness, "/readyz", methods=["GET", "HEAD"], error_format="text")
 
 
-async def _healthz(request: Request) -> HTTPResponse:
-    """Return whether rows can be read and written and nothing of the database is known to be damaged.
+async def _get_health(request: Request) -> HTTPResponse:
+    """Check that the database can be read and written and is not known to be damaged.
 
-    Anybody may ask, so it writes at most once in a second.
+    The endpoint is public, so it writes at most once per second.
     """
-    global _beaten
-    await call(scalar, "SELECT 1")
-    disk_guard.must_be_whole()
-    disk_guard.must_write()
-    async with _beating:
+    global _last_heartbeat
+    await fetch(scalar, "SELECT 1")
+    disk_guard.require_undamaged()
+    disk_guard.require_writable()
+    async with _heartbeat_lock:
         now = asyncio.get_running_loop().time()
-        if _beaten is None or now - _beaten >= _BEAT_SECONDS:
-            # Writing a row, for a disk that is full still takes a transaction with nothing in it
-            await work.commit(heartbeat.beat)
-            _beaten = now
-    return reply.json({"status": "ok"})
+        if _last_heartbeat is None or now - _last_heartbeat >= _HEARTBEAT_SECONDS:
+            # A row is written because an empty transaction succeeds on a full disk.
+            await transactions.commit(settings.write_heartbeat)
+            _last_heartbeat = now
+    return http.json_response({"status": "ok"})
 
 
-async def _readyz(request: Request) -> HTTPResponse:
-    """Return whether requests are answered and messages sent; one word why not, and nothing of anybody."""
-    missing = _missing(request.app.ctx)
+async def _get_readiness(request: Request) -> HTTPResponse:
+    """Check that requests are served and messages are sent. The error says in one word which part is missing."""
+    missing = _find_missing_part(request.app.ctx)
     if missing is not None:
-        raise Unavailable(f"the service is not ready: {missing}", "unavailable")
-    await call(scalar, "SELECT 1")
-    return reply.json({"status": "ready"})
+        raise Unavailable(f"The service is not ready: {missing}", "unavailable")
+    await fetch(scalar, "SELECT 1")
+    return http.json_response({"status": "ready"})
 
 
-def _missing(here: Any) -> str | None:
-    """Return what the service lacks; that it ends is said before, to every request."""
-    if not getattr(here, "ready", False):
+def _find_missing_part(context: Any) -> str | None:
+    """Return the part of the service that is not ready, or None. A shutdown is reported earlier, for every request."""
+    if not getattr(context, "ready", False):
         return "starting"
-    if disk_guard.trouble() is not None:
+    if disk_guard.send_blocker() is not None:
         return "storage"
-    return None if here.works.is_running() else "queue"
+    return None if context.works.is_running() else "queue"
 
 
-def _scraped(account_id: int | None) -> str:
+def _collect_metrics(account_id: int | None) -> str:
     try:
-        return scrape(account_id)
+        return render_metrics(account_id)
     except Exception as error:
-        raise disk_guard.storage_error(error) or error from error
+        raise disk_guard.to_storage_error(error) or error from error
     finally:
         close_database()
 
 
 @ROUTES.add("GET", "/metrics", scope="account:read", media="text/plain")
-async def metrics(request: Call) -> Answer:
-    """Get the service's numbers, as Prometheus reads them.
+async def get_metrics(request: ApiRequest) -> ApiResponse:
+    """Get metrics in the Prometheus text format.
 
-    A credential of the first account gets those of the whole installation. Any other gets what is its own account's:
-    its queue, sends, bounces, complaints, imports, flows and webhooks. Counters begin anew with each start.
+    A credential of the first account gets the metrics of the whole installation, any other those of its account:
+    queue, sends, bounces, complaints, imports, flows and webhooks. Counters start at zero with each start.
     """
-    whose = None if request.account_id == accounts.FIRST else request.account_id
-    found = await asyncio.get_running_loop().run_in_executor(_scraping, _scraped, whose)
-    return Answer(found, media=metrics_scrape.KIND, headers={"Cache-Control": "no-store"})
+    account_id = None if request.account_id == accounts.FIRST_ACCOUNT_ID else request.account_id
+    text = await asyncio.get_running_loop().run_in_executor(_metrics_thread, _collect_metrics, account_id)
+    return ApiResponse(text, media=metrics_scrape.CONTENT_TYPE, headers={"Cache-Control": "no-store"})

@@ -1,119 +1,201 @@
-"""Templates over the API."""
+"""Endpoints of templates and their images."""
 
-from msgspec import Struct
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from appliance.accounts import audit
-from appliance.api import shapes, shaping
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.reply import page_headers
-from appliance.campaigns import template_access
+from appliance.api import http, schemas
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import page_headers
+from appliance.campaigns import template_changes
 from appliance.content import brand as brands
-from appliance.content.designs import merge, spec
+from appliance.content import media
+from appliance.content.designs import document, merge
+from appliance.content.pictures.formats import Picture
 from appliance.content.templates import starters, store
-from appliance.content.templates.requests import TemplateCreate, TemplateQuery, TemplateWrite
-from appliance.sending.messages import sample_render
-from appliance.sending.messages import send_test as test_sends
-from appliance.sending.messages.sample_render import Preview, PreviewRequest
-from appliance.sending.messages.send_test import TestRequest, TestsSent
-from appliance.storage.work import call, commit, render
+from appliance.content.templates.validation import TemplateCreate, TemplateQuery, TemplateWrite
+from appliance.core import validation
+from appliance.core.errors import Faults, Invalid
+from appliance.sending.messages import preview, test_sends
+from appliance.sending.messages.preview import Preview, PreviewRequest
+from appliance.sending.messages.test_sends import TestRequest, TestsSent
+from appliance.storage.models import Media
+from appliance.storage.transactions import commit, fetch, render
 
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/templates", scope="templates:read", query=TemplateQuery, returns=shapes.Template, many=True)
-async def index(request: Call) -> Answer:
+@ROUTES.add("GET", "/templates", scope="templates:read", query=TemplateQuery, returns=schemas.Template, many=True)
+async def list_templates(request: ApiRequest) -> ApiResponse:
     """List templates, newest first."""
-    page = await call(store.page, request.account_id, request.query)
-    return Answer([shaping.template(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(store.fetch_page, request.account_id, request.query)
+    return ApiResponse([schemas.serialize_template(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add(
-    "POST", "/templates", scope="templates:write", reads=TemplateCreate, returns=shapes.Template, status=201,
-    inside=checked(store.look_over, parses=True),
+    "POST", "/templates", scope="templates:write", reads=TemplateCreate, returns=schemas.Template, status=201,
+    validate=validator(store.validate, parses=True),
 )  # fmt: skip
-async def create(request: Call) -> Answer:
+async def create_template(request: ApiRequest) -> ApiResponse:
     """Create a template."""
     await render(store.warm, request.account_id, request.body)
-    return Answer(shaping.template(await commit(store.create, request.account_id, request.body)))
+    return ApiResponse(schemas.serialize_template(await commit(store.create, request.account_id, request.body)))
 
 
 class StarterShape(Struct):
-    """A design to begin from, made of the account's brand."""
+    """A predefined design in the style of the account's brand."""
 
-    name: str
+    name: Annotated[str, Meta(description="key of the starter")]
     label: str
-    description: str
+    description: Annotated[str, Meta(description="description")]
     subject: str
     preheader: str
-    design: shapes.Design
+    design: Annotated[schemas.Design, Meta(description="design")]
 
 
 class TemplateSpec(Struct):
-    """What designs may be made of, what the merge language knows, and designs to begin from."""
+    """The section types of designs, the merge language, and predefined designs."""
 
-    kinds: list[shapes.Json]
-    theme: list[shapes.Json]
-    common: list[shapes.Json]
-    styles: list[shapes.Json]
-    colours: list[str]
-    limits: shapes.Json
-    merge: dict[str, list[str]]
-    starters: list[StarterShape]
+    kinds: Annotated[list[schemas.Json], Meta(description="section types and their properties")]
+    theme: Annotated[list[schemas.Json], Meta(description="properties of the theme")]
+    common: Annotated[list[schemas.Json], Meta(description="properties that all sections have")]
+    styles: Annotated[list[schemas.Json], Meta(description="properties allowed in `styles`")]
+    colours: Annotated[list[str], Meta(description="names of theme colours")]
+    limits: Annotated[schemas.Json, Meta(description="limits")]
+    merge: Annotated[dict[str, list[str]], Meta(description="merge language: tags, filters, roots")]
+    starters: Annotated[list[StarterShape], Meta(description="starter designs")]
 
 
 @ROUTES.add("GET", "/templates/spec", scope="templates:read", returns=TemplateSpec)
-async def describe(request: Call) -> Answer:
-    """Get the kinds of sections with their properties and defaults, and designs to begin from."""
+async def describe_designs(request: ApiRequest) -> ApiResponse:
+    """Get the section types with their properties and defaults, and predefined designs."""
 
     def read() -> TemplateSpec:
-        look = brands.look(brands.get(request.account_id))
-        begin = [StarterShape(*one) for one in starters.made(look)]
-        tags = [one for one in merge.TAGS if one not in ("output", "content", "illegal")]
-        said = {"tags": tags, "filters": [*merge.FILTERS], "roots": [*merge.ROOTS]}
-        return TemplateSpec(**spec.spec(), merge=said, starters=begin)
+        look = brands.build_look(brands.get(request.account_id))
+        starter_shapes = [StarterShape(*item) for item in starters.build_starters(look)]
+        tags = [item for item in merge.TAGS if item not in ("output", "content", "illegal")]
+        merge_language = {"tags": tags, "filters": [*merge.FILTERS], "roots": [*merge.ROOTS]}
+        return TemplateSpec(**document.describe_designs(), merge=merge_language, starters=starter_shapes)
 
-    return Answer(await call(read))
+    return ApiResponse(await fetch(read))
 
 
-@ROUTES.add("GET", "/templates/{id}", scope="templates:read", returns=shapes.Template)
-async def show(request: Call) -> Answer:
+@ROUTES.add("GET", "/templates/{id}", scope="templates:read", returns=schemas.Template)
+async def get_template(request: ApiRequest) -> ApiResponse:
     """Get a template."""
-    return Answer(shaping.template(await call(store.get, request.account_id, request.id)))
+    return ApiResponse(schemas.serialize_template(await fetch(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=shapes.Template,
-    inside=checked(store.look_over, parses=True),
+    "PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=schemas.Template,
+    validate=validator(store.validate, parses=True),
 )  # fmt: skip
-async def update(request: Call) -> Answer:
+async def update_template(request: ApiRequest) -> ApiResponse:
     """Update a template."""
     await render(store.warm, request.account_id, request.body, request.id)
-    done = await commit(template_access.update, request.account_id, request.id, request.body, request.by)
-    return Answer(shaping.template(done))
+    template = await commit(template_changes.update_template, request.account_id, request.id, request.body, request.by)
+    return ApiResponse(schemas.serialize_template(template))
 
 
-@ROUTES.add("DELETE", "/templates/{id}", scope="templates:write", returns=shapes.Template)
-async def delete(request: Call) -> Answer:
-    """Delete a stand-alone template."""
+@ROUTES.add("DELETE", "/templates/{id}", scope="templates:write", returns=schemas.Template)
+async def delete_template(request: ApiRequest) -> ApiResponse:
+    """Delete a standalone template."""
     args = (request.account_id, request.id)
-    gone = await commit(audit.noting, request.by, "template_delete", store.delete, *args)
-    return Answer(shaping.template(gone))
+    template = await commit(audit.run_and_record, request.by, "template_delete", store.delete, *args)
+    return ApiResponse(schemas.serialize_template(template))
 
 
 @ROUTES.add(
     "POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview, rate="renders",
-    inside=checked(sample_render.check, parses=True),
+    validate=validator(preview.validate_preview, parses=True),
 )  # fmt: skip
-async def preview(request: Call) -> Answer:
-    """Render an email design to HTML, for a contact or with invented values."""
-    return Answer(await render(sample_render.preview, request.account_id, request.body))
+async def preview_design(request: ApiRequest) -> ApiResponse:
+    """Render an email design to HTML for a contact or with sample values."""
+    return ApiResponse(await render(preview.render_preview, request.account_id, request.body))
 
 
 @ROUTES.add(
     "POST", "/templates/{id}/send_test", scope="templates:write", reads=TestRequest, body_required=False,
-    returns=TestsSent, rate="sends", inside=checked(test_sends.check, parses=True),
+    returns=TestsSent, rate="sends", validate=validator(test_sends.validate, parses=True),
 )  # fmt: skip
-async def send_test(request: Call) -> Answer:
+async def send_test_email(request: ApiRequest) -> ApiResponse:
     """Send a test email of a template."""
     await render(test_sends.warm, request.account_id, request.id)
-    return Answer(await commit(test_sends.send, request.account_id, request.id, request.body, request.credential.test))
+    return ApiResponse(
+        await commit(test_sends.send, request.account_id, request.id, request.body, request.credential.is_test)
+    )
+
+
+class UploadForm(Struct):
+    """The form fields beside the file; `full_size` keeps the width of images wider than twice the widest email."""
+
+    full_size: Annotated[
+        bool, Meta(description="true to keep the original width of an image that is wider than an email")
+    ] = False
+
+
+class Upload(Struct):
+    """An image as it is served; size and type are those of the converted image."""
+
+    signed_id: Annotated[str, Meta(description="identifier of the image, for the brand's `logo` and others")]
+    url: Annotated[str, Meta(description="URL of the image")]
+    content_type: Annotated[str, Meta(description="type")]
+    bytes: Annotated[int, Meta(description="size in bytes")]
+    width: Annotated[int, Meta(description="width in pixels; null if not an image")] | None
+    height: Annotated[int, Meta(description="height in pixels; null if not an image")] | None
+    filename: Annotated[str, Meta(description="file name")]
+
+
+def serialize_upload(row: Media) -> Upload:
+    """Return an image as an API Struct."""
+    return Upload(
+        str(row.signed_id),
+        media.public_url(row.signed_id),
+        str(row.content_type),
+        int(row.bytes),
+        row.width,
+        row.height,
+        str(row.filename),
+    )
+
+
+async def _receive_picture(request: ApiRequest) -> tuple[str, Picture]:
+    """Receive an image and return its file name and content. Raises Invalid with all errors of the form."""
+    directory = await asyncio.to_thread(TemporaryDirectory, prefix=media.UPLOAD_DIR_PREFIX)
+    faults, picture = Faults(), None
+    try:
+        target = Path(directory.name) / "file"
+        form = await http.receive_file(request, target, media.MAX_UPLOAD_BYTES, "an upload")
+        options = faults.collect(validation.read, UploadForm, form.texts, "", True) or UploadForm()
+        if form.filename is None:
+            faults.add("file", "can't be blank")
+        else:
+            try:
+                picture = await media.decode(request.account_id, media.prepare_upload, target, options.full_size)
+            except Invalid as error:
+                faults.merge(error.fields)
+    finally:
+        await asyncio.to_thread(directory.cleanup)
+    faults.check()
+    assert picture is not None  # without errors an image was decoded
+    return form.filename or "", picture
+
+
+async def _validate_upload(request: ApiRequest) -> dict[str, list[str]]:
+    try:
+        await _receive_picture(request)
+    except Invalid as error:
+        return error.fields
+    return {}
+
+
+@ROUTES.add(
+    "POST", "/uploads", scope="templates:write", form=UploadForm, returns=Upload, status=201, validate=_validate_upload
+)
+async def create_upload(request: ApiRequest) -> ApiResponse:
+    """Upload an image (PNG, JPEG, GIF or WebP) for a logo or an email."""
+    return ApiResponse(serialize_upload(await commit(media.add, request.account_id, *await _receive_picture(request))))

@@ -1,86 +1,88 @@
-"""Webhooks over the API."""
+"""Endpoints of webhooks and their deliveries."""
 
 import asyncio
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from appliance.api.declare import Answer, Call, Routes, checked
-from appliance.api.reply import page_headers
-from appliance.api.shapes import Event, Moment
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
+from appliance.api.http import page_headers
+from appliance.api.schemas import Event, Moment
 from appliance.core.clock import iso
 from appliance.sending.delivery import safe_http
 from appliance.storage import models
-from appliance.storage.work import call, commit
-from appliance.webhooks import deliveries, store, trial
-from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed, Status
-from appliance.webhooks.outcomes import Outcome
-from appliance.webhooks.store import WebhookPatch, WebhookQuery, WebhookWrite
-from appliance.webhooks.trial import WebhookTest
-
-# Shapes of webhooks.
+from appliance.storage.transactions import commit, fetch
+from appliance.webhooks import deliveries, subscriptions
+from appliance.webhooks.deliveries import DeliveryQuery, ReplayFailed, Status, WebhookTest
+from appliance.webhooks.queue import Outcome
+from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, WebhookWrite
 
 
 class Webhook(Struct):
-    """An address that gets events; `events` is empty where it gets all."""
+    """A URL that receives events; an empty `events` means all events."""
 
     id: int
     account_id: int
-    url: str
-    events: list[str]
-    enabled: bool
-    pending_count: int
-    failing_since: Moment | None
-    disabled_at: Moment | None
-    disabled_reason: Literal["failing", "gone"] | None
-    old_secret_until: Moment | None
+    url: Annotated[str, Meta(description="URL to which events are posted")]
+    events: Annotated[list[str], Meta(description="names of the events to send; empty for all")]
+    enabled: Annotated[bool, Meta(description="whether events are sent to the webhook")]
+    pending_count: Annotated[int, Meta(description="number of deliveries in progress")]
+    failing_since: (
+        Annotated[Moment, Meta(description="since when all deliveries have failed; null if the last one succeeded")]
+        | None
+    )
+    disabled_at: Annotated[Moment, Meta(description="when the service disabled the webhook")] | None
+    disabled_reason: Annotated[Literal["failing", "gone"], Meta(description="reason")] | None
+    old_secret_until: (
+        Annotated[Moment, Meta(description="until when the previous secret also signs; null if it does not")] | None
+    )
     created_at: Moment
     updated_at: Moment
 
 
 class WebhookWithSecret(Webhook):
-    """A webhook whose secret was just made; it is shown this once."""
+    """A webhook with its new secret, which is shown once."""
 
-    secret: str
+    secret: Annotated[str, Meta(description="secret with which deliveries are signed, shown in this response only")]
 
 
 class WebhookDelivery(Struct):
-    """One event on its way to one webhook, and what came of the last attempt; `event` is null once it is not kept."""
+    """The delivery of one event to one webhook, with the last attempt; `event` is null once the event is deleted."""
 
     id: int
-    webhook_id: int
-    event_id: int
-    event: str | None
-    status: Status
-    attempts: int
-    response_status: int | None
-    response_text: str | None
-    error: str | None
-    duration_ms: int | None
-    next_attempt_at: Moment | None
-    last_attempt_at: Moment | None
+    webhook_id: Annotated[int, Meta(description="id of the webhook")]
+    event_id: Annotated[int, Meta(description="id of the event")]
+    event: Annotated[str, Meta(description="name of the event; null once the event is deleted")] | None
+    status: Annotated[Status, Meta(description="status")]
+    attempts: Annotated[int, Meta(description="number of attempts")]
+    response_status: Annotated[int, Meta(description="response status; null if there was no response")] | None
+    response_text: Annotated[str, Meta(description="beginning of the response body")] | None
+    error: Annotated[str, Meta(description="why there was no response; null if there was one")] | None
+    duration_ms: Annotated[int, Meta(description="duration in milliseconds")] | None
+    next_attempt_at: Annotated[Moment, Meta(description="time of the next attempt; null if there is none")] | None
+    last_attempt_at: Annotated[Moment, Meta(description="time of the last attempt; null if there was none")] | None
     created_at: Moment
     updated_at: Moment
 
 
 class WebhookTested(Struct):
-    """What a webhook answered to an invented event."""
+    """The response of a webhook to a sample event."""
 
-    ok: bool
-    response_status: int | None
-    response_text: str | None
-    error: str | None
-    duration_ms: int | None
-    event: Event
+    ok: Annotated[bool, Meta(description="true if the delivery was accepted")]
+    response_status: Annotated[int, Meta(description="response status; null if there was no response")] | None
+    response_text: Annotated[str, Meta(description="beginning of the response body")] | None
+    error: Annotated[str, Meta(description="why there was no response; null if there was one")] | None
+    duration_ms: Annotated[int, Meta(description="duration in milliseconds")] | None
+    event: Annotated[Event, Meta(description="sample event that was sent")]
 
 
 class Replayed(Struct):
-    """How many deliveries are sent once more."""
+    """The number of deliveries that are sent again."""
 
-    replayed: int
+    replayed: Annotated[int, Meta(description="number of deliveries to repeat")]
 
 
-def _values(row: models.Webhook) -> dict[str, Any]:
+def _webhook_values(row: models.Webhook) -> dict[str, Any]:
     return {
         "id": row.id, "account_id": row.account_id, "url": row.url, "events": row.events, "enabled": row.enabled,
         "pending_count": row.pending_count, "failing_since": iso(row.failing_since),
@@ -90,18 +92,18 @@ def _values(row: models.Webhook) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def webhook(row: models.Webhook) -> Webhook:
-    """Shape a webhook."""
-    return Webhook(**_values(row))
+def serialize_webhook(row: models.Webhook) -> Webhook:
+    """Return a webhook as an API Struct."""
+    return Webhook(**_webhook_values(row))
 
 
-def with_secret(row: models.Webhook, secret: str) -> WebhookWithSecret:
-    """Shape a webhook with the secret that nobody will see again."""
-    return WebhookWithSecret(**_values(row), secret=secret)
+def serialize_webhook_with_secret(row: models.Webhook, secret: str) -> WebhookWithSecret:
+    """Return a webhook with its secret."""
+    return WebhookWithSecret(**_webhook_values(row), secret=secret)
 
 
-def delivery(row: models.WebhookDelivery) -> WebhookDelivery:
-    """Shape a delivery read with the name of its event."""
+def serialize_delivery(row: models.WebhookDelivery) -> WebhookDelivery:
+    """Return a delivery that was read with the name of its event."""
     return WebhookDelivery(
         row.id, row.webhook_id, row.event_id, row.event, cast(Status, row.status), row.attempts, row.response_status,
         row.response_text, row.error, row.duration_ms, iso(row.next_attempt_at), iso(row.last_attempt_at),
@@ -109,21 +111,21 @@ def delivery(row: models.WebhookDelivery) -> WebhookDelivery:
     )  # fmt: skip
 
 
-def shape_trial(outcome: Outcome, event: Event) -> WebhookTested:
-    """Shape what came of a trial."""
-    return WebhookTested(outcome.good, outcome.status, outcome.text, outcome.error, outcome.duration_ms, event)
+def serialize_test(outcome: Outcome, event: Event) -> WebhookTested:
+    """Return the result of a test."""
+    return WebhookTested(outcome.is_delivered, outcome.status, outcome.text, outcome.error, outcome.duration_ms, event)
 
 
 ROUTES = Routes()
-_ONE = "/webhooks/{id}"
-_DELIVERIES = f"{_ONE}/deliveries"
+_WEBHOOK_PATH = "/webhooks/{id}"
+_DELIVERIES_PATH = f"{_WEBHOOK_PATH}/deliveries"
 
 
 @ROUTES.add("GET", "/webhooks", scope="account:read", query=WebhookQuery, returns=Webhook, many=True)
-async def index(request: Call) -> Answer:
+async def list_webhooks(request: ApiRequest) -> ApiResponse:
     """List webhooks, newest first."""
-    page = await call(store.page, request.account_id, request.query)
-    return Answer([webhook(row) for row in page.rows], headers=page_headers(page))
+    page = await fetch(subscriptions.list_webhooks, request.account_id, request.query)
+    return ApiResponse([serialize_webhook(row) for row in page.rows], headers=page_headers(page))
 
 
 @ROUTES.add(
@@ -131,79 +133,97 @@ async def index(request: Call) -> Answer:
     "/webhooks",
     scope="account:write",
     reads=WebhookWrite,
-    inside=checked(store.check),
+    validate=validator(subscriptions.validate),
     returns=WebhookWithSecret,
     status=201,
 )
-async def create(request: Call) -> Answer:
-    """Create a webhook; the answer alone shows its secret."""
-    made, secret = await commit(store.create, request.account_id, request.body, request.by)
-    return Answer(with_secret(made, secret))
+async def create_webhook(request: ApiRequest) -> ApiResponse:
+    """Create a webhook. Its secret is shown once."""
+    webhook, secret = await commit(subscriptions.create, request.account_id, request.body, request.by)
+    return ApiResponse(serialize_webhook_with_secret(webhook, secret))
 
 
-@ROUTES.add("GET", _ONE, scope="account:read", returns=Webhook)
-async def show(request: Call) -> Answer:
+@ROUTES.add("GET", _WEBHOOK_PATH, scope="account:read", returns=Webhook)
+async def get_webhook(request: ApiRequest) -> ApiResponse:
     """Get a webhook."""
-    return Answer(webhook(await call(store.get, request.account_id, request.id)))
-
-
-@ROUTES.add("PATCH", _ONE, scope="account:write", reads=WebhookPatch, inside=checked(store.check), returns=Webhook)
-async def update(request: Call) -> Answer:
-    """Update a webhook; one that is switched on again hears of what happens from then on."""
-    changed = await commit(store.update, request.account_id, request.id, request.body, request.by)
-    return Answer(webhook(changed))
-
-
-@ROUTES.add("DELETE", _ONE, scope="account:write", returns=Webhook)
-async def delete(request: Call) -> Answer:
-    """Delete a webhook with its log; nothing more is sent to it."""
-    return Answer(webhook(await commit(store.delete, request.account_id, request.id, request.by)))
-
-
-@ROUTES.add("POST", f"{_ONE}/rotate_secret", scope="account:write", returns=WebhookWithSecret)
-async def rotate_secret(request: Call) -> Answer:
-    """Give a webhook another secret; the one before signs along for 24 hours."""
-    changed, secret = await commit(store.rotate_secret, request.account_id, request.id, request.by)
-    return Answer(with_secret(changed, secret))
+    return ApiResponse(serialize_webhook(await fetch(subscriptions.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "POST", f"{_ONE}/test", scope="account:write", reads=WebhookTest, body_required=False, returns=WebhookTested,
-    inside=checked(trial.check),
-)  # fmt: skip
-async def test(request: Call) -> Answer:
-    """Send an invented event now, and tell what was answered."""
-    webhook, event = await call(trial.prepare, request.account_id, request.id, request.body)
-    await asyncio.to_thread(safe_http.load)
-    outcome = await trial.send(webhook, event)
-    return Answer(shape_trial(outcome, event))
+    "PATCH",
+    _WEBHOOK_PATH,
+    scope="account:write",
+    reads=WebhookPatch,
+    validate=validator(subscriptions.validate),
+    returns=Webhook,
+)
+async def update_webhook(request: ApiRequest) -> ApiResponse:
+    """Update a webhook. Enabling it again delivers events from then on."""
+    webhook = await commit(subscriptions.update, request.account_id, request.id, request.body, request.by)
+    return ApiResponse(serialize_webhook(webhook))
 
 
-@ROUTES.add("POST", f"{_ONE}/replay_failed", scope="account:write", reads=ReplayFailed, body_required=False,
+@ROUTES.add("DELETE", _WEBHOOK_PATH, scope="account:write", returns=Webhook)
+async def delete_webhook(request: ApiRequest) -> ApiResponse:
+    """Delete a webhook with its delivery log."""
+    return ApiResponse(
+        serialize_webhook(await commit(subscriptions.delete, request.account_id, request.id, request.by))
+    )
+
+
+@ROUTES.add("POST", f"{_WEBHOOK_PATH}/rotate_secret", scope="account:write", returns=WebhookWithSecret)
+async def rotate_webhook_secret(request: ApiRequest) -> ApiResponse:
+    """Rotate the secret of a webhook; the previous secret also signs for 24 hours."""
+    webhook, secret = await commit(subscriptions.rotate_secret, request.account_id, request.id, request.by)
+    return ApiResponse(serialize_webhook_with_secret(webhook, secret))
+
+
+@ROUTES.add(
+    "POST",
+    f"{_WEBHOOK_PATH}/test",
+    scope="account:write",
+    reads=WebhookTest,
+    body_required=False,
+    returns=WebhookTested,
+    validate=validator(deliveries.validate_test),
+)
+async def test_webhook(request: ApiRequest) -> ApiResponse:
+    """Send a sample event now and return the response."""
+    webhook, event = await fetch(deliveries.prepare_test, request.account_id, request.id, request.body)
+    await asyncio.to_thread(safe_http.preload)
+    outcome = await deliveries.send_test(webhook, event)
+    return ApiResponse(serialize_test(outcome, event))
+
+
+@ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", reads=ReplayFailed, body_required=False,
             returns=Replayed)  # fmt: skip
-async def replay_failed(request: Call) -> Answer:
-    """Send everything once more that was given up."""
-    count = bite = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
-    while bite == deliveries.BITE:
-        bite = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
-        count += bite
-    return Answer(Replayed(count))
+async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
+    """Send all failed deliveries again."""
+    count = batch_count = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
+    while batch_count == deliveries.REPLAY_BATCH_SIZE:
+        batch_count = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
+        count += batch_count
+    return ApiResponse(Replayed(count))
 
 
-@ROUTES.add("GET", _DELIVERIES, scope="account:read", query=DeliveryQuery, returns=WebhookDelivery, many=True)
-async def log(request: Call) -> Answer:
-    """List what was sent to a webhook and what it answered, newest events first."""
-    page = await call(deliveries.page, request.account_id, request.id, request.query)
-    return Answer([delivery(row) for row in page.rows], headers=page_headers(page))
+@ROUTES.add("GET", _DELIVERIES_PATH, scope="account:read", query=DeliveryQuery, returns=WebhookDelivery, many=True)
+async def list_deliveries(request: ApiRequest) -> ApiResponse:
+    """List deliveries of a webhook with their responses, newest events first."""
+    page = await fetch(deliveries.list_deliveries, request.account_id, request.id, request.query)
+    return ApiResponse([serialize_delivery(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", f"{_DELIVERIES}/{{delivery_id}}", scope="account:read", returns=WebhookDelivery)
-async def show_delivery(request: Call) -> Answer:
+@ROUTES.add("GET", f"{_DELIVERIES_PATH}/{{delivery_id}}", scope="account:read", returns=WebhookDelivery)
+async def get_delivery(request: ApiRequest) -> ApiResponse:
     """Get a delivery."""
-    return Answer(delivery(await call(deliveries.get, request.account_id, request.id, request.inner)))
+    return ApiResponse(
+        serialize_delivery(await fetch(deliveries.get, request.account_id, request.id, request.inner_id))
+    )
 
 
-@ROUTES.add("POST", f"{_DELIVERIES}/{{delivery_id}}/replay", scope="account:write", returns=WebhookDelivery)
-async def replay(request: Call) -> Answer:
-    """Send a delivery once more, with the same `webhook-id`."""
-    return Answer(delivery(await commit(deliveries.replay, request.account_id, request.id, request.inner)))
+@ROUTES.add("POST", f"{_DELIVERIES_PATH}/{{delivery_id}}/replay", scope="account:write", returns=WebhookDelivery)
+async def replay_delivery(request: ApiRequest) -> ApiResponse:
+    """Send a delivery again with the same `webhook-id`."""
+    return ApiResponse(
+        serialize_delivery(await commit(deliveries.replay, request.account_id, request.id, request.inner_id))
+    )

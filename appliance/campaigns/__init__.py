@@ -1,1 +1,1 @@
-"""One message to many people, once."""
+"""Campaigns: one message, sent once to an audience."""

@@ -1,24 +1,36 @@
-"""Who a campaign is for: one statement that counts them, and the same one that their rows are written from."""
+"""The audience of a campaign: its members as SQL, counts, pages of each group, and the explanation for one contact.
+
+The same SQL counts the audience and selects the contacts that get a message.
+"""
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.audience.segments import people as segments_people
+from appliance.audience.contacts import search
+from appliance.audience.contacts import store as contacts
+from appliance.audience.segments import explain as segments
+from appliance.audience.segments import members as segments_people
+from appliance.campaigns import store
+from appliance.campaigns.findings import find_transport
 from appliance.campaigns.recipients import RecipientQuery
-from appliance.core.rested import Rested
+from appliance.core.cache import CostAwareCache
+from appliance.core.errors import Invalid
+from appliance.core.validation import PageQuery, Short
+from appliance.sending.messages import sms_rules
+from appliance.storage.database import Page, fetch_one, rows, scalar
 from appliance.storage.models import Campaign, ContactList, Segment
-from appliance.storage.open import rows, scalar
+from appliance.storage.transactions import snapshot
 
-# As a limit
+# The limit of `sample_recipients` that returns everyone.
 ALL = -1
-# Of a person's addresses the first that may be written to, else the first: its state says why not
+# A contact's first sendable address, otherwise the first one, whose state is the skip reason.
 _CHANNEL = (
     "LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x WHERE x.contact_id = c.id AND x.kind = :kind "
     "ORDER BY (x.subscribed = 1 AND x.suppression IS NULL) DESC, x.id LIMIT 1)"
 )
-_REASON = (
+_SKIP_REASON = (
     "CASE WHEN h.id IS NULL THEN 'no_channel' "
     "WHEN h.suppression IS NOT NULL THEN 'suppressed_' || h.suppression "
     "WHEN h.subscribed = 0 AND h.opt_out_at IS NOT NULL THEN 'unsubscribed' "
@@ -28,15 +40,15 @@ _REASON = (
 
 
 class Audience(NamedTuple):
-    """The people of a campaign as SQL: a query of contact ids, its parameters, and whether each must be verified."""
+    """An audience as SQL: a query of contact ids, its parameters, and whether each address must be verified."""
 
     sql: str
     parameters: dict[str, Any]
     double_opt_in: bool
 
 
-class Arithmetic(NamedTuple):
-    """How many a campaign would reach, and why not the others; the first is the sum of the rest."""
+class AudienceCounts(NamedTuple):
+    """The size of an audience: `members` is `sendable` plus the sum of `reasons`, the counts by skip reason."""
 
     members: int
     sendable: int
@@ -44,14 +56,14 @@ class Arithmetic(NamedTuple):
 
 
 def is_everyone(data: dict[str, Any]) -> bool:
-    """Return whether a trigger's data asks for all contacts."""
+    """Return whether the trigger data selects all contacts."""
     return data.get("audience_type") == "all_contacts"
 
 
 def confirm_everyone(campaign: Campaign) -> None:
-    """Take a send to everyone that was confirmed with the send itself, where no audience was ever chosen.
+    """Set the audience to all contacts after a confirmed send, if no audience was ever chosen.
 
-    A campaign whose list or segment was deleted had one: it does not become one for everybody (`needed.let_go`).
+    A campaign whose list or segment was deleted did have an audience, so it is never widened to all contacts.
     """
     data = campaign.trigger.data
     if is_set(campaign) or data.get("audience_deleted"):
@@ -61,7 +73,7 @@ def confirm_everyone(campaign: Campaign) -> None:
 
 
 def is_set(campaign: Campaign) -> bool:
-    """Return whether a campaign names any audience."""
+    """Return whether the campaign has an audience."""
     trigger = campaign.trigger
     return bool(
         trigger.contact_list_id or trigger.segment_id or trigger.data.get("contact_list_ids")
@@ -70,229 +82,423 @@ def is_set(campaign: Campaign) -> bool:
 
 
 def is_unbounded(campaign: Campaign) -> bool:
-    """Return whether nothing narrows the audience: all contacts asked for, or only segments without filters."""
+    """Return whether nothing narrows the audience: all contacts, or only segments without filters."""
     trigger = campaign.trigger
-    chosen = _lists(campaign)
-    if trigger.segment_id and _filters(trigger.segment_id):
+    lists = _load_lists(campaign)
+    if trigger.segment_id and _load_segment_filters(trigger.segment_id):
         return False
-    if not chosen:
+    if not lists:
         return bool(trigger.segment_id) or is_everyone(trigger.data)
-    return any(found is not None and found.segment_id and not _filters(found.segment_id) for found in chosen.values())
+    return any(
+        contact_list is not None and contact_list.segment_id and not _load_segment_filters(contact_list.segment_id)
+        for contact_list in lists.values()
+    )
 
 
-def _filters(segment_id: int) -> list[Any]:
+def _load_segment_filters(segment_id: int) -> list[Any]:
     return list(Segment.get_by_id(segment_id).filters)
 
 
-def excludes(campaign: Campaign) -> bool:
-    """Return whether anybody is left out of a campaign on purpose."""
+def has_exclusions(campaign: Campaign) -> bool:
+    """Return whether the campaign excludes any list or segment."""
     data = campaign.trigger.data
     return bool(data.get("exclude_contact_list_ids") or data.get("exclude_segment_ids"))
 
 
-def of(campaign: Campaign, whole: bool = False) -> Audience:
-    """Return the people of a campaign: lists united, cut with the segment, less the excluded ones unless `whole`."""
+def build_audience(campaign: Campaign, whole: bool = False) -> Audience:
+    """Return the audience: the union of its lists, intersected with its segment, without exclusions unless `whole`."""
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id
     parameters: dict[str, Any] = {"account": account_id}
-    clauses = [segments_people.source(":account")]
-    lists = _lists(campaign)
+    clauses = [segments_people.contacts_source(":account")]
+    lists = _load_lists(campaign)
     if lists:
-        clauses.append(_any_list(account_id, lists, parameters, "l"))
+        clauses.append(_in_any_list(account_id, lists, parameters, "l"))
     if trigger.segment_id:
-        clauses.append(_segment(account_id, trigger.segment_id, parameters, "s"))
+        clauses.append(_in_segment(account_id, trigger.segment_id, parameters, "s"))
     if not lists and not trigger.segment_id and not is_everyone(data):
         clauses.append("0")
-    excluded = {} if whole else _found(account_id, data.get("exclude_contact_list_ids") or [])
+    excluded = {} if whole else _find_lists(account_id, data.get("exclude_contact_list_ids") or [])
     if excluded:
-        clauses.append(f"({_any_list(account_id, excluded, parameters, 'x')}) IS NOT TRUE")
-    for index, number in enumerate([] if whole else data.get("exclude_segment_ids") or []):
-        clauses.append(f"({_segment(account_id, int(number), parameters, f'y{index}_')}) IS NOT TRUE")
-    double = any(found is not None and found.double_opt_in for found in lists.values())
-    return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double)
+        clauses.append(f"({_in_any_list(account_id, excluded, parameters, 'x')}) IS NOT TRUE")
+    for index, excluded_id in enumerate([] if whole else data.get("exclude_segment_ids") or []):
+        clauses.append(f"({_in_segment(account_id, int(excluded_id), parameters, f'y{index}_')}) IS NOT TRUE")
+    double_opt_in = any(contact_list is not None and contact_list.double_opt_in for contact_list in lists.values())
+    return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double_opt_in)
 
 
-def parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
-    """Return what an audience is put together from: kind, id and condition of each part, and their parameters."""
+def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[str, Any]]:
+    """Return the parts of the audience as (kind, id, SQL condition), and the parameters of the conditions."""
     data, parameters = campaign.trigger.data, {"account": campaign.account_id}
-    found: list[tuple[str, int, str]] = []
+    parts: list[tuple[str, int, str]] = []
     for kind, prefix, lists in (
-        ("list", "l", _lists(campaign)),
-        ("excluded_list", "x", _found(campaign.account_id, data.get("exclude_contact_list_ids") or [])),
+        ("list", "l", _load_lists(campaign)),
+        ("excluded_list", "x", _find_lists(campaign.account_id, data.get("exclude_contact_list_ids") or [])),
     ):
-        for number, row in lists.items():
-            found.append((kind, number, _any_list(campaign.account_id, {number: row}, parameters, prefix)))
+        for part_id, row in lists.items():
+            parts.append((kind, part_id, _in_any_list(campaign.account_id, {part_id: row}, parameters, prefix)))
     chosen = [("segment", "s", campaign.trigger.segment_id)] if campaign.trigger.segment_id else []
-    chosen += [("excluded_segment", f"y{at}_", one) for at, one in enumerate(data.get("exclude_segment_ids") or [])]
-    for kind, prefix, number in chosen:
-        found.append((kind, int(number), _segment(campaign.account_id, int(number), parameters, prefix)))
-    return found, parameters
+    chosen += [
+        ("excluded_segment", f"y{index}_", excluded_id)
+        for index, excluded_id in enumerate(data.get("exclude_segment_ids") or [])
+    ]
+    for kind, prefix, part_id in chosen:
+        parts.append((kind, int(part_id), _in_segment(campaign.account_id, int(part_id), parameters, prefix)))
+    return parts, parameters
 
 
-def missing(campaign: Campaign) -> list[str]:
-    """Return the keys of a trigger that name a list or segment that is gone; left out, an exclusion would be none."""
+def find_missing_references(campaign: Campaign) -> list[str]:
+    """Return the trigger keys that name a deleted list or segment.
+
+    A deleted exclusion must not be ignored: the campaign would reach the contacts it excluded.
+    """
     data, account_id = campaign.trigger.data, campaign.account_id
-    gone = []
+    missing_keys = []
     for key, table in (
         ("contact_list_ids", "contact_list"), ("exclude_contact_list_ids", "contact_list"),
         ("exclude_segment_ids", "segment"),
     ):  # fmt: skip
-        numbers = list(dict.fromkeys(data.get(key) or []))
-        have = (
-            {row[0] for row in rows(f"SELECT id FROM {table} WHERE account_id = ?", (account_id,))} if numbers else ()
+        ids = list(dict.fromkeys(data.get(key) or []))
+        existing_ids = (
+            {row[0] for row in rows(f"SELECT id FROM {table} WHERE account_id = ?", (account_id,))} if ids else ()
         )
-        if any(number not in have for number in numbers):
-            gone.append(key)
-    return gone
+        if any(item_id not in existing_ids for item_id in ids):
+            missing_keys.append(key)
+    return missing_keys
 
 
-def _lists(campaign: Campaign) -> dict[int, ContactList | None]:
-    chosen = list(campaign.trigger.data.get("contact_list_ids") or [])
+def _load_lists(campaign: Campaign) -> dict[int, ContactList | None]:
+    list_ids = list(campaign.trigger.data.get("contact_list_ids") or [])
     if campaign.trigger.contact_list_id:
-        chosen.append(campaign.trigger.contact_list_id)
-    return _found(campaign.account_id, chosen)
+        list_ids.append(campaign.trigger.contact_list_id)
+    return _find_lists(campaign.account_id, list_ids)
 
 
-def _found(account_id: int, numbers: list[int]) -> dict[int, ContactList | None]:
+def _find_lists(account_id: int, list_ids: list[int]) -> dict[int, ContactList | None]:
     return {
-        number: ContactList.get_or_none(ContactList.account == account_id, ContactList.id == number)
-        for number in numbers
+        list_id: ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
+        for list_id in list_ids
     }
 
 
-def _any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
-    """Return who is in one of some lists: members, and of mirrors whoever is in the segment at this moment."""
-    # Checked to be whole numbers when they were written; said again so that nothing else can stand here
-    static = ",".join(str(int(number)) for number, found in lists.items() if found is None or not found.segment_id)
-    parts = [f"c.id IN (SELECT contact_id FROM membership WHERE contact_list_id IN ({static}))"] if static else []
-    for number, found in lists.items():
-        if found is not None and found.segment_id:
-            inside = _segment(account_id, found.segment_id, parameters, f"{prefix}{number}_")
+def _in_any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
+    """Return the condition for members of any of the lists; a list that mirrors a segment has its current members."""
+    # The ids were validated as integers when they were stored; int() here keeps anything else out of the SQL.
+    static_ids = ",".join(
+        str(int(list_id))
+        for list_id, contact_list in lists.items()
+        if contact_list is None or not contact_list.segment_id
+    )
+    parts = (
+        [f"c.id IN (SELECT contact_id FROM membership WHERE contact_list_id IN ({static_ids}))"] if static_ids else []
+    )
+    for list_id, contact_list in lists.items():
+        if contact_list is not None and contact_list.segment_id:
+            inside = _in_segment(account_id, contact_list.segment_id, parameters, f"{prefix}{list_id}_")
             parts.append(
-                f"({inside} AND NOT EXISTS (SELECT 1 FROM list_refusal r WHERE r.contact_list_id = {int(number)} "
+                f"({inside} AND NOT EXISTS (SELECT 1 FROM list_opt_out r WHERE r.contact_list_id = {int(list_id)} "
                 "AND r.contact_id = c.id))"
             )
     return f"({' OR '.join(parts)})"
 
 
-def _segment(account_id: int, segment_id: int, parameters: dict[str, Any], prefix: str) -> str:
-    asked = segments_people.of_segment(account_id, segment_id, prefix)
-    parameters.update(asked.parameters)
-    return f"({asked.sql})"
+def _in_segment(account_id: int, segment_id: int, parameters: dict[str, Any], prefix: str) -> str:
+    condition = segments_people.compile_segment(account_id, segment_id, prefix)
+    parameters.update(condition.parameters)
+    return f"({condition.sql})"
 
 
-def arithmetic(campaign: Campaign) -> Arithmetic:
-    """Count the audience as it is now."""
-    people = of(campaign)
-    counted: dict[str | None, int] = dict(
+def count_audience(campaign: Campaign) -> AudienceCounts:
+    """Count the current audience."""
+    audience = build_audience(campaign)
+    counts: dict[str | None, int] = dict(
         rows(
-            f"SELECT {_reason(people)}, count(*) FROM contact c {_CHANNEL} WHERE c.id IN ({people.sql}) GROUP BY 1",
-            {**people.parameters, "kind": kind(campaign)},
+            f"SELECT {_select_skip_reason(audience)}, count(*) FROM contact c {_CHANNEL} "
+            f"WHERE c.id IN ({audience.sql}) GROUP BY 1",
+            {**audience.parameters, "kind": get_channel_kind(campaign)},
         )
     )
-    sendable = counted.pop(None, 0)
-    return Arithmetic(sendable + sum(counted.values()), sendable, {str(key): n for key, n in counted.items()})
+    sendable = counts.pop(None, 0)
+    return AudienceCounts(sendable + sum(counts.values()), sendable, {str(key): count for key, count in counts.items()})
 
 
-def sample(campaign: Campaign, limit: int = 5) -> list[int]:
-    """Return some of the people who would get it, or `ALL` of them, by contact id."""
-    people = of(campaign)
-    found = rows(
-        f"SELECT c.id FROM contact c {_CHANNEL} WHERE c.id IN ({people.sql}) AND ({_reason(people)}) IS NULL "
+def sample_recipients(campaign: Campaign, limit: int = 5) -> list[int]:
+    """Return the contact ids of up to `limit` recipients (`ALL`: every one), in ascending order."""
+    audience = build_audience(campaign)
+    contact_ids = rows(
+        f"SELECT c.id FROM contact c {_CHANNEL} WHERE c.id IN ({audience.sql}) "
+        f"AND ({_select_skip_reason(audience)}) IS NULL "
         "ORDER BY c.id LIMIT :limit",
-        {**people.parameters, "kind": kind(campaign), "limit": limit},
+        {**audience.parameters, "kind": get_channel_kind(campaign), "limit": limit},
     )
-    return [row[0] for row in found]
+    return [row[0] for row in contact_ids]
 
 
-def kind(campaign: Campaign) -> str:
-    """Return the kind of address a campaign goes to."""
+def get_channel_kind(campaign: Campaign) -> str:
+    """Return the kind of address that the campaign is sent to."""
     return "phone" if campaign.channel == "sms" else "email"
 
 
-def _reason(people: Audience) -> str:
-    return _REASON.format(double=int(people.double_opt_in))
+def _select_skip_reason(audience: Audience) -> str:
+    return _SKIP_REASON.format(double=int(audience.double_opt_in))
 
 
-def members(people: Audience) -> str:
-    """Return the people as SQL that may be narrowed: contact id, the channel they get it on, and why not if so."""
+def select_members(audience: Audience) -> str:
+    """Return SQL for contact id, channel id and skip reason (null: none) that can be narrowed with AND."""
     return (
-        f"SELECT c.id AS contact, h.id AS channel, {_reason(people)} AS why FROM contact c {_CHANNEL} "
-        f"WHERE c.id IN ({people.sql})"
+        f"SELECT c.id AS contact, h.id AS channel, {_select_skip_reason(audience)} AS why FROM contact c {_CHANNEL} "
+        f"WHERE c.id IN ({audience.sql})"
     )
 
 
-def most(campaign: Campaign, limit: int) -> int:
-    """Count the people of a campaign, up to a limit."""
-    people = of(campaign)
-    return int(scalar(f"SELECT count(*) FROM ({people.sql} LIMIT :limit)", {**people.parameters, "limit": limit}))
+def estimate_size(campaign: Campaign, limit: int) -> int:
+    """Count the audience, up to a limit."""
+    audience = build_audience(campaign)
+    return int(scalar(f"SELECT count(*) FROM ({audience.sql} LIMIT :limit)", {**audience.parameters, "limit": limit}))
 
 
-# An audience as of a moment ago: what pages of a draft ask with each change of it, and of very many takes long.
+# Cached values of an audience, for pages that need them after each edit of a draft; a large audience is slow to count.
 #
-# Of few people it is always as now. What decides whom to write to asks `audience` itself.
+# Values of a small audience are never cached. Code that decides who gets a message calls the uncached functions.
 
-# In seconds of the processor; an audience that is counted as fast is counted each time
-_CHEAP = 0.03
-_counted: Rested[Arithmetic] = Rested(cheap=_CHEAP)
-_first: Rested[list[int]] = Rested(cheap=_CHEAP)
-_mailed: Rested[tuple[int, int | None]] = Rested(cheap=_CHEAP)
-
-
-def cached_arithmetic(campaign: Campaign) -> Arithmetic:
-    """Count the audience."""
-    return _counted.get(_key(campaign), lambda: arithmetic(campaign))
+# Processor seconds; an audience that can be counted within this time is counted each time.
+_MIN_CACHED_SECONDS = 0.03
+_counts_cache: CostAwareCache[AudienceCounts] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
+_first_recipient_cache: CostAwareCache[list[int]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
+_last_email_cache: CostAwareCache[tuple[int, int | None]] = CostAwareCache(min_cost_seconds=_MIN_CACHED_SECONDS)
 
 
-def first_person(campaign: Campaign) -> int | None:
-    """Return somebody who would get it, who may be gone since; None if there is nobody."""
-    found = _first.get(_key(campaign), lambda: sample(campaign, 1))
-    return found[0] if found else None
+def get_cached_counts(campaign: Campaign) -> AudienceCounts:
+    """Return the counts of the audience, from the cache if counting is slow."""
+    return _counts_cache.get(_cache_key(campaign), lambda: count_audience(campaign))
 
 
-def last_mailed(campaign: Campaign) -> tuple[int, int | None]:
-    """Return when anybody of the audience got mail last (0 for never), and was added last (None for an empty one)."""
+def find_first_recipient(campaign: Campaign) -> int | None:
+    """Return the id of the first recipient, which may have been deleted since, or None if there are none."""
+    contact_ids = _first_recipient_cache.get(_cache_key(campaign), lambda: sample_recipients(campaign, 1))
+    return contact_ids[0] if contact_ids else None
+
+
+def find_last_campaign(campaign: Campaign) -> tuple[int, int | None]:
+    """Return when a member of the audience last got email (0: never) and when one was last added (None: no members)."""
 
     def find() -> tuple[int, int | None]:
-        people = of(campaign)
-        [(sent, added)] = rows(
-            f"SELECT max(coalesce(email_last_sent_at, 0)), max(created_at) FROM contact WHERE id IN ({people.sql})",
-            people.parameters,
+        audience = build_audience(campaign)
+        [(last_sent_at, last_added_at)] = rows(
+            f"SELECT max(coalesce(email_last_sent_at, 0)), max(created_at) FROM contact WHERE id IN ({audience.sql})",
+            audience.parameters,
         )
-        return sent or 0, added
+        return last_sent_at or 0, last_added_at
 
-    return _mailed.get(_key(campaign), find)
-
-
-def _key(campaign: Campaign) -> Hashable:
-    """Return what says who is meant, so that another audience is another one at once."""
-    people = of(campaign)
-    return people.sql, repr(sorted(people.parameters.items())), people.double_opt_in, kind(campaign)
+    return _last_email_cache.get(_cache_key(campaign), find)
 
 
-# The people behind a number of a report as something that lasts: the filters of a segment that finds them.
+def _cache_key(campaign: Campaign) -> Hashable:
+    """Return a key that changes with the audience, so that an edit takes effect at once."""
+    audience = build_audience(campaign)
+    return audience.sql, repr(sorted(audience.parameters.items())), audience.double_opt_in, get_channel_kind(campaign)
+
+
+# A query of recipients (a figure of the report) as the filters of a segment.
 
 Filters = list[dict[str, Any]]
-# Filters of recipients that say something a segment cannot ask
-_OUT = ("status", "domain", "country", "problem", "pending", "unsubscribed", "contact_id")
+# Filters of recipients that a segment cannot express.
+_UNSUPPORTED_FILTERS = ("status", "domain", "country", "problem", "pending", "unsubscribed", "contact_id")
 
 
-def filters(campaign_id: int, query: RecipientQuery) -> Filters | None:
-    """Return the filters of a segment that finds who a query of recipients finds; None where there are none such."""
-    if any(getattr(query, name) is not UNSET for name in _OUT) or query.accepted is False:
+def build_recipient_filters(campaign_id: int, query: RecipientQuery) -> Filters | None:
+    """Return segment filters that select the same contacts as a query of recipients, or None if no filters can."""
+    if any(getattr(query, name) is not UNSET for name in _UNSUPPORTED_FILTERS) or query.accepted is False:
         return None
-    asked = {"opened": query.opened, "clicked": query.clicked}
-    if "machines" in asked.values() or all(one is UNSET for one in (query.accepted, query.link, *asked.values())):
+    engagement = {"opened": query.opened, "clicked": query.clicked}
+    if "machines" in engagement.values() or all(
+        value is UNSET for value in (query.accepted, query.link, *engagement.values())
+    ):
         return None
-    made: Filters = []
-    if query.accepted is True or "nobody" in asked.values():
-        made.append({"name": "campaign_sent", "predicate": "eq", "value": campaign_id})
-    for name, by in asked.items():
-        if isinstance(by, str):
-            predicate = "eq" if by == "people" else "not_eq"
-            made.append({"name": f"campaign_{name}", "predicate": predicate, "value": campaign_id})
+    filters: Filters = []
+    if query.accepted is True or "nobody" in engagement.values():
+        filters.append({"name": "campaign_sent", "predicate": "eq", "value": campaign_id})
+    for name, engaged_by in engagement.items():
+        if isinstance(engaged_by, str):
+            predicate = "eq" if engaged_by == "people" else "not_eq"
+            filters.append({"name": f"campaign_{name}", "predicate": predicate, "value": campaign_id})
     if isinstance(query.link, int):
         where = [{"name": f"event.{name}", "predicate": "eq", "value": value}
                  for name, value in (("campaign_id", campaign_id), ("link", query.link))]  # fmt: skip
-        made.append({"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "where": where}})
-    return made
+        filters.append({"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "where": where}})
+    return filters
+
+
+# Pages of the recipients of a draft, and of each group that is skipped or excluded, for review before sending.
+
+LEFT_OUT = "left_out"
+_MAX_ID = 2**53
+
+
+class GroupQuery(PageQuery):
+    """Filters for the audience of a draft.
+
+    `why` is a skip reason or `left_out`; without it the recipients are listed. `nameless` selects contacts without a
+    first name.
+    """
+
+    why: Short | UnsetType = UNSET
+    search: Short | UnsetType = UNSET
+    nameless: bool | UnsetType = UNSET
+
+
+class Neighbours(NamedTuple):
+    """The position of a contact among the recipients: their number, its position, and the ids before and after it."""
+
+    total: int
+    position: int
+    before: int | None
+    after: int | None
+
+
+def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
+    """List a group of the audience in the order in which the contacts were added.
+
+    Raises NotFound.
+    """
+    campaign = store.get(account_id, campaign_id)
+    reason = query.why if isinstance(query.why, str) else None
+    sql, parameters = _filter_left_out(campaign) if reason == LEFT_OUT else _filter_by_reason(campaign, reason)
+    if isinstance(query.search, str) and query.search.strip():
+        words = search.build_query(query.search)
+        sql += f" AND contact {search.MATCH_CONDITION}" if words else ""
+        parameters["words"] = words
+    if query.nameless is True:
+        sql += " AND contact IN (SELECT id FROM contact WHERE account_id = :account AND coalesce(first_name, '') = '')"
+    limit = query.size()
+    offset = min((query.page - 1) * limit, _MAX_ID)
+    total = int(scalar(f"SELECT count(*) FROM ({sql})", parameters))
+    matches = rows(f"{sql} ORDER BY contact LIMIT :limit OFFSET :skip", {**parameters, "limit": limit, "skip": offset})
+    return Page(contacts.fetch_by_ids([row[0] for row in matches]), total, query.page, limit)
+
+
+def find_neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
+    """Return the position of a contact among the recipients."""
+    sql, parameters = _filter_by_reason(campaign, None)
+    values = {**parameters, "at": contact_id}
+    total, position, before, after = rows(
+        "SELECT count(*), count(*) FILTER (WHERE contact <= :at), max(CASE WHEN contact < :at THEN contact END), "
+        f"min(CASE WHEN contact > :at THEN contact END) FROM ({sql})",
+        values,
+    )[0]
+    return Neighbours(total, position, before, after)
+
+
+def count_left_out(campaign: Campaign) -> int:
+    """Count the contacts that the exclusions remove from the audience."""
+    sql, parameters = _filter_left_out(campaign)
+    return int(scalar(f"SELECT count(*) FROM ({sql})", parameters)) if has_exclusions(campaign) else 0
+
+
+def _filter_by_reason(campaign: Campaign, reason: str | None) -> tuple[str, dict[str, Any]]:
+    audience = build_audience(campaign)
+    parameters = {**audience.parameters, "kind": get_channel_kind(campaign)}
+    if reason:
+        parameters["why"] = reason
+    condition = "= :why" if reason else "IS NULL"
+    return f"SELECT contact FROM ({select_members(audience)}) WHERE why {condition}", parameters
+
+
+def _filter_left_out(campaign: Campaign) -> tuple[str, dict[str, Any]]:
+    whole, remaining = build_audience(campaign, whole=True), build_audience(campaign)
+    return (
+        f"SELECT id AS contact FROM ({whole.sql}) WHERE id NOT IN ({remaining.sql})",
+        {**whole.parameters, **remaining.parameters},
+    )
+
+
+# The explanation of why one contact gets, got or does not get a campaign, with each part of the audience.
+
+
+class AudiencePart(Struct):
+    """A list or segment of the audience, and whether the contact is in it now."""
+
+    kind: Annotated[Literal["list", "segment", "excluded_list", "excluded_segment"], Meta(description="kind")]
+    id: Annotated[int, Meta(description="id of the list or segment")]
+    name: str
+    matches: Annotated[bool, Meta(description="whether the contact belongs to it now")]
+
+
+class CampaignExplained(Struct):
+    """The explanation for one contact: whether it is in the audience, the skip reason if any, and its message.
+
+    The audience of a sent campaign is its snapshot; `parts` describe the current membership.
+    """
+
+    campaign_id: Annotated[int, Meta(description="id of the campaign")]
+    contact_id: Annotated[int, Meta(description="id of the contact")]
+    in_audience: Annotated[bool, Meta(description="whether the contact is in the audience")]
+    skip_reason: (
+        Annotated[str, Meta(description="why a message to the contact would be skipped; null if it would not")] | None
+    )
+    message_id: int | None
+    status: Annotated[str, Meta(description="status of the contact's message; null if there is none")] | None
+    sentence: str
+    parts: Annotated[list[AudiencePart], Meta(description="results for each list and segment of the audience")]
+
+
+def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> CampaignExplained:
+    """Explain why a contact gets or does not get a campaign.
+
+    Raises NotFound for the campaign, and Invalid for an unknown contact.
+    """
+    with snapshot():
+        campaign = store.get(account_id, campaign_id)
+        if not rows("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (account_id, contact_id)):
+            raise Invalid({"contact_id": ["must exist"]})
+        row = fetch_one(
+            "SELECT id, status, skip_reason FROM message WHERE campaign_id = ? AND contact_id = ?",
+            (campaign_id, contact_id),
+        )
+        if row is not None:
+            inside, (message_id, status, reason) = True, row
+        else:
+            inside, reason = (False, None) if campaign.started_at else _evaluate_now(campaign, contact_id)
+            message_id = status = None
+        return CampaignExplained(
+            campaign_id, contact_id, inside, reason, message_id, status, _summarize(campaign, inside, status, reason),
+            _explain_parts(campaign, contact_id),
+        )  # fmt: skip
+
+
+def _evaluate_now(campaign: Campaign, contact_id: int) -> tuple[bool, str | None]:
+    """Return whether a contact is in the audience of a draft, and its skip reason."""
+    audience = build_audience(campaign)
+    row = fetch_one(
+        f"SELECT why, channel FROM ({select_members(audience)}) WHERE contact = :contact_id",
+        {**audience.parameters, "kind": get_channel_kind(campaign), "contact_id": contact_id},
+    )
+    if row is None:
+        return False, None
+    if row[0] is not None or campaign.channel != "sms":
+        return True, row[0]
+    number = str(scalar("SELECT key FROM channel WHERE id = ?", (row[1],)))
+    return True, sms_rules.predict_refusal(campaign.account_id, contact_id, number, find_transport(campaign))
+
+
+def _explain_parts(campaign: Campaign, contact_id: int) -> list[AudiencePart]:
+    conditions, parameters = build_parts(campaign)
+    parts = []
+    for kind, part_id, sql in conditions:
+        row = fetch_one(
+            f"SELECT ({sql}) IS TRUE FROM contact c WHERE c.id = :contact_id", {**parameters, "contact_id": contact_id}
+        )
+        name = segments.fetch_name(campaign.account_id, "segment" if kind.endswith("segment") else "list", part_id)
+        part_kind: Any = kind
+        parts.append(AudiencePart(part_kind, part_id, name, bool(row and row[0])))
+    return parts
+
+
+def _summarize(campaign: Campaign, inside: bool, status: str | None, reason: str | None) -> str:
+    if status is not None:
+        return f"Their message is {status}{f': {reason}' if reason else ''}."
+    if campaign.started_at:
+        return "They were not in the audience when the campaign was sent."
+    if not inside:
+        return "They are not in the audience."
+    return f"They are in the audience, and get nothing: {reason}." if reason else "They get it if it is sent now."

@@ -1,52 +1,137 @@
-"""Fixes who gets a campaign: one row of the ledger for each person, from the contacts as they are at its moment.
+"""The snapshot of a campaign's audience: the message rows of its recipients, fixed when it goes live.
 
-Up to `MAX_AT_ONCE` people have their rows in the transaction of the send. More are written right after it in chunks
-that keep nobody waiting: the send has committed the decision, with the audience as SQL; a list of the people is drawn
-from the contacts of one moment (`drawn`), then stretches of it become rows, in the order of contact ids and under one
-block of message ids. Sending begins with the first chunk, and nothing is completed before the last.
+An audience of up to `MAX_AT_ONCE` contacts gets its rows in the transaction of the send. A larger one is written in
+batches right after it, so that no other writer waits long: the send commits the decision with the audience as SQL; the
+recipients are listed from one moment's contacts into a file (attached as `drawn`), and ranges of the list then become
+rows, in the order of contact ids and with one block of message ids. Sending starts with the first batch, and the
+campaign completes only after the last one.
 
-How far it is stands in the campaign. A process that dies goes on behind the last chunk; if it died before the list was
-complete, or the list is gone (a restored backup has none), the list is drawn again, from the contacts of that later
-moment, for those behind the last row. Later changes of lists and templates do not matter; opt-outs do, and are looked
-at again before each message. Whoever is deleted while their row is still to be written has one that is skipped.
+The progress is stored in the campaign. A process that died is continued after its last batch. If it died before the
+list was complete, or the list is missing (a restored backup has none), the list is made again for the contacts after
+the last row, as they are at that later moment. Later changes of lists and templates have no effect; opt-outs do, and
+are checked again before each message. A contact deleted before its row is written gets a skipped row.
 """
 
+import os
 import time
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import apsw
 from msgspec import UNSET, Struct, convert, to_builtins
 
 from appliance.campaigns import audience
 from appliance.campaigns.audience import Audience
-from appliance.campaigns.audience_file import Send
-from appliance.campaigns.checks import check_trigger
-from appliance.campaigns.requests import TriggerWrite
-from appliance.campaigns.store import MAX_AT_ONCE
-from appliance.core import clock, wake_ups
-from appliance.core.errors import Faults
-from appliance.sending.messages.ledger import AT_ONCE
-from appliance.storage import sql as storage_sql
+from appliance.campaigns.store import MAX_AT_ONCE, TriggerWrite, validate_trigger
+from appliance.core import clock, data_dir, signals
+from appliance.core.errors import Faults, Unavailable
+from appliance.sending.messages.ledger import DUE_NOW
+from appliance.settings import config
+from appliance.storage import database as storage_sql
+from appliance.storage.database import attach_file, attach_new_file, connection, detach_file, fetch_one, scalar
 from appliance.storage.models import Campaign
-from appliance.storage.open import connection, fetch_one, scalar
-from appliance.storage.work import after_commit, writing
+from appliance.storage.transactions import after_commit, require_write_transaction
 
-# In an account of more than so many contacts, a question that takes longer than this is not asked on the writer
-_MANY, _LONG_SECONDS = 50_000, 0.25
-_KNOWN_SECONDS = 60.0
-_ROWS = (
+# The list of a large audience: its members at one moment, in a file beside the database.
+#
+# It is written outside of the writer: positions 1, 2, 3 ... in the order of contact ids, each with the channel and the
+# skip reason if there is one. A complete list is on disk under its final name; an incomplete one is deleted and made
+# again.
+
+_STEPS_BETWEEN_CHECKS = 200_000
+
+
+def get_directory() -> Path:
+    """Return the directory of the lists, which only this user may read, and create it if needed."""
+    base = Path(config.current().data_dir) / "audiences"
+    base.mkdir(mode=0o700, exist_ok=True)
+    return base
+
+
+class SnapshotKey(NamedTuple):
+    """One send of a campaign; sending it again after an undo is a different one, possibly to other contacts."""
+
+    campaign_id: int
+    moment: int
+
+
+def get_path(key: SnapshotKey) -> Path:
+    """Return the path of a list."""
+    return get_directory() / f"{key.campaign_id}-{key.moment}.list"
+
+
+def write_audience(key: SnapshotKey, people: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
+    """Write the list of the members after a contact id and return their number.
+
+    Raises Unavailable if the service is stopping.
+    """
+    path = get_path(key)
+    partial_path = path.with_suffix(".part")
+    for stale_path in (partial_path, path):
+        stale_path.unlink(missing_ok=True)
+    os.close(os.open(partial_path, os.O_CREAT | os.O_WRONLY, 0o600))
+    db = connection()
+    attach_new_file(partial_path, "drawn")
+    db.set_progress_handler(is_stopping, _STEPS_BETWEEN_CHECKS)
+    try:
+        db.execute("CREATE TABLE drawn.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT)")
+        db.execute(
+            "INSERT INTO drawn.person SELECT NULL, * FROM "
+            f"({audience.select_members(people)} AND c.id > :after ORDER BY c.id)",
+            {**people.parameters, "kind": kind, "after": after},
+        )
+        count = int(scalar("SELECT coalesce(max(pos), 0) FROM drawn.person"))
+    except apsw.InterruptError:
+        raise Unavailable("the service is stopping") from None
+    finally:
+        db.set_progress_handler(None)
+        detach_file("drawn")
+    _publish_file(partial_path, path)
+    return count
+
+
+def _publish_file(partial_path: Path, path: Path) -> None:
+    """Sync a complete list to disk, and only then give it its final name."""
+    data_dir.sync_to_disk(partial_path)
+    partial_path.rename(path)
+    data_dir.sync_to_disk(path.parent)
+
+
+def attach(key: SnapshotKey) -> None:
+    """Attach a list to this connection as `drawn`; call it outside of a transaction."""
+    attach_file(get_path(key), "drawn")
+
+
+def detach() -> None:
+    """Detach the list."""
+    detach_file("drawn")
+
+
+def delete_orphans() -> None:
+    """Delete all lists; call it when no snapshot is being written."""
+    for path in get_directory().iterdir():
+        path.unlink(missing_ok=True)
+
+
+# In an account with more contacts than this, a query slower than this is not run on the writer.
+_LARGE_ACCOUNT_CONTACTS, _SLOW_QUERY_SECONDS = 50_000, 0.25
+_MAX_WEIGHED_AGE_SECONDS = 60.0
+_INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "
     "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
-    "doubts, due_at, created_at, updated_at) "
+    "uncertain_count, due_at, created_at, updated_at) "
     "SELECT :id + pos, :account, contact, :campaign, :flow, :template, :channel, value, key, :sender, :reply_to, "
     "CASE WHEN why IS NULL THEN :open ELSE 'skipped' END, why, 'campaign', 0, :test, :provider, 0, 0, "
     "CASE WHEN why IS NULL THEN :due END, :moment, :now FROM ({people}) ORDER BY pos"
 )
-_NOW = (
+_SELECT_CURRENT = (
     "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why FROM ({members}) p "
     "LEFT JOIN channel h ON h.id = p.channel"
 )
-# Who was deleted since the list was drawn, or gave the address away. Who took over another's row by a merge has one
-_DRAWN = (
+# A contact may have been deleted, or its address moved, since the list was made. A contact that took over the row of
+# another one in a merge already has one.
+_SELECT_LISTED = (
     "SELECT p.pos, CASE WHEN x.id IS NULL THEN c.id END AS contact, h.value, h.key, "
     "CASE WHEN c.id IS NULL OR x.id IS NOT NULL THEN 'contact_deleted' "
     "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why FROM drawn.person p "
@@ -54,7 +139,7 @@ _DRAWN = (
     "LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id AND x.id IS NULL "
     "WHERE p.pos > :after AND p.pos <= :last"
 )
-_SKIPPED = (
+_INSERT_SKIP_EVENTS = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, test, generated, quiet, "
     "chain_depth, created_at, updated_at) SELECT account_id, contact_id, channel || '_skipped', "
     "json_object('message_id', id, 'campaign_id', campaign_id, 'reason', skip_reason), 'message:' || id, ?, test, "
@@ -62,22 +147,22 @@ _SKIPPED = (
 )
 
 
-class Freezing(Struct):
-    """How far a campaign is whose rows are written in chunks."""
+class SnapshotState(Struct):
+    """The progress of a snapshot that is written in batches."""
 
     sql: str
     parameters: dict[str, Any]
     double_opt_in: bool
     provider: str
-    total: int | None = None  # None: the list is still to be drawn
+    total: int | None = None  # None: the list is not made yet
     done: int = 0
-    listed: int = 0  # how many rows stood before this list was drawn
-    first_id: int = 0  # the id before the first of this list
-    last: int = 0  # the contact of the last row
+    listed: int = 0  # the number of rows from earlier lists
+    first_id: int = 0  # the message id before the first one of this list
+    last: int = 0  # the contact id of the last row
 
     @property
     def people(self) -> Audience:
-        """Who it goes to."""
+        """Return the audience of the send."""
         return Audience(self.sql, self.parameters, self.double_opt_in)
 
 
@@ -85,10 +170,10 @@ _weighed: dict[int, tuple[Any, bool, float]] = {}
 
 
 def weigh(campaign: Campaign, trigger: Any = None) -> None:
-    """Find out, before the writer has to, whether a campaign is too large for the transaction of its send."""
+    """Determine outside of the writer whether an audience is too large for the transaction of its send."""
     if isinstance(trigger, TriggerWrite):
         faults = Faults()
-        check_trigger(campaign.account_id, trigger, faults)
+        validate_trigger(campaign.account_id, trigger, faults)
         if faults.fields:
             return
         for name in ("contact_list_id", "segment_id", "data"):
@@ -97,103 +182,110 @@ def weigh(campaign: Campaign, trigger: Any = None) -> None:
                 setattr(campaign.trigger, name, value or ({} if name == "data" else None))
     if not audience.is_set(campaign):
         return
-    begun = time.monotonic()
-    large = audience.most(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
+    started = time.monotonic()
+    large = audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
     now = time.monotonic()
-    slow = now - begun > _LONG_SECONDS and fetch_one(
-        "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _MANY)
+    slow = now - started > _SLOW_QUERY_SECONDS and fetch_one(
+        "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _LARGE_ACCOUNT_CONTACTS)
     ) is not None  # fmt: skip
-    for number in [number for number, known in list(_weighed.items()) if known[2] < now - _KNOWN_SECONDS]:
-        _weighed.pop(number, None)
-    _weighed[campaign.id] = (_who(campaign), large or slow, now)
+    for campaign_id in [
+        campaign_id for campaign_id, known in list(_weighed.items()) if known[2] < now - _MAX_WEIGHED_AGE_SECONDS
+    ]:
+        _weighed.pop(campaign_id, None)
+    _weighed[campaign.id] = (_describe_audience(campaign), large or slow, now)
 
 
-def _who(campaign: Campaign) -> Any:
+def _describe_audience(campaign: Campaign) -> Any:
     trigger = campaign.trigger
     return trigger.contact_list_id, trigger.segment_id, trigger.data
 
 
 def _is_large(campaign: Campaign) -> bool:
-    """Return whether a campaign is frozen in chunks: as it was weighed, or counted now as far as needed."""
-    who, large, when = _weighed.pop(campaign.id, (None, False, 0.0))
-    if who == _who(campaign) and when > time.monotonic() - _KNOWN_SECONDS:
+    """Return whether the snapshot is written in batches, from the result of `weigh` or a count up to the limit."""
+    description, large, weighed_at = _weighed.pop(campaign.id, (None, False, 0.0))
+    if description == _describe_audience(campaign) and weighed_at > time.monotonic() - _MAX_WEIGHED_AGE_SECONDS:
         return bool(large)
-    return audience.most(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
+    return audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
 
 
-def begin(campaign: Campaign, provider: str) -> None:
-    """Write a row for each person of a campaign that goes live now, or commit to it; the caller saves the campaign."""
-    writing()
-    people = audience.of(campaign)
+def begin_snapshot(campaign: Campaign, provider: str) -> None:
+    """Write a row for each member of the audience, or store the audience for later batches.
+
+    The caller saves the campaign.
+    """
+    require_write_transaction()
+    people = audience.build_audience(campaign)
     if _is_large(campaign):
-        state = Freezing(people.sql, people.parameters, people.double_opt_in, provider)
-        campaign.freezing, campaign.audience_count = to_builtins(state), 0
-        after_commit(lambda: wake_ups.ring("audiences"))
+        state = SnapshotState(people.sql, people.parameters, people.double_opt_in, provider)
+        campaign.pending_snapshot, campaign.audience_count = to_builtins(state), 0
+        after_commit(lambda: signals.wake("audiences"))
         return
-    before = _reserved()
-    values = _values(campaign, provider) | people.parameters | {"id": before}
-    sql = _NOW.format(members=audience.members(people))
-    connection().execute(_ROWS.format(people=sql), values)
+    before = _reserve_ids()
+    values = _build_parameters(campaign, provider) | people.parameters | {"id": before}
+    sql = _SELECT_CURRENT.format(members=audience.select_members(people))
+    connection().execute(_INSERT_MESSAGES.format(people=sql), values)
     campaign.audience_count = int(connection().changes())
-    connection().execute(_SKIPPED, (campaign.name, before, before + campaign.audience_count, campaign.id))
+    connection().execute(_INSERT_SKIP_EVENTS, (campaign.name, before, before + campaign.audience_count, campaign.id))
 
 
-def _reserved(count: int = 0) -> int:
-    """Reserve the next ids of messages for one campaign and answer the last before them."""
-    return storage_sql.reserve_numbers("message", count)
+def _reserve_ids(count: int = 0) -> int:
+    """Reserve the next message ids for one campaign and return the id before them."""
+    return storage_sql.reserve_ids("message", count)
 
 
-def _values(campaign: Campaign, provider: str) -> dict[str, Any]:
-    """Return what all rows of a campaign have in common."""
+def _build_parameters(campaign: Campaign, provider: str) -> dict[str, Any]:
+    """Return the SQL parameters that all rows of a campaign share."""
     now = clock.now_ms()
     held = campaign.hold_until is not None and campaign.hold_until > now
     return {
-        "kind": audience.kind(campaign), "account": campaign.account_id, "campaign": campaign.id,
+        "kind": audience.get_channel_kind(campaign), "account": campaign.account_id, "campaign": campaign.id,
         "flow": campaign.flow_id, "template": campaign.template_id, "channel": campaign.channel,
         "sender": campaign.sender["email"] or campaign.sender.get("number"), "reply_to": campaign.sender["reply_to"],
         "open": "held" if held else "queued", "test": campaign.test, "provider": provider,
-        "due": campaign.hold_until or AT_ONCE, "moment": campaign.started_at, "now": now,
+        "due": campaign.hold_until or DUE_NOW, "moment": campaign.started_at, "now": now,
     }  # fmt: skip
 
 
-def state(campaign: Campaign) -> Freezing | None:
-    """Return how far a campaign is, or None for one that is frozen, or not to be."""
-    return None if campaign.freezing is None else convert(campaign.freezing, Freezing)
+def get_state(campaign: Campaign) -> SnapshotState | None:
+    """Return the progress of the snapshot, or None if it is complete or was not started."""
+    return None if campaign.pending_snapshot is None else convert(campaign.pending_snapshot, SnapshotState)
 
 
-def listed(send: Send, count: int) -> None:
-    """Take over a list that was drawn: reserve the ids of its rows; nothing, if that send was taken back meanwhile."""
-    writing()
-    campaign = Campaign.get_by_id(send.campaign_id)
-    found = state(campaign)
-    if found is None or campaign.started_at != send.moment:
+def record_list(key: SnapshotKey, count: int) -> None:
+    """Store the size of a new list and reserve the ids of its rows, unless the send was undone meanwhile."""
+    require_write_transaction()
+    campaign = Campaign.get_by_id(key.campaign_id)
+    state = get_state(campaign)
+    if state is None or campaign.started_at != key.moment:
         return
-    found.total, found.listed, found.first_id = found.done + count, found.done, _reserved(count)
-    _save(campaign, found)
+    state.total, state.listed, state.first_id = state.done + count, state.done, _reserve_ids(count)
+    _save_state(campaign, state)
 
 
-def chunk(send: Send, size: int) -> int:
-    """Write the rows of the next so many people of the attached list; returns how many are left."""
-    writing()
-    campaign = Campaign.get_by_id(send.campaign_id)
-    found = state(campaign)
-    if found is None or found.total is None or campaign.started_at != send.moment:
+def write_batch(key: SnapshotKey, size: int) -> int:
+    """Write the rows of the next `size` members of the attached list; return the number of those left."""
+    require_write_transaction()
+    campaign = Campaign.get_by_id(key.campaign_id)
+    state = get_state(campaign)
+    if state is None or state.total is None or campaign.started_at != key.moment:
         return 0
-    after = found.done - found.listed
-    last = min(after + size, found.total - found.listed)
-    values = _values(campaign, found.provider)
-    values |= {"id": found.first_id, "after": after, "last": last}
-    connection().execute(_ROWS.format(people=_DRAWN), values)
-    connection().execute(_SKIPPED, (campaign.name, found.first_id + after, found.first_id + last, campaign.id))
-    found.last = int(scalar("SELECT contact FROM drawn.person WHERE pos = ?", (last,)) or found.last)
-    found.done = found.listed + last
-    campaign.audience_count = found.done
-    _save(campaign, found)
-    return found.total - found.done
+    after = state.done - state.listed
+    last = min(after + size, state.total - state.listed)
+    values = _build_parameters(campaign, state.provider)
+    values |= {"id": state.first_id, "after": after, "last": last}
+    connection().execute(_INSERT_MESSAGES.format(people=_SELECT_LISTED), values)
+    connection().execute(
+        _INSERT_SKIP_EVENTS, (campaign.name, state.first_id + after, state.first_id + last, campaign.id)
+    )
+    state.last = int(scalar("SELECT contact FROM drawn.person WHERE pos = ?", (last,)) or state.last)
+    state.done = state.listed + last
+    campaign.audience_count = state.done
+    _save_state(campaign, state)
+    return state.total - state.done
 
 
-def _save(campaign: Campaign, found: Freezing) -> None:
-    campaign.freezing = None if found.done == found.total else to_builtins(found)
-    if campaign.freezing is None:
-        after_commit(lambda: wake_ups.ring("campaigns"))
-    campaign.save(only=["freezing", "audience_count"])
+def _save_state(campaign: Campaign, state: SnapshotState) -> None:
+    campaign.pending_snapshot = None if state.done == state.total else to_builtins(state)
+    if campaign.pending_snapshot is None:
+        after_commit(lambda: signals.wake("campaigns"))
+    campaign.save(only=["pending_snapshot", "audience_count"])

@@ -1,7 +1,7 @@
-"""Works on the rows of large campaigns: writes those of an audience being frozen, ends those of one that is over.
+"""Batch work on the message rows of large campaigns: writing a snapshot, and cancelling or deleting open rows.
 
-Chunk by chunk, each a short transaction that others' wait little for; what is left when the service ends is done by
-the next one.
+Each batch is one short transaction, so that other writers wait little. The work that is left when the service stops is
+done after its next start.
 """
 
 import logging
@@ -10,122 +10,178 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from appliance.campaigns import audience, audience_file, audience_snapshot, closing
-from appliance.campaigns.audience_file import Send
-from appliance.core import wake_ups
+from appliance.campaigns import audience, audience_snapshot
+from appliance.campaigns.audience_snapshot import SnapshotKey
+from appliance.campaigns.store import MAX_AT_ONCE
+from appliance.core import clock, signals
 from appliance.core.errors import Unavailable
-from appliance.storage import work
-from appliance.storage.disk_guard import storage_error
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one, rows, run
+from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.models import Campaign
-from appliance.storage.open import fetch_one, rows
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+# Cancelling or deleting the open rows of a campaign that is cancelled, deleted or undone.
+#
+# The rows of a large campaign are ended in batches. No further message is sent once the phase has changed, which is
+# before the request is answered; until its batch runs, a row counts as queued. The campaign stores the pending work, so
+# that another process continues it if this one dies.
+
+_LIMITED_IDS = "id IN (SELECT id FROM message WHERE campaign_id = ? {}LIMIT ?)"
+_OPEN = "AND status IN ('queued', 'held') "
+_CANCEL_MESSAGES = (
+    "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, "
+    "due_at = NULL, updated_at = ? WHERE "
+)
+_NO_LIMIT = -1
+
+
+def cancel_messages(campaign: Campaign) -> None:
+    """Cancel the messages that were not sent yet; the caller saves the campaign."""
+    _begin_ending(campaign, "cancel")
+
+
+def delete_messages(campaign: Campaign) -> None:
+    """Delete all rows, none of which was ever attempted; the caller saves the campaign."""
+    _begin_ending(campaign, "undo")
+
+
+def _begin_ending(campaign: Campaign, mode: str) -> None:
+    require_write_transaction()
+    # A member without a row does not get one any more.
+    campaign.pending_snapshot = None
+    if campaign.pending_end is not None or campaign.audience_count > MAX_AT_ONCE:
+        campaign.pending_end = campaign.pending_end or mode
+        after_commit(lambda: signals.wake("audiences"))
+    else:
+        _end_messages(campaign.id, mode, _NO_LIMIT)
+
+
+def end_batch(campaign_id: int, size: int) -> int:
+    """End up to `size` rows of a campaign; return their number, which is 0 once none is left."""
+    require_write_transaction()
+    row = fetch_one("SELECT pending_end FROM campaign WHERE id = ? AND pending_end IS NOT NULL", (campaign_id,))
+    ended = _end_messages(campaign_id, row[0], size) if row is not None else 0
+    if not ended:
+        run("UPDATE campaign SET pending_end = NULL WHERE id = ?", (campaign_id,))
+    return ended
+
+
+def _end_messages(campaign_id: int, mode: str, limit: int) -> int:
+    if mode == "undo":
+        return run(f"DELETE FROM message WHERE {_LIMITED_IDS.format('')}", (campaign_id, limit))
+    return run(f"{_CANCEL_MESSAGES}{_LIMITED_IDS.format(_OPEN)}", (clock.now_ms(), campaign_id, limit))
+
+
+# The worker that runs the batches, and the size of a batch.
 
 T = TypeVar("T")
 log = logging.getLogger("campanero.audiences")
 _MIN_ROWS, _FIRST_ROWS, _MAX_ROWS = 50, 200, 10_000
-# The aim, in processor time; a busy machine makes it several times that
-_CHUNK_SECONDS = 0.008
-# Of the time on the clock only so much counts: most of it is waiting for Python's lock, which smaller chunks only make
-# more frequent, but a slow disk counts too
-_SHARE_OF_CLOCK = 1 / 6
+# The target in processor time; on a busy machine a batch takes several times as long.
+_BATCH_SECONDS = 0.008
+# The share of the wall-clock time that counts: most of it is waiting for Python's lock, which smaller batches only
+# make more frequent, but a slow disk has to count too.
+_MIN_SHARE_OF_CLOCK = 1 / 6
 _PAUSE_SECONDS = 0.002
-_ANSWER_SECONDS = 0.1
-# Between two rings for whoever works on the rows that were written; looking after each chunk would cost more than it
-_RING_SECONDS = 0.2
-_AGAIN_SECONDS = 60.0
-_UNFINISHED = "freezing IS NOT NULL OR closing IS NOT NULL"
+_START_DELAY_SECONDS = 0.1
+# The interval between two signals to the sender; one after each batch would cost more than the batch itself.
+_SIGNAL_SECONDS = 0.2
+_RETRY_SECONDS = 60.0
+_UNFINISHED = "pending_snapshot IS NOT NULL OR pending_end IS NOT NULL"
 
 
 def is_due() -> bool:
-    """Return whether there are rows to be written or ended."""
+    """Return whether a campaign has rows to write or to end."""
     return fetch_one(f"SELECT 1 FROM campaign WHERE {_UNFINISHED} LIMIT 1") is not None
 
 
-class Large:
-    """The one worker on large campaigns of a process."""
+class BatchRunner:
+    """The batch worker of a process."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._busy = threading.Lock()
-        self._failed: dict[int, float] = {}
+        self._retry_at: dict[int, float] = {}
 
     def tend(self) -> None:
-        """Work until nothing is left; a second call meanwhile does nothing."""
+        """Work until nothing is left; a concurrent call returns at once."""
         if not self._busy.acquire(blocking=False):
             return
         try:
-            while not self.stopping.is_set() and (found := self._next()) is not None:
-                self._work(*found)
+            while not self.stopping.is_set() and (unfinished := self._find_next()) is not None:
+                self._process(*unfinished)
             if not is_due():
-                audience_file.sweep()
+                audience_snapshot.delete_orphans()
         finally:
             self._busy.release()
 
-    def _next(self) -> tuple[int, bool] | None:
-        """Return the next campaign, and whether it is to be ended; those come first."""
+    def _find_next(self) -> tuple[int, bool] | None:
+        """Return the id of the next campaign and whether its rows are to be ended; those campaigns come first."""
         now = time.monotonic()
-        found = rows(
-            f"SELECT id, closing IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY closing IS NULL, id",
+        campaigns = rows(
+            f"SELECT id, pending_end IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY pending_end IS NULL, id",
         )
-        return next(((one[0], bool(one[1])) for one in found if self._failed.get(one[0], 0.0) <= now), None)
+        return next(((row[0], bool(row[1])) for row in campaigns if self._retry_at.get(row[0], 0.0) <= now), None)
 
-    def _work(self, campaign_id: int, is_over: bool) -> None:
+    def _process(self, campaign_id: int, is_ending: bool) -> None:
         try:
-            if is_over:
-                self._chunks(closing.chunk, campaign_id)
+            if is_ending:
+                self._run_batches(end_batch, campaign_id)
             else:
-                self._freeze(campaign_id)
+                self._write_snapshot(campaign_id)
         except Unavailable:
             raise
         except Exception as error:
-            trouble = storage_error(error)
-            if trouble is not None:
-                raise trouble from error
-            # Others are not to wait for what cannot be done
-            log.exception("the rows of campaign %s cannot be written", campaign_id)
-            self._failed[campaign_id] = time.monotonic() + _AGAIN_SECONDS
+            storage_error = to_storage_error(error)
+            if storage_error is not None:
+                raise storage_error from error
+            # One failing campaign must not block the others.
+            log.exception("campaigns: writing messages failed campaign=%s", campaign_id)
+            self._retry_at[campaign_id] = time.monotonic() + _RETRY_SECONDS
 
-    def _freeze(self, campaign_id: int) -> None:
+    def _write_snapshot(self, campaign_id: int) -> None:
         campaign = Campaign.get_by_id(campaign_id)
-        found = audience_snapshot.state(campaign)
-        if found is None:
+        state = audience_snapshot.get_state(campaign)
+        if state is None:
             return
-        send = Send(campaign_id, campaign.started_at)
-        if found.total is None or not audience_file.path(send).exists():
-            kind = audience.kind(campaign)
-            count = audience_file.draw(send, found.people, kind, found.last, self.stopping.is_set)
-            work.write(audience_snapshot.listed, send, count)
-        work.between(audience_file.attach, send)
+        key = SnapshotKey(campaign_id, campaign.started_at)
+        if state.total is None or not audience_snapshot.get_path(key).exists():
+            kind = audience.get_channel_kind(campaign)
+            count = audience_snapshot.write_audience(key, state.people, kind, state.last, self.stopping.is_set)
+            transactions.write(audience_snapshot.record_list, key, count)
+        transactions.run_outside_transaction(audience_snapshot.attach, key)
         try:
-            self._chunks(audience_snapshot.chunk, send, "outbox")
+            self._run_batches(audience_snapshot.write_batch, key, "outbox")
         finally:
-            if not work.is_stopped():
-                work.between(audience_file.detach)
+            if not transactions.is_stopped():
+                transactions.run_outside_transaction(audience_snapshot.detach)
 
-    def _chunks(self, verb: Callable[[T, int], int], of: T, rings: str | None = None) -> None:
-        """Run a verb again and again, on as many rows as fit a short transaction, as the last one's time teaches."""
-        size, left, rung = _FIRST_ROWS, 1, 0.0
-        # Whoever asked for it is answered first
-        self.stopping.wait(_ANSWER_SECONDS)
-        while left and not self.stopping.is_set():
-            left, worked, whole = work.write(_timed, verb, of, size)
-            size = next_size(size, worked, whole)
-            if rings is not None and (not left or time.monotonic() > rung + _RING_SECONDS):
-                wake_ups.ring(rings)
-                rung = time.monotonic()
+    def _run_batches(self, process_batch: Callable[[T, int], int], target: T, signal: str | None = None) -> None:
+        """Process batches until none is left, each sized by the time that the last one took."""
+        size, remaining, signalled_at = _FIRST_ROWS, 1, 0.0
+        # The request that caused the work is answered first.
+        self.stopping.wait(_START_DELAY_SECONDS)
+        while remaining and not self.stopping.is_set():
+            remaining, cpu_seconds, seconds = transactions.write(_run_timed, process_batch, target, size)
+            size = next_batch_size(size, cpu_seconds, seconds)
+            if signal is not None and (not remaining or time.monotonic() > signalled_at + _SIGNAL_SECONDS):
+                signals.wake(signal)
+                signalled_at = time.monotonic()
             time.sleep(_PAUSE_SECONDS)
 
 
-def next_size(size: int, worked: float, whole: float) -> int:
-    """Return how many rows the next chunk is given, after one that took so many seconds of a processor and in all.
+def next_batch_size(size: int, cpu_seconds: float, seconds: float) -> int:
+    """Return the number of rows of the next batch from the processor and wall-clock seconds of the last one.
 
-    At most twice as many as before.
+    It is at most twice the last one.
     """
-    counted = max(worked, whole * _SHARE_OF_CLOCK, 0.001)
-    return max(_MIN_ROWS, min(_MAX_ROWS, int(size * min(2.0, _CHUNK_SECONDS / counted))))
+    cost = max(cpu_seconds, seconds * _MIN_SHARE_OF_CLOCK, 0.001)
+    return max(_MIN_ROWS, min(_MAX_ROWS, int(size * min(2.0, _BATCH_SECONDS / cost))))
 
 
-def _timed(verb: Callable[[T, int], int], of: T, size: int) -> tuple[int, float, float]:
-    """Run a verb on the writer; returns the rows that are left, the seconds its thread worked, and those in all."""
-    begun, worked = time.perf_counter(), time.thread_time()
-    left = verb(of, size)
-    return left, time.thread_time() - worked, time.perf_counter() - begun
+def _run_timed(process_batch: Callable[[T, int], int], target: T, size: int) -> tuple[int, float, float]:
+    """Process one batch on the writer; return the rows left, its processor seconds and its wall-clock seconds."""
+    started, cpu_started = time.perf_counter(), time.thread_time()
+    remaining = process_batch(target, size)
+    return remaining, time.thread_time() - cpu_started, time.perf_counter() - started

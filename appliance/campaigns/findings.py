@@ -1,74 +1,74 @@
-"""What a look at a campaign finds, and everything it looks at."""
+"""The shapes that preflight works with: its input, its findings, and the request keys that campaigns refuse."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from appliance.accounts.acting import By
-from appliance.content.templates.requests import Content as requests_Content
+from appliance.accounts.audit import Actor
+from appliance.content.templates.validation import Content as requests_Content
 from appliance.core.validation import (
     SEND_TIMES,
     RefusedKey,
     RefusedKeys,
-    of_content,
+    content_keys,
     unsupported,
     use_instead,
     use_within,
 )
-from appliance.sending.messages.compose import Content
+from appliance.sending.messages.compose import CompiledMessage
 from appliance.settings import config
 from appliance.storage.models import Account, Brand, Campaign
 
 if TYPE_CHECKING:
-    from appliance.content.designs.compiled import Compiled
+    from appliance.content.designs.compiled_template import CompiledTemplate
 
 
 class Finding(Struct):
-    """One thing that is not in order: a reason of docs/decisions.md#3, its words, and the field to go to."""
+    """A blocker or warning: its code (docs/decisions.md#3), a sentence, and the field it concerns."""
 
-    code: str
+    code: Annotated[str, Meta(description="reason code, as in errors")]
     message: str
-    field: str
+    field: Annotated[str, Meta(description="path of the field with the problem")]
 
 
-class Case(NamedTuple):
-    """A campaign with all that its checks look at."""
+class PreflightInput(NamedTuple):
+    """A campaign with everything that its checks need."""
 
     campaign: Campaign
     account: Account
     brand: Brand
     confirmed: bool
-    by: By  # who would send it
-    content: Content | None  # of an e-mail
-    text: "Compiled | None"  # of an SMS
+    by: Actor  # the sender
+    content: CompiledMessage | None  # of an email
+    text: "CompiledTemplate | None"  # of an SMS
     content_error: str | None
-    real: bool  # a transport that leaves this machine
+    real: bool  # whether the transport sends anything off this machine
 
     @property
     def is_readable(self) -> bool:
-        """Whether there is a message that can be read."""
+        """Return whether the campaign has content that compiles."""
         return self.content is not None or self.text is not None
 
     @property
     def email(self) -> bool:
-        """Whether it is an e-mail."""
+        """Return whether it is an email campaign."""
         return bool(self.campaign.channel == "email")
 
 
-def transport(campaign: Campaign) -> str:
-    """Return what will carry a campaign: a test key's go to capture whatever is set."""
-    here = config.current()
+def find_transport(campaign: Campaign) -> str:
+    """Return the transport of a campaign; campaigns of a test key always use capture."""
+    settings = config.current()
     if campaign.test:
         return "capture"
-    return here.sms.transport if campaign.channel == "sms" else here.email.transport
+    return settings.sms.transport if campaign.channel == "sms" else settings.email.transport
 
 
-def persons(count: int) -> str:
-    """Return how many people."""
+def count_people(count: int) -> str:
+    """Return a count of people in words."""
     return "1 person" if count == 1 else f"{count:,} people"
 
 
-# Keys that requests about campaigns refuse: to ignore them would change what is sent, to whom, or when.
+# Keys that campaign requests refuse, because ignoring them would change what is sent, to whom, or when.
 
 _ONE_SEGMENT = "a campaign goes to one `segment_id`; make a segment of several"
 _NO_CONTACTS = "a campaign goes to a list or a segment, which `trigger_attributes` names"
@@ -82,35 +82,35 @@ AUDIENCE_KEYS = (
 )  # fmt: skip
 
 
-def _audience(data: str) -> dict[str, RefusedKey]:
-    """Refuse what others call the audience; `data` is the path before the keys of `trigger_attributes.data`."""
+def _refuse_audience_keys(prefix: str) -> dict[str, RefusedKey]:
+    """Return the refused names of audience keys; `prefix` is the path before the keys of `trigger_attributes.data`."""
     return {
-        **use_instead(f"`{data}contact_list_ids`", *_LISTS),
-        **use_instead(f"`{data}exclude_contact_list_ids`", *_EXCLUDED_LISTS),
-        **use_instead(f"`{data}exclude_segment_ids`", *_EXCLUDED_SEGMENTS),
+        **use_instead(f"`{prefix}contact_list_ids`", *_LISTS),
+        **use_instead(f"`{prefix}exclude_contact_list_ids`", *_EXCLUDED_LISTS),
+        **use_instead(f"`{prefix}exclude_segment_ids`", *_EXCLUDED_SEGMENTS),
         **unsupported(_ONE_SEGMENT, "segment_ids", "segments"),
         **unsupported("make a segment with these filters", "filters"),
         **unsupported(_NO_CONTACTS, "contact_id", "contact_ids", "contacts", "emails", "recipients", "to"),
     }
 
 
-# In `trigger_attributes.data`, which keeps every other key
+# For `trigger_attributes.data`, which stores every other key.
 AUDIENCE_DATA: RefusedKeys = {
-    **_audience(""),
+    **_refuse_audience_keys(""),
     **use_within("trigger_attributes", "contact_list_id", "segment_id"),
     **use_instead("`trigger_attributes.contact_list_id`", "list_id"),
 }
 TRIGGER: RefusedKeys = {
-    **_audience("data."),
+    **_refuse_audience_keys("data."),
     **use_within("data", *AUDIENCE_KEYS),
     **use_instead("`contact_list_id`", "list_id"),
 }
 CREATE: RefusedKeys = {
     **use_instead("`scheduled_at`", "send_at", *SEND_TIMES),
-    **of_content("template_attributes."),
+    **content_keys("template_attributes."),
     **use_within("template_attributes", *requests_Content.__struct_fields__),
     **unsupported("put the content of the template into `template_attributes`", "template_id"),
-    **_audience("trigger_attributes.data."),
+    **_refuse_audience_keys("trigger_attributes.data."),
     **use_within("trigger_attributes.data", *AUDIENCE_KEYS[:4]),
     **use_within("trigger_attributes", "contact_list_id", "segment_id"),
     **use_instead("`trigger_attributes.contact_list_id`", "list_id"),

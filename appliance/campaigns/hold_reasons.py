@@ -1,26 +1,25 @@
-"""Why a campaign does not move, or not all of it: the one thing that matters most, in words, with its time."""
+"""The main reason why a campaign, or a part of it, waits, with its end; and a forecast of how long a send takes."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from appliance.campaigns.findings import persons, transport
-from appliance.core import clock, data_dir, rate_limit, send_status
-from appliance.core.send_status import Full, SendStatus
-from appliance.sending.delivery import routing
-from appliance.sending.delivery.groups import domain_of
-from appliance.sending.delivery.routing import DIRECT
-from appliance.sending.messages import sms_days, sms_senders, warm_up
+from appliance.campaigns.findings import count_people, find_transport
+from appliance.core import clock, data_dir, send_status
+from appliance.core.send_status import ExhaustedLimit, SendStatus
+from appliance.sending.delivery import mx_routes
+from appliance.sending.delivery.mx_routes import DIRECT, domain_of
+from appliance.sending.messages import senders, sms_rules
 from appliance.settings import config
 from appliance.storage import disk_guard
+from appliance.storage.database import fetch_one, rows, scalar
 from appliance.storage.models import Account, Campaign
-from appliance.storage.open import fetch_one, rows, scalar
 
-# Rows looked at for people of a group that is spared
-_FEW = 500
-# With the channel, the index has them in their order; without it all that wait would be sorted
+# The number of rows read to find throttled groups.
+_SAMPLE_SIZE = 500
+# With the channel the index returns the rows in order; without it all waiting rows would be sorted.
 _OPEN = "campaign_id = ? AND channel = ? AND status IN ('queued', 'held') AND run_id IS NULL"
-_PAUSED = {
+_PAUSE_TEXTS = {
     None: "paused by a person",
     "bounce_rate": "paused: more than 5 % of the addresses do not exist",
     "complaint_rate": "paused: too many people called it spam",
@@ -31,230 +30,260 @@ _PAUSED = {
 }
 
 
-class Waiting(NamedTuple):
-    """A code, words for people, and when it ends if that is known (milliseconds)."""
+class HoldReason(NamedTuple):
+    """A code, a text for people, and when the wait ends if that is known (Unix milliseconds)."""
 
     reason: str
     text: str
     until: int | None = None
 
 
-def of(campaign: Campaign) -> Waiting | None:
-    """Return what a campaign waits for; None if it is not live, or moves."""
+def find_hold_reason(campaign: Campaign) -> HoldReason | None:
+    """Return what a campaign waits for, or None if it is not live or is sending."""
     if campaign.phase not in ("scheduled", "holding", "sending", "paused"):
         return None
     account = Account.get_by_id(campaign.account_id)
-    zone = _zone(account.time_zone)
-    found = _stopped(account) or _by_phase(campaign, zone)
-    if found is not None or campaign.phase not in ("holding", "sending"):
-        return found
-    return _in_the_way(campaign, zone)
+    zone = _load_time_zone(account.time_zone)
+    reason = _find_account_stop(account) or _find_phase_reason(campaign, zone)
+    if reason is not None or campaign.phase not in ("holding", "sending"):
+        return reason
+    return _find_sending_reason(campaign, zone)
 
 
-def _zone(name: str) -> ZoneInfo:
+def _load_time_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return ZoneInfo("UTC")
 
 
-def _stopped(account: Account) -> Waiting | None:
+def _find_account_stop(account: Account) -> HoldReason | None:
     if account.sending_stopped:
-        more = f": {account.stop_reason}" if account.stop_reason else " by a person"
-        return Waiting("sending_stopped", f"sending is stopped{more}")
-    if data_dir.is_stopped(config.current().data_dir):
-        return Waiting("stop_file", "a file STOP in the data directory stops all sending")
+        cause = f": {account.stop_reason}" if account.stop_reason else " by a person"
+        return HoldReason("sending_stopped", f"sending is stopped{cause}")
+    if data_dir.has_stop_file(config.current().data_dir):
+        return HoldReason("stop_file", "a file STOP in the data directory stops all sending")
     return None
 
 
-def _by_phase(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
+def _find_phase_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
     if campaign.phase == "paused":
-        words = _PAUSED.get(campaign.pause_reason, f"paused: {campaign.pause_reason}".replace("_", " "))
+        words = _PAUSE_TEXTS.get(campaign.pause_reason, f"paused: {campaign.pause_reason}".replace("_", " "))
         if campaign.channel == "sms":
             words = words.replace("mail server", "provider").replace("addresses", "numbers")
-        return Waiting("paused", words)
+        return HoldReason("paused", words)
     if campaign.phase == "scheduled":
-        return Waiting("scheduled", f"goes out at {_at(campaign.scheduled_at, zone)}", campaign.scheduled_at)
+        return HoldReason(
+            "scheduled", f"goes out at {_format_time(campaign.scheduled_at, zone)}", campaign.scheduled_at
+        )
     if campaign.phase == "holding" and (campaign.hold_until or 0) > clock.now_ms():
-        return Waiting("held", f"held until {_at(campaign.hold_until, zone, seconds=True)}", campaign.hold_until)
+        return HoldReason(
+            "held", f"held until {_format_time(campaign.hold_until, zone, seconds=True)}", campaign.hold_until
+        )
     return None
 
 
-def _in_the_way(campaign: Campaign, zone: ZoneInfo) -> Waiting | None:
-    trouble = disk_guard.trouble()
-    if trouble is not None:
-        return Waiting("storage", trouble)
-    first = fetch_one(
-        f"SELECT provider, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _line(campaign)
+def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
+    storage_problem = disk_guard.send_blocker()
+    if storage_problem is not None:
+        return HoldReason("storage", storage_problem)
+    next_message = fetch_one(
+        f"SELECT provider, due_at FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT 1", _index_values(campaign)
     )
-    if first is None:
+    if next_message is None:
         return None
-    provider, due_at = first
-    now = send_status.now(campaign.channel)
+    provider, due_at = next_message
+    status = send_status.current(campaign.channel)
     is_sms = campaign.channel == "sms"
-    for closed in now.closed:
-        if closed.provider == provider:
+    for transport in status.closed_transports:
+        if transport.provider == provider:
             who = "provider of SMS" if is_sms else "mail server"
-            words = f"the {who} takes nothing now ({closed.text}), next try at {_at(closed.until, zone, True)}"
-            return Waiting("unreachable", words, closed.until)
+            next_try = _format_time(transport.until, zone, True)
+            words = f"the {who} takes nothing now ({transport.text}), next try at {next_try}"
+            return HoldReason("unreachable", words, transport.until)
     if is_sms:
-        return _resting(campaign, due_at, zone) or _slowed(campaign, now, zone) or _retrying(campaign, due_at, zone)
-    return _limited(campaign, now, provider, zone) or _retrying(campaign, due_at, zone)
+        return (
+            _find_quiet_hours(campaign, due_at, zone)
+            or _find_slowdown(campaign, status, zone)
+            or _find_retry(campaign, due_at, zone)
+        )
+    return _find_rate_limit(campaign, status, provider, zone) or _find_retry(campaign, due_at, zone)
 
 
-def _resting(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
-    """Say that it is night where all are who wait; whoever waits out anything else was tried before."""
+def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
+    """Return the reason if all that wait are in quiet hours; a message that waits for a retry has attempts."""
     now = clock.now_ms()
     if due_at <= now:
         return None
-    held = f"SELECT count(*) FROM message WHERE {_OPEN} AND status = 'held' AND due_at > ? AND attempts = 0"
-    count = int(scalar(held, (*_line(campaign), now)))
+    sql = f"SELECT count(*) FROM message WHERE {_OPEN} AND status = 'held' AND due_at > ? AND attempts = 0"
+    count = int(scalar(sql, (*_index_values(campaign), now)))
     if not count:
         return None
-    if sms_days.full_until(campaign.account_id, zone.key, now) is not None:
-        return Waiting("parts_per_day", f"all parts of today are used up, next at {_at(due_at, zone)}", due_at)
-    words = f"quiet hours where {persons(count)} {'lives' if count == 1 else 'live'}, next at {_at(due_at, zone)}"
-    return Waiting("quiet_hours", words, due_at)
+    if sms_rules.get_parts_limit_end(campaign.account_id, zone.key, now) is not None:
+        return HoldReason(
+            "parts_per_day", f"all parts of today are used up, next at {_format_time(due_at, zone)}", due_at
+        )
+    people = f"{count_people(count)} {'lives' if count == 1 else 'live'}"
+    words = f"quiet hours where {people}, next at {_format_time(due_at, zone)}"
+    return HoldReason("quiet_hours", words, due_at)
 
 
-def _slowed(campaign: Campaign, now: SendStatus, zone: ZoneInfo) -> Waiting | None:
-    """Say that all who send these SMS have sent what they may in an hour, or that one of them has to wait."""
-    waits = {one.group: one for one in now.spared if one.until is not None}
-    full = {one.name: one for one in now.full}
-    names = sms_senders.limits(campaign.account_id, _next(campaign)) if waits or full else []
-    if names and full.keys() >= set(names):
-        first = min((full[name] for name in names), key=lambda one: one.until)
-        words = f"limit of {first.per_hour} an hour {first.name}, next at {_at(first.until, zone)}"
-        return Waiting("hour_limit", words, first.until)
-    told = next((waits[name] for name in names if name in waits), None)
-    if told is None:
+def _find_slowdown(campaign: Campaign, status: SendStatus, zone: ZoneInfo) -> HoldReason | None:
+    """Return the reason if every sender of these SMS has used up its hourly limit, or one of them is throttled."""
+    throttled = {limit.group: limit for limit in status.throttled_groups if limit.until is not None}
+    exhausted = {limit.name: limit for limit in status.exhausted_limits}
+    names = (
+        senders.list_limit_names(campaign.account_id, _list_next_numbers(campaign)) if throttled or exhausted else []
+    )
+    if names and exhausted.keys() >= set(names):
+        first = min((exhausted[name] for name in names), key=lambda limit: limit.until)
+        words = f"limit of {first.per_hour} an hour {first.name}, next at {_format_time(first.until, zone)}"
+        return HoldReason("hour_limit", words, first.until)
+    state = next((throttled[name] for name in names if name in throttled), None)
+    if state is None:
         return None
-    return Waiting("group", f"SMS {told.group} wait until {_at(told.until, zone, True)}: {told.text}", told.until)
+    return HoldReason(
+        "group", f"SMS {state.group} wait until {_format_time(state.until, zone, True)}: {state.text}", state.until
+    )
 
 
-def _limited(campaign: Campaign, now: SendStatus, provider: str, zone: ZoneInfo) -> Waiting | None:
-    full = _full(campaign, now, provider)
-    if full is not None:
-        return Waiting("hour_limit", f"limit of {full.per_hour} an hour, next at {_at(full.until, zone)}", full.until)
-    begins = _begins(campaign, now, provider, zone)
-    if begins is not None:
-        return begins
-    spared = {one.group: one for one in now.spared if one.provider == provider and one.until is not None}
-    for group in _groups(campaign) if spared else ():
-        if group in spared:
-            told = spared[group]
-            words = f"mail to {group} waits until {_at(told.until, zone)}: {told.text}"
-            return Waiting("group", words, told.until)
+def _find_rate_limit(campaign: Campaign, status: SendStatus, provider: str, zone: ZoneInfo) -> HoldReason | None:
+    exhausted = _find_full_quota(campaign, status, provider)
+    if exhausted is not None:
+        return HoldReason(
+            "hour_limit",
+            f"limit of {exhausted.per_hour} an hour, next at {_format_time(exhausted.until, zone)}",
+            exhausted.until,
+        )
+    warm_up = _find_warm_up(campaign, status, provider, zone)
+    if warm_up is not None:
+        return warm_up
+    throttled = {
+        state.group: state
+        for state in status.throttled_groups
+        if state.provider == provider and state.until is not None
+    }
+    for group in _list_recipient_groups(campaign) if throttled else ():
+        if group in throttled:
+            until, text = throttled[group].until, throttled[group].text
+            words = f"mail to {group} waits until {_format_time(until, zone)}: {text}"
+            return HoldReason("group", words, until)
     return None
 
 
-def _begins(campaign: Campaign, now: SendStatus, provider: str, zone: ZoneInfo) -> Waiting | None:
-    """Say that the sender's domain is new and has sent what it may today, and when all will have gone at best."""
+def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: ZoneInfo) -> HoldReason | None:
+    """Return the reason if the sender's domain has used up today's warm-up limit, with the earliest end of the send."""
     domain = domain_of((campaign.sender or {}).get("email") or "")
-    day = next((one.day for one in now.beginning if one.is_full and one.day.domain == domain), None)
+    day = next(
+        (warming.day for warming in status.warming_domains if warming.is_full and warming.day.domain == domain), None
+    )
     if day is None or provider != DIRECT:
         return None
-    left = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", _line(campaign)))
-    last = warm_up.ends_on(day, left)
-    words = f"{warm_up.words(day)}; it goes on at {_at(day.over_at, zone)}"
-    if last is not None:
-        words += f" and may be done on {warm_up.shown_day(last)}"
-    return Waiting("warm_up", words, day.over_at)
+    remaining = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", _index_values(campaign)))
+    last_day = senders.estimate_end(day, remaining)
+    words = f"{senders.describe_full_day(day)}; it goes on at {_format_time(day.ends_at, zone)}"
+    if last_day is not None:
+        words += f" and may be done on {senders.format_day(last_day)}"
+    return HoldReason("warm_up", words, day.ends_at)
 
 
-def _full(campaign: Campaign, now: SendStatus, provider: str) -> Full | None:
-    """Return the limit of an hour that holds this campaign up: that of all, of its sender, or of all whom it is for."""
+def _find_full_quota(campaign: Campaign, status: SendStatus, provider: str) -> ExhaustedLimit | None:
+    """Return the exhausted hourly limit: the global one, the sender's, or that of the only recipient group."""
     if provider != config.current().email.transport:
         return None
-    names = {full.name: full for full in now.full}
-    found = names.get("*") or names.get(f"from {domain_of((campaign.sender or {}).get('email') or '')}")
-    if found is None and names:
-        groups = set(_groups(campaign))
-        found = names.get(groups.pop()) if len(groups) == 1 else None
-    return found
+    limits = {limit.name: limit for limit in status.exhausted_limits}
+    exhausted = limits.get("*") or limits.get(f"from {domain_of((campaign.sender or {}).get('email') or '')}")
+    if exhausted is None and limits:
+        groups = set(_list_recipient_groups(campaign))
+        exhausted = limits.get(groups.pop()) if len(groups) == 1 else None
+    return exhausted
 
 
-def _line(campaign: Campaign) -> tuple[int, str]:
+def _index_values(campaign: Campaign) -> tuple[int, str]:
     return campaign.id, campaign.channel
 
 
-def _groups(campaign: Campaign) -> list[str]:
-    """Return the groups of the people who come next."""
-    asked = f"SELECT provider, recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
-    found = rows(asked, _line(campaign))
-    return [*dict.fromkeys(routing.group_of(provider, address or "") for provider, address in found)]
+def _list_recipient_groups(campaign: Campaign) -> list[str]:
+    """Return the recipient groups of the next messages."""
+    sql = f"SELECT provider, recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_SAMPLE_SIZE}"
+    keys = rows(sql, _index_values(campaign))
+    return [*dict.fromkeys(mx_routes.recipient_group(provider, address or "") for provider, address in keys)]
 
 
-def _next(campaign: Campaign) -> list[str]:
-    """Return the numbers of the people who come next."""
-    asked = f"SELECT recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_FEW}"
-    return [number or "" for (number,) in rows(asked, _line(campaign))]
+def _list_next_numbers(campaign: Campaign) -> list[str]:
+    """Return the phone numbers of the next messages."""
+    sql = f"SELECT recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_SAMPLE_SIZE}"
+    return [number or "" for (number,) in rows(sql, _index_values(campaign))]
 
 
-def _retrying(campaign: Campaign, due_at: int, zone: ZoneInfo) -> Waiting | None:
+def _find_retry(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
     in_hand = "SELECT 1 FROM message WHERE status = 'sending' AND campaign_id = ? LIMIT 1"
     if due_at <= clock.now_ms() or scalar(in_hand, (campaign.id,)):
         return None
-    sure = f"SELECT 1 FROM message WHERE {_OPEN} AND doubts = 0 LIMIT 1"
-    if campaign.channel == "sms" and scalar(sure, _line(campaign)) is None:
+    confirmed = f"SELECT 1 FROM message WHERE {_OPEN} AND uncertain_count = 0 LIMIT 1"
+    if campaign.channel == "sms" and scalar(confirmed, _index_values(campaign)) is None:
         words = "the provider is asked for what it may have taken without saying so"
-        return Waiting("retries", f"{words}, next at {_at(due_at, zone, True)}", due_at)
-    return Waiting("retries", f"only retries are left, next at {_at(due_at, zone)}", due_at)
+        return HoldReason("retries", f"{words}, next at {_format_time(due_at, zone, True)}", due_at)
+    return HoldReason("retries", f"only retries are left, next at {_format_time(due_at, zone)}", due_at)
 
 
-def _at(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
-    """Write a moment in the account's zone: the hour, and the day if that is not today."""
-    then = datetime.fromtimestamp((ms or 0) / 1000, UTC).astimezone(zone)
+def _format_time(ms: int | None, zone: ZoneInfo, seconds: bool = False) -> str:
+    """Format a time in the account's zone: the hour, with the day if it is not today."""
+    local_time = datetime.fromtimestamp((ms or 0) / 1000, UTC).astimezone(zone)
     today = datetime.fromtimestamp(clock.now(), UTC).astimezone(zone).date()
-    hour = then.strftime("%H:%M:%S" if seconds else "%H:%M")
-    return hour if then.date() == today else f"{then.strftime('%a')} {then.day} {then.strftime('%b')}, {hour}"
+    hour = local_time.strftime("%H:%M:%S" if seconds else "%H:%M")
+    return (
+        hour
+        if local_time.date() == today
+        else f"{local_time.strftime('%a')} {local_time.day} {local_time.strftime('%b')}, {hour}"
+    )
 
 
-# How long a campaign takes to leave where its speed is limited: what the page says before anybody sends it.
+# The forecast of how long a send takes where limits apply, shown before the send.
 
 _HOUR, _DAY = 3600.0, 86_400.0
 
 
 class Forecast(NamedTuple):
-    """The limit that is felt first, in words, and how many seconds a campaign takes with it."""
+    """The limit that slows a campaign down most, in words, and the seconds that the send takes under it."""
 
     limit: str
     seconds: float
 
 
-def forecast_of(campaign: Campaign, count: int, sender: str | None) -> Forecast | None:
-    """Return how long so many messages (of SMS: parts) take; None where nothing we know of limits them."""
-    if count <= 0 or transport(campaign) == "capture":
+def forecast_duration(campaign: Campaign, count: int, sender: str | None) -> Forecast | None:
+    """Return how long `count` messages (for SMS: parts) take, or None if no known limit applies."""
+    if count <= 0 or find_transport(campaign) == "capture":
         return None
-    limits = _sms() if campaign.channel == "sms" else _email(sender)
-    felt = [Forecast(words, _lasts(count, most, seconds)) for words, most, seconds in limits if most]
-    return max(felt, key=lambda one: one.seconds, default=None)
+    limits = _list_sms_limits() if campaign.channel == "sms" else _list_email_limits(sender)
+    forecasts = [Forecast(words, _estimate_seconds(count, limit, seconds)) for words, limit, seconds in limits if limit]
+    return max(forecasts, key=lambda forecast: forecast.seconds, default=None)
 
 
-def _lasts(count: int, most: float, seconds: float) -> float:
-    """What is left of an hour's or a day's worth has to wait for the next one."""
+def _estimate_seconds(count: int, limit: float, seconds: float) -> float:
+    """Return the seconds for `count` messages; those over the limit of an hour or day wait for the next one."""
     if seconds == 1:
-        return count / most
-    whole, rest = divmod(count - 1, int(most))
-    return whole * seconds + (rest / most) * min(seconds, 60)
+        return count / limit
+    whole, rest = divmod(count - 1, int(limit))
+    return whole * seconds + (rest / limit) * min(seconds, 60)
 
 
-def _sms() -> list[tuple[str, float, float]]:
-    here = config.current().sms
+def _list_sms_limits() -> list[tuple[str, float, float]]:
+    settings = config.current().sms
     return [
-        (f"{here.rate_per_second:g} a second", here.rate_per_second, 1),
-        (f"{here.parts_per_day:,} parts a day", here.parts_per_day, _DAY),
+        (f"{settings.rate_per_second:g} a second", settings.rate_per_second, 1),
+        (f"{settings.parts_per_day:,} parts a day", settings.parts_per_day, _DAY),
     ]
 
 
-def _email(sender: str | None) -> list[tuple[str, float, float]]:
-    here = config.current().email
-    found = [
-        (f"{here.rate_per_second:g} a second", here.rate_per_second, 1.0),
-        (f"{here.rate_per_hour:,} an hour", float(here.rate_per_hour), _HOUR),
+def _list_email_limits(sender: str | None) -> list[tuple[str, float, float]]:
+    settings = config.current().email
+    limits = [
+        (f"{settings.rate_per_second:g} a second", settings.rate_per_second, 1.0),
+        (f"{settings.rate_per_hour:,} an hour", float(settings.rate_per_hour), _HOUR),
     ]
-    for name, limit in map(rate_limit.read, here.sender_limits):
+    for name, limit in map(send_status.parse_limit, settings.sender_limits):
         if sender and name == domain_of(sender):
-            found.append((f"{limit.per_second:g} a second from {name}", limit.per_second, 1.0))
-            found.append((f"{limit.per_hour:,} an hour from {name}", float(limit.per_hour), _HOUR))
-    return found
+            limits.append((f"{limit.per_second:g} a second from {name}", limit.per_second, 1.0))
+            limits.append((f"{limit.per_hour:,} an hour from {name}", float(limit.per_hour), _HOUR))
+    return limits

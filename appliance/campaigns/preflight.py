@@ -1,4 +1,7 @@
-"""What stands between a draft and its send: blockers refuse, warnings advise; one list for page and API."""
+"""Preflight: the checks of a draft before its send, as blockers that refuse it and warnings that advise.
+
+The same findings serve the page and the API.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,165 +9,173 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.accounts import approving
-from appliance.accounts.acting import By
-from appliance.campaigns import audience, audience_snapshot, link_check, rehearsal, sms_checks, store
-from appliance.campaigns.audience import Arithmetic, Audience
-from appliance.campaigns.findings import Case, Finding, persons, transport
-from appliance.campaigns.rehearsal import Rehearsal
-from appliance.campaigns.rehearse import MAX_MADE, Outcome
+from appliance.accounts import approvals
+from appliance.accounts.audit import Actor
+from appliance.campaigns import audience, audience_snapshot, rehearsal, sms_preflight, store
+from appliance.campaigns import links as link_check
+from appliance.campaigns.audience import Audience, AudienceCounts
+from appliance.campaigns.findings import Finding, PreflightInput, count_people, find_transport
+from appliance.campaigns.rehearsal import MAX_RENDERED, Rehearsal, RehearsalResult
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
-from appliance.content.designs import merge, variables
+from appliance.content.designs import merge
 from appliance.content.designs.merge import MergeError
-from appliance.content.templates import placeholders
-from appliance.content.templates.store import document
+from appliance.content.templates import starters
+from appliance.content.templates.revisions import to_document
 from appliance.core import clock
-from appliance.sending.messages import compose, sample_render, senders, sms_senders
-from appliance.sending.messages.compose import Source
-from appliance.sending.messages.sample_render import GMAIL_CLIPS, GMAIL_NEARLY
+from appliance.sending.messages import compose, preview, senders
+from appliance.sending.messages.compose import MessageSource
+from appliance.sending.messages.preview import GMAIL_CLIP_BYTES, GMAIL_WARN_BYTES
 from appliance.settings import config
+from appliance.storage.database import fetch_one, rows
 from appliance.storage.models import Account, Campaign
-from appliance.storage.open import fetch_one, rows
 
-# How many people of an audience lack what a message says about them: one look at all of them together.
+# The number of recipients who lack the value of a merge tag, in one query for all merge tags.
 
-_COLUMNS = ("first_name", "last_name", "country_code", "source")
-_BARE = ("first_name", "last_name", "email")
+_CONTACT_COLUMNS = ("first_name", "last_name", "country_code", "source")
+_ROOT_NAMES = ("first_name", "last_name", "email")
 _CHANNELS = ("phone", "email")
-# Beyond it a statement would be longer than SQLite reads
+# With more variables the statement would exceed SQLite's limit.
 _MAX_VARIABLES = 200
 
 
-def count_missing(audience: Audience, names: Iterable[str]) -> dict[str, int]:
-    """Return for each variable about a contact how many lack it: those for whom a `default` would be shown.
+def count_missing_values(audience: Audience, names: Iterable[str]) -> dict[str, int]:
+    """Return for each contact variable the number of contacts without a value, who would see its `default`.
 
-    Variables about anything else are left out, for they are the same for everybody.
+    Other variables are omitted, because they are the same for every recipient.
     """
     parameters: dict[str, Any] = dict(audience.parameters)
-    asked: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     for name in sorted(set(names)):
-        sql = _lacks(name, f"lack{len(asked)}", parameters)
-        if sql is not None and len(asked) < _MAX_VARIABLES:
-            asked[name] = sql
-    if not asked:
+        sql = _missing_value_sql(name, f"lack{len(conditions)}", parameters)
+        if sql is not None and len(conditions) < _MAX_VARIABLES:
+            conditions[name] = sql
+    if not conditions:
         return {}
-    sums = ", ".join(f"count(*) FILTER (WHERE {sql})" for sql in asked.values())
-    found = fetch_one(f"SELECT {sums} FROM contact c WHERE c.id IN ({audience.sql})", parameters)
-    return {name: int(value) for name, value in zip(asked, found or [0] * len(asked), strict=True)}
+    sums = ", ".join(f"count(*) FILTER (WHERE {sql})" for sql in conditions.values())
+    counts = fetch_one(f"SELECT {sums} FROM contact c WHERE c.id IN ({audience.sql})", parameters)
+    return {name: int(value) for name, value in zip(conditions, counts or [0] * len(conditions), strict=True)}
 
 
-def _lacks(name: str, placeholder: str, parameters: dict[str, Any]) -> str | None:
-    """Return as SQL whether the contact `c` lacks a variable; None for one that is not about contacts."""
+def _missing_value_sql(name: str, placeholder: str, parameters: dict[str, Any]) -> str | None:
+    """Return SQL that is true if contact `c` lacks a variable, or None if the variable is not a contact field."""
     root, _, rest = name.partition(".")
     if root != "contact":
-        rest = root if root in _BARE and not rest else ""
-    if rest in _COLUMNS:
+        rest = root if root in _ROOT_NAMES and not rest else ""
+    if rest in _CONTACT_COLUMNS:
         return f"coalesce(c.{rest}, '') = ''"
     if rest in _CHANNELS:
         return f"NOT EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = '{rest}')"
     head, _, path = rest.partition(".")
     if head != "data" or not path or '"' in path:
         return None
-    steps = (f"[{one_step}]" if one_step.isascii() and one_step.isdigit() else f'."{one_step}"'
-             for one_step in path.split("."))  # fmt: skip
+    steps = (f"[{step}]" if step.isascii() and step.isdigit() else f'."{step}"'
+             for step in path.split("."))  # fmt: skip
     parameters[placeholder] = f"${''.join(steps)}"
     empty = f"json_extract(c.data, :{placeholder}) IN ('', '[]', '{{}}')"
     return f"(coalesce(json_type(c.data, :{placeholder}), 'null') IN ('null', 'false') OR {empty} IS TRUE)"
 
 
-# What is worth a second look before a send; nothing of it refuses one. Each is one function and one line.
+# The warnings: advice before a send, which never refuses it. Each check is one function and one line of a table.
 
 _DAY_MS = 86_400_000
 _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.body", "trigger_attributes"
 _MAX_NAMED = 10
 
 
-def warnings(case: Case, facts: dict[str, Any], rehearsed: Rehearsal | None) -> list[Finding]:
-    """Return everything worth a second look; `rehearsed` is what the rehearsal found so far."""
-    found = [finding for look in (*_LOOKS, *(_MAIL if case.email else sms_checks.LOOKS)) for finding in look(case)]
-    found += _size_advice(case, max(facts["html_bytes"], rehearsed.outcome.html_bytes if rehearsed else 0))
+def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsed: Rehearsal | None) -> list[Finding]:
+    """Return all warnings; `rehearsed` is the rehearsal with its results so far."""
+    findings = [
+        finding
+        for check in (*_CHECKS, *(_EMAIL_CHECKS if case.email else sms_preflight.SMS_CHECKS))
+        for finding in check(case)
+    ]
+    findings += _size_advice(case, max(facts["html_bytes"], rehearsed.outcome.html_bytes if rehearsed else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
-        found.append(Finding("nobody", "nobody in this audience may be written to", _AUDIENCE))
+        findings.append(Finding("nobody", "nobody in this audience may be written to", _AUDIENCE))
     if rehearsed is None:
-        return found
-    return [*found, *_rehearsed(rehearsed), *(() if case.email else sms_checks.rehearsed(case, rehearsed))]
+        return findings
+    return [
+        *findings,
+        *_check_rehearsal(rehearsed),
+        *(() if case.email else sms_preflight.check_rehearsed_sms(case, rehearsed)),
+    ]
 
 
-def _sender_advice(case: Case) -> Iterator[Finding]:
+def _check_sender_advice(case: PreflightInput) -> Iterator[Finding]:
     if not case.real and not (case.brand.physical_address or "").strip():
         yield Finding("postal_address", "no postal address in the brand: mail that leaves needs one", "base")
-    address = senders.resolve(case.account, case.campaign.template.from_email)
-    for code, words in senders.advice(case.account.id, address, case.real):
+    address = senders.resolve_email(case.account, case.campaign.template.from_email)
+    for code, words in senders.find_email_advice(case.account.id, address, case.real):
         yield Finding(code, words, "template_attributes.from_email")
     if case.real and config.base_url(config.current()).startswith("http://"):
         words = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
         yield Finding("base_url_http", words, "base")
 
 
-def _content_advice(case: Case) -> Iterator[Finding]:
+def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
     if not case.campaign.template.preheader:
         words = "without a preheader inboxes show the first words of the message"
         yield Finding("preheader_missing", words, "template_attributes.preheader")
     if case.content is None:
         return
-    for name in merge.unknown(case.content.variables()):
+    for name in merge.find_unknown_roots(case.content.variables()):
         yield Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty", _BODY)
     for advice in case.content.advice:
-        if advice.code != "unknown_section":  # which is a blocker
+        if advice.code != "unknown_section":  # this one is a blocker
             yield Finding(advice.code, advice.message, _DESIGN + advice.path)
 
 
-def _placeholders(case: Case) -> Iterator[Finding]:
-    """Name the texts and links that are still those of their section or starter."""
-    for code, words, path in placeholders.find(document(case.campaign.template)):
+def _check_placeholders(case: PreflightInput) -> Iterator[Finding]:
+    """Yield the texts and links that are still placeholders of their section or starter."""
+    for code, words, path in starters.find_placeholders(to_document(case.campaign.template)):
         yield Finding(code, words, f"template_attributes.{path}")
 
 
-def _links(case: Case) -> Iterator[Finding]:
+def _check_links(case: PreflightInput) -> Iterator[Finding]:
     links = case.content.links if case.content is not None else ()
     plain = [link for link in links if link.href.lower().startswith("http://")]
     if plain:
-        more = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
-        yield Finding("link_not_https", f"a link is not https: {plain[0].href[:100]}{more}", _BODY)
+        others = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
+        yield Finding("link_not_https", f"a link is not https: {plain[0].href[:100]}{others}", _BODY)
 
 
-def _tested(case: Case) -> Iterator[Finding]:
+def _check_test_sent(case: PreflightInput) -> Iterator[Finding]:
     template = case.campaign.template
-    tested = fetch_one(
+    test_message = fetch_one(
         "SELECT 1 FROM message WHERE template_id = ? AND test = 1 AND created_at >= ? LIMIT 1",
         (template.id, template.updated_at),
     )
-    if case.is_readable and tested is None:
+    if case.is_readable and test_message is None:
         yield Finding("not_tested", "nobody got a test since the last change", "base")
 
 
-def _dormant(case: Case) -> Iterator[Finding]:
+def _check_dormant_recipients(case: PreflightInput) -> Iterator[Finding]:
     if not audience.is_set(case.campaign):
         return
-    sent, added = audience.last_mailed(case.campaign)
+    last_sent_at, last_added_at = audience.find_last_campaign(case.campaign)
     since = clock.now_ms() - 180 * _DAY_MS
-    if added is not None and (sent < since if sent else added < since):
+    if last_added_at is not None and (last_sent_at < since if last_sent_at else last_added_at < since):
         words = "nobody of this audience got mail for six months: many addresses will be dead, begin with a few"
         yield Finding("dormant", words, _AUDIENCE)
 
 
-def _repeated(case: Case) -> Iterator[Finding]:
+def _check_recent_campaign(case: PreflightInput) -> Iterator[Finding]:
     subject = (case.campaign.template.subject or "").strip()
-    mine = (case.campaign.account_id, case.campaign.id)
-    same = fetch_one(
+    campaign_key = (case.campaign.account_id, case.campaign.id)
+    previous = fetch_one(
         "SELECT c.name FROM campaign c JOIN template t ON t.id = c.template_id WHERE c.account_id = ? AND c.id <> ? "
         "AND c.test = 0 AND c.started_at >= ? AND trim(t.subject) = ? ORDER BY c.started_at DESC LIMIT 1",
-        (*mine, clock.now_ms() - 7 * _DAY_MS, subject),
+        (*campaign_key, clock.now_ms() - 7 * _DAY_MS, subject),
     )
-    if subject and same is not None:
-        yield Finding("same_subject", f"{same[0]} had the same subject this week", "template_attributes.subject")
+    if subject and previous is not None:
+        yield Finding("same_subject", f"{previous[0]} had the same subject this week", "template_attributes.subject")
 
 
-def _crowded(case: Case) -> Iterator[Finding]:
-    """Look for another campaign to the same lists or segment within a day."""
+def _check_frequency_cap(case: PreflightInput) -> Iterator[Finding]:
+    """Warn of another campaign to the same lists or segment within a day."""
     trigger = case.campaign.trigger
-    mine = {*(trigger.data.get("contact_list_ids") or ()), trigger.contact_list_id} - {None}
+    own_lists = {*(trigger.data.get("contact_list_ids") or ()), trigger.contact_list_id} - {None}
     now = clock.now_ms()
     for name, list_id, segment_id, lists in rows(
         "SELECT c.name, t.contact_list_id, t.segment_id, t.data ->> '$.contact_list_ids' FROM campaign c "
@@ -172,50 +183,60 @@ def _crowded(case: Case) -> Iterator[Finding]:
         "AND c.deleted_at IS NULL AND (c.started_at >= ? OR (c.phase = 'scheduled' AND c.scheduled_at <= ?))",
         (case.campaign.account_id, case.campaign.id, now - _DAY_MS, now + _DAY_MS),
     ):
-        theirs = {list_id, *(int(one) for one in (lists or "").strip("[]").split(",") if one.strip())} - {None}
-        if theirs & mine or (segment_id is not None and segment_id == trigger.segment_id):
+        other_lists = {
+            list_id,
+            *(int(list_text) for list_text in (lists or "").strip("[]").split(",") if list_text.strip()),
+        } - {None}
+        if other_lists & own_lists or (segment_id is not None and segment_id == trigger.segment_id):
             yield Finding("crowded", f"{name} goes to the same people within 24 hours", _AUDIENCE)
             return
 
 
-_Look = Callable[[Case], Iterator[Finding]]
-_LOOKS: tuple[_Look, ...] = (_tested, _crowded)
-_MAIL: tuple[_Look, ...] = (_sender_advice, _content_advice, _placeholders, _links, _dormant, _repeated)
+_Check = Callable[[PreflightInput], Iterator[Finding]]
+_CHECKS: tuple[_Check, ...] = (_check_test_sent, _check_frequency_cap)
+_EMAIL_CHECKS: tuple[_Check, ...] = (
+    _check_sender_advice,
+    _check_content_advice,
+    _check_placeholders,
+    _check_links,
+    _check_dormant_recipients,
+    _check_recent_campaign,
+)
 
 
-def _size_advice(case: Case, largest: int) -> list[Finding]:
-    if case.content is None or largest <= GMAIL_NEARLY:
+def _size_advice(case: PreflightInput, largest: int) -> list[Finding]:
+    if case.content is None or largest <= GMAIL_WARN_BYTES:
         return []
-    if largest <= GMAIL_CLIPS:
+    if largest <= GMAIL_CLIP_BYTES:
         words = f"{largest // 1024} KB of HTML: Gmail cuts off what is over 102 KB"
         return [Finding("nearly_too_long", words, _BODY)]
     return [Finding("too_long", "over 102 KB: Gmail cuts it off", _BODY)]
 
 
-def _broke_off(outcome: Outcome) -> bool:
-    """Return whether there was no time for all; of very many SMS only some are made by intention."""
-    return outcome.sms is None or outcome.done < min(outcome.total, MAX_MADE)
+def _is_incomplete(outcome: RehearsalResult) -> bool:
+    """Return whether time ran out; of very many SMS only a sample is rendered on purpose."""
+    return outcome.sms is None or outcome.done < min(outcome.total, MAX_RENDERED)
 
 
-def _rehearsed(rehearsed: Rehearsal) -> Iterator[Finding]:
-    """Return what the render for every recipient found."""
+def _check_rehearsal(rehearsed: Rehearsal) -> Iterator[Finding]:
+    """Yield the findings of the render for every recipient."""
     outcome = rehearsed.outcome
     if rehearsed.status == "failed":
         yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")
-    elif rehearsed.status == "complete" and outcome.done < outcome.total and _broke_off(outcome):
+    elif rehearsed.status == "complete" and outcome.done < outcome.total and _is_incomplete(outcome):
         words = f"it takes long to make: rehearsed for {outcome.done:,} of {outcome.total:,} people only"
         yield Finding("rehearsal", words, _BODY)
     if outcome.failed:
-        words = f"cannot be made for {persons(outcome.failed)}, who will be skipped: {outcome.failures[0].error}"
+        words = f"cannot be made for {count_people(outcome.failed)}, who will be skipped: {outcome.failures[0].error}"
         yield Finding("render_error", words, _BODY)
-    lacking = [lack for lack in outcome.lacking if lack.count]
-    for lack in lacking[:_MAX_NAMED]:
-        words = f"{lack.name} is empty for {lack.count:,} of {outcome.done:,} people, and has no default"
+    missing_values = [missing for missing in outcome.lacking if missing.count]
+    for missing in missing_values[:_MAX_NAMED]:
+        words = f"{missing.name} is empty for {missing.count:,} of {outcome.done:,} people, and has no default"
         yield Finding("missing_value", words, _BODY)
 
 
 class Preflight(Struct):
-    """Everything found, and the facts a person decides by."""
+    """The result of a preflight: blockers, warnings, and the facts beside them."""
 
     ok: bool
     blockers: list[Finding]
@@ -223,167 +244,178 @@ class Preflight(Struct):
     facts: dict[str, Any]
 
 
-def check(
-    account_id: int, campaign_id: int, by: By = By(), count: Callable[[Campaign], Arithmetic] = audience.arithmetic
+def run_preflight(
+    account_id: int,
+    campaign_id: int,
+    by: Actor = Actor(),
+    count: Callable[[Campaign], AudienceCounts] = audience.count_audience,
 ) -> Preflight:
-    """Look at a draft as its send by somebody would, with its audience as it is counted; raises NotFound."""
+    """Run all checks on a draft as for a send by `by`; `count` counts its audience.
+
+    Raises NotFound.
+    """
     campaign = store.get(account_id, campaign_id)
-    case = open_case(campaign, False, by)
-    found = blockers(case)
-    sums = count(campaign) if audience.is_set(campaign) else Arithmetic(0, 0, {})
+    case = load_input(campaign, False, by)
+    blockers = find_blockers(case)
+    counts = count(campaign) if audience.is_set(campaign) else AudienceCounts(0, 0, {})
     facts: dict[str, Any] = {
-        "audience": sums.members, "sendable": sums.sendable, "skipped": sums.reasons,
-        "transport": transport(campaign), "html_bytes": _size(case),
+        "audience": counts.members, "sendable": counts.sendable, "skipped": counts.reasons,
+        "transport": find_transport(campaign), "html_bytes": _measure_size(case),
     }  # fmt: skip
     if not case.email:
-        facts["sms"] = sms_checks.facts(case)
-    links = link_check.of(case)
+        facts["sms"] = sms_preflight.describe_sms(case)
+    links = link_check.get_link_check(case)
     if links is not None:
-        facts["links"] = link_check.facts(links)
+        facts["links"] = link_check.describe_check(links)
     rehearsed = None
     if case.is_readable and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
-        rehearsed = rehearsal.of(campaign)
-        facts["rehearsal"] = rehearsal.facts(rehearsed)
+        rehearsed = rehearsal.get_rehearsal(campaign)
+        facts["rehearsal"] = rehearsal.describe_rehearsal(rehearsed)
         if not case.email:
-            facts["sms"] |= sms_checks.foreseen(rehearsed)
-    advised = warnings(case, facts, rehearsed)
-    return Preflight(not found, found, advised + (link_check.findings(case, links) if links else []), facts)
+            facts["sms"] |= sms_preflight.foreseen(rehearsed)
+    warnings = find_warnings(case, facts, rehearsed)
+    return Preflight(
+        not blockers, blockers, warnings + (link_check.find_broken_links(case, links) if links else []), facts
+    )
 
 
-def _size(case: Case) -> int:
-    """Return the bytes of an email's HTML as somebody invented gets it; what cannot be made for them is as written."""
+def _measure_size(case: PreflightInput) -> int:
+    """Return the size of an email's HTML for a sample recipient, or of its source if that does not render."""
     if case.content is None:
         return 0
     try:
-        return sample_render.weigh(case.account.id, document(case.campaign.template), case.campaign.tracking)
+        return preview.weigh(case.account.id, to_document(case.campaign.template), case.campaign.tracking)
     except MergeError:
         return len(case.content.html.source.encode())
 
 
 def warm(account_id: int, campaign_id: int, content: Any, trigger: Any = None) -> None:
-    """Compile a campaign's message and weigh its audience, with what a send brings along, before the writer has to."""
+    """Compile the message and weigh the audience, with the changes of a send request, outside of the writer."""
     campaign = store.get(account_id, campaign_id)
-    said = document(campaign.template)
-    said |= {name: value for name in said if isinstance(value := getattr(content, name, None), str | dict)}
+    document = to_document(campaign.template)
+    document |= {name: value for name in document if isinstance(value := getattr(content, name, None), str | dict)}
     with contextlib.suppress(MergeError):
-        if campaign.channel == "email" and is_written(said):
-            compose.compile_source(_source(said, Account.get_by_id(account_id)))
+        if campaign.channel == "email" and has_content(document):
+            compose.compile_message(_build_source(document, Account.get_by_id(account_id)))
     audience_snapshot.weigh(campaign, trigger)
 
 
-def is_written(document: Mapping[str, Any]) -> bool:
-    """Return whether there is anything to read: sections, or a body."""
-    return bool((document["body"] or "").strip() or designs.sections(document["design"]))
+def has_content(document: Mapping[str, Any]) -> bool:
+    """Return whether a document has sections or a body."""
+    return bool((document["body"] or "").strip() or designs.get_sections(document["design"]))
 
 
-def _source(document: Mapping[str, Any], account: Account) -> Source:
-    look = brands.look(brands.get(account.id))
-    return compose.source_of(document, look, account.locale, marketing=True)
+def _build_source(document: Mapping[str, Any], account: Account) -> MessageSource:
+    look = brands.build_look(brands.get(account.id))
+    return compose.build_source(document, look, account.locale, marketing=True)
 
 
-def open_case(campaign: Campaign, confirmed: bool, by: By) -> Case:
-    """Gather what the checks look at."""
+def load_input(campaign: Campaign, confirmed: bool, by: Actor) -> PreflightInput:
+    """Load everything that the checks need."""
     account = Account.get_by_id(campaign.account_id)
     content = text = error = None
     template = campaign.template
-    said = document(template)
+    document = to_document(template)
     try:
         if campaign.channel == "sms":
-            text = sms_checks.compiled(campaign)
-        elif template.subject and is_written(said):
-            content = compose.compile_source(_source(said, account))
-    except MergeError as fault:
-        error = fault.words()
-    real = transport(campaign) != "capture"
-    return Case(campaign, account, brands.get(account.id), confirmed, by, content, text, error, real)
+            text = sms_preflight.compile_sms(campaign)
+        elif template.subject and has_content(document):
+            content = compose.compile_message(_build_source(document, account))
+    except MergeError as merge_error:
+        error = merge_error.describe()
+    real = find_transport(campaign) != "capture"
+    return PreflightInput(campaign, account, brands.get(account.id), confirmed, by, content, text, error, real)
 
 
-def _audience(case: Case) -> Iterator[Finding]:
+def _check_audience(case: PreflightInput) -> Iterator[Finding]:
     field = "trigger_attributes.contact_list_id"
     if not audience.is_set(case.campaign):
         yield Finding("audience_required", "choose a list, a segment, or confirm all contacts", field)
-    for key in audience.missing(case.campaign):
+    for key in audience.find_missing_references(case.campaign):
         words = "names a list or segment that was deleted: choose again"
         yield Finding("audience_required", words, f"trigger_attributes.data.{key}")
 
 
-def _confirmation(case: Case) -> Iterator[Finding]:
+def _check_confirmation(case: PreflightInput) -> Iterator[Finding]:
     data = case.campaign.trigger.data
     if audience.is_unbounded(case.campaign) and not (case.confirmed or data.get("confirm_send_to_all") is True):
         yield Finding("confirmation_required", "confirm that all contacts get this", "confirm_send_to_all")
 
 
-def _content(case: Case) -> Iterator[Finding]:
+def _check_content(case: PreflightInput) -> Iterator[Finding]:
     template = case.campaign.template
     if case.email and not (template.subject or "").strip():
         yield Finding("content_required", "write a subject", "template_attributes.subject")
-    if not (template.body or "").strip() and not (case.email and designs.sections(template.design)):
+    if not (template.body or "").strip() and not (case.email and designs.get_sections(template.design)):
         yield Finding("content_required", "write the message", "template_attributes.body")
 
 
-def _sender(case: Case) -> Iterator[Finding]:
+def _check_sender(case: PreflightInput) -> Iterator[Finding]:
     if not case.email:
-        for field, words in sms_senders.problems(case.account, transport(case.campaign)):
+        for field, words in senders.find_sms_problems(case.account, find_transport(case.campaign)):
             yield Finding("sender_not_ready", words, field)
         return
-    sender = str(sender_of(case.campaign, case.account)["email"])
-    for field, words in senders.problems(case.account, sender, transport(case.campaign), marketing=True):
+    sender = str(get_sender(case.campaign, case.account)["email"])
+    for field, words in senders.find_email_problems(
+        case.account, sender, find_transport(case.campaign), marketing=True
+    ):
         yield Finding("sender_not_ready", words, field if field == "base" else f"template_attributes.{field}")
 
 
-def _approval(case: Case) -> Iterator[Finding]:
-    if words := approving.lacks(case.campaign, case.by):
+def _check_approval(case: PreflightInput) -> Iterator[Finding]:
+    if words := approvals.find_blocker(case.campaign, case.by):
         yield Finding("approval_required", words, "base")
 
 
-def _renders(case: Case) -> Iterator[Finding]:
+def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
     if case.content_error:
         yield Finding("preflight_failed", f"does not render: {case.content_error}", "template_attributes.body")
     if not case.email:
-        yield from sms_checks.too_long(case)
+        yield from sms_preflight.check_length(case)
         return
-    unknown = designs.unknown(case.campaign.template.design)
+    unknown = designs.find_unknown(case.campaign.template.design)
     if unknown:
-        kinds = sorted({one.type or "without type" for one in unknown})
+        kinds = sorted({section.type or "without type" for section in unknown})
         path = f"template_attributes.design.{unknown[0].path}"
         yield Finding("preflight_failed", f"unknown section kind: {', '.join(kinds)}", path)
 
 
-def _missing(case: Case) -> Iterator[Finding]:
-    """Refuse what some would get with a hole in it, where the account asks for that (docs/decisions.md#14)."""
+def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
+    """Yield a blocker for each merge tag without a value, if the account asks for that (docs/decisions.md#14)."""
     if not case.account.block_on_missing_variable or not case.is_readable or not audience.is_set(case.campaign):
         return
     template = case.campaign.template
-    asked = variables.of(template.__data__ if case.email else {"body": template.body})
-    wanted = [name for name, one in asked.items() if one["required"]]
-    for name in wanted:
+    variables = merge.find_variables(template.__data__ if case.email else {"body": template.body})
+    required = [name for name, variable in variables.items() if variable["required"]]
+    for name in required:
         if name.partition(".")[0] in ("data", "event"):
             words = f"{name} is empty for everybody: a campaign has none"
             yield Finding("preflight_failed", words, "template_attributes.body")
-    for name, count in count_missing(audience.of(case.campaign), wanted).items():
+    for name, count in count_missing_values(audience.build_audience(case.campaign), required).items():
         if count:
-            words = f"{name} is empty for {persons(count)} and has no default"
+            words = f"{name} is empty for {count_people(count)} and has no default"
             yield Finding("preflight_failed", words, "template_attributes.body")
 
 
-# In the order of docs/decisions.md#3: the first one's code is the reason of a refusal
-_BLOCKERS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
-    _audience, _confirmation, _content, _sender, _approval, _renders, _missing,
+# In the order of docs/decisions.md#3: the code of the first blocker is the reason of the refusal.
+_BLOCKERS: tuple[Callable[[PreflightInput], Iterator[Finding]], ...] = (
+    _check_audience, _check_confirmation, _check_content, _check_sender, _check_approval, _check_rendering,
+    _check_missing_values,
 )  # fmt: skip
 
 
-def blockers(case: Case) -> list[Finding]:
-    """Return everything that refuses a send."""
-    return [finding for look in _BLOCKERS for finding in look(case)]
+def find_blockers(case: PreflightInput) -> list[Finding]:
+    """Return all blockers of a send."""
+    return [finding for check in _BLOCKERS for finding in check(case)]
 
 
-def sender_of(campaign: Campaign, account: Account) -> dict[str, str | None]:
-    """Return from whom a campaign is (docs/decisions.md#6, Sender); of SMS `number` may be another by country."""
+def get_sender(campaign: Campaign, account: Account) -> dict[str, str | None]:
+    """Return the sender of a campaign (docs/decisions.md#6, Sender); the `number` of an SMS may vary by country."""
     template = campaign.template
     if campaign.channel == "sms":
-        own = sms_senders.sender_to(account.sms_from, None, transport(campaign)) or None
-        return {"email": None, "number": own, "name": account.name, "reply_to": None}
-    address = senders.resolve(account, template.from_email)
+        number = senders.pick_sms_sender(account.sms_from, None, find_transport(campaign)) or None
+        return {"email": None, "number": number, "name": account.name, "reply_to": None}
+    address = senders.resolve_email(account, template.from_email)
     return {
         "email": address, "name": account.email_from_name or account.name,
         "reply_to": template.reply_to or account.email_reply_to,

@@ -1,181 +1,209 @@
-"""The people behind the numbers of a report: messages of a campaign by what became of them."""
+"""The recipients of a campaign: its messages, filtered by their outcome, behind each figure of the report."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, UnsetType, json
+from msgspec import UNSET, Meta, UnsetType, json
 from peewee import SQL
 
 from appliance.campaigns import report, store
-from appliance.core.fields import ContactId, PageQuery, Short
-from appliance.core.pagination import Page, paginate
-from appliance.sending.delivery import groups
-from appliance.sending.messages import ledger as messages
+from appliance.core.validation import ContactId, PageQuery, Short
+from appliance.sending.delivery import mx_routes
+from appliance.sending.messages import ledger
 from appliance.sending.messages.ledger import Status
 from appliance.sending.sms import numbers
+from appliance.storage.database import Page, paginate, rows, scalar
 from appliance.storage.models import Hit, Message
 from appliance.storage.models.message import OPEN
-from appliance.storage.open import rows, scalar
 
-# By people (that is not known to be machines), seen by machines and nobody else, or by no person though it was accepted
+# `people`: by someone not known to be a machine; `machines`: only by machines; `nobody`: accepted, but by no person.
 By = Literal["people", "machines", "nobody"]
-# Whom a message of the campaign led to opt out; the evidence names the message. Who called it spam is counted as that
+# Messages whose recipients used them to opt out; the consent evidence names the message. Complaints are not included.
 UNSUBSCRIBED = (
     "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
     "JOIN message m ON m.id = json_extract(c.data, '$.message_id') "
     "WHERE json_extract(c.data, '$.message_id') BETWEEN ? AND ? AND c.act = 'opt_out' AND c.by = 'recipient' "
     "AND m.campaign_id = ? AND m.status != 'complained'"
 )
-# What a number begins with: enough to tell its country, the area code in America, and few enough to look at each
+# The prefix of a number: long enough to determine its country (in North America the area code), and few enough to check
+# each of them.
 NUMBER_PREFIX = "substr(recipient_key, 1, CASE WHEN recipient_key GLOB '+1*' THEN 5 ELSE 7 END)"
 UNKNOWN = "unknown"
-_NUMBERS = (
+_SAMPLE_NUMBERS = (
     f"SELECT {NUMBER_PREFIX}, max(recipient_key) FROM message NOT INDEXED "
     "WHERE id BETWEEN ? AND ? AND campaign_id = ? AND channel = 'sms' AND recipient_key IS NOT NULL GROUP BY 1"
 )
 _ACCEPTED = ("sent", "delivered", "bounced", "complained")
-_AT = {"open": Message.opened_at, "click": Message.clicked_at}
+_ENGAGED_COLUMNS = {"open": Message.opened_at, "click": Message.clicked_at}
 
 
 class RecipientQuery(PageQuery):
-    """Filters of a campaign's recipients; they add up."""
+    """Filters of a campaign's recipients; a message must match all of them."""
 
-    status: Status | UnsetType = UNSET
-    opened: By | UnsetType = UNSET
-    clicked: By | UnsetType = UNSET
-    link: int | UnsetType = UNSET
-    domain: Short | UnsetType = UNSET
-    country: Short | UnsetType = UNSET
-    problem: Short | UnsetType = UNSET
-    pending: bool | UnsetType = UNSET
-    accepted: bool | UnsetType = UNSET
-    unsubscribed: bool | UnsetType = UNSET
-    contact_id: ContactId | UnsetType = UNSET
+    status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
+    opened: (
+        Annotated[By, Meta(description="only messages opened by people, only by machines, or not at all")] | UnsetType
+    ) = UNSET
+    clicked: (
+        Annotated[By, Meta(description="only messages clicked by people, only by machines, or not at all")] | UnsetType
+    ) = UNSET
+    link: (
+        Annotated[int, Meta(description="only messages in which the link with this number was clicked")] | UnsetType
+    ) = UNSET
+    domain: Annotated[Short, Meta(description="only recipients at this mailbox provider")] | UnsetType = UNSET
+    country: (
+        Annotated[Short, Meta(description="only recipients in the country with this two-letter code")] | UnsetType
+    ) = UNSET
+    problem: Annotated[Short, Meta(description="only messages with this problem, by its `key`")] | UnsetType = UNSET
+    pending: (
+        Annotated[bool, Meta(description="true: only messages that are not yet final; false: only final ones")]
+        | UnsetType
+    ) = UNSET
+    accepted: (
+        Annotated[bool, Meta(description="true: only messages accepted by the next hop; false: only others")]
+        | UnsetType
+    ) = UNSET
+    unsubscribed: (
+        Annotated[bool, Meta(description="true: only messages that led to an opt-out; false: only others")] | UnsetType
+    ) = UNSET
+    contact_id: Annotated[ContactId, Meta(description="only those of this contact")] | UnsetType = UNSET
 
 
 _FILTERS = tuple(name for name in RecipientQuery.__struct_fields__ if name not in PageQuery.__struct_fields__)
-# So many times more rows between the first and the last than the campaign has
-_SCATTERED = 4
+# The largest ratio of rows between the first and last message to rows of the campaign for a scan without the index.
+_MAX_ID_SPREAD = 4
 
 
-def page(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
-    """List a campaign's messages, newest first; raises NotFound."""
+def list_recipients(account_id: int, campaign_id: int, query: RecipientQuery) -> Page:
+    """List a campaign's messages, newest first.
+
+    Raises NotFound.
+    """
     if not any(getattr(query, name) is not UNSET for name in _FILTERS):
-        return _everybody(store.row(account_id, campaign_id).id, query)
-    # Sorted by their ids alone, which the index holds; sorting whole rows of a large campaign takes a second
-    found = _chosen(account_id, campaign_id, query).select(Message.id)
-    result = paginate(found.order_by(Message.id.desc()), query.page, query.size())
-    return result._replace(rows=messages.by_ids([row.id for row in result.rows]))
+        return _list_all(store.get_row(account_id, campaign_id).id, query)
+    # Only ids are sorted, which the index contains; sorting whole rows of a large campaign takes a second.
+    matches = _select_matching(account_id, campaign_id, query).select(Message.id)
+    result = paginate(matches.order_by(Message.id.desc()), query.page, query.size())
+    return result._replace(rows=ledger.get_by_ids([row.id for row in result.rows]))
 
 
-def _everybody(campaign_id: int, query: RecipientQuery) -> Page:
-    """List all of a campaign's messages: they stand together, so a page is met on the way from the nearer end."""
+def _list_all(campaign_id: int, query: RecipientQuery) -> Page:
+    """List all messages of a campaign, whose ids are close together, by a scan from the nearer end."""
     total = int(scalar("SELECT count(*) FROM message WHERE campaign_id = ?", (campaign_id,)))
-    size, (first, last) = query.size(), bounds(campaign_id)
+    size, (first, last) = query.size(), get_id_range(campaign_id)
     skip = (query.page - 1) * size
-    take = min(size, total - skip)
-    if take <= 0 or first is None or last is None:
+    count = min(size, total - skip)
+    if count <= 0 or first is None or last is None:
         return Page([], total, query.page, size)
-    turned = skip > total // 2
-    order, skip = ("ASC", total - skip - take) if turned else ("DESC", skip)
-    # Rows of others in between are passed too; among many of those the index is quicker
-    source = "message NOT INDEXED" if last - first < total * _SCATTERED else "message"
-    found = rows(
+    is_ascending = skip > total // 2
+    order, skip = ("ASC", total - skip - count) if is_ascending else ("DESC", skip)
+    # The scan also reads rows of other campaigns in between; if there are many, the index is faster.
+    source = "message NOT INDEXED" if last - first < total * _MAX_ID_SPREAD else "message"
+    ids = rows(
         f"SELECT id FROM {source} WHERE campaign_id = ? AND id BETWEEN ? AND ? ORDER BY id {order} LIMIT ? OFFSET ?",
-        (campaign_id, first, last, take, skip),
+        (campaign_id, first, last, count, skip),
     )
-    return Page(messages.by_ids([row[0] for row in found]), total, query.page, size)
+    return Page(ledger.get_by_ids([row[0] for row in ids]), total, query.page, size)
 
 
-def ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
-    """Return the messages that a query names, newest first, all of them; raises NotFound."""
+def list_message_ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
+    """Return the ids of all messages that match a query, newest first.
+
+    Raises NotFound.
+    """
     return [
         row[0]
-        for row in _chosen(account_id, campaign_id, query).select(Message.id).order_by(Message.id.desc()).tuples()
+        for row in _select_matching(account_id, campaign_id, query)
+        .select(Message.id)
+        .order_by(Message.id.desc())
+        .tuples()
     ]
 
 
-def people(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
-    """Return the contacts that a query names, each once, those who are gone left out; raises NotFound."""
-    asked = _chosen(account_id, campaign_id, query).where(Message.contact.is_null(False))
-    return list(dict.fromkeys(row[0] for row in asked.select(Message.contact).order_by(Message.id).tuples()))
+def list_contact_ids(account_id: int, campaign_id: int, query: RecipientQuery) -> list[int]:
+    """Return the ids of the contacts that match a query, each once, without deleted ones.
+
+    Raises NotFound.
+    """
+    matches = _select_matching(account_id, campaign_id, query).where(Message.contact.is_null(False))
+    return list(dict.fromkeys(row[0] for row in matches.select(Message.contact).order_by(Message.id).tuples()))
 
 
-def _chosen(account_id: int, campaign_id: int, query: RecipientQuery) -> Any:
-    campaign = store.row(account_id, campaign_id)
-    found = Message.select().where(Message.campaign == campaign_id)
+def _select_matching(account_id: int, campaign_id: int, query: RecipientQuery) -> Any:
+    campaign = store.get_row(account_id, campaign_id)
+    messages = Message.select().where(Message.campaign == campaign_id)
     if query.status is not UNSET:
-        found = found.where(Message.status == query.status)
+        messages = messages.where(Message.status == query.status)
     if query.contact_id is not UNSET:
-        found = found.where(Message.contact == query.contact_id)
-    for wanted, statuses in ((query.pending, OPEN), (query.accepted, _ACCEPTED)):
-        if wanted is not UNSET:
+        messages = messages.where(Message.contact == query.contact_id)
+    for is_wanted, statuses in ((query.pending, OPEN), (query.accepted, _ACCEPTED)):
+        if is_wanted is not UNSET:
             within = Message.status.in_(statuses)
-            found = found.where(within if wanted else ~within)
-    for kind, by in (("open", query.opened), ("click", query.clicked)):
-        if isinstance(by, str):
-            found = _engaged(found, campaign_id, kind, by)
+            messages = messages.where(within if is_wanted else ~within)
+    for kind, engaged_by in (("open", query.opened), ("click", query.clicked)):
+        if isinstance(engaged_by, str):
+            messages = _filter_engaged(messages, campaign_id, kind, engaged_by)
     if isinstance(query.link, int):
-        found = found.where(Message.id.in_(_hits(campaign_id, "click").where(
+        messages = messages.where(Message.id.in_(_select_hits(campaign_id, "click").where(
             Hit.number == query.link, Hit.verdict != "machine"
         )))  # fmt: skip
     if isinstance(query.domain, str):
-        found = found.where(_at(query.domain))
+        messages = messages.where(_filter_domain(query.domain))
     if isinstance(query.country, str):
-        found = found.where(_in(campaign_id, query.country.strip()))
+        messages = messages.where(_filter_country(campaign_id, query.country.strip()))
     if isinstance(query.problem, str):
-        found = found.where(_among(report.troubled(campaign, query.problem)))
+        messages = messages.where(_filter_ids(report.list_affected_messages(campaign, query.problem)))
     if query.unsubscribed is not UNSET:
-        among = _among(unsubscribed(campaign_id))
-        found = found.where(among if query.unsubscribed else ~among)
-    return found
+        is_unsubscribed = _filter_ids(list_unsubscribed(campaign_id))
+        messages = messages.where(is_unsubscribed if query.unsubscribed else ~is_unsubscribed)
+    return messages
 
 
-def unsubscribed(campaign_id: int) -> list[int]:
-    """Return the messages of a campaign whose own links people used to opt out."""
-    return [row[0] for row in rows(UNSUBSCRIBED, (*bounds(campaign_id), campaign_id))]
+def list_unsubscribed(campaign_id: int) -> list[int]:
+    """Return the ids of the messages whose links recipients used to opt out."""
+    return [row[0] for row in rows(UNSUBSCRIBED, (*get_id_range(campaign_id), campaign_id))]
 
 
-def bounds(campaign_id: int) -> tuple[int | None, int | None]:
-    """Return the first and the last message of a campaign; each status has its own in the index."""
+def get_id_range(campaign_id: int) -> tuple[int | None, int | None]:
+    """Return the first and last message id of a campaign, from the ends of each status in the index."""
     ends = [
-        scalar(f"SELECT {what}(id) FROM message WHERE campaign_id = ? AND status = ?", (campaign_id, status))
-        for status in messages.STATUSES
-        for what in ("min", "max")
+        scalar(f"SELECT {function}(id) FROM message WHERE campaign_id = ? AND status = ?", (campaign_id, status))
+        for status in ledger.STATUSES
+        for function in ("min", "max")
     ]
-    known = [number for number in ends if number is not None]
-    return min(known, default=None), max(known, default=None)
+    ids = [number for number in ends if number is not None]
+    return min(ids, default=None), max(ids, default=None)
 
 
-def _engaged(found: Any, campaign_id: int, kind: str, by: str) -> Any:
-    if by == "people":
-        return found.where(_AT[kind].is_null(False))
-    if by == "nobody":
-        return found.where(_AT[kind].is_null(), Message.status.in_(_ACCEPTED))
-    machines = _hits(campaign_id, kind).where(Hit.verdict == "machine")
-    return found.where(_AT[kind].is_null(), Message.id.in_(machines))
+def _filter_engaged(messages: Any, campaign_id: int, kind: str, engaged_by: str) -> Any:
+    if engaged_by == "people":
+        return messages.where(_ENGAGED_COLUMNS[kind].is_null(False))
+    if engaged_by == "nobody":
+        return messages.where(_ENGAGED_COLUMNS[kind].is_null(), Message.status.in_(_ACCEPTED))
+    machines = _select_hits(campaign_id, kind).where(Hit.verdict == "machine")
+    return messages.where(_ENGAGED_COLUMNS[kind].is_null(), Message.id.in_(machines))
 
 
-def _hits(campaign_id: int, kind: str) -> Any:
+def _select_hits(campaign_id: int, kind: str) -> Any:
     return Hit.select(Hit.message).where(Hit.campaign == campaign_id, Hit.kind == kind, Hit.message.is_null(False))
 
 
-def _at(name: str) -> Any:
-    """Return who has a mailbox at a provider, or at a domain by itself."""
-    wanted = None
-    for domain in groups.domains_of(name.strip().lower()):
-        tail = Message.recipient_key.endswith(f"@{domain}")
-        wanted = tail if wanted is None else wanted | tail
-    return wanted
+def _filter_domain(name: str) -> Any:
+    """Return the condition for addresses at a mailbox provider or at one domain."""
+    condition = None
+    for domain in mx_routes.group_domains(name.strip().lower()):
+        at_domain = Message.recipient_key.endswith(f"@{domain}")
+        condition = at_domain if condition is None else condition | at_domain
+    return condition
 
 
-def _in(campaign_id: int, country: str) -> Any:
-    """Return who has a number of a country (its two letters), or one that is of none (`UNKNOWN`)."""
-    wanted = None if country.lower() == UNKNOWN else country.upper()
-    found = rows(_NUMBERS, (*bounds(campaign_id), campaign_id))
-    prefixes = [prefix for prefix, number in found if numbers.look(number).country == wanted]
+def _filter_country(campaign_id: int, country: str) -> Any:
+    """Return the condition for numbers of a country (two letters), or of no known country (`UNKNOWN`)."""
+    code = None if country.lower() == UNKNOWN else country.upper()
+    samples = rows(_SAMPLE_NUMBERS, (*get_id_range(campaign_id), campaign_id))
+    prefixes = [prefix for prefix, number in samples if numbers.inspect_number(number).country == code]
     return SQL(f"{NUMBER_PREFIX} IN (SELECT value FROM json_each(?))", [json.encode(prefixes).decode()])
 
 
-def _among(ids: list[int]) -> Any:
-    # Numbers of our own, written out: there may be more of them than a statement takes parameters
+def _filter_ids(ids: list[int]) -> Any:
+    # The ids go in as one JSON parameter, because there may be more than a statement allows parameters.
     return Message.id.in_(SQL("(SELECT value FROM json_each(?))", [str(ids)]))

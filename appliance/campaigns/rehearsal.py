@@ -1,66 +1,395 @@
-"""The rehearsal of a draft: its message rendered for every recipient, before anybody gets it; advice, with progress.
+"""The rehearsal of a draft: its message rendered for every recipient before the send, with progress.
 
-Whoever asks for a preflight asks for it; it runs in a child process, one at a time, and is kept in memory as long as
-draft, audience and brand stay what they were. A process that ends forgets it: the next preflight asks again.
+A preflight starts it. It runs in a child process, one at a time, and its result is cached in memory as long as draft,
+audience and brand do not change. It is lost when the process stops; the next preflight starts it again. It uses the
+functions that send, so that a message that renders here renders in the send.
 """
 
 import hashlib
 import logging
+import os
 import threading
-from collections import OrderedDict
-from typing import Any, Literal
+import time
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
-from appliance.campaigns.findings import transport
-from appliance.campaigns.rehearse import Outcome, Task
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts.store import is_sendable
+from appliance.campaigns import audience
+from appliance.campaigns.findings import find_transport
 from appliance.content import brand as brands
-from appliance.core import clock, tokens, wake_ups
-from appliance.core.subprocesses import child
+from appliance.content.designs import links as designs_links
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
+from appliance.content.templates.revisions import to_document
+from appliance.core import clock, crypto, signals
+from appliance.core.executable import ParentPipe, run_child
+from appliance.sending.messages import compose, links, merge_tags, sms_rules
+from appliance.sending.messages.compose import SmsText
+from appliance.sending.sms import numbers, segments
 from appliance.settings import config
-from appliance.storage.models import Account, Campaign
-from appliance.storage.open import fetch_one
+from appliance.storage import database
+from appliance.storage.database import fetch_one, open_database
+from appliance.storage.models import Account, Campaign, Channel, Contact
+
+# The SMS of a campaign: their parts, the characters that make them longer, and their countries.
+
+# Up to this many recipients every SMS is rendered; of more, an evenly spaced sample of this size.
+MAX_RENDERED = 20_000
+UNKNOWN = "unknown"
+_MAX_NAMED = 10
+
+
+class UnicodeCharacter(Struct):
+    """A character that GSM-7 lacks, and how many people's SMS it makes longer."""
+
+    character: Annotated[str, Meta(description="character")]
+    name: str
+    count: Annotated[int, Meta(description="number of recipients whose SMS it makes longer")]
+
+
+class SmsTotals(Struct):
+    """The sums over the rendered SMS.
+
+    `parts` is for all recipients; if only a sample was rendered (`is_exact` false) it is extrapolated. The other
+    numbers count people: `refused` those who are skipped, by reason, and `resting` those in quiet hours at the start.
+    """
+
+    parts: Annotated[int, Meta(description="total number of SMS parts")] = 0
+    is_exact: Annotated[
+        bool, Meta(description="whether every SMS was rendered; otherwise `parts` is an estimate from those that were")
+    ] = True
+    by_parts: Annotated[dict[str, int], Meta(description="number of recipients by number of parts")] = field(
+        default_factory=dict
+    )
+    ucs2: Annotated[int, Meta(description="number of recipients whose SMS contains characters outside GSM-7")] = 0
+    forcing: Annotated[list[UnicodeCharacter], Meta(description="characters outside GSM-7")] = field(
+        default_factory=list
+    )
+    characters: Annotated[int, Meta(description="number of characters of the longest SMS")] = 0
+    countries: Annotated[dict[str, int], Meta(description="number of recipients by country of their phone number")] = (
+        field(default_factory=dict)
+    )
+    fixed_lines: Annotated[int, Meta(description="number of fixed-line numbers")] = 0
+    refused: Annotated[
+        dict[str, int],
+        Meta(description="number of recipients that are skipped because of their number or consent, by reason"),
+    ] = field(default_factory=dict)
+    resting: Annotated[
+        int, Meta(description="number of recipients in quiet hours at the start, whose SMS are sent when those end")
+    ] = 0
+
+
+class RecipientRenderer:
+    """A renderer of a campaign's SMS for one recipient at a time, with sums over all of them."""
+
+    def __init__(self, campaign: Campaign, account: Account, starts_at: int | None) -> None:
+        body = campaign.template.body
+        self._body = compose.compile_sms(
+            body, [link.href for link in compose.find_sms_links(body)] if campaign.tracking else None
+        )
+        self._hint = account.sms_opt_out_hint
+        self._forcing: Counter[str] = Counter()
+        self._by_parts: Counter[int] = Counter()
+        self._countries: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._quiet_hours, self._time_zone, self._start = account.sms_quiet_hours, account.time_zone, starts_at
+        self.totals = SmsTotals()
+
+    def make(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
+        """Render one SMS and return why it cannot be sent, if so.
+
+        Raises MergeError.
+        """
+        phone = _find_phone(contact)
+        if phone is None:
+            return None  # the contact opted out or was deleted a moment ago
+        reason = _find_number_problem(contact, phone.key)
+        if reason is not None:
+            self._refused[reason] += 1
+            return None
+        values = {
+            **filled_in,
+            **merge_tags.get_contact_values(contact, phone.value, "phone"),
+            **compose.build_link_tokens(),
+        }
+        text = compose.fill_sms(
+            self._body, values, self._hint, compose.is_hint_interval_over(phone.opt_out_hint_sent_at, clock.now_ms())
+        )
+        problem = text.find_problem()
+        if problem is None:
+            self._count(text)
+            self._add_country(contact, phone.key)
+        return problem
+
+    def sum_up(self, done: int, total: int) -> SmsTotals:
+        """Return the totals after `done` of `total` recipients."""
+        totals, rendered = self.totals, sum(self._by_parts.values())
+        parts = sum(count * people for count, people in self._by_parts.items())
+        totals.is_exact = done >= total
+        totals.parts = parts if totals.is_exact or not done else round(parts * total / done)
+        totals.by_parts = {str(count): self._by_parts[count] for count in sorted(self._by_parts)}
+        totals.forcing = [
+            UnicodeCharacter(character, segments.character_name(character), count)
+            for character, count in self._forcing.most_common(_MAX_NAMED)
+        ]
+        totals.refused = dict(self._refused.most_common())
+        totals.countries = dict(self._countries.most_common())
+        totals.ucs2 = min(rendered, sum(self._forcing.values()))
+        return totals
+
+    def _count(self, text: SmsText) -> None:
+        size = text.counted
+        self._by_parts[size.parts] += 1
+        self.totals.characters = max(self.totals.characters, size.characters)
+        if size.forcing is not None:
+            self._forcing[size.forcing] += 1
+
+    def _add_country(self, contact: Contact, key: str) -> None:
+        number = numbers.inspect_number(key)
+        self._countries[number.country or UNKNOWN] += 1
+        self.totals.fixed_lines += number.type == "fixed"
+        if self._quiet_hours is not None and self._start is not None:
+            time_zone = (contact.data or {}).get("time_zone")
+            time_zones = sms_rules.get_number_time_zones(time_zone, contact.country_code, key, self._time_zone)
+            self.totals.resting += (
+                sms_rules.get_quiet_end_everywhere(self._quiet_hours, time_zones, self._start) is not None
+            )
+
+
+def _find_number_problem(contact: Contact, key: str) -> str | None:
+    """Return why a number gets no SMS of a campaign, by the same rules as right before sending."""
+    refusal = sms_rules.get_number_refusal(key)
+    if refusal is not None:
+        return refusal[0]
+    return None if sms_rules.has_consent_evidence(contact.id) else "no_consent"
+
+
+def sample_evenly(ids: list[int], limit: int = MAX_RENDERED) -> list[int]:
+    """Return at most `limit` of the ids, evenly spaced from the first to the last."""
+    return ids if len(ids) <= limit else [ids[index * len(ids) // limit] for index in range(limit)]
+
+
+def _find_phone(contact: Contact) -> Channel | None:
+    """Return the number that an SMS goes to: the first sendable one, as in the audience."""
+    return next((channel for channel in contact.channels if channel.kind == "phone" and is_sendable(channel)), None)
+
+
+_BATCH_SIZE = 500
+_MAX_LISTED_CONTACTS = 50
+_PROGRESS_SECONDS = 0.3
+# A message may take 50 ms; at that rate a large audience would take hours while other rehearsals wait.
+MAX_SECONDS = 180.0
+
+
+class RehearsalTask(Struct):
+    """The task of the child process; `settings` are the SMS settings that affect texts and destinations.
+
+    `starts_at` is the start of the send in milliseconds, for quiet hours.
+    """
+
+    campaign_id: int
+    data_dir: str
+    base_url: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    starts_at: int | None = None
+    key: bytes = b""  # of the installation
+
+
+class RenderFailure(Struct):
+    """A contact whose message does not render, and why."""
+
+    contact_id: Annotated[int, Meta(description="id of the contact")]
+    error: Annotated[str, Meta(description="why rendering fails")]
+
+
+class MissingValue(Struct):
+    """A merge tag without a default, how many contacts lack its value, and the first of them."""
+
+    name: Annotated[str, Meta(description="name of the merge tag")]
+    count: Annotated[int, Meta(description="number of contacts without a value")] = 0
+    contact_ids: Annotated[list[int], Meta(description="ids of the first of these contacts")] = field(
+        default_factory=list
+    )
+
+
+class RehearsalResult(Struct):
+    """The result of a rehearsal; `html_bytes` is the size of the largest email, `sms` the sums over SMS."""
+
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    failures: list[RenderFailure] = field(default_factory=list)
+    lacking: list[MissingValue] = field(default_factory=list)
+    html_bytes: int = 0
+    sms: SmsTotals | None = None
+
+
+class RehearsalRun:
+    """One pass over the recipients of a campaign."""
+
+    def __init__(self, campaign: Campaign, starts_at: int | None = None) -> None:
+        self.campaign = campaign
+        account, brand = Account.get_by_id(campaign.account_id), brands.get(campaign.account_id)
+        document = to_document(campaign.template)
+        self.sms = RecipientRenderer(campaign, account, starts_at) if campaign.channel == "sms" else None
+        self.content = None
+        if self.sms is None:
+            source = compose.build_source(document, brands.build_look(brand), account.locale, marketing=True)
+            self.content = compose.compile_message(source)
+            if campaign.tracking:
+                self.content = compose.track_all_links(self.content)
+        else:
+            document = {"body": document["body"]}
+        self.shared = {
+            **merge_tags.get_account_values(account, brand), **links.get_link_values(0),
+            "campaign": {"name": campaign.name},
+            designs_links.TRACK_ROOT: links.build_tracking_tokens(0),
+        }  # fmt: skip
+        variables = merge.find_variables(document)
+        # Variables that a campaign never has (`data`, `event`) are missing for every recipient; unknown ones have their
+        # own finding.
+        self.lacks = [
+            MissingValue(name)
+            for name, variable in variables.items()
+            if variable["required"] and not merge.find_unknown_roots([name])
+        ]
+        self.outcome = RehearsalResult(lacking=self.lacks)
+
+    def run(self) -> Iterator[RehearsalResult]:
+        """Render for all recipients within the time limit; yield the result so far at intervals, and at the end."""
+        contact_ids = audience.sample_recipients(self.campaign, audience.ALL)
+        self.outcome.total = len(contact_ids)
+        sample = array("q", contact_ids if self.sms is None else sample_evenly(contact_ids))
+        started = reported = time.monotonic()
+        for start in range(0, len(sample), _BATCH_SIZE):
+            self._render_batch(sample[start : start + _BATCH_SIZE].tolist())
+            if time.monotonic() - started > MAX_SECONDS:
+                break
+            if time.monotonic() - reported > _PROGRESS_SECONDS:
+                reported = time.monotonic()
+                yield self._current_result()
+        yield self._current_result()
+
+    def _current_result(self) -> RehearsalResult:
+        if self.sms is not None:
+            self.outcome.sms = self.sms.sum_up(self.outcome.done, self.outcome.total)
+        return self.outcome
+
+    def _render_batch(self, ids: list[int]) -> None:
+        batch = contacts.fetch_by_ids(ids)
+        conditions = self.content.conditions if self.content is not None else {}
+        conditions_shown = merge_tags.evaluate_conditions(self.campaign.account_id, ids, conditions)
+        for contact in batch:
+            self.outcome.done += 1
+            filled_in = {
+                **self.shared,
+                **merge_tags.get_contact_values(contact, None),
+                "show": conditions_shown.get(contact.id, {}),
+            }
+            try:
+                problem = self._render(contact, filled_in)
+            except MergeError as error:
+                problem = error.describe()
+            if problem is not None:
+                self._add_failure(contact.id, problem)
+                continue
+            for missing in self.lacks:
+                if _get_value(filled_in, missing.name) in (None, ""):
+                    missing.count += 1
+                    if len(missing.contact_ids) < _MAX_LISTED_CONTACTS:
+                        missing.contact_ids.append(contact.id)
+
+    def _render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
+        """Render the message of one contact and return why it cannot be sent, if so.
+
+        Raises MergeError.
+        """
+        if self.content is None:
+            return self.sms.make(contact, filled_in) if self.sms is not None else None
+        filled = compose.fill(self.content, filled_in)
+        self.outcome.html_bytes = max(self.outcome.html_bytes, len(filled.html.encode()))
+        return None
+
+    def _add_failure(self, contact_id: int, words: str) -> None:
+        self.outcome.failed += 1
+        if len(self.outcome.failures) < _MAX_LISTED_CONTACTS:
+            self.outcome.failures.append(RenderFailure(contact_id, words))
+
+
+def _get_value(filled_in: Mapping[str, Any], name: str) -> Any:
+    value: Any = filled_in
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def main() -> int:
+    """Run one task of the service in this child process."""
+    os.nice(10)
+    parent = ParentPipe()
+    task = parent.read_task(RehearsalTask)
+    options = {"data_dir": task.data_dir, "base_url": task.base_url, **task.settings}
+    config.set_current(config.load(options, {}).config)
+    crypto.use_key(task.key)
+    open_database(Path(task.data_dir, "campanero.db"))
+    database.set_read_only()
+    result = RehearsalResult()
+    for result in RehearsalRun(Campaign.get_by_id(task.campaign_id), task.starts_at).run():
+        parent.send({"found": result})
+    parent.send({"done": result})
+    return 0
+
 
 log = logging.getLogger("campanero.rehearsal")
-# How long what was found is believed: people come and go
+# The maximum age of a result; contacts join and leave the audience meanwhile.
 FRESH_MS = 10 * 60 * 1000
-_KEPT = 200
-# Of SMS, what their words and ways depend on
+_MAX_REHEARSALS = 200
+# The SMS settings that affect texts and destinations.
 _SETTINGS = ("countries", "opt_out_hint", "plain_quotes", "require_evidence")
 
 
 class Rehearsal(Struct):
-    """A rehearsal: how far it is, and what was found so far."""
+    """A rehearsal with its progress and its results so far."""
 
     key: str
     status: Literal["waiting", "running", "complete", "failed"] = "waiting"
-    outcome: Outcome = msgspec.field(default_factory=Outcome)
+    outcome: RehearsalResult = msgspec.field(default_factory=RehearsalResult)
     completed_at: int | None = None
 
 
 _lock = threading.Lock()
-_known: "OrderedDict[int, Rehearsal]" = OrderedDict()
+_rehearsals: "OrderedDict[int, Rehearsal]" = OrderedDict()
 
 
-def of(campaign: Campaign) -> Rehearsal:
-    """Return the rehearsal of a campaign as it stands now; one that is not there, or out of date, is asked for."""
-    key = _key(campaign)
+def get_rehearsal(campaign: Campaign) -> Rehearsal:
+    """Return the rehearsal of a campaign's current state, and start one if it is missing or out of date."""
+    key = _cache_key(campaign)
     with _lock:
-        found = _known.get(campaign.id)
-        old = found is not None and found.completed_at is not None and found.completed_at < clock.now_ms() - FRESH_MS
-        if found is None or found.key != key or old:
-            found = _known[campaign.id] = Rehearsal(key)
-            while len(_known) > _KEPT:
-                _known.popitem(last=False)
-        _known.move_to_end(campaign.id)
-    if found.status == "waiting":
-        wake_ups.ring("rehearsals")
-    return found
+        rehearsal = _rehearsals.get(campaign.id)
+        is_expired = (
+            rehearsal is not None
+            and rehearsal.completed_at is not None
+            and rehearsal.completed_at < clock.now_ms() - FRESH_MS
+        )
+        if rehearsal is None or rehearsal.key != key or is_expired:
+            rehearsal = _rehearsals[campaign.id] = Rehearsal(key)
+            while len(_rehearsals) > _MAX_REHEARSALS:
+                _rehearsals.popitem(last=False)
+        _rehearsals.move_to_end(campaign.id)
+    if rehearsal.status == "waiting":
+        signals.wake("rehearsals")
+    return rehearsal
 
 
-def _key(campaign: Campaign) -> str:
-    """Tell one state of everything that a message is made from apart from another."""
+def _cache_key(campaign: Campaign) -> str:
+    """Return a key that changes with everything that a message is made from."""
     brand, account = brands.get(campaign.account_id), Account.get_by_id(campaign.account_id)
     trigger = campaign.trigger
     parts: list[Any] = [
@@ -71,46 +400,60 @@ def _key(campaign: Campaign) -> str:
     return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
 
 
-def tend(stopping: threading.Event) -> None:
-    """Run what waits, newest wish first; one that is no longer asked for as it was gives way at once."""
-    while not stopping.is_set() and (found := _next()) is not None:
-        campaign_id, rehearsal = found
+def run_pending(stopping: threading.Event) -> None:
+    """Run the waiting rehearsals, the most recently requested first; one that is out of date is dropped at once."""
+    while not stopping.is_set() and (waiting := _take_next()) is not None:
+        campaign_id, rehearsal = waiting
         try:
-            _run(campaign_id, rehearsal, stopping)
+            _run_rehearsal(campaign_id, rehearsal, stopping)
         except Exception:
-            log.exception("the rehearsal of campaign %s failed", campaign_id)
+            log.exception("rehearsal: failed campaign=%s", campaign_id)
             rehearsal.status, rehearsal.completed_at = "failed", clock.now_ms()
 
 
-def _next() -> tuple[int, Rehearsal] | None:
+def _take_next() -> tuple[int, Rehearsal] | None:
     with _lock:
-        return next(((number, found) for number, found in reversed(_known.items()) if found.status == "waiting"), None)
+        return next(
+            (
+                (campaign_id, rehearsal)
+                for campaign_id, rehearsal in reversed(_rehearsals.items())
+                if rehearsal.status == "waiting"
+            ),
+            None,
+        )
 
 
-def _run(campaign_id: int, rehearsal: Rehearsal, stopping: threading.Event) -> None:
+def _run_rehearsal(campaign_id: int, rehearsal: Rehearsal, stopping: threading.Event) -> None:
     rehearsal.status = "running"
-    with child("rehearse", _task(campaign_id)) as lines:
-        for said in lines:
-            rehearsal.outcome = msgspec.convert(said.get("found") or said["done"], Outcome)
-            if "done" in said:
+    with run_child("rehearse", _build_task(campaign_id)) as lines:
+        for message in lines:
+            rehearsal.outcome = msgspec.convert(message.get("found") or message["done"], RehearsalResult)
+            if "done" in message:
                 rehearsal.status, rehearsal.completed_at = "complete", clock.now_ms()
-            elif stopping.is_set() or _known.get(campaign_id) is not rehearsal or not _is_draft(campaign_id):
+            elif stopping.is_set() or _rehearsals.get(campaign_id) is not rehearsal or not _is_draft(campaign_id):
                 return
 
 
-def _task(campaign_id: int) -> Task:
-    here, campaign = config.current(), Campaign.get_by_id(campaign_id)
-    settings = {f"sms.{name}": getattr(here.sms, name) for name in _SETTINGS}
-    starts_at = None if transport(campaign) == "capture" else max(campaign.scheduled_at or 0, clock.now_ms())
-    return Task(campaign_id, str(here.data_dir), config.base_url(here), settings, starts_at, tokens.loaded_key())
+def _build_task(campaign_id: int) -> RehearsalTask:
+    current_config, campaign = config.current(), Campaign.get_by_id(campaign_id)
+    settings = {f"sms.{name}": getattr(current_config.sms, name) for name in _SETTINGS}
+    starts_at = None if find_transport(campaign) == "capture" else max(campaign.scheduled_at or 0, clock.now_ms())
+    return RehearsalTask(
+        campaign_id,
+        str(current_config.data_dir),
+        config.base_url(current_config),
+        settings,
+        starts_at,
+        crypto.loaded_key(),
+    )
 
 
 def _is_draft(campaign_id: int) -> bool:
-    """Return whether there is still anything to be decided by what is found."""
+    """Return whether the campaign is still unsent, so that a result is of use."""
     sql = "SELECT 1 FROM campaign WHERE id = ? AND phase IN ('draft', 'scheduled') AND deleted_at IS NULL"
     return fetch_one(sql, (campaign_id,)) is not None
 
 
-def facts(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return a rehearsal as preflight shows it."""
+def describe_rehearsal(rehearsal: Rehearsal) -> dict[str, Any]:
+    """Return a rehearsal as the facts of a preflight."""
     return {"status": rehearsal.status, **msgspec.to_builtins(rehearsal.outcome)}

@@ -1,6 +1,7 @@
-"""What became of a campaign, as numbers a person can follow to the rows.
+"""The shapes of a campaign's report, and its problems and progress, which its page polls.
 
-The page asks for them every other second: nothing here reads more rows than it shows, however large the campaign.
+`results` builds the report itself. The page polls every two seconds, so nothing here reads more rows than it shows,
+however large the campaign is.
 """
 
 import hashlib
@@ -8,45 +9,47 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from appliance.sending.delivery import classes
+from msgspec import Meta, Struct
+
+from appliance.sending.delivery import bounce_classes
+from appliance.storage.database import rows, scalar
 from appliance.storage.models import Campaign, Message
-from appliance.storage.open import rows, scalar
 
-# What servers say, without what they say to one recipient alone: so that a thousand answers are one problem.
+# Replies of mail servers without the details of one recipient, so that a thousand replies become one problem.
 
-# Addresses, numbers, the names servers give a message in their queue, and moments; `…` stands for each
-_OWN_TO_ONE = re.compile(
+# Addresses, numbers, queue ids and timestamps, each replaced by `…`.
+_RECIPIENT_DETAILS = re.compile(
     r"<?(?<![^\s<>@:;,()\[\]\"'])[^\s<>@:;,()\[\]\"']+@[\w.-]+\w>?|"  # an address
     r"(?<!\w)\+[1-9]\d{6,14}\b|"  # a phone number
-    r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*|"  # a moment
+    r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*|"  # a timestamp
     r"(?<![\w./=])(?=[\w.-]*\d)(?=[\w.-]*[a-z])(?![\w.-]*\.[a-z]{2,}\b)[a-zA-Z0-9][\w.-]{11,}(?![\w./])|"
     r"\b(?=[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{9,}\b"
 )
 _SPACES = re.compile(r"\s+")
 
 
-def group_words(text: str | None) -> str | None:
-    """Return a server's words as they are the same for everybody."""
-    return None if text is None else _SPACES.sub(" ", _OWN_TO_ONE.sub("…", text)).strip()
+def normalize_reply(text: str | None) -> str | None:
+    """Return a server's reply without the details of one recipient."""
+    return None if text is None else _SPACES.sub(" ", _RECIPIENT_DETAILS.sub("…", text)).strip()
 
 
-_ENDED_BADLY = ("failed", "bounced", "skipped", "uncertain", "complained")
-# What waits for another attempt is due later than what was never tried; with the channel, the index leads there
-_AGAIN = (
+_FAILED_STATUSES = ("failed", "bounced", "skipped", "uncertain", "complained")
+# Messages that wait for a retry are due later than untried ones; with the channel the index finds them directly.
+_AWAITS_RETRY = (
     "m.campaign_id = ? AND m.channel = ? AND m.run_id IS NULL AND m.status IN ('queued', 'held') AND m.due_at > ? "
     "AND m.attempts > 0"
 )
-_BADLY = f"({','.join(repr(one) for one in _ENDED_BADLY)})"
-_WHY = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
-_JUDGED = "LEFT JOIN returned r ON r.message_id = m.id"
-_MAX_SHOWN, _MAX_KEPT = 200, 50
-_RATE_SECONDS, _KNOWN_SECONDS = 60.0, 20.0
+_FAILED_LIST = f"({','.join(repr(one) for one in _FAILED_STATUSES)})"
+_PROBLEM_COLUMNS = "m.status, coalesce(m.skip_reason, m.error_code), m.error_text, r.kind"
+_JOIN_BOUNCE = "LEFT JOIN bounce r ON r.message_id = m.id"
+_MAX_SHOWN, _MAX_CACHED = 200, 50
+_RATE_SECONDS, _MIN_MEASURED_SECONDS = 60.0, 20.0
 
 
-class _Group(NamedTuple):
-    """Messages that ended for the same reason; `kind` is the class of the refusal."""
+class _ProblemGroup(NamedTuple):
+    """Messages that ended for the same reason; `kind` is the bounce class."""
 
     status: str
     reason: str | None
@@ -54,117 +57,265 @@ class _Group(NamedTuple):
     kind: str | None
     people: int
 
-    def alike(self) -> "_Group":
-        """Return it without what was said to one recipient alone."""
-        return self._replace(text=group_words(self.text), people=0)
+    def alike(self) -> "_ProblemGroup":
+        """Return the group with the normalized reply and no count, for grouping."""
+        return self._replace(text=normalize_reply(self.text), people=0)
 
     def key(self) -> str:
-        """Return a short name that leads back to the same messages."""
+        """Return a short key that identifies the group in filters."""
         return hashlib.sha256(repr(self[:4]).encode()).hexdigest()[:16]
 
 
-class _Memory:
-    """What was asked lately: the problems as they were at certain sums, and how many had been sent when."""
+class _ProblemCache:
+    """A cache of problems with the sums they belong to, and samples of the sent counts over time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.problems: dict[int, tuple[Any, list[_Group]]] = {}
+        self.problems: dict[int, tuple[Any, list[_ProblemGroup]]] = {}
         self.sent: dict[int, deque[tuple[float, int]]] = {}
 
 
-_memory = _Memory()
+_cache = _ProblemCache()
 
 
-def problems(campaign: Campaign) -> list[dict[str, Any]]:
-    """Group what did not go out by status, reason, the server's words and what they mean; the most frequent first."""
-    both = _badly(campaign) + _grouped(_AGAIN, _waiting(campaign))
-    both.sort(key=lambda one: (-one.people, one.status, one.reason or "", one.text or ""))
-    return [_told(one) for one in both[:_MAX_SHOWN]]
+def list_problems(campaign: Campaign) -> list[dict[str, Any]]:
+    """Return the messages that failed or wait for a retry, grouped by status, reason, reply and class.
+
+    The most frequent group comes first.
+    """
+    groups = _load_problem_groups(campaign) + _group_problems(_AWAITS_RETRY, _retry_parameters(campaign))
+    groups.sort(key=lambda group: (-group.people, group.status, group.reason or "", group.text or ""))
+    return [_describe_group(group) for group in groups[:_MAX_SHOWN]]
 
 
-def troubled(campaign: Campaign, key: str) -> list[int]:
-    """Return the messages of one of the groups of `problems`."""
-    condition = f"m.campaign_id = ? AND m.status IN {_BADLY} OR {_AGAIN}"
-    values = (campaign.id, *_waiting(campaign))
-    found = rows(f"SELECT m.id, {_WHY} FROM message m {_JUDGED} WHERE {condition}", values)
-    return [row[0] for row in found if _Group(row[1], row[2], row[3], row[4], 0).alike().key() == key]
+def list_affected_messages(campaign: Campaign, key: str) -> list[int]:
+    """Return the message ids of one group of `list_problems`."""
+    condition = f"m.campaign_id = ? AND m.status IN {_FAILED_LIST} OR {_AWAITS_RETRY}"
+    values = (campaign.id, *_retry_parameters(campaign))
+    messages = rows(f"SELECT m.id, {_PROBLEM_COLUMNS} FROM message m {_JOIN_BOUNCE} WHERE {condition}", values)
+    return [row[0] for row in messages if _ProblemGroup(row[1], row[2], row[3], row[4], 0).alike().key() == key]
 
 
-def _told(one: _Group) -> dict[str, Any]:
-    meant = classes.BY_NAME.get(one.kind or "")
+def _describe_group(group: _ProblemGroup) -> dict[str, Any]:
+    bounce_class = bounce_classes.CLASSES_BY_NAME.get(group.kind or "")
     return {
-        "status": one.status, "reason": one.reason, "text": one.text, "count": one.people, "class": one.kind,
-        "meaning": meant.words if meant else None, "help": (meant.help or None) if meant else None, "key": one.key(),
+        "status": group.status, "reason": group.reason, "text": group.text, "count": group.people, "class": group.kind,
+        "meaning": bounce_class.words if bounce_class else None,
+        "help": (bounce_class.help or None) if bounce_class else None, "key": group.key(),
     }  # fmt: skip
 
 
-def skips(campaign: Campaign) -> dict[str, int]:
-    """Count those who were skipped by reason, the most frequent first."""
-    counted: Counter[str] = Counter()
-    for one in _badly(campaign):
-        if one.status == "skipped":
-            counted[one.reason or ""] += one.people
-    return dict(counted.most_common())
+def count_skips(campaign: Campaign) -> dict[str, int]:
+    """Count the skipped messages by reason, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for group in _load_problem_groups(campaign):
+        if group.status == "skipped":
+            counts[group.reason or ""] += group.people
+    return dict(counts.most_common())
 
 
-def _badly(campaign: Campaign) -> list[_Group]:
-    """Group what ended badly; read anew only if there is more or less of it than when it was read last."""
-    sums = (campaign.updated_at, *(campaign.stats[name] for name in _ENDED_BADLY))
-    with _memory.lock:
-        known, found = _memory.problems.get(campaign.id, (None, []))
-    if known != sums:
-        found = _grouped(f"m.campaign_id = ? AND m.status IN {_BADLY}", (campaign.id,))
-        with _memory.lock:
-            if len(_memory.problems) >= _MAX_KEPT:
-                _memory.problems.clear()
-            _memory.problems[campaign.id] = sums, found
-    return found
+def _load_problem_groups(campaign: Campaign) -> list[_ProblemGroup]:
+    """Group the messages that ended badly, from the cache unless their number has changed."""
+    sums = (campaign.updated_at, *(campaign.stats[name] for name in _FAILED_STATUSES))
+    with _cache.lock:
+        cached_sums, groups = _cache.problems.get(campaign.id, (None, []))
+    if cached_sums != sums:
+        groups = _group_problems(f"m.campaign_id = ? AND m.status IN {_FAILED_LIST}", (campaign.id,))
+        with _cache.lock:
+            if len(_cache.problems) >= _MAX_CACHED:
+                _cache.problems.clear()
+            _cache.problems[campaign.id] = sums, groups
+    return groups
 
 
-def _grouped(condition: str, values: tuple[Any, ...]) -> list[_Group]:
-    """Group messages; what servers say to one alone does not part them."""
-    counted: Counter[_Group] = Counter()
-    sql = f"SELECT {_WHY}, count(*) FROM message m {_JUDGED} WHERE {condition} GROUP BY 1, 2, 3, 4"
+def _group_problems(condition: str, values: tuple[Any, ...]) -> list[_ProblemGroup]:
+    """Group the messages that match a condition, with normalized replies."""
+    counts: Counter[_ProblemGroup] = Counter()
+    sql = f"SELECT {_PROBLEM_COLUMNS}, count(*) FROM message m {_JOIN_BOUNCE} WHERE {condition} GROUP BY 1, 2, 3, 4"
     for row in rows(sql, values):
-        counted[_Group(row[0], row[1], row[2], row[3], 0).alike()] += row[4]
-    return [one._replace(people=count) for one, count in counted.most_common(_MAX_SHOWN)]
+        counts[_ProblemGroup(row[0], row[1], row[2], row[3], 0).alike()] += row[4]
+    return [group._replace(people=count) for group, count in counts.most_common(_MAX_SHOWN)]
 
 
-def _waiting(campaign: Campaign) -> tuple[int, str, int]:
+def _retry_parameters(campaign: Campaign) -> tuple[int, str, int]:
     return campaign.id, campaign.channel, campaign.hold_until or 0
 
 
-def in_hand(campaign_id: int) -> int:
-    """Count the messages that are being handed over at this moment."""
+def count_in_delivery(campaign_id: int) -> int:
+    """Count the messages that are being sent at this moment."""
     return int(scalar("SELECT count(*) FROM message WHERE campaign_id = ? AND status = 'sending'", (campaign_id,)))
 
 
-def doubts(campaign_id: int, most: int = 5) -> list[Message]:
-    """Return some of the messages of which nobody knows whether they arrived, the first ones first."""
-    asked = Message.select().where(Message.campaign == campaign_id, Message.status == "uncertain")
-    return list(asked.order_by(Message.id).limit(most))
+def list_uncertain(campaign_id: int, count: int = 5) -> list[Message]:
+    """Return the first uncertain messages, whose delivery is unknown."""
+    messages = Message.select().where(Message.campaign == campaign_id, Message.status == "uncertain")
+    return list(messages.order_by(Message.id).limit(count))
 
 
-def progress(campaign: Campaign) -> dict[str, Any]:
-    """Return how many wait for another attempt, the rate while it was looked at lately, and the time left if known."""
-    seconds, sent = _lately(campaign.id, campaign.sent_count)
+def get_progress(campaign: Campaign) -> dict[str, Any]:
+    """Return how many messages wait for a retry, the recent send rate, and the time left if it is known."""
+    seconds, sent = _measure_recent_rate(campaign.id, campaign.sent_count)
     rate = sent / seconds if seconds >= 1 else 0.0
-    known = seconds >= _KNOWN_SECONDS and rate > 0 and campaign.phase == "sending"
+    is_measured = seconds >= _MIN_MEASURED_SECONDS and rate > 0 and campaign.phase == "sending"
     return {
-        "retrying": int(scalar(f"SELECT count(*) FROM message m WHERE {_AGAIN}", _waiting(campaign))),
+        "retrying": int(scalar(f"SELECT count(*) FROM message m WHERE {_AWAITS_RETRY}", _retry_parameters(campaign))),
         "per_second": rate,
-        "seconds_left": campaign.stats["pending"] / rate if known else None,
+        "seconds_left": campaign.stats["pending"] / rate if is_measured else None,
     }
 
 
-def _lately(campaign_id: int, sent: int) -> tuple[float, int]:
-    """Note how many were sent by now; answers over how many seconds that was noted lately, and how many more it is."""
+def _measure_recent_rate(campaign_id: int, sent: int) -> tuple[float, int]:
+    """Record the sent count; return the seconds since the oldest recent sample and the count sent since."""
     now = time.monotonic()
-    with _memory.lock:
-        if campaign_id not in _memory.sent and len(_memory.sent) >= _MAX_KEPT:
-            _memory.sent.clear()
-        noted = _memory.sent.setdefault(campaign_id, deque())
-        noted.append((now, sent))
-        while noted[0][0] < now - _RATE_SECONDS:
-            noted.popleft()
-        return now - noted[0][0], sent - noted[0][1]
+    with _cache.lock:
+        if campaign_id not in _cache.sent and len(_cache.sent) >= _MAX_CACHED:
+            _cache.sent.clear()
+        samples = _cache.sent.setdefault(campaign_id, deque())
+        samples.append((now, sent))
+        while samples[0][0] < now - _RATE_SECONDS:
+            samples.popleft()
+        return now - samples[0][0], sent - samples[0][1]
+
+
+# The shapes of a report: each figure with the path that lists the messages it counts.
+
+
+class Count(Struct):
+    """A number of people, its rate (null if there is none), and the path that lists them."""
+
+    count: int
+    rate: Annotated[float, Meta(description="rate, from 0 to 1; null if the total is 0")] | None
+    people: str
+
+
+class Term(Struct):
+    """One term of the ledger."""
+
+    name: Annotated[str, Meta(description="name of the term")]
+    count: int
+    people: str
+
+
+class Books(Struct):
+    """The ledger: each member of the audience counts in exactly one term. Rates refer to `delivered_to`."""
+
+    audience: Count
+    accepted: Count
+    delivered_to: Annotated[int, Meta(description="number of recipients reached, the basis of rates")]
+    terms: Annotated[list[Term], Meta(description="terms of the ledger")]
+    sum: Annotated[int, Meta(description="sum of the terms")]
+    adds_up: Annotated[bool, Meta(description="whether the sum equals the audience, as it always does")]
+
+
+class EngagementFigures(Struct):
+    """Opens or clicks: people, recipients with machine activity only, and totals.
+
+    `unnamed` counts anonymous activity of contacts with aggregate tracking, which is part of the totals only.
+    """
+
+    people: Annotated[Count, Meta(description="number of people")]
+    machines: Annotated[Count, Meta(description="number of recipients with automated activity only")]
+    total: Annotated[int, Meta(description="total number")]
+    total_human: Annotated[int, Meta(description="number by people")]
+    total_machine: Annotated[int, Meta(description="number by machines, such as mailbox scanners")]
+    unnamed: Annotated[int, Meta(description="number by contacts that are counted anonymously")]
+
+
+class LinkFigures(Struct):
+    """The clicks of one link, by its number; rates are shares of all who clicked any link.
+
+    A link that is not `counted` keeps its URL: opt-out links, mail, telephone, and URLs whose host is not fixed.
+    """
+
+    number: Annotated[int, Meta(description="number of the link, starting at 1")]
+    url: Annotated[str, Meta(description="URL of the link")]
+    words: Annotated[str, Meta(description="text of the link")]
+    counted: Annotated[bool, Meta(description="whether clicks on the link are tracked")]
+    clicked: Annotated[
+        Count, Meta(description="number of people who clicked the link, and their share of all who clicked")
+    ]
+    total: Annotated[int, Meta(description="total number")]
+    total_human: Annotated[int, Meta(description="number by people")]
+    total_machine: Annotated[int, Meta(description="number by machines, such as mailbox scanners")]
+
+
+class DomainFigures(Struct):
+    """The results at one mailbox provider, or at all that are too small to be listed (`name` null)."""
+
+    name: Annotated[str, Meta(description="name of the provider; null for all smaller ones together")] | None
+    domains: Annotated[list[str], Meta(description="domains of the provider to which messages were sent")]
+    people: (
+        Annotated[str, Meta(description="path of the list of recipients; null for several providers together")] | None
+    )
+    audience: int
+    accepted: int
+    bounced: int
+    failed: int
+    complained: Annotated[int, Meta(description="reported as spam")]
+    opened: Annotated[int, Meta(description="number of people who opened")]
+    clicked: Annotated[int, Meta(description="number of people who clicked a link")]
+
+
+class CountryFigures(Struct):
+    """The results of SMS to one country (null: no known country), with the accepted parts."""
+
+    country: Annotated[str, Meta(description="two-letter country code; null for unknown countries")] | None
+    people: str
+    audience: int
+    accepted: int
+    delivered: Annotated[int, Meta(description="reported as delivered")]
+    bounced: int
+    failed: int
+    skipped: Annotated[int, Meta(description="skipped, by reason")]
+    clicked: Annotated[int, Meta(description="number of people who clicked a link")]
+    parts: Annotated[int, Meta(description="number of accepted SMS parts")]
+
+
+class SmsFigures(Struct):
+    """The SMS figures of a report: accepted parts, and results by country."""
+
+    parts: Annotated[int, Meta(description="number of accepted SMS parts")]
+    countries: Annotated[list[CountryFigures], Meta(description="results by country")]
+
+
+class ProblemFigures(Struct, rename={"class_": "class"}):
+    """A reason why messages did not arrive, with the server's reply without the details of one recipient."""
+
+    key: Annotated[str, Meta(description="key of the problem in filters")]
+    status: Annotated[str, Meta(description="status of the messages")]
+    reason: Annotated[str, Meta(description="reason code of the messages")] | None
+    text: Annotated[str, Meta(description="response of the server")] | None
+    class_: Annotated[str, Meta(description="class of the rejection")] | None
+    meaning: Annotated[str, Meta(description="explanation of the problem")] | None
+    help: Annotated[str, Meta(description="help text")] | None
+    count: int
+    people: str
+
+
+class Bucket(Struct, rename={"from_": "from"}):
+    """First opens and clicks in one hour (during the first two days) or one day."""
+
+    from_: Annotated[str, Meta(description="start of the interval, inclusive")]
+    until: Annotated[str, Meta(description="end of the interval, exclusive")]
+    opened: Annotated[int, Meta(description="number of recipients who first opened in the interval")]
+    clicked: Annotated[int, Meta(description="number of recipients who first clicked in the interval")]
+
+
+class Report(Struct):
+    """The report of a campaign, with all figures of one moment."""
+
+    campaign_id: Annotated[int, Meta(description="id of the campaign")]
+    tracking: bool
+    ledger: Annotated[Books, Meta(description="all recipients of the audience, each counted in one term")]
+    opens: Annotated[EngagementFigures, Meta(description="opens")]
+    clicks: Annotated[EngagementFigures, Meta(description="clicks")]
+    unsubscribes: Annotated[Count, Meta(description="unsubscribes")]
+    complaints: Annotated[Count, Meta(description="spam complaints")]
+    bounces: Annotated[Count, Meta(description="bounces")]
+    links: Annotated[list[LinkFigures], Meta(description="links in the order of the content")]
+    domains: Annotated[list[DomainFigures], Meta(description="mailbox providers, largest first")]
+    sms: Annotated[SmsFigures, Meta(description="results for SMS only; null for email")] | None
+    problems: Annotated[
+        list[ProblemFigures], Meta(description="reasons why messages were not delivered, most frequent first")
+    ]
+    over_time: Annotated[list[Bucket], Meta(description="first opens and first clicks over time")]

@@ -1,174 +1,168 @@
-"""Makes a campaign live: attributes, blockers, content, sender and audience are fixed in one transaction."""
+"""Sending a campaign: send now or at a time, edit and move, resend to non-openers, and approval.
+
+A send fixes content, sender and audience in one transaction.
+"""
 
 from msgspec import UNSET
 
-from appliance.accounts import approving
-from appliance.accounts.acting import By
+from appliance.accounts import approvals
+from appliance.accounts.audit import Actor
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import (
-    audience,
-    audience_snapshot,
-    checks,
-    edit_rights,
-    findings,
-    numbered,
-    preflight,
-    states,
-    store,
-)
-from appliance.campaigns.findings import Finding
-from appliance.campaigns.requests import CampaignPatch, SendRequest
-from appliance.content.templates import store as templates
-from appliance.core import clock, wake_ups
+from appliance.campaigns import audience, audience_snapshot, links, preflight, states, store
+from appliance.campaigns.findings import Finding, find_transport
+from appliance.campaigns.store import CampaignPatch, SendRequest
+from appliance.content.templates import revisions
+from appliance.core import clock, signals
 from appliance.core.errors import Invalid, Unavailable
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.sending.messages import prepare
+from appliance.events.log import NewEvent
+from appliance.sending.messages import shared_content
 from appliance.settings import config
-from appliance.settings.config import seconds
+from appliance.settings.config import parse_seconds
+from appliance.storage.database import connection, rows
 from appliance.storage.models import Campaign, Flow, Trigger
-from appliance.storage.open import connection, rows
-from appliance.storage.work import after_commit, writing
+from appliance.storage.transactions import after_commit, require_write_transaction
 
 
-def go_live(account_id: int, campaign_id: int, request: SendRequest, by: By) -> Campaign:
-    """Send a campaign, or arm it if its time is to come; what it answers always shows `active`.
+def go_live(account_id: int, campaign_id: int, request: SendRequest, by: Actor) -> Campaign:
+    """Send a campaign, or schedule it if its time is in the future; the returned campaign is always `active`.
 
-    A second send of a live campaign starts nothing and is no error; a paused one goes on. `scheduled_at` counts as if a
-    PATCH had stored it before: a future time moves an armed campaign, a past one or null starts it. Raises NotFound,
-    NotAllowed, or Invalid: wrong attributes, `campaign_locked`, or the first blocker's reason with all `blockers`.
+    A second send of a live campaign starts nothing and is not an error; a paused campaign is resumed. `scheduled_at`
+    counts as if a PATCH had stored it before: a future time moves a scheduled campaign, a past one or null starts it.
+    Raises NotFound, NotAllowed, or Invalid: wrong attributes, `campaign_locked`, or the first blocker's reason with all
+    `blockers`.
     """
-    writing()
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    checks.check(account_id, request, campaign.channel)
+    store.validate_write(account_id, request, campaign.channel)
     if campaign.status == "completed":
-        raise checks.locked(campaign)
-    edit_rights.change(campaign, request, by)
-    if campaign.status != "draft" and not campaign.editable and checks.changes(campaign, request):
-        raise checks.locked(campaign)
+        raise store.content_locked(campaign)
+    store.check_change(campaign, request, by)
+    if campaign.status != "draft" and not campaign.editable and store.changes_content(campaign, request):
+        raise store.content_locked(campaign)
     if campaign.status == "paused":
         return states.resume(account_id, campaign_id, by)
     is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
-    is_edited = store.apply(campaign, request, by)
+    is_edited = store.apply_send_request(campaign, request, by)
     if campaign.status == "draft":
-        campaign.test = by.test
-    elif not is_retimed or _is_to_come(campaign.scheduled_at):
+        campaign.test = by.is_test
+    elif not is_retimed or _is_in_future(campaign.scheduled_at):
         if is_edited:
             _refuse_unapproved(campaign, by)
-            approving.passed(campaign)
+            approvals.mark_approved(campaign)
         if is_edited or is_retimed:
-            store.touch(campaign)
-        return store.dress(campaign)
+            store.mark_changed(campaign)
+        return store.add_details(campaign)
     if request.confirm_send_to_all is True:
         audience.confirm_everyone(campaign)
     refuse_blocked(campaign, request.confirm_send_to_all is True, by)
     if request.confirm_send_to_all is True and audience.is_unbounded(campaign):
         campaign.trigger.data = {**campaign.trigger.data, "confirm_send_to_all": True}
         campaign.trigger.save()
-    approving.passed(campaign)
+    approvals.mark_approved(campaign)
     hold = 0 if request.hold_seconds is UNSET else int(request.hold_seconds)
-    if _is_to_come(campaign.scheduled_at, hold):
+    if _is_in_future(campaign.scheduled_at, hold):
         campaign.status, campaign.phase = "active", "scheduled"
-        store.touch(campaign)
-        return store.dress(campaign)
+        store.mark_changed(campaign)
+        return store.add_details(campaign)
     return launch(campaign, hold)
 
 
-def _is_to_come(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
-    """Return whether a time, if there is one, is after a hold that begins now."""
+def _is_in_future(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
+    """Return whether a time is set and is later than the end of a hold that starts now."""
     return scheduled_at is not None and scheduled_at > clock.now_ms() + hold_seconds * 1000
 
 
-def refuse_blocked(campaign: Campaign, confirmed: bool, by: By) -> None:
-    """Raise Invalid with every blocker; the first one's code is the reason."""
-    refuse(preflight.blockers(preflight.open_case(campaign, confirmed, by)))
+def refuse_blocked(campaign: Campaign, is_confirmed: bool, by: Actor) -> None:
+    """Raise Invalid with all blockers, if there are any; the code of the first is the reason."""
+    raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, is_confirmed, by)))
 
 
-def _refuse_unapproved(campaign: Campaign, by: By) -> None:
-    if words := approving.lacks(campaign, by):
-        refuse([Finding("approval_required", words, "base")])
+def _refuse_unapproved(campaign: Campaign, by: Actor) -> None:
+    if words := approvals.find_blocker(campaign, by):
+        raise_for_findings([Finding("approval_required", words, "base")])
 
 
-def refuse(found: list[Finding]) -> None:
-    """Raise Invalid with what was found, if anything was; the first one's code is the reason."""
-    if not found:
+def raise_for_findings(findings: list[Finding]) -> None:
+    """Raise Invalid with the findings, if there are any; the code of the first is the reason."""
+    if not findings:
         return
     fields: dict[str, list[str]] = {}
-    for finding in found:
+    for finding in findings:
         fields.setdefault(finding.field, []).append(finding.message)
     raise Invalid(
         fields,
-        reason=found[0].code,
-        blockers=[{"code": one.code, "message": one.message, "field": one.field} for one in found],
+        reason=findings[0].code,
+        blockers=[{"code": finding.code, "message": finding.message, "field": finding.field} for finding in findings],
     )
 
 
 def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
-    """Fix content, sender and audience, and let the rows go (or wait out the hold)."""
-    writing()
-    if campaign.closing is not None:
+    """Fix content, sender and audience, and start sending, after the hold if there is one."""
+    require_write_transaction()
+    if campaign.pending_end is not None:
         raise Unavailable("its last send is still being taken back", "unavailable", retry_after=2)
     now = clock.now_ms()
-    campaign.sender = preflight.sender_of(campaign, campaign.account)
-    campaign.pinned = prepare.pinned(campaign)
-    campaign.content = templates.pin(campaign.template, f"Sent {clock.iso(now)}")
+    campaign.sender = preflight.get_sender(campaign, campaign.account)
+    campaign.pinned = shared_content.build_campaign_snapshot(campaign)
+    campaign.content = revisions.pin_current(campaign.template, f"Sent {clock.iso(now)}")
     campaign.hold_until = now + hold_seconds * 1000 if hold_seconds else None
     campaign.started_at = now
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
-    store.touch(campaign)
-    audience_snapshot.begin(campaign, findings.transport(campaign))
+    store.mark_changed(campaign)
+    audience_snapshot.begin_snapshot(campaign, find_transport(campaign))
     campaign.save()
-    numbered.keep(campaign)
+    links.save_links(campaign)
     Flow.update(status="active", updated_at=now).where(Flow.id == campaign.flow_id).execute()
     Trigger.update(
         triggered_count=Trigger.triggered_count + 1, last_triggered_at=now
     ).where(Trigger.id == campaign.trigger_id).execute()  # fmt: skip
-    facts = {"campaign_id": campaign.id, "audience": None if campaign.freezing else campaign.audience_count}
+    facts = {"campaign_id": campaign.id, "audience": None if campaign.pending_snapshot else campaign.audience_count}
     log.record(
-        Happened(
+        NewEvent(
             campaign.account_id, "campaign_started", data=facts, resource_uid=f"campaign:{campaign.id}",
             resource_name=campaign.name, test=campaign.test,
         )
     )  # fmt: skip
-    after_commit(lambda: wake_ups.ring("outbox"))
+    after_commit(lambda: signals.wake("outbox"))
     return store.get(campaign.account_id, campaign.id)
 
 
-def change(account_id: int, campaign_id: int, request: CampaignPatch, by: By) -> Campaign:
-    """Edit a campaign and move it where `status` says; raises NotFound, NotAllowed, Conflict, or Invalid.
+def update(account_id: int, campaign_id: int, request: CampaignPatch, by: Actor) -> Campaign:
+    """Edit a campaign and change its status.
 
-    Taking the time away from an armed campaign disarms it.
+    Removing the time of a scheduled campaign unschedules it. Raises NotFound, NotAllowed, Conflict, or Invalid.
     """
-    writing()
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    wanted = _status(campaign, request)
-    edit_rights.change(campaign, request, by)
-    touched = store.edit(campaign, request, by)
-    unapproved = touched and campaign.account.approval_required
-    if campaign.phase == "scheduled" and (request.scheduled_at is None or unapproved):
-        states.disarm(campaign)
+    new_status = _read_status(campaign, request)
+    store.check_change(campaign, request, by)
+    is_edited = store.edit(campaign, request, by)
+    needs_approval = is_edited and campaign.account.approval_required
+    if campaign.phase == "scheduled" and (request.scheduled_at is None or needs_approval):
+        states.unschedule(campaign)
     elif campaign.phase == "scheduled" and campaign.scheduled_at <= clock.now_ms():
-        # A time that has passed means now
+        # A time in the past means now.
         refuse_blocked(campaign, False, by)
-        approving.passed(campaign)
+        approvals.mark_approved(campaign)
         launch(campaign)
-    if wanted is None or wanted == campaign.status:
+    if new_status is None or new_status == campaign.status:
         return store.get(account_id, campaign_id)
-    if wanted == "draft":
-        return states.to_draft(account_id, campaign_id)
-    if wanted == "active":
+    if new_status == "draft":
+        return states.return_to_draft(account_id, campaign_id)
+    if new_status == "active":
         if campaign.status == "paused":
             return states.resume(account_id, campaign_id, by)
-        states.refuse(campaign, wanted, ("draft", "paused"))
+        states.require_state(campaign, new_status, ("draft", "paused"))
         return go_live(account_id, campaign_id, SendRequest(), by)
-    if wanted == "paused":
+    if new_status == "paused":
         return states.pause(account_id, campaign_id, by)
     return states.cancel(account_id, campaign_id, by)
 
 
-def _status(campaign: Campaign, request: CampaignPatch) -> str | None:
-    """Read the word of a status with its aliases (docs/decisions.md#1)."""
+def _read_status(campaign: Campaign, request: CampaignPatch) -> str | None:
+    """Return the requested status with its aliases resolved (docs/decisions.md#1)."""
     word = request.status if isinstance(request.status, str) else None
     if word == "scheduled":
         when = campaign.scheduled_at if request.scheduled_at is UNSET else request.scheduled_at
@@ -177,8 +171,8 @@ def _status(campaign: Campaign, request: CampaignPatch) -> str | None:
     return {"live": "active", "scheduled": "active", "cancelled": "completed"}.get(word or "", word)
 
 
-def due() -> list[tuple[int, int]]:
-    """Return (account, id) of the armed campaigns whose time has come, the earliest first."""
+def list_due() -> list[tuple[int, int]]:
+    """Return (account id, campaign id) of the scheduled campaigns that are due, the earliest first."""
     return rows(
         "SELECT account_id, id FROM campaign WHERE phase = 'scheduled' AND scheduled_at <= ? AND deleted_at IS NULL "
         "ORDER BY scheduled_at LIMIT 20",
@@ -186,49 +180,50 @@ def due() -> list[tuple[int, int]]:
     )
 
 
-def fire(account_id: int, campaign_id: int) -> None:
-    """Start an armed campaign, once and never early; one that is too late or blocked pauses (P8)."""
-    writing()
+def start_scheduled(account_id: int, campaign_id: int) -> None:
+    """Start a scheduled campaign, once and never early; one that is too late or blocked is paused (P8)."""
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     now = clock.now_ms()
-    if campaign.phase != "scheduled" or campaign.scheduled_at > now or campaign.closing is not None:
+    if campaign.phase != "scheduled" or campaign.scheduled_at > now or campaign.pending_end is not None:
         return
-    latest = now - int(seconds(config.current().limits.max_lateness) * 1000)
-    blocked = preflight.blockers(preflight.open_case(campaign, False, By()))
+    latest = now - int(parse_seconds(config.current().limits.max_lateness) * 1000)
+    blocked = preflight.find_blockers(preflight.load_input(campaign, False, Actor()))
     if campaign.scheduled_at < latest:
-        states.stop(campaign, "missed_start")
+        states.pause_by_service(campaign, "missed_start")
     elif blocked:
-        states.stop(campaign, blocked[0].code)
+        states.pause_by_service(campaign, blocked[0].code)
     else:
         launch(campaign)
 
 
-def release_held() -> int:
-    """Let campaigns whose hold has ended be shown as sending; their rows go by their own time."""
-    writing()
+def release_held_campaigns() -> int:
+    """Set campaigns whose hold has ended to sending and return their number; their rows are due on their own."""
+    require_write_transaction()
     now = clock.now_ms()
-    here = connection()
-    here.execute(
+    db = connection()
+    db.execute(
         "UPDATE campaign SET phase = 'sending', updated_at = ? WHERE phase = 'holding' AND hold_until <= ?", (now, now)
     )
-    return int(here.changes())
+    return int(db.changes())
 
 
-# Once more to whoever did not open it: a draft like a campaign that was sent, for a segment made for that.
+# The resend: a copy of a sent campaign as a draft, for a new segment of those who did not open it.
 
 _MAX_NAME = 230
 
 
-def not_opened(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
-    """Make a draft for those who got a campaign and did not open it; raises NotFound, or Invalid if there are none.
+def create_resend_to_non_openers(account_id: int, campaign_id: int, user_id: int | None = None) -> Campaign:
+    """Create a draft for the recipients who did not open a campaign.
 
-    Whoever left its lists since is not in it: lists and exclusions stay as they were.
+    It keeps the lists and exclusions, so contacts who have left the lists are not included. Raises NotFound, or Invalid
+    for a campaign that was not sent or is not an email.
     """
-    writing()
-    have = store.get(account_id, campaign_id)
-    if have.channel != "email" or have.started_at is None:
+    require_write_transaction()
+    original = store.get(account_id, campaign_id)
+    if original.channel != "email" or original.started_at is None:
         raise Invalid({"base": ["nobody could have opened it yet"]})
-    name = have.name[:_MAX_NAME]
+    name = original.name[:_MAX_NAME]
     segment = segments.create(
         account_id,
         SegmentCreate(
@@ -239,9 +234,61 @@ def not_opened(account_id: int, campaign_id: int, user_id: int | None = None) ->
             ],
         ),
     )
-    made = store.duplicate(account_id, campaign_id, user_id)
-    made.name = f"{name} (once more)"
-    made.trigger.segment_id, made.trigger.updated_at = segment.id, clock.now_ms()
-    made.trigger.save()
-    store.touch(made)
-    return store.get(account_id, made.id)
+    draft = store.duplicate(account_id, campaign_id, user_id)
+    draft.name = f"{name} (once more)"
+    draft.trigger.segment_id, draft.trigger.updated_at = segment.id, clock.now_ms()
+    draft.trigger.save()
+    store.mark_changed(draft)
+    return store.get(account_id, draft.id)
+
+
+# Approval of a campaign before its send: requested, approved or rejected (docs/decisions.md#6).
+
+
+def request_approval(account_id: int, campaign_id: int, by: Actor) -> Campaign:
+    """Request approval of a campaign.
+
+    Raises NotFound, or Invalid with the blockers or for a locked campaign.
+    """
+    require_write_transaction()
+    campaign = _require_pending(account_id, campaign_id)
+    confirmed = campaign.trigger.data.get("confirm_send_to_all") is True
+    raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, confirmed, Actor(can_approve=True))))
+    approvals.request_approval(campaign, by)
+    return _save_decision(campaign)
+
+
+def approve_campaign(account_id: int, campaign_id: int, by: Actor) -> Campaign:
+    """Approve a campaign in its current state.
+
+    Raises NotFound, NotAllowed, or Invalid for a locked campaign.
+    """
+    require_write_transaction()
+    campaign = _require_pending(account_id, campaign_id)
+    approvals.approve(campaign, by)
+    return _save_decision(campaign)
+
+
+def reject_campaign(account_id: int, campaign_id: int, note: str | None) -> Campaign:
+    """Reject a campaign in its current state; a scheduled one becomes a draft again.
+
+    Raises NotFound, or Invalid for a locked campaign.
+    """
+    require_write_transaction()
+    campaign = _require_pending(account_id, campaign_id)
+    approvals.reject(campaign, note)
+    if campaign.phase == "scheduled":
+        states.unschedule(campaign)
+    return _save_decision(campaign)
+
+
+def _require_pending(account_id: int, campaign_id: int) -> Campaign:
+    campaign = store.get(account_id, campaign_id)
+    if campaign.started_at is not None or campaign.phase not in ("draft", "scheduled", "paused"):
+        raise store.content_locked(campaign)
+    return campaign
+
+
+def _save_decision(campaign: Campaign) -> Campaign:
+    store.mark_changed(campaign)
+    return store.get(campaign.account_id, campaign.id)

@@ -1,20 +1,21 @@
-"""Where a campaign may go from where it is (docs/decisions.md#6), and what that does to its rows."""
+"""The states of a campaign (docs/decisions.md#6): transitions, the automatic pause, and the last action on it."""
 
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from appliance.accounts import approving
-from appliance.accounts.acting import By
-from appliance.campaigns import closing, edit_rights, numbered, store
-from appliance.core import clock, wake_ups
-from appliance.core.errors import Invalid, NotFound
-from appliance.core.transitions import Action, Standing, refusal, taken
+import msgspec
+
+from appliance.accounts import approvals
+from appliance.accounts.audit import Actor
+from appliance.campaigns import batches, links, store
+from appliance.core import clock, signals
+from appliance.core.errors import CurrentState, Invalid, NotFound, Transition, possible_actions, refuse_transition
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.sending.delivery import classes
+from appliance.events.log import NewEvent
+from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import outcomes, senders
+from appliance.storage.database import connection, fetch_one, scalar
 from appliance.storage.models import Campaign, Flow
-from appliance.storage.open import connection
-from appliance.storage.work import after_commit, writing
+from appliance.storage.transactions import after_commit, require_write_transaction
 
 ALLOWED = {
     "draft": ("active",),
@@ -23,73 +24,73 @@ ALLOWED = {
     "completed": (),
 }
 ACTIONS = {
-    "send": Action("sent", "active", ("draft", "paused")),
-    "pause": Action("paused", "paused", ("active",)),
-    "resume": Action("resumed", "active", ("paused",)),
-    "cancel": Action("cancelled", "completed", ("active", "paused")),
+    "send": Transition("sent", "active", ("draft", "paused")),
+    "pause": Transition("paused", "paused", ("active",)),
+    "resume": Transition("resumed", "active", ("paused",)),
+    "cancel": Transition("cancelled", "completed", ("active", "paused")),
 }
-# What to do instead, by action and status
-_INSTEAD = {("resume", "draft"): "Send it instead.", ("cancel", "draft"): "Delete it instead."}
+# The hint of a refusal, by action and status.
+_REFUSAL_HINTS = {("resume", "draft"): "Send it instead.", ("cancel", "draft"): "Delete it instead."}
 
 
-def refuse(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
-    """Raise Invalid (`invalid_transition`) unless the campaign is in one of these states.
+def require_state(campaign: Campaign, to: str, may_from: tuple[str, ...]) -> None:
+    """Raise Invalid (`invalid_transition`) unless the campaign has one of these statuses.
 
-    A completed one some of whose messages are sent again moves like an active one.
+    A completed campaign that is resending messages counts as active.
     """
     if campaign.status in may_from or (campaign.phase == "sending" and "active" in may_from):
         return
     raise Invalid(
         {"status": [f"cannot change from {campaign.status} to {to}"]},
         reason="invalid_transition",
-        **cast(Any, {"from": campaign.status, "to": to, "allowed": _allowed(campaign)}),
+        **cast(Any, {"from": campaign.status, "to": to, "allowed": _list_allowed_actions(campaign)}),
     )
 
 
-def _allowed(campaign: Campaign) -> list[str]:
-    """Return the statuses that a campaign may get from where it is; back to a draft only before anything has left."""
+def _list_allowed_actions(campaign: Campaign) -> list[str]:
+    """Return the statuses that a campaign may change to; draft only before anything was sent."""
     allowed = list(ALLOWED[campaign.status])
     if "draft" in allowed and campaign.phase not in ("scheduled", "holding"):
         allowed.remove("draft")
     return allowed
 
 
-def _require(campaign: Campaign, action: str) -> None:
-    """Raise Invalid (`invalid_transition`) unless a campaign takes an action now.
+def _require_action(campaign: Campaign, action: str) -> None:
+    """Raise Invalid (`invalid_transition`) unless the campaign allows an action now.
 
-    A completed one some of whose messages are sent again moves like an active one.
+    A completed campaign that is resending messages counts as active.
     """
     status = "active" if campaign.phase == "sending" else campaign.status
-    if status not in ACTIONS[action].needs:
+    if status not in ACTIONS[action].sources:
         state = campaign.phase if campaign.phase in ("scheduled", "cancelled") else ""
-        instead = _INSTEAD.get((action, status), "")
-        standing = Standing(status, _allowed(campaign), taken(ACTIONS, status), state)
-        raise refusal("campaign", standing, action, ACTIONS[action], instead)
+        instead = _REFUSAL_HINTS.get((action, status), "")
+        current = CurrentState(status, _list_allowed_actions(campaign), possible_actions(ACTIONS, status), state)
+        raise refuse_transition("campaign", current, action, ACTIONS[action], instead)
 
 
-def pause(account_id: int, campaign_id: int, by: By) -> Campaign:
-    """Stop a live campaign; nothing new starts after the answer but what is in hand (P5)."""
-    writing()
+def pause(account_id: int, campaign_id: int, by: Actor) -> Campaign:
+    """Pause a live campaign; after the response only messages already being sent still leave (P5)."""
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    _require(campaign, "pause")
-    return _pause(campaign, None, by.actor)
+    _require_action(campaign, "pause")
+    return _pause(campaign, None, by.name)
 
 
-def stop(campaign: Campaign, reason: str) -> Campaign:
-    """Pause a campaign on our own account; only a person lets it go on."""
-    writing()
+def pause_by_service(campaign: Campaign, reason: str) -> Campaign:
+    """Pause a campaign automatically; only a person can resume it."""
+    require_write_transaction()
     return _pause(campaign, reason, "system")
 
 
-def stop_failed(account_id: int, campaign_id: int) -> Campaign:
-    """Pause a campaign that could not be started for a reason of ours."""
-    writing()
+def pause_failed(account_id: int, campaign_id: int) -> Campaign:
+    """Pause a campaign that could not be started because of an internal error."""
+    require_write_transaction()
     return _pause(store.get(account_id, campaign_id), "start_failed", "system")
 
 
-def stop_refused(providers: frozenset[str], campaigns: frozenset[int], words: str) -> None:
-    """Pause the live campaigns that the way out keeps refusing; a person looks and lets them go on."""
-    writing()
+def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], words: str) -> None:
+    """Pause the live campaigns that the transport keeps rejecting; only a person can resume them."""
+    require_write_transaction()
     live = (
         connection()
         .execute(
@@ -102,214 +103,220 @@ def stop_refused(providers: frozenset[str], campaigns: frozenset[int], words: st
         if provider in providers or campaign_id in campaigns:
             campaign = store.get(account_id, campaign_id)
             campaign.data = {**campaign.data, "pause_detail": words}
-            stop(campaign, "transport")
+            pause_by_service(campaign, "transport")
 
 
 def _pause(campaign: Campaign, reason: str | None, actor: str) -> Campaign:
     campaign.status, campaign.phase, campaign.pause_reason = "paused", "paused", reason
-    store.touch(campaign)
-    _record(campaign, "campaign_paused", {"reason": reason, "actor": actor})
+    store.mark_changed(campaign)
+    _record_event(campaign, "campaign_paused", {"reason": reason, "actor": actor})
     return store.get(campaign.account_id, campaign.id)
 
 
-def resume(account_id: int, campaign_id: int, by: By) -> Campaign:
-    """Let a paused campaign go on: only its open rows, with the content as first sent."""
-    writing()
+def resume(account_id: int, campaign_id: int, by: Actor) -> Campaign:
+    """Resume a paused campaign: only its open rows are sent, with the content of the original send."""
+    require_write_transaction()
     from appliance.campaigns import send
 
     campaign = store.get(account_id, campaign_id)
-    _require(campaign, "resume")
-    _refuse_lost(campaign)
-    campaign.pause_reason, campaign.baseline = None, counted(campaign)
+    _require_action(campaign, "resume")
+    _refuse_failed_domain(campaign)
+    campaign.pause_reason, campaign.baseline = None, count_by_status(campaign)
     if campaign.started_at is None:
-        # It was armed and never started: start now, or wait for its time if that is still to come
+        # A campaign that was scheduled and never started starts now, or waits for a time in the future.
         if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
             send.refuse_blocked(campaign, False, by)
-            approving.passed(campaign)
+            approvals.mark_approved(campaign)
             return send.launch(campaign)
         campaign.status, campaign.phase = "active", "scheduled"
     else:
         holding = campaign.hold_until is not None and campaign.hold_until > clock.now_ms()
         campaign.status, campaign.phase = "active", "holding" if holding else "sending"
-    store.touch(campaign)
-    after_commit(lambda: wake_ups.ring("outbox"))
+    store.mark_changed(campaign)
+    after_commit(lambda: signals.wake("outbox"))
     return store.get(account_id, campaign_id)
 
 
-def _refuse_lost(campaign: Campaign) -> None:
-    """Refuse to go on in the name of a domain that has failed: the first messages would leave before it is noticed."""
+def _refuse_failed_domain(campaign: Campaign) -> None:
+    """Raise Invalid if the sender's domain has failed; messages would leave before the automatic pause notices."""
     sender = (campaign.sender or {}).get("email")
-    if sender and not campaign.test and senders.is_lost(campaign.account_id, sender):
+    if sender and not campaign.test and senders.has_domain_failed(campaign.account_id, sender):
         words, field = f"the domain of {sender} has lost its DNS records", "template_attributes.from_email"
         blockers = [{"code": "sender_not_ready", "message": words, "field": field}]
         raise Invalid({field: [words]}, reason="sender_not_ready", message=words, blockers=blockers)
 
 
-def counted(campaign: Campaign) -> dict[str, int]:
-    """Return what an automatic stop looks at: accepted, refused as nobody's, bounced, complained, unwelcome."""
+def count_by_status(campaign: Campaign) -> dict[str, int]:
+    """Return the counts for the automatic pause: sent, refused, bounced, complained, rejections of the sender."""
     return {
         "sent": campaign.sent_count, "refused": campaign.refused_count, "bounced": campaign.bounced_count,
-        "complained": campaign.complained_count, **outcomes.unwelcome(campaign.id),
+        "complained": campaign.complained_count, **outcomes.count_sender_rejections(campaign.id),
     }  # fmt: skip
 
 
-def cancel(account_id: int, campaign_id: int, by: By) -> Campaign:
-    """End a live or paused campaign for good: nothing of it leaves any more but what is in hand (see `closing`)."""
-    writing()
+def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
+    """Cancel a live or paused campaign; only messages already being sent still leave (see `batches`)."""
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    _require(campaign, "cancel")
+    _require_action(campaign, "cancel")
     now = clock.now_ms()
     campaign.status, campaign.phase, campaign.cancelled_at, campaign.completed_at = "completed", "cancelled", now, now
     campaign.pause_reason = None
-    closing.cancel(campaign)
-    store.touch(campaign)
+    batches.cancel_messages(campaign)
+    store.mark_changed(campaign)
     _finish_flow(campaign)
-    _record(campaign, "campaign_completed", {"cancelled": True, "actor": by.actor})
+    _record_event(campaign, "campaign_completed", {"cancelled": True, "actor": by.name})
     return store.get(account_id, campaign_id)
 
 
-def to_draft(account_id: int, campaign_id: int) -> Campaign:
-    """Take a campaign back before anything left: disarm a scheduled one, undo one that is still held."""
-    writing()
+def return_to_draft(account_id: int, campaign_id: int) -> Campaign:
+    """Return a campaign to draft before anything was sent: unschedule it, or undo a send that is still held."""
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     if campaign.phase == "scheduled":
-        return disarm(campaign)
-    return undo(account_id, campaign_id)
+        return unschedule(campaign)
+    return undo_send(account_id, campaign_id)
 
 
-def disarm(campaign: Campaign) -> Campaign:
-    """Make an armed campaign a draft again; its time stays as a proposal."""
-    writing()
+def unschedule(campaign: Campaign) -> Campaign:
+    """Make a scheduled campaign a draft again; its time is kept as a suggestion."""
+    require_write_transaction()
     campaign.status, campaign.phase = "draft", "draft"
-    store.touch(campaign)
+    store.mark_changed(campaign)
     return store.get(campaign.account_id, campaign.id)
 
 
-def undo(account_id: int, campaign_id: int) -> Campaign:
-    """Take back a send during its hold: its rows were never attempted and go, the campaign is a draft again."""
-    writing()
+def undo_send(account_id: int, campaign_id: int) -> Campaign:
+    """Undo a send during its hold: delete its rows, none of which was attempted, and make it a draft again."""
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    untouched = campaign.phase == "holding" and campaign.hold_until > clock.now_ms()
-    if not untouched:
-        refuse(campaign, "draft", ())
-    closing.undo(campaign)
-    numbered.drop(campaign.id)
+    is_held = campaign.phase == "holding" and campaign.hold_until > clock.now_ms()
+    if not is_held:
+        require_state(campaign, "draft", ())
+    batches.delete_messages(campaign)
+    links.delete_links(campaign.id)
     campaign.status, campaign.phase = "draft", "draft"
     campaign.content = campaign.sender = campaign.pinned = None
     campaign.audience_count, campaign.started_at, campaign.hold_until = 0, None, None
-    store.touch(campaign)
+    store.mark_changed(campaign)
     _finish_flow(campaign, "draft")
     return store.get(account_id, campaign_id)
 
 
-def delete(account_id: int, campaign_id: int, by: By) -> Campaign:
-    """Delete a campaign and answer it as it was; open rows are cancelled, the ledger and its events stay.
+def delete(account_id: int, campaign_id: int, by: Actor) -> Campaign:
+    """Delete a campaign and return its previous state; open rows are cancelled, the ledger and its events stay.
 
     Raises NotFound, or NotAllowed.
     """
-    writing()
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    edit_rights.end(campaign, by)
+    store.check_end(campaign, by)
     before = store.get(account_id, campaign_id)
-    closing.cancel(campaign)
+    batches.cancel_messages(campaign)
     campaign.deleted_at, campaign.phase, campaign.status = clock.now_ms(), "cancelled", "completed"
     campaign.save()
     _finish_flow(campaign)
     return before
 
 
-def bring_back(account_id: int, campaign_id: int) -> Campaign:
-    """Undo the deletion of a campaign that was never sent: it is a draft again; raises NotFound for any other."""
-    writing()
-    found = Campaign.get_or_none(
+def restore(account_id: int, campaign_id: int) -> Campaign:
+    """Restore a deleted campaign that was never sent, as a draft.
+
+    Raises NotFound for any other campaign.
+    """
+    require_write_transaction()
+    campaign = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null(False),
         Campaign.started_at.is_null(),
     )  # fmt: skip
-    if found is None:
+    if campaign is None:
         raise NotFound
-    found.deleted_at, found.phase, found.status = None, "draft", "draft"
-    store.touch(found)
-    _finish_flow(found, "draft")
+    campaign.deleted_at, campaign.phase, campaign.status = None, "draft", "draft"
+    store.mark_changed(campaign)
+    _finish_flow(campaign, "draft")
     return store.get(account_id, campaign_id)
 
 
-def settle() -> int:
-    """Complete live campaigns that have no open row left; returns how many."""
-    writing()
-    ready = (
+def complete_finished() -> int:
+    """Complete the live campaigns without open rows and return their number."""
+    require_write_transaction()
+    finished = (
         connection()
         .execute(
-            "SELECT account_id, id FROM campaign c WHERE phase = 'sending' AND deleted_at IS NULL AND freezing IS NULL "
+            "SELECT account_id, id FROM campaign c WHERE phase = 'sending' AND deleted_at IS NULL AND "
+            "pending_snapshot IS NULL "
             "AND NOT EXISTS "
             "(SELECT 1 FROM message m WHERE m.campaign_id = c.id AND m.status IN ('queued', 'held', 'sending'))"
         )
         .fetchall()
     )
-    for account_id, campaign_id in ready:
+    for account_id, campaign_id in finished:
         campaign = store.get(account_id, campaign_id)
-        again = campaign.status == "completed"
+        was_completed = campaign.status == "completed"
         campaign.status, campaign.phase = "completed", "completed"
-        campaign.completed_at = campaign.completed_at if again else clock.now_ms()
-        store.touch(campaign)
+        campaign.completed_at = campaign.completed_at if was_completed else clock.now_ms()
+        store.mark_changed(campaign)
         _finish_flow(campaign)
-        if not again:
-            _record(campaign, "campaign_completed", {"audience": campaign.audience_count, "sent": campaign.sent_count})
-    return len(ready)
+        if not was_completed:
+            _record_event(
+                campaign, "campaign_completed", {"audience": campaign.audience_count, "sent": campaign.sent_count}
+            )
+    return len(finished)
 
 
 def _finish_flow(campaign: Campaign, status: str = "archived") -> None:
     Flow.update(status=status, updated_at=clock.now_ms()).where(Flow.id == campaign.flow_id).execute()
 
 
-def _record(campaign: Campaign, event: str, data: dict[str, object]) -> None:
+def _record_event(campaign: Campaign, event: str, data: dict[str, object]) -> None:
     log.record(
-        Happened(
+        NewEvent(
             campaign.account_id, event, data={"campaign_id": campaign.id, **data},
             resource_uid=f"campaign:{campaign.id}", resource_name=campaign.name, test=campaign.test,
         )
     )  # fmt: skip
 
 
-# Stops campaigns that do more harm than good: too many addresses that do not exist, too many complaints, no right to
-# the domain or number they are from, or networks that keep back what they take for unwanted.
+# The automatic pause: too many unknown addresses, too many complaints, rejections of the sender's domain or number, or
+# SMS that networks filter as unwanted.
 #
-# The counts stand in the campaign itself, so that looking costs nothing. Once a person lets it go on, what happened
-# until then is theirs to answer for: from there it is counted anew.
+# The counts are stored in the campaign, so a check costs nothing. When a person resumes a campaign, they accept what
+# happened before: the counts start again from there.
 
-# Decisions, section 6: hard bounces and complaints, both from so many messages on
+# Hard bounces and complaints, both from a minimum number of messages (docs/decisions.md#6).
 MAX_BOUNCES, MAX_COMPLAINTS, FROM_MESSAGES = 0.05, 0.003, 100
-# Messages that servers could not tell to be ours, or whose sender is not registered, as reported later
-# (`sending.workers.circuit_breaker` stops for what is refused at once)
+# Messages that were reported later as unauthenticated or from an unregistered sender. Immediate rejections are handled
+# by `sending.workers.circuit_breaker`.
 MAX_STRANGERS = 3
-# SMS that networks took for unwanted: single ones are caught always, so many and such a part of all mean us
+# SMS that networks filtered as unwanted. Single ones always occur; this many and this share are caused by the campaign.
 MAX_FILTERED, FROM_FILTERED = 0.05, 10
 _LIVE = ("sending", "holding")
 
 
-def suspects() -> list[tuple[int, int]]:
-    """Return (account, id) of the live campaigns that have to stop."""
+def list_auto_pause_candidates() -> list[tuple[int, int]]:
+    """Return (account id, campaign id) of the live campaigns that must be paused."""
     live = Campaign.select().where(Campaign.phase.in_(_LIVE), Campaign.deleted_at.is_null())
-    return [(campaign.account_id, campaign.id) for campaign in live if verdict(campaign) is not None]
+    return [(campaign.account_id, campaign.id) for campaign in live if find_auto_pause_reason(campaign) is not None]
 
 
 def check_auto_pause(account_id: int, campaign_id: int) -> str | None:
-    """Pause a live campaign if too much speaks against it, and answer the reason."""
-    writing()
+    """Pause a live campaign if it exceeds a limit, and return the reason, if any."""
+    require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    reason = verdict(campaign) if campaign.phase in _LIVE else None
+    reason = find_auto_pause_reason(campaign) if campaign.phase in _LIVE else None
     if reason == "transport":
-        campaign.data = {**campaign.data, "pause_detail": _words(campaign_id)}
+        campaign.data = {**campaign.data, "pause_detail": _describe_rejection(campaign_id)}
     if reason is not None:
-        stop(campaign, reason)
+        pause_by_service(campaign, reason)
     return reason
 
 
-def verdict(campaign: Campaign) -> str | None:
-    """Return why a campaign has to stop, or None."""
+def find_auto_pause_reason(campaign: Campaign) -> str | None:
+    """Return why a campaign must be paused, or None."""
     address = (campaign.sender or {}).get("email")
-    if not campaign.test and address and senders.is_lost(campaign.account_id, address):
+    if not campaign.test and address and senders.has_domain_failed(campaign.account_id, address):
         return "domain_failed"
-    counts = counted(campaign)
+    counts = count_by_status(campaign)
     sent, refused, bounced, complained, strangers, filtered = (
         count - int(campaign.baseline.get(name, 0)) for name, count in counts.items()
     )  # fmt: skip
@@ -322,9 +329,52 @@ def verdict(campaign: Campaign) -> str | None:
     return "complaint_rate" if complained > MAX_COMPLAINTS * sent else None
 
 
-def _words(campaign_id: int) -> str:
-    """Return what was said last about a message that came back for what we are, and what helps."""
-    kind, enhanced, text = outcomes.of_unwelcome(campaign_id) or (classes.AUTHENTICATION.name, None, None)
-    found = classes.BY_NAME[kind]
-    help = classes.remedy(enhanced, text or "") if found is classes.AUTHENTICATION else found.help
-    return f"{text or found.words} - {help}"
+def _describe_rejection(campaign_id: int) -> str:
+    """Return the last reply that rejected the sender, with advice."""
+    kind, enhanced, text = outcomes.get_last_sender_rejection(campaign_id) or (
+        bounce_classes.AUTHENTICATION.name,
+        None,
+        None,
+    )
+    bounce_class = bounce_classes.CLASSES_BY_NAME[kind]
+    advice = (
+        bounce_classes.authentication_help(enhanced, text or "")
+        if bounce_class is bounce_classes.AUTHENTICATION
+        else bounce_class.help
+    )
+    return f"{text or bounce_class.words} - {advice}"
+
+
+# The last action on a campaign, from the events that its state changes record.
+
+_LAST_EVENT = (
+    "SELECT data, created_at FROM event WHERE account_id = ? AND resource_uid = ? AND event = ? "
+    "ORDER BY created_at DESC, id DESC LIMIT 1"
+)
+_EVENT_OF_PHASE = {"paused": "campaign_paused", "cancelled": "campaign_completed"}
+
+
+class LastAction(NamedTuple):
+    """The time of an action and the name of the user who did it (None: the service or an API key)."""
+
+    at: int
+    name: str | None
+    is_service: bool
+
+
+def find_last_action(campaign: Campaign) -> LastAction | None:
+    """Return the action that paused or cancelled a campaign, or None in other phases."""
+    event = _EVENT_OF_PHASE.get(campaign.phase)
+    row = fetch_one(_LAST_EVENT, (campaign.account_id, f"campaign:{campaign.id}", event)) if event else None
+    if row is None:
+        return None
+    kind, _, number = str(msgspec.json.decode(row[0]).get("actor") or "").partition(":")
+    name = None
+    if kind == "user" and number.isdecimal():
+        sql = "SELECT name FROM user WHERE account_id = ? AND id = ?"
+        name = (
+            scalar(sql, (campaign.account_id, int(number)))
+            if fetch_one(sql, (campaign.account_id, int(number)))
+            else None
+        )
+    return LastAction(row[1], name, kind == "system")

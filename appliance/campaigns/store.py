@@ -1,71 +1,249 @@
-"""Campaigns: found, listed, created, edited."""
+"""Create, find, list, edit and duplicate campaigns, and validate their changes."""
 
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
-from appliance.accounts import approving
-from appliance.accounts.acting import By
-from appliance.campaigns import checks, hold_reasons
-from appliance.campaigns.requests import CampaignCreate, CampaignPatch, CampaignQuery, SendRequest, TriggerWrite
+from appliance.accounts import approvals
+from appliance.accounts.audit import Actor
+from appliance.campaigns import findings, hold_reasons
+from appliance.campaigns.findings import AUDIENCE_DATA, AUDIENCE_KEYS
+from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
-from appliance.content.templates.store import TemplateWrite, is_editable
+from appliance.content.templates.store import is_editable
+from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
 from appliance.core import clock
-from appliance.core.errors import Conflict, Invalid, NotFound
-from appliance.core.pagination import Page, paginate
-from appliance.sending.messages.ledger import FINAL, stats
-from appliance.storage import work
-from appliance.storage.models import Campaign, Flow, Template, Trigger
-from appliance.storage.open import rows
-from appliance.storage.work import snapshot, writing
+from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
+from appliance.core.validation import (
+    MAX_GUESSED_KEYS,
+    Data,
+    EventName,
+    Id,
+    Name,
+    PageQuery,
+    RefusedKeys,
+    Short,
+    When,
+    default,
+    find_key_error,
+)
+from appliance.sending.messages.ledger import FINAL_STATUSES, count_by_status
+from appliance.storage import transactions
+from appliance.storage.database import Page, paginate, rows
+from appliance.storage.models import Campaign, ContactList, Flow, Segment, Template, Trigger
+from appliance.storage.transactions import require_write_transaction, snapshot
+
+# The shapes of requests: create, edit, send, and list.
+
+StatusWord = Literal["draft", "active", "paused", "completed", "live", "cancelled", "scheduled"]
+
+Phase = Literal["draft", "scheduled", "holding", "sending", "paused", "completed", "cancelled"]
+
+
+class TriggerWrite(Struct, forbid_unknown_fields=True):
+    """The audience of a campaign; unknown keys are refused, because they could change who gets email."""
+
+    REFUSED: ClassVar[RefusedKeys] = findings.TRIGGER
+
+    event: Annotated[EventName, Meta(description="event that triggers it; `manual` for a campaign")] | UnsetType = UNSET
+    contact_list_id: (
+        Annotated[Id, Meta(description="id of the list to send to; with a segment, only contacts in both")]
+        | None
+        | UnsetType
+    ) = UNSET
+    segment_id: Annotated[Id, Meta(description="id of the segment to send to")] | None | UnsetType = UNSET
+    data: (
+        Annotated[
+            Data,
+            Meta(
+                description="further parts of the audience: `contact_list_ids`, `exclude_contact_list_ids`, "
+                "`exclude_segment_ids`; `audience_type: all_contacts` with `confirm_send_to_all: "
+                "true` for all contacts"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+class CampaignCreate(Struct):
+    """A new campaign; only its name is needed."""
+
+    REFUSED: ClassVar[RefusedKeys] = findings.CREATE
+
+    name: Name
+    channel: Annotated[Literal["email", "sms"], Meta(description="channel; default: `email`")] = "email"
+    scheduled_at: (
+        Annotated[When, Meta(description="when the campaign is sent; null once it is sent")] | None | UnsetType
+    ) = UNSET
+    data: (
+        Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
+        | None
+        | UnsetType
+    ) = UNSET
+    tracking: Annotated[bool, default(True)] | UnsetType = UNSET
+    trigger_attributes: Annotated[TriggerWrite, Meta(description="audience of the campaign")] | UnsetType = UNSET
+    template_attributes: Annotated[Content, Meta(description="content of the campaign")] | UnsetType = UNSET
+
+
+class CampaignPatch(Struct):
+    """A change of a campaign; `updated_at` of what was read guards against overwriting."""
+
+    REFUSED: ClassVar[RefusedKeys] = findings.PATCH
+
+    name: Name | UnsetType = UNSET
+    channel: Literal["email", "sms"] | UnsetType = UNSET
+    scheduled_at: (
+        Annotated[When, Meta(description="when the campaign is sent; null once it is sent")] | None | UnsetType
+    ) = UNSET
+    data: (
+        Annotated[Data, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
+        | None
+        | UnsetType
+    ) = UNSET
+    tracking: bool | UnsetType = UNSET
+    status: (
+        Annotated[
+            StatusWord,
+            Meta(
+                description="changes the status, as the actions do: `live` is `active`, `cancelled` cancels, "
+                "`scheduled` schedules for `scheduled_at`"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    trigger_attributes: Annotated[TriggerWrite, Meta(description="audience of the campaign")] | UnsetType = UNSET
+    template_attributes: Annotated[Content, Meta(description="content of the campaign")] | UnsetType = UNSET
+    updated_at: (
+        Annotated[
+            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class CampaignCopy(Struct):
+    """A duplicate; by default it has the name of the campaign with "(copy)" appended."""
+
+    name: Name | UnsetType = UNSET
+
+
+class SendRequest(Struct):
+    """The attributes that are applied in the transaction of the send.
+
+    A future `scheduled_at` schedules the campaign; a past one, or null, sends it now.
+    """
+
+    REFUSED: ClassVar[RefusedKeys] = findings.SEND
+
+    scheduled_at: (
+        Annotated[When, Meta(description="when to send; a time in the past or null sends now")] | None | UnsetType
+    ) = UNSET
+    trigger_attributes: (
+        Annotated[TriggerWrite, Meta(description="changes of the audience before sending")] | UnsetType
+    ) = UNSET
+    template_attributes: Annotated[Content, Meta(description="changes of the content before sending")] | UnsetType = (
+        UNSET
+    )
+    confirm_send_to_all: (
+        Annotated[
+            bool,
+            default(False),
+            Meta(description="confirms that all contacts are meant, if nothing narrows the audience"),
+        ]
+        | UnsetType
+    ) = UNSET
+    hold_seconds: (
+        Annotated[
+            int,
+            Meta(ge=0, le=86_400),
+            default(0),
+            Meta(
+                description="number of seconds before the first message is sent, in which the send can be undone; "
+                "a later `scheduled_at` takes precedence"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class CampaignQuery(PageQuery):
+    """Filters of the campaign list; `asked` selects campaigns that wait for approval."""
+
+    status: (
+        Annotated[
+            StatusWord,
+            Meta(
+                description="only campaigns with this status; `live` is `active`, `cancelled` and `scheduled` "
+                "select by `phase`"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    phase: Annotated[Phase, Meta(description="only campaigns in this phase")] | UnsetType = UNSET
+    channel: Annotated[Literal["email", "sms"], Meta(description="only those of this channel")] | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
+    approval_state: (
+        Annotated[
+            Literal["pending_review", "approved", "rejected"],
+            Meta(description="only campaigns with this approval state"),
+        ]
+        | UnsetType
+    ) = UNSET
+    asked: (
+        Annotated[bool, Meta(description="true: only campaigns that wait for approval; false: only others")] | UnsetType
+    ) = UNSET
+
 
 _PHASE_ALIASES = {"live": ("sending", "holding", "scheduled"), "cancelled": ("cancelled",), "scheduled": ("scheduled",)}
-# Up to so many people a campaign's rows are written, ended and counted in one transaction
+# The largest audience whose rows are written, ended and counted in one transaction.
 MAX_AT_ONCE = 20_000
 _STATUSES = ("draft", "active", "paused", "completed")
-# By what a list of campaigns may be ordered; a minus before it turns that round
+# The orders of a campaign list; a minus before the name reverses the order.
 ORDERS = {"name": fn.lower(Campaign.name), "updated": Campaign.updated_at, "created": Campaign.created_at}
-_MOVING = ("sending", "holding", "paused")
-_EMPTY = dict.fromkeys(("audience", "pending", *FINAL, "accepted"), 0)
+_LIVE_PHASES = ("sending", "holding", "paused")
+_ZERO_SUMS = dict.fromkeys(("audience", "pending", *FINAL_STATUSES, "accepted"), 0)
 
 
-def page(account_id: int, query: CampaignQuery, order: str = "", sums: bool = True) -> Page:
+def list_campaigns(account_id: int, query: CampaignQuery, order: str = "", sums: bool = True) -> Page:
     """List campaigns, newest first or in one of `ORDERS`, with trigger, template and sums.
 
-    Without `sums` only those are counted that may still move; the others have `stats` None, and their counters.
+    Without `sums` only live and paused campaigns are counted; the others have `stats` None and their stored counters.
     """
-    found = matching(account_id, query)
-    sort = _ordered(order) if order else (Campaign.created_at.desc(), Campaign.id.desc())
-    result = paginate(found.order_by(*sort), query.page, query.size())
-    return result._replace(rows=[dress(campaign, sums or campaign.phase in _MOVING) for campaign in result.rows])
+    matches = select_matching(account_id, query)
+    sort = _get_order(order) if order else (Campaign.created_at.desc(), Campaign.id.desc())
+    result = paginate(matches.order_by(*sort), query.page, query.size())
+    return result._replace(
+        rows=[add_details(campaign, sums or campaign.phase in _LIVE_PHASES) for campaign in result.rows]
+    )
 
 
-def _ordered(order: str) -> tuple[Any, ...]:
+def _get_order(order: str) -> tuple[Any, ...]:
     column = ORDERS[order.removeprefix("-")]
     return (column.desc(), Campaign.id.desc()) if order.startswith("-") else (column.asc(), Campaign.id.asc())
 
 
-def matching(account_id: int, query: CampaignQuery) -> Any:
-    """Return the campaigns that a query lets through, as a query without an order."""
-    found = _select().where(Campaign.account == account_id)
+def select_matching(account_id: int, query: CampaignQuery) -> Any:
+    """Return the campaigns that match the filters, as an unordered database query."""
+    matches = _select().where(Campaign.account == account_id)
     if isinstance(query.status, str):
         phases = _PHASE_ALIASES.get(query.status)
         if phases is None and query.status not in _STATUSES:
             raise Invalid({"status": ["is not included in the list"]})
-        found = found.where(Campaign.phase.in_(phases) if phases else Campaign.status == query.status)
+        matches = matches.where(Campaign.phase.in_(phases) if phases else Campaign.status == query.status)
     for name in ("phase", "channel", "approval_state"):
         if isinstance(getattr(query, name), str):
-            found = found.where(getattr(Campaign, name) == getattr(query, name))
+            matches = matches.where(getattr(Campaign, name) == getattr(query, name))
     if isinstance(query.asked, bool):
-        found = found.where(Campaign.asked_at.is_null(not query.asked))
+        matches = matches.where(Campaign.asked_at.is_null(not query.asked))
     if isinstance(query.search, str) and query.search.strip():
         words = query.search.strip()
-        found = found.where(Campaign.name.contains(words) | Template.subject.contains(words))
-    return found
+        matches = matches.where(Campaign.name.contains(words) | Template.subject.contains(words))
+    return matches
 
 
-def phases(account_id: int) -> dict[str, int]:
+def count_by_phase(account_id: int) -> dict[str, int]:
     """Count an account's campaigns by phase."""
     return dict(
         rows(
@@ -75,42 +253,48 @@ def phases(account_id: int) -> dict[str, int]:
     )
 
 
-def asked(account_id: int) -> int:
-    """Count the campaigns of an account that wait for somebody to approve of them."""
-    return int(matching(account_id, CampaignQuery(asked=True)).count())
+def count_awaiting_approval(account_id: int) -> int:
+    """Count the campaigns of an account that wait for approval."""
+    return int(select_matching(account_id, CampaignQuery(asked=True)).count())
 
 
 def get(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign with trigger, template and sums, all of one moment (see `dress`); raises NotFound."""
+    """Return a campaign with trigger, template and sums, all of one moment (see `add_details`).
+
+    Raises NotFound.
+    """
     with snapshot():
-        found = _select().where(Campaign.account == account_id, Campaign.id == campaign_id).first()
-        if found is None:
+        campaign = _select().where(Campaign.account == account_id, Campaign.id == campaign_id).first()
+        if campaign is None:
             raise NotFound
-        return dress(found)
+        return add_details(campaign)
 
 
-def row(account_id: int, campaign_id: int) -> Campaign:
-    """Return a campaign as its row says, without anything that is counted; raises NotFound."""
-    found = Campaign.get_or_none(
+def get_row(account_id: int, campaign_id: int) -> Campaign:
+    """Return a campaign without details and sums.
+
+    Raises NotFound.
+    """
+    campaign = Campaign.get_or_none(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     )
-    if found is None:
+    if campaign is None:
         raise NotFound
-    return found
+    return campaign
 
 
-def some(account_id: int, ids: list[int]) -> list[Campaign]:
-    """Return those of some campaigns that are there, as `get` does, in the order of their ids."""
+def get_many(account_id: int, ids: list[int]) -> list[Campaign]:
+    """Return the campaigns that exist among the ids, as `get` does, in the order of their ids."""
     with snapshot():
-        found = _select().where(Campaign.account == account_id, Campaign.id.in_(ids)).order_by(Campaign.id)
-        return [dress(campaign) for campaign in found]
+        campaigns = _select().where(Campaign.account == account_id, Campaign.id.in_(ids)).order_by(Campaign.id)
+        return [add_details(campaign) for campaign in campaigns]
 
 
-def summed(campaign_id: int) -> Campaign | None:
-    """Return a campaign with its sums, all of one moment, whoever it belongs to and also if it was deleted."""
+def find_with_sums(campaign_id: int) -> Campaign | None:
+    """Return a campaign of any account, even a deleted one, with its sums, all of one moment."""
     with snapshot():
-        found = Campaign.get_or_none(Campaign.id == campaign_id)
-        return None if found is None else sum_up(found)
+        campaign = Campaign.get_or_none(Campaign.id == campaign_id)
+        return None if campaign is None else add_sums(campaign)
 
 
 def _select() -> Any:
@@ -122,30 +306,37 @@ def _select() -> Any:
     )
 
 
-def dress(campaign: Campaign, sums: bool = True) -> Campaign:
-    """Add what follows from the rows: `stats`, `editable` and what it is `waiting` for.
+def add_details(campaign: Campaign, sums: bool = True) -> Campaign:
+    """Add the derived attributes `stats`, `editable` and `waiting` (the hold reason).
 
-    Counting the rows of a large campaign takes longer than a writing verb may: there `stats` stays None, and whoever
-    shows the campaign calls `sum_up` afterwards.
+    Counting the rows of a large campaign takes too long for a write transaction: there `stats` stays None, and the
+    caller uses `add_sums` afterwards.
     """
-    campaign.stats, campaign.editable, campaign.waiting = None, is_editable(campaign), hold_reasons.of(campaign)
-    if sums and not (work.is_writing() and campaign.audience_count > MAX_AT_ONCE):
-        sum_up(campaign)
+    campaign.stats, campaign.editable, campaign.waiting = (
+        None,
+        is_editable(campaign),
+        hold_reasons.find_hold_reason(campaign),
+    )
+    if sums and not (transactions.is_in_write_transaction() and campaign.audience_count > MAX_AT_ONCE):
+        add_sums(campaign)
     return campaign
 
 
-def sum_up(campaign: Campaign) -> Campaign:
-    """Add `stats` where they are still missing."""
+def add_sums(campaign: Campaign) -> Campaign:
+    """Add `stats` if they are missing."""
     if getattr(campaign, "stats", None) is None:
-        campaign.stats = stats("campaign_id", campaign.id) if campaign.started_at else dict(_EMPTY)
+        campaign.stats = count_by_status("campaign_id", campaign.id) if campaign.started_at else dict(_ZERO_SUMS)
     return campaign
 
 
 def create(account_id: int, request: CampaignCreate, user_id: int | None = None) -> Campaign:
-    """Make a draft with its hidden flow, trigger and template; raises Invalid with all faults."""
-    writing()
+    """Create a draft with its hidden flow, trigger and template.
+
+    Raises Invalid with all faults.
+    """
+    require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else "email"
-    checks.check(account_id, request, channel)
+    validate_write(account_id, request, channel)
     now = clock.now_ms()
     name = request.name.strip()
     flow = Flow.create(account=account_id, hidden=True, name=name, created_at=now, updated_at=now)
@@ -157,12 +348,15 @@ def create(account_id: int, request: CampaignCreate, user_id: int | None = None)
         data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
         scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
     )  # fmt: skip
-    _apply(campaign, request)
+    _apply_changes(campaign, request)
     return get(account_id, campaign.id)
 
 
 def warm(account_id: int, campaign_id: int, content: Any) -> None:
-    """Look at the texts that a change brings along, before the writer has to; raises NotFound."""
+    """Compile the texts of a change outside of the writer.
+
+    Raises NotFound.
+    """
     template_id = Campaign.select(Campaign.template).where(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     ).tuples().first()  # fmt: skip
@@ -171,22 +365,22 @@ def warm(account_id: int, campaign_id: int, content: Any) -> None:
     templates.warm(account_id, content, template_id[0])
 
 
-def edit(campaign: Campaign, request: CampaignPatch, by: By) -> bool:
-    """Write a checked change into a campaign; returns whether content or audience changed.
+def edit(campaign: Campaign, request: CampaignPatch, by: Actor) -> bool:
+    """Apply a change to a campaign and return whether content or audience changed.
 
-    Raises Conflict if it moved on since it was read, Invalid (`campaign_locked`) past the lock.
+    Raises Conflict if it was changed since it was read, Invalid with all faults, or `campaign_locked` for a locked one.
     """
-    writing()
+    require_write_transaction()
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
         raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(campaign.updated_at))
     channel = request.channel if isinstance(request.channel, str) else campaign.channel
-    checks.check(campaign.account_id, request, channel)
-    if not is_editable(campaign) and checks.changes(campaign, request):
-        raise checks.locked(campaign)
+    validate_write(campaign.account_id, request, channel)
+    if not is_editable(campaign) and changes_content(campaign, request):
+        raise content_locked(campaign)
     if isinstance(request.name, str):
         campaign.name = request.name.strip()
-    moved = channel != campaign.channel
-    if moved:
+    is_moved = channel != campaign.channel
+    if is_moved:
         campaign.channel = campaign.template.channel = channel
         campaign.template.save(only=["channel"])
     if request.data is not UNSET:
@@ -195,72 +389,199 @@ def edit(campaign: Campaign, request: CampaignPatch, by: By) -> bool:
         campaign.tracking = request.tracking
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
-    touched = _apply(campaign, request) or moved
-    if touched:
-        approving.touched(campaign, by.user_id)
-    touch(campaign)
-    return touched
+    is_changed = _apply_changes(campaign, request) or is_moved
+    if is_changed:
+        approvals.mark_changed(campaign, by.user_id)
+    mark_changed(campaign)
+    return is_changed
 
 
-def touch(campaign: Campaign) -> None:
-    """Save a campaign as changed now; its time of change only ever grows."""
+def mark_changed(campaign: Campaign) -> None:
+    """Save a campaign as changed now; `updated_at` always increases."""
     campaign.updated_at = max(clock.now_ms(), campaign.updated_at + 1)
     campaign.save()
 
 
-def _apply(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> bool:
-    touched = False
+def _apply_changes(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> bool:
+    is_changed = False
     if isinstance(request.trigger_attributes, TriggerWrite):
         trigger = campaign.trigger
         for name in ("event", "contact_list_id", "segment_id", "data"):
             value = getattr(request.trigger_attributes, name)
             if value is not UNSET:
                 value = value or ({} if name == "data" else None)
-                touched = touched or getattr(trigger, name) != value
+                is_changed = is_changed or getattr(trigger, name) != value
                 setattr(trigger, name, value)
         trigger.updated_at = clock.now_ms()
         trigger.save()
     if request.template_attributes is not UNSET:
         before = campaign.template.revision
         templates.fill(campaign.template, request.template_attributes)
-        touched = touched or campaign.template.revision != before
-    return touched
+        is_changed = is_changed or campaign.template.revision != before
+    return is_changed
 
 
-def apply(campaign: Campaign, request: SendRequest, by: By) -> bool:
-    """Write the checked attributes of a send into its campaign; return whether content or audience changed."""
-    writing()
+def apply_send_request(campaign: Campaign, request: SendRequest, by: Actor) -> bool:
+    """Apply the validated attributes of a send request and return whether content or audience changed."""
+    require_write_transaction()
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
-    touched = _apply(campaign, request)
-    if touched:
-        approving.touched(campaign, by.user_id)
-    return touched
+    is_changed = _apply_changes(campaign, request)
+    if is_changed:
+        approvals.mark_changed(campaign, by.user_id)
+    return is_changed
 
 
-# A new draft that says the same to the same people as a campaign that was sent, or is to be.
+# Duplicating a campaign: a new draft with its content and audience.
 
 _MAX_NAME = 240
-# What was noted of that one alone, and what has to be said anew before a send
-_NOT_KEPT = ("pause_detail",)
-_TO_CONFIRM = ("confirm_send_to_all",)
+# The data that belongs to the original alone, and the trigger data that must be confirmed again before a send.
+_UNCOPIED_DATA = ("pause_detail",)
+_UNCOPIED_TRIGGER_DATA = ("confirm_send_to_all",)
 
 
 def duplicate(account_id: int, campaign_id: int, user_id: int | None = None, name: str | None = None) -> Campaign:
-    """Make a draft like a campaign, by its own name or another: words, audience, channel, not its time; or NotFound."""
-    writing()
-    have = get(account_id, campaign_id)
-    asked = CampaignCreate(
-        name=name or f"{have.name[:_MAX_NAME]} (copy)", channel="sms" if have.channel == "sms" else "email",
-        tracking=have.tracking,
-        data={key: value for key, value in have.data.items() if key not in _NOT_KEPT},
+    """Create a draft with the content, audience and channel of a campaign, but not its scheduled time.
+
+    Raises NotFound.
+    """
+    require_write_transaction()
+    original = get(account_id, campaign_id)
+    request = CampaignCreate(
+        name=name or f"{original.name[:_MAX_NAME]} (copy)", channel="sms" if original.channel == "sms" else "email",
+        tracking=original.tracking,
+        data={key: value for key, value in original.data.items() if key not in _UNCOPIED_DATA},
     )  # fmt: skip
-    made = create(account_id, asked, user_id)
-    trigger, old = made.trigger, have.trigger
-    trigger.event, trigger.contact_list_id, trigger.segment_id = old.event, old.contact_list_id, old.segment_id
-    trigger.data = {key: value for key, value in old.data.items() if key not in _TO_CONFIRM}
+    copy = create(account_id, request, user_id)
+    trigger, original_trigger = copy.trigger, original.trigger
+    trigger.event, trigger.contact_list_id, trigger.segment_id = (
+        original_trigger.event,
+        original_trigger.contact_list_id,
+        original_trigger.segment_id,
+    )
+    trigger.data = {key: value for key, value in original_trigger.data.items() if key not in _UNCOPIED_TRIGGER_DATA}
     trigger.updated_at = clock.now_ms()
     trigger.save()
-    templates.write(made.template, templates.document(have.template), user_id,
-                    label=f"Copied from {have.name[:_MAX_NAME]}", begins=True)  # fmt: skip
-    return get(account_id, made.id)
+    templates.write(copy.template, revisions.to_document(original.template), user_id,
+                    label=f"Copied from {original.name[:_MAX_NAME]}", begins=True)  # fmt: skip
+    return get(account_id, copy.id)
+
+
+# Validating a change, and checking whether it touches locked content.
+
+# The largest number of lists or segments under one key of the audience.
+MAX_IDS = 500
+
+
+def content_locked(campaign: Campaign) -> Invalid:
+    """Return the error for a change of a locked campaign."""
+    return Invalid({"base": ["is locked: duplicate it to change it"]}, reason="campaign_locked", status=campaign.status)
+
+
+def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
+    """Return whether a request would change locked attributes."""
+    if isinstance(request, CampaignPatch):
+        if isinstance(request.channel, str) and request.channel != campaign.channel:
+            return True
+        if isinstance(request.tracking, bool) and request.tracking != campaign.tracking:
+            return True
+    if request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at:
+        return True
+    if isinstance(request.trigger_attributes, TriggerWrite):
+        new, old = request.trigger_attributes, campaign.trigger
+        for name, current in (("event", old.event), ("contact_list_id", old.contact_list_id),
+                           ("segment_id", old.segment_id), ("data", old.data)):  # fmt: skip
+            value = getattr(new, name)
+            if value is not UNSET and (value or ({} if name == "data" else None)) != current:
+                return True
+    if request.template_attributes is not UNSET:
+        before = revisions.to_document(campaign.template)
+        for name in ("subject", "body", "preheader", "from_name", "from_email", "reply_to", "design"):
+            value = getattr(request.template_attributes, name)
+            if value is not UNSET and normalize_field(name, value) != before[name]:
+                return True
+    return False
+
+
+def validate_write(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, channel: str) -> None:
+    """Raise Invalid with all faults of the trigger and template attributes."""
+    faults = Faults()
+    if isinstance(request.trigger_attributes, TriggerWrite):
+        validate_trigger(account_id, request.trigger_attributes, faults)
+    if request.template_attributes is not UNSET:
+        validate_content(account_id, request.template_attributes, "template_attributes.", faults, channel)
+    faults.check()
+
+
+def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> None:
+    """Add all faults of the trigger attributes to `faults`."""
+    path = "trigger_attributes."
+    references: list[tuple[str, Any, Any]] = [
+        ("contact_list_id", ContactList, trigger.contact_list_id),
+        ("segment_id", Segment, trigger.segment_id),
+    ]
+    data = trigger.data if isinstance(trigger.data, dict) else {}
+    for key, table in (
+        ("contact_list_ids", ContactList), ("exclude_contact_list_ids", ContactList), ("exclude_segment_ids", Segment),
+    ):  # fmt: skip
+        ids = data.get(key, [])
+        if not isinstance(ids, list) or not all(type(item_id) is int for item_id in ids):
+            faults.add(f"{path}data.{key}", "is invalid")
+        elif len(ids) > MAX_IDS:
+            faults.add(f"{path}data.{key}", f"is too long (maximum is {MAX_IDS} entries)")
+        else:
+            references += [(f"data.{key}[{index}]", table, item_id) for index, item_id in enumerate(ids)]
+    for name, table, item_id in references:
+        if (isinstance(item_id, int) and not 0 < item_id < 2**63) or (
+            isinstance(item_id, int)
+            and not table.select().where(table.account == account_id, table.id == item_id).exists()
+        ):
+            faults.add(path + name, "must exist")
+    for index, key in enumerate(data.keys() - AUDIENCE_KEYS):
+        guess = index < MAX_GUESSED_KEYS
+        if message := find_key_error(AUDIENCE_KEYS, AUDIENCE_DATA, key, data[key], guess):
+            faults.add(f"{path}data.{key}", message)
+    if data.get("audience_type") not in (None, "all_contacts"):
+        faults.add(f"{path}data.audience_type", "is not included in the list")
+
+
+_TEST_KEY_ONLY = "a test key moves only what test keys have sent"
+_SCHEDULED_LOCKED = "it goes out by itself: who may send changes it, or takes it back first"
+_SEND_SCOPE = "campaigns:send"
+
+
+def check_change(campaign: Campaign, request: CampaignPatch | SendRequest, by: Actor) -> None:
+    """Raise NotAllowed if the actor may not edit or change the status of a scheduled or live campaign."""
+    if campaign.phase == "draft":
+        return
+    is_paused = campaign.status == "paused"
+    moves = is_paused if isinstance(request, SendRequest) else isinstance(request.status, str)
+    if by.is_test and not campaign.test and (moves or changes_content(campaign, request)):
+        raise NotAllowed(_TEST_KEY_ONLY)
+    if campaign.phase != "scheduled" or by.can_send:
+        return
+    is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
+    if is_retimed or (by.user_id is not None and changes_content(campaign, request)):
+        raise NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)
+
+
+def check_end(campaign: Campaign, by: Actor) -> None:
+    """Raise NotAllowed if the actor may not delete, and so end, a scheduled or live campaign."""
+    if campaign.phase in ("draft", "completed", "cancelled"):
+        return
+    if by.is_test and not campaign.test:
+        raise NotAllowed(_TEST_KEY_ONLY)
+    if by.user_id is not None and not by.can_send:
+        raise NotAllowed("it is on its way: who may send deletes it", required_scope=_SEND_SCOPE)
+
+
+def check_template_change(account_id: int, template_id: int, by: Actor) -> None:
+    """Raise NotAllowed if the template belongs to a scheduled campaign and the actor may not send."""
+    if not by.is_test and (by.user_id is None or by.can_send):
+        return
+    armed = Campaign.get_or_none(
+        Campaign.account == account_id, Campaign.template == template_id, Campaign.phase == "scheduled",
+        Campaign.deleted_at.is_null(),
+    )  # fmt: skip
+    if armed is not None and not (by.is_test and armed.test):
+        raise NotAllowed(_TEST_KEY_ONLY) if by.is_test else NotAllowed(_SCHEDULED_LOCKED, required_scope=_SEND_SCOPE)

@@ -1,1 +1,1 @@
-"""What messages are made of: designs, templates, pictures, the brand."""
+"""The content of messages: designs, templates, pictures and the brand."""

@@ -1,4 +1,4 @@
-"""The account's brand: how it looks, sounds and signs."""
+"""The brand of an account: look, tone, sender details and defaults of designs."""
 
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -6,47 +6,65 @@ from urllib.parse import unquote, urlsplit
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.content import media
-from appliance.content.designs import colours, props
-from appliance.content.designs.kind import COMMON
-from appliance.content.designs.props import colour, image, line
+from appliance.content.designs import theme
+from appliance.content.designs.kind import COMMON, colour, image, line, validate_value
 from appliance.content.designs.sections import footer, header
 from appliance.content.designs.theme import Look
 from appliance.core import addresses, clock
 from appliance.core.errors import Faults, NotFound
-from appliance.core.fields import Colour, Data, Line, Long, given
-from appliance.core.validation import http_url
+from appliance.core.validation import Colour, Data, Line, Long, check_http_url, sent_fields
 from appliance.storage.models import Brand, Media
-from appliance.storage.work import writing
+from appliance.storage.transactions import require_write_transaction
 
 
 class BrandLinkWrite(Struct):
     """A link of the brand: http, https or mailto."""
 
-    url: Annotated[str, Meta(max_length=2000, extra={"line": True})]
-    icon: Line | None = None
-    title: Line | None = None
+    url: Annotated[
+        str, Meta(max_length=2000, extra={"line": True}), Meta(description="URL of the link: http, https or mailto")
+    ]
+    icon: Annotated[Line, Meta(description="name of the icon")] | None = None
+    title: Annotated[Line, Meta(description="title of the link")] | None = None
 
 
 class BrandWrite(Struct):
     """The writable fields of a brand; absent keeps, null clears."""
 
-    brand_color: Colour | None | UnsetType = UNSET
-    text_color: Colour | None | UnsetType = UNSET
-    bg_color: Colour | None | UnsetType = UNSET
-    font_heading: Line | None | UnsetType = UNSET
-    font_body: Line | None | UnsetType = UNSET
-    style_notes: Long | None | UnsetType = UNSET
-    tone: Long | None | UnsetType = UNSET
-    company_description: Long | None | UnsetType = UNSET
-    industry: Line | None | UnsetType = UNSET
-    physical_address: Annotated[str, Meta(max_length=1000)] | None | UnsetType = UNSET
-    company_name: Line | None | UnsetType = UNSET
-    logo: Annotated[str, Meta(max_length=2000)] | None | UnsetType = UNSET
-    example_copy: Annotated[list[Long], Meta(max_length=50)] | None | UnsetType = UNSET
-    links: Annotated[list[BrandLinkWrite], Meta(max_length=50)] | None | UnsetType = UNSET
-    default_header: Data | None | UnsetType = UNSET
-    default_footer: Data | None | UnsetType = UNSET
-    default_theme: Data | None | UnsetType = UNSET
+    brand_color: (
+        Annotated[Colour, Meta(description="colour of buttons and links, such as `#0a7d52`")] | None | UnsetType
+    ) = UNSET
+    text_color: Annotated[Colour, Meta(description="text colour")] | None | UnsetType = UNSET
+    bg_color: Annotated[Colour, Meta(description="background colour")] | None | UnsetType = UNSET
+    font_heading: Annotated[Line, Meta(description="font of headings")] | None | UnsetType = UNSET
+    font_body: Annotated[Line, Meta(description="font of text")] | None | UnsetType = UNSET
+    style_notes: Annotated[Long, Meta(description="description of the visual style")] | None | UnsetType = UNSET
+    tone: Annotated[Long, Meta(description="tone of voice")] | None | UnsetType = UNSET
+    company_description: Annotated[Long, Meta(description="description of the company")] | None | UnsetType = UNSET
+    industry: Annotated[Line, Meta(description="industry of the company")] | None | UnsetType = UNSET
+    physical_address: (
+        Annotated[str, Meta(max_length=1000), Meta(description="postal address, included in every marketing email")]
+        | None
+        | UnsetType
+    ) = UNSET
+    company_name: Annotated[Line, Meta(description="name of the company")] | None | UnsetType = UNSET
+    logo: (
+        Annotated[str, Meta(max_length=2000), Meta(description="URL of the image, or `signed_id` of an upload")]
+        | None
+        | UnsetType
+    ) = UNSET
+    example_copy: (
+        Annotated[list[Long], Meta(max_length=50), Meta(description="sample texts in the brand's tone")]
+        | None
+        | UnsetType
+    ) = UNSET
+    links: (
+        Annotated[list[BrandLinkWrite], Meta(max_length=50), Meta(description="links to websites and social profiles")]
+        | None
+        | UnsetType
+    ) = UNSET
+    default_header: Annotated[Data, Meta(description="default properties of headers")] | None | UnsetType = UNSET
+    default_footer: Annotated[Data, Meta(description="default properties of footers")] | None | UnsetType = UNSET
+    default_theme: Annotated[Data, Meta(description="default theme of designs")] | None | UnsetType = UNSET
 
 
 _THEME = (
@@ -58,24 +76,24 @@ _EMPTY: dict[str, Any] = {"links": [], "default_header": {}, "default_footer": {
 
 def get(account_id: int) -> Brand:
     """Return the brand, which every account has from the start."""
-    found = Brand.get_or_none(Brand.account == account_id)
-    if found is None:
+    brand = Brand.get_or_none(Brand.account == account_id)
+    if brand is None:
         raise NotFound
-    return found
+    return brand
 
 
 def update(account_id: int, request: BrandWrite) -> Brand:
-    """Change what was sent; raises Invalid with all faults."""
-    writing()
-    check(account_id, request)
+    """Update the given fields; raises Invalid with all errors."""
+    require_write_transaction()
+    validate(account_id, request)
     brand = get(account_id)
-    for name, value in given(request).items():
+    for name, value in sent_fields(request).items():
         if name == "links" and value:
             value = [{"url": link.url, "icon": link.icon or "", "title": link.title or ""} for link in value]
         if isinstance(value, str):
             value = value.strip()
         if name == "logo" and value:
-            value = media.named(account_id, value) or value
+            value = media.find_signed_id(account_id, value) or value
         if value is None or value == "":
             value = _EMPTY.get(name)
         setattr(brand, name, value)
@@ -84,45 +102,49 @@ def update(account_id: int, request: BrandWrite) -> Brand:
     return brand
 
 
-def tried(account_id: int, request: BrandWrite) -> Brand:
-    """Return the brand with these changes, kept nowhere; what `update` would refuse is left out."""
+def preview_changes(account_id: int, request: BrandWrite) -> Brand:
+    """Return the unsaved brand with these changes, without the invalid ones."""
     brand, faults = get(account_id), Faults()
-    _check(account_id, request, faults)
+    _collect_faults(account_id, request, faults)
     wrong = {path.partition("[")[0].partition(".")[0] for path in faults.fields}
-    for name, value in given(request).items():
+    for name, value in sent_fields(request).items():
         if name not in wrong and name != "links":
             setattr(brand, name, value or _EMPTY.get(name))
     return brand
 
 
-def check(account_id: int, request: BrandWrite, _: int | None = None) -> None:
-    """Raise Invalid with all that is wrong with a change, beyond its types."""
+def validate(account_id: int, request: BrandWrite, _: int | None = None) -> None:
+    """Raise Invalid with all errors of a change beyond its types."""
     faults = Faults()
-    _check(account_id, request, faults)
+    _collect_faults(account_id, request, faults)
     faults.check()
 
 
-def _check(account_id: int, request: BrandWrite, faults: Faults) -> None:
+def _collect_faults(account_id: int, request: BrandWrite, faults: Faults) -> None:
     for index, link in enumerate(request.links or []):
-        if isinstance(link.url, str) and not _leads_somewhere(link.url):
+        if isinstance(link.url, str) and not _is_link(link.url):
             faults.add(f"links[{index}].url", "is invalid")
     if isinstance(request.logo, str) and request.logo.strip() and not _is_logo(account_id, request.logo.strip()):
         faults.add("logo", "is invalid")
     for name, kind in (("default_header", header.KIND), ("default_footer", footer.KIND)):
-        written = getattr(request, name) or {}
-        values = _layer(written)
-        path = name if values is written else f"{name}.props"
+        section = getattr(request, name) or {}
+        values = _section_props(section)
+        path = name if values is section else f"{name}.props"
         for prop in (*kind.props, *COMMON):
-            props.faults(prop, prop.of(values), f"{path}.{prop.name}", faults.add)
+            validate_value(prop, prop.get_value(values), f"{path}.{prop.name}", faults.add)
     for prop in _THEME:
         value = (request.default_theme or {}).get(prop.name)
-        props.faults(prop, value, f"default_theme.{prop.name}", faults.add)
-        if prop.kind == "colour" and value not in (None, "") and not (isinstance(value, str) and colours.known(value)):
+        validate_value(prop, value, f"default_theme.{prop.name}", faults.add)
+        if (
+            prop.kind == "colour"
+            and value not in (None, "")
+            and not (isinstance(value, str) and theme.parse_colour(value))
+        ):
             faults.add(f"default_theme.{prop.name}", "is invalid")
 
 
 def _is_logo(account_id: int, value: str) -> bool:
-    """Return whether this is an address without merge tags, or the name of an upload of the account."""
+    """Return whether a value is an address without merge tags or the signed id of an upload of the account."""
     if "{{" in value or "{%" in value:
         return False
     if _is_address(value):
@@ -132,29 +154,29 @@ def _is_logo(account_id: int, value: str) -> bool:
 
 def _is_address(value: str) -> bool:
     try:
-        return bool(http_url(value))
+        return bool(check_http_url(value))
     except ValueError:
         return False
 
 
-def _leads_somewhere(url: str) -> bool:
-    """Return whether a link is http, https or mailto and says where to."""
+def _is_link(url: str) -> bool:
+    """Return whether a link is a complete http, https or mailto address."""
     if not url.lower().startswith("mailto:"):
         return _is_address(url)
     try:
-        return bool(addresses.email(unquote(url[7:].partition("?")[0])))
+        return bool(addresses.parse_email(unquote(url[7:].partition("?")[0])))
     except ValueError:
         return False
 
 
-def _layer(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the properties that a brand gives its headers or footers: written as such, or as a whole section."""
+def _section_props(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the default properties of headers or footers, which may be written as a whole section."""
     inner = values.get("props")
     return inner if isinstance(inner, dict) else values
 
 
-def look(brand: Brand) -> Look:
-    """Return what of a brand shows in a mail; an account that has not named its company signs with its own name."""
+def build_look(brand: Brand) -> Look:
+    """Return the look of emails; an account without a company name signs with its own name."""
     return Look(
         company_name=brand.company_name or brand.account.name,
         physical_address=brand.physical_address,
@@ -163,16 +185,16 @@ def look(brand: Brand) -> Look:
         bg_color=brand.bg_color,
         font_heading=brand.font_heading,
         font_body=brand.font_body,
-        logo_url=media.shown(brand.logo),
+        logo_url=media.resolve_url(brand.logo),
         links=tuple((_link_name(link), link["url"]) for link in brand.links or [] if link.get("url")),
         theme=brand.default_theme or {},
-        header=_layer(brand.default_header or {}),
-        footer=_layer(brand.default_footer or {}),
+        header=_section_props(brand.default_header or {}),
+        footer=_section_props(brand.default_footer or {}),
     )
 
 
 def _link_name(link: dict[str, str]) -> str:
-    """Return what a link is called: its title, its icon, or where it leads."""
+    """Return the label of a link: its title, its icon, or its host."""
     named = (link.get("title") or "").strip() or (link.get("icon") or "").strip()
     place = urlsplit(link["url"])
     return named or (place.hostname or place.path).removeprefix("www.")

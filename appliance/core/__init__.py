@@ -1,1 +1,1 @@
-"""What knows nothing of the rest: errors, clock, addresses, tokens, files, checked values."""
+"""The base that every other package builds on: errors, clock, addresses, crypto, validation, signals."""

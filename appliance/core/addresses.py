@@ -1,18 +1,20 @@
-"""One normal form for each address, so that an address is one person's whatever the spelling."""
+"""Normal forms of email addresses and phone numbers, and the client IP address of a request."""
 
 import contextlib
+import ipaddress
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from email.utils import parseaddr
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import idna
 
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = re.compile(r"[ .\-()]")
-# What people write around a number: invisible marks, a label before it, words in brackets behind it, an extension
+# People write more than the number: invisible marks, a label before it, words in brackets behind it, an extension.
 _INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _LABEL = re.compile(r"(?:tel|phone|mobile|mobil|mob|handy|cell|fon|[tpm])[.:]*\s*(?=[+(\d])")
 _WORDS = re.compile(r"\([^)\d]*\)")
@@ -36,14 +38,14 @@ class Address(NamedTuple):
     key: str
 
 
-def email(text: str) -> Address:
-    """Read an e-mail address; ValueError if it is not one we can send to (docs/decisions.md#9).
+def parse_email(text: str) -> Address:
+    """Parse an email address. Raises ValueError for one that cannot be sent to (docs/decisions.md#9).
 
     No quoted local part, no literal, a domain with a dot, at most 254 characters; reserved domains are valid.
     """
     import email_validator
 
-    # Rehearsals use .test and example.org; a reserved name is a domain like any other to us.
+    # Simulations use .test and example.org, so reserved names count as ordinary domains.
     email_validator.SPECIAL_USE_DOMAIN_NAMES = []
     text = text.strip()
     if len(text) > 254:
@@ -52,52 +54,52 @@ def email(text: str) -> Address:
         found = email_validator.validate_email(text, check_deliverability=False, strict=True)
     except email_validator.EmailNotValidError:
         raise ValueError("is invalid") from None
-    return Address("email", found.normalized, f"{lower(found.local_part)}@{found.ascii_domain.lower()}")
+    return Address("email", found.normalized, f"{lowercase(found.local_part)}@{found.ascii_domain.lower()}")
 
 
-def unquoted(text: str) -> str:
-    """Return a text with needless quotes taken from its addresses: `"reader"@example.org` is `reader@example.org`
+def strip_needless_quotes(text: str) -> str:
+    """Remove needless quotes from the addresses in a text: `"reader"@example.org` is `reader@example.org`
     (RFC 5321, section 4.1.2).
     """
     return _NEEDLESS_QUOTES.sub(r"\1@", text)
 
 
-def in_header(text: str) -> str:
-    """Return the address in a text as headers, logs and DNS write it: `Ann <ann@example.org>`, `ann@example.org.`."""
-    return unquoted(parseaddr(text)[1] or text).rstrip(".")
+def address_in_header(text: str) -> str:
+    """Return the address in a text as headers, logs and DNS write it (`Ann <ann@example.org>`, `ann@example.org.`)."""
+    return strip_needless_quotes(parseaddr(text)[1] or text).rstrip(".")
 
 
-def lower(text: str) -> str:
-    """Return a text as addresses are compared: in lower case, and composed (NFC, as RFC 6532, section 3.1 asks for).
+def lowercase(text: str) -> str:
+    """Return a text in lower case and composed form (NFC, RFC 6532 section 3.1), as addresses are compared.
 
-    No case folding and no NFKC: they make one of `straße` and `strasse`, of `ſ` and `s`, which are two mailboxes. What
-    is composed or not is the same text to whoever types it. Composed once more, for `İ` has no single small letter.
+    Case folding and NFKC are not used: they would equate `straße` with `strasse` and `ſ` with `s`, which are different
+    mailboxes. The text is composed again at the end, because `İ` has no single lowercase letter.
     """
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
 
 
-def phone(text: str) -> Address:
-    """Read a phone number in E.164, with the usual filler removed; ValueError otherwise."""
+def parse_phone(text: str) -> Address:
+    """Parse a phone number in E.164 form, without spaces and punctuation. Raises ValueError for anything else."""
     number = _PHONE_FILLER.sub("", text.strip())
     if not _PHONE.fullmatch(number):
         raise ValueError("is invalid")
     return Address("phone", number, number)
 
 
-def written_phone(text: str, country: str | None = None) -> Address:
-    """Read a phone number as people write it; raises ValueError with the reason as a predicate.
+def parse_written_phone(text: str, country: str | None = None) -> Address:
+    """Parse a phone number as people write it. Raises ValueError with the reason as a predicate.
 
-    A number without country code is one of `country` (two letters). `00` stands for the plus everywhere, and the trunk
-    zero goes: `+44 (0)20 …`. A number that a spreadsheet wrote as 4.47701E+11 has lost its last digits and is refused.
+    A number without a country code belongs to `country` (two letters). `00` stands for the plus, and a trunk zero is
+    dropped: `+44 (0)20 …`. A number that a spreadsheet wrote as 4.47701E+11 has lost its last digits and is refused.
     """
     text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).strip(" \t\r\n'\"").casefold()
     text = _WORDS.sub("", _LABEL.sub("", text.removeprefix("tel:"), count=1))
     text = _EXTENSION.sub("", text).strip(" ,;.")
     if _SCIENTIFIC.fullmatch(text):
         exact = Decimal(text.replace(",", "."))
-        if exact.as_tuple().exponent:  # digits are missing between the last that is written and the ones
+        if exact.as_tuple().exponent:  # the last digits are missing
             raise ValueError(SHORTENED)
         text = str(int(exact))
     elif whole := _WHOLE_FLOAT.fullmatch(text):
@@ -106,7 +108,7 @@ def written_phone(text: str, country: str | None = None) -> Address:
         raise ValueError(NOT_A_PHONE)
     if text.startswith("+") and "(0)" not in text:
         with contextlib.suppress(ValueError):
-            return phone(text)
+            return parse_phone(text)
     return _parsed_phone(text, country)
 
 
@@ -122,42 +124,42 @@ def _parsed_phone(text: str, country: str | None) -> Address:
         parsed = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException:
         raise ValueError(NOT_A_PHONE) from None
-    # One that is dialled within its town alone has no form for the world
+    # A number that can only be dialled locally has no international form.
     if phonenumbers.is_possible_number_with_reason(parsed) != phonenumbers.ValidationResult.IS_POSSIBLE:
         raise ValueError(NOT_A_PHONE if bare.startswith("+") else f"is not a phone number of {country}")
-    return phone(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
+    return parse_phone(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 
 
-def sms_sender(text: str) -> str:
-    """Read who an SMS is from: a number in E.164, a short code, a name or a messaging service; ValueError otherwise."""
+def parse_sms_sender(text: str) -> str:
+    """Parse an SMS sender: an E.164 number, short code, name or messaging service. Raises ValueError for others."""
     text = text.strip()
-    if _SHORT_CODE.fullmatch(text) or _SENDER_NAME.fullmatch(text) or is_sender_service(text):
+    if _SHORT_CODE.fullmatch(text) or _SENDER_NAME.fullmatch(text) or is_messaging_service(text):
         return text
-    return phone(text).value
+    return parse_phone(text).value
 
 
-def is_sender_service(text: str) -> bool:
-    """Return whether the sender of an SMS is a service that chooses one of its numbers for each."""
+def is_messaging_service(text: str) -> bool:
+    """Return whether an SMS sender is a messaging service, which chooses one of its numbers for each message."""
     return _SENDER_SERVICE.fullmatch(text) is not None
 
 
-def read(kind: str, text: str) -> Address:
-    """Read an address of a kind, `email` or `phone`."""
-    return email(text) if kind == "email" else phone(text)
+def parse(kind: str, text: str) -> Address:
+    """Parse an address of a kind, `email` or `phone`. Raises ValueError."""
+    return parse_email(text) if kind == "email" else parse_phone(text)
 
 
-def sought(written: str) -> str:
-    """Return the normal form of an address in a query, where an unencoded plus arrives as a space."""
+def normalize_query(written: str) -> str:
+    """Return the normal form of an address in a URL query, where an unencoded plus arrives as a space."""
     text = written.strip()
     with contextlib.suppress(ValueError):
-        return phone(text if text.startswith("+") else f"+{text}").key
+        return parse_phone(text if text.startswith("+") else f"+{text}").key
     with contextlib.suppress(ValueError):
-        return email(text).key
-    return lower(text)
+        return parse_email(text).key
+    return lowercase(text)
 
 
-def ascii_form(address: str) -> str | None:
-    """Return an e-mail address as it can stand on the wire without SMTPUTF8, or None if its local part cannot."""
+def to_ascii(address: str) -> str | None:
+    """Return an email address in ASCII, for SMTP without SMTPUTF8; None if its local part is not ASCII."""
     local, _, domain = address.rpartition("@")
     if not local.isascii():
         return None
@@ -172,20 +174,91 @@ def _ascii_domain(domain: str) -> str:
 
 
 @cache
-def countries() -> frozenset[str]:
-    """Return the countries that phone numbers belong to, by two letters."""
+def phone_countries() -> frozenset[str]:
+    """Return the two-letter codes of the countries that have phone numbers."""
     import phonenumbers
 
     return frozenset(phonenumbers.SUPPORTED_REGIONS)
 
 
-def country_of(phone_number: str) -> str | None:
-    """Return the two-letter country of an E.164 number where the number tells it."""
+def country_of_phone(phone_number: str) -> str | None:
+    """Return the two-letter country of an E.164 number, or None if the number does not belong to one country."""
     import phonenumbers
 
     try:
         code = phonenumbers.region_code_for_number(phonenumbers.parse(phone_number))
-        # Numbers of no country (+800, +883) have a code of digits
+        # International numbers (+800, +883) have a code of digits.
         return code if code and code.isalpha() else None
     except phonenumbers.NumberParseException:
         return None
+
+
+_IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+_IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# A client may send any number of forwarded addresses, and no installation has more proxies than this.
+_MAX_HOPS = 20
+
+
+@lru_cache(maxsize=8)
+def parse_networks(trusted: tuple[str, ...]) -> tuple[_IpNetwork, ...]:
+    """Parse addresses and networks (`10.0.0.0/8`). Raises ValueError."""
+    return tuple(ipaddress.ip_network(text.strip(), strict=False) for text in trusted)
+
+
+def find_client_ip(peer: str, forwarded: Iterable[str], trusted: Sequence[str]) -> str:
+    """Return the client address of a request: the peer, or the address that trusted proxies put in X-Forwarded-For.
+
+    The header is read from its end, because only the entries that trusted proxies added can be believed.
+    """
+    if not trusted:
+        return peer
+    known = parse_networks(tuple(trusted))
+    hops = [hop for line in forwarded for hop in line.split(",")][-_MAX_HOPS:]
+    client = peer
+    while (ip := _parse_ip(client)) is not None and any(ip in network for network in known) and hops:
+        previous = _parse_ip(hops.pop())
+        if previous is None:
+            break
+        client = str(previous)
+    return client
+
+
+def _parse_ip(text: str) -> _IpAddress | None:
+    """Parse an IP address with or without port and brackets; return None for anything else."""
+    text = text.strip().strip('"')
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found
+
+
+def is_private_ip(peer: str) -> bool:
+    """Return whether an address belongs to this machine or a private network, as that of a proxy usually does."""
+    found = _parse_ip(peer)
+    return found is not None and found.is_private
+
+
+def anonymize_ip(ip: str | None, how: str) -> str | None:
+    """Return an address as the privacy setting allows: `full`, `truncated` to its /24 or /48 network, or `none`."""
+    found = _parse_ip(ip) if ip and how != "none" else None
+    if found is None:
+        return None
+    if how == "full":
+        return str(found)
+    size = 24 if found.version == 4 else 48
+    return str(ipaddress.ip_network((found, size), strict=False).network_address)
+
+
+def client_network(ip: str) -> str:
+    """Return the key by which clients are rate limited: the IPv4 address, or the /64 network of an IPv6 address."""
+    found = _parse_ip(ip)
+    if found is None or found.version == 4:
+        return ip
+    return str(ipaddress.ip_network((found, 64), strict=False))

@@ -1,4 +1,4 @@
-"""The one clock: everything that asks for the time asks here, so that tests can let days pass."""
+"""The clock of the whole program, which tests can move forward."""
 
 import threading
 import time
@@ -10,14 +10,14 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 _HOUR_MS = 3_600_000
-# The last second of 9998, UTC: a day later has to be a moment in every time zone, and no year after 9999 is one
+# The last second of 9998 UTC: a day later must still be a valid time in every time zone, and Python ends at 9999.
 _LATEST = 253_370_764_799_000
 _offset_file: Path | None = None
 _offset_seen: tuple[int, float] = (0, 0.0)
 
 
-def follow(path: str | None) -> None:
-    """Take the offset (seconds, as text) from a file from now on; None returns to the machine's clock."""
+def use_offset_file(path: str | None) -> None:
+    """Add the offset in a file (seconds, as text) to the system clock; None returns to the system clock."""
     global _offset_file
     _offset_file = Path(path) if path else None
 
@@ -36,42 +36,42 @@ def _offset() -> float:
     return _offset_seen[1]
 
 
-class _Imagined(threading.local):
-    """The moment at which this thread only pretends to be, in milliseconds."""
+class _SimulatedTime(threading.local):
+    """The simulated time of this thread in milliseconds, or None."""
 
     at: int | None = None
 
 
-_imagined = _Imagined()
+_simulated = _SimulatedTime()
 
 
 @contextmanager
-def imagined(ms: int) -> Iterator[None]:
-    """Let this thread believe that it is another moment, for a rehearsal; nobody else notices."""
-    before, _imagined.at = _imagined.at, ms
+def simulated_time(ms: int) -> Iterator[None]:
+    """Set the time that this thread sees while the block runs, for simulations; other threads are not affected."""
+    before, _simulated.at = _simulated.at, ms
     try:
         yield
     finally:
-        _imagined.at = before
+        _simulated.at = before
 
 
 def now() -> float:
-    """Return the time as seconds since 1970 UTC."""
-    return now_ms() / 1000 if _imagined.at is not None else time.time() + _offset()
+    """Return the time in seconds since 1970 UTC."""
+    return now_ms() / 1000 if _simulated.at is not None else time.time() + _offset()
 
 
 def now_ms() -> int:
-    """Return the time as whole milliseconds since 1970 UTC, the form in which every table stores it."""
-    return int((time.time() + _offset()) * 1000) if _imagined.at is None else _imagined.at
+    """Return the time in whole milliseconds since 1970 UTC, the form in which every table stores it."""
+    return int((time.time() + _offset()) * 1000) if _simulated.at is None else _simulated.at
 
 
-def steady() -> float:
-    """Return seconds that only go forward, whatever is done to the machine's clock; for pauses and rates."""
+def monotonic() -> float:
+    """Return seconds that never go back, whatever happens to the system clock; for pauses and rates."""
     return time.monotonic() + _offset()
 
 
 def iso(ms: int | None) -> str | None:
-    """Write a stored time as the interface shows it: UTC with milliseconds and Z (docs/decisions.md#1)."""
+    """Format a stored time as the API shows it: UTC with milliseconds and Z (docs/decisions.md#1)."""
     if ms is None:
         return None
     hour, rest = divmod(ms, _HOUR_MS)
@@ -80,12 +80,12 @@ def iso(ms: int | None) -> str | None:
 
 @lru_cache(4096)
 def _hour(number: int) -> str:
-    """Return an hour since 1970 as its times begin; a page shows hundreds of times of a few."""
+    """Format date and hour of an hour since 1970; cached because a page shows many times of few hours."""
     return datetime.fromtimestamp(number * 3600, UTC).strftime("%Y-%m-%dT%H:")
 
 
 def parse(text: str) -> int:
-    """Read an ISO 8601 date-time that names its offset; ValueError for anything else, or for a year we cannot hold."""
+    """Parse an ISO 8601 date-time with offset. Raises ValueError, also for years that cannot be stored."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time needs an offset")
@@ -93,15 +93,15 @@ def parse(text: str) -> int:
 
 
 def _bounded(moment: datetime) -> int:
-    """Return a moment in milliseconds; before 1970 and after 9998 nothing could be stored and shown again."""
+    """Return a time in milliseconds. Raises ValueError before 1970 and after 9998."""
     ms = int(moment.timestamp() * 1000)
     if not 0 <= ms <= _LATEST:
         raise ValueError("a time has to lie between 1970 and 9998")
     return ms
 
 
-def parse_or_day(text: str, zone: str) -> int:
-    """Read a date-time with offset, or a bare date as 00:00 in a time zone; ValueError otherwise."""
+def parse_day_or_time(text: str, zone: str) -> int:
+    """Parse a date-time with offset, or a bare date as 00:00 in a time zone. Raises ValueError."""
     if len(text) == 10:
         return _bounded(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
     # In a query string the plus of an offset often arrives as a space

@@ -18,40 +18,56 @@ _LOCKS = Path("/proc/locks")
 _OURS = (
     "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "backups", _RECORD,
 )  # fmt: skip
+_FOLDERS, _FILES = ("imports", "audiences", "backups"), ("reserve", _RECORD)
 # Unmistakable, for whatever is called so in any directory is removed
 PART_PREFIX, PART_SUFFIX = ".campanero-", ".part"
 
 
-class Foreign(Exception):
+class ForeignDirectory(Exception):
     """The directory belongs to something else."""
 
 
-class InUse(Exception):
+class DirectoryInUse(Exception):
     """Another service runs on this data directory."""
 
 
-def make(directory: Path) -> Path:
-    """Make the directory with mode 0700 if it is not there, and return it; raises Foreign."""
+def create(directory: Path) -> Path:
+    """Create the directory with mode 0700 if it does not exist, and return it. Raises ForeignDirectory."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     _must_be_ours(directory)
+    _require_kinds(directory)
     if directory.stat().st_uid == os.getuid() and directory.stat().st_mode & 0o077:
         directory.chmod(0o700)
     return directory
 
 
 def _must_be_ours(directory: Path) -> None:
-    """Raise Foreign where nothing is of Campanero, and a directory inside is used by others, as in a home."""
+    """Raise ForeignDirectory if nothing in it is of Campanero and others use a directory in it, as in a home."""
     if any((directory / name).exists() for name in _OURS):
         return
     for path in sorted(directory.iterdir()):
         facts = path.lstat()
         if stat.S_ISDIR(facts.st_mode) and facts.st_mode & 0o077 and facts.st_uid == os.getuid():
-            raise Foreign(f"{directory} holds {path.name}, which others use, and nothing of Campanero: everything in a "
-                          "data directory becomes private, so name one of its own")  # fmt: skip
+            raise ForeignDirectory(
+                f"{directory} holds {path.name}, which others use, and nothing of Campanero: everything in a "
+                "data directory becomes private, so name one of its own"
+            )
+
+
+def _require_kinds(directory: Path) -> None:
+    """Raise ForeignDirectory if a folder or file of Campanero has the wrong kind."""
+    for name in (*_FOLDERS, *_FILES):
+        path = directory / name
+        if path.exists() and (not path.is_dir() if name in _FOLDERS else irregular_kind(path)):
+            kind = "a file" if path.is_file() else irregular_kind(path)
+            raise ForeignDirectory(
+                f"{path} is {kind}, and Campanero keeps {'a folder' if name in _FOLDERS else 'a file'} "
+                "there: move it away"
+            )
 
 
 def make_private(directory: Path) -> None:
-    """Close to others what this user owns in the directory: files of older versions, or put there by hand."""
+    """Remove the permissions of others from all files of this user in the directory."""
     for path in directory.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # a command beside this one has removed it
             facts = path.lstat()
@@ -59,10 +75,10 @@ def make_private(directory: Path) -> None:
                 path.chmod(stat.S_IMODE(facts.st_mode) & 0o700)
 
 
-def other_kind(path: Path) -> str:
-    """Return what stands at a path in the place of a regular file, in words; nothing if it is one. Raises OSError.
+def irregular_kind(path: Path) -> str:
+    """Return the kind of a path that is not a regular file, in words, or an empty text. Raises OSError.
 
-    Asked before a file is opened: to open a pipe waits for ever, and a device may never end.
+    Called before a file is opened, because opening a pipe waits forever and a device may never end.
     """
     mode = path.stat().st_mode
     if stat.S_ISREG(mode):
@@ -72,13 +88,13 @@ def other_kind(path: Path) -> str:
 
 
 @contextmanager
-def new_file(target: Path) -> Iterator[BinaryIO]:
-    """Yield a private file that appears at `target` whole, when the block ends well, or not at all.
+def create_file(target: Path) -> Iterator[BinaryIO]:
+    """Yield a private file that appears complete at `target` when the block succeeds, or not at all.
 
-    Raises FileExistsError where something is there by then. A kill leaves nothing: the file has no name until then.
-    File systems that know no such files (NFS, FAT) get one under a name that the next call in this directory removes.
+    Raises FileExistsError if the target exists by then. The file has no name until then, so a kill leaves nothing. On
+    file systems without unnamed files (NFS, FAT) it has a name that the next call in this directory removes.
     """
-    sweep_parts(target.parent)
+    remove_unfinished_files(target.parent)
     try:
         descriptor = os.open(target.parent, os.O_TMPFILE | os.O_RDWR, 0o600)
         part = None
@@ -97,7 +113,7 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
                 os.link(part, target)
             else:
                 _link_unnamed(file.fileno(), target)
-            settle(target.parent)
+            sync_to_disk(target.parent)
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
@@ -112,7 +128,7 @@ def _link_unnamed(descriptor: int, target: Path) -> None:
         os.close(directory)
 
 
-def sweep_parts(directory: Path) -> None:
+def remove_unfinished_files(directory: Path) -> None:
     """Remove unfinished files that a kill left under a name; files still being written stay."""
     for path in directory.glob(f"{PART_PREFIX}*{PART_SUFFIX}"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
@@ -120,8 +136,8 @@ def sweep_parts(directory: Path) -> None:
             path.unlink()
 
 
-def settle(path: Path) -> None:
-    """Bring a file to disk, or what a directory says of the files in it; without that a power cut may take it."""
+def sync_to_disk(path: Path) -> None:
+    """Sync a file or the entries of a directory to disk, so that they survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -129,13 +145,13 @@ def settle(path: Path) -> None:
         os.close(handle)
 
 
-def is_stopped(directory: Path | str) -> bool:
-    """Return whether a file `STOP` in the directory stops all sending; looked at before every message."""
+def has_stop_file(directory: Path | str) -> bool:
+    """Return whether a file `STOP` in the directory stops all sending; checked before every message."""
     return os.path.lexists(f"{directory}/{STOP_FILE}")
 
 
-def stopped_since(directory: Path | str) -> int | None:
-    """Return when that file was last written, in milliseconds; None if it is gone."""
+def stop_file_time(directory: Path | str) -> int | None:
+    """Return when the file `STOP` was written in milliseconds, or None without one."""
     try:
         return os.lstat(f"{directory}/{STOP_FILE}").st_mtime_ns // 1_000_000
     except OSError:
@@ -143,8 +159,8 @@ def stopped_since(directory: Path | str) -> int | None:
 
 
 @contextmanager
-def locked(directory: Path, listen: str = "") -> Iterator[None]:
-    """Hold the directory for this service; raises InUse at once if another has it. A kill releases it (P10).
+def lock(directory: Path, listen: str = "") -> Iterator[None]:
+    """Lock the directory for this service. Raises DirectoryInUse at once if it is locked. A kill releases it (P10).
 
     The lock is on the directory itself, so that no file can be removed from under it. `serve.lock` only says who
     holds it and where that service listens.
@@ -154,7 +170,7 @@ def locked(directory: Path, listen: str = "") -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InUse(f"another service runs on {directory}") from None
+            raise DirectoryInUse(f"another service runs on {directory}") from None
         record = os.open(directory / _RECORD, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
         try:
             os.write(record, f"{os.getpid()}\n{listen}\n".encode())
@@ -165,15 +181,15 @@ def locked(directory: Path, listen: str = "") -> Iterator[None]:
         os.close(descriptor)
 
 
-def holder(directory: Path) -> int | None:
-    """Return the process id of the service that runs on a directory, None if none does, without disturbing it."""
+def find_service_pid(directory: Path) -> int | None:
+    """Return the process id of the service that has locked a directory, or None."""
     recorded = _recorded_pid(directory)
     try:
         facts, locks = directory.stat(), _LOCKS.read_text()
     except OSError:
         return None
     device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}"
-    # Some file systems give locks another device number than files: who stands in the record needs the inode alone
+    # Some file systems give locks another device number than files: for the recorded process the inode is enough.
     for pid, where in re.findall(rf" FLOCK .* WRITE (\d+) ([0-9a-f]+:[0-9a-f]+):{facts.st_ino} ", locks):
         if int(pid) == recorded or (where == device and int(pid) > 0):
             return int(pid)
@@ -187,8 +203,8 @@ def _recorded_pid(directory: Path) -> int | None:
         return None
 
 
-def listens(directory: Path) -> str:
-    """Return where the service listens, or did when it ran last; nothing if it never ran."""
+def read_listen_address(directory: Path) -> str:
+    """Return the address on which the service listens or last listened, or an empty text."""
     try:
         return (directory / _RECORD).read_text().partition("\n")[2].strip()
     except OSError:

@@ -1,13 +1,13 @@
-"""What can go wrong, as one tree; only the doors translate it.
+"""All exceptions that a user or a sender can cause; only API, pages and commands turn them into responses.
 
-Refused                 a request that will not be done, and says why
+Refused                 a request that was rejected, with the reason
 ├── NotFound            no such thing in this account
 ├── Invalid             fields are wrong (422, all of them at once), or a rule says no (`reason`)
-├── NotAllowed          the credential or role does not reach
-├── Conflict            somebody else was first, or the key was used for something else
+├── NotAllowed          the scope or role does not allow it
+├── Conflict            the state changed meanwhile, or the idempotency key was used for another payload
 ├── TooMany             over a rate
 └── Unavailable         storage or process cannot take it now; nothing was done
-DeliveryError           what a transport answered
+DeliveryError           a failed attempt to send a message
 ├── Temporary           may be tried again later
 ├── Permanent           this recipient or message is refused for good
 │   └── Unwelcome       ... because of its sender, by one server of many: blames no recipient
@@ -20,14 +20,14 @@ DeliveryError           what a transport answered
 └── Uncertain           the connection broke after the final dot: acceptance cannot be known
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
 
 
 class Refused(Exception):
-    """Base of every refusal that a door turns into an answer."""
+    """Base of all errors that API, pages and commands turn into a response."""
 
     code = "refused"
 
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 class NotFound(Refused):
-    """Nothing of that id in this account."""
+    """This account has no object with that id."""
 
     code = "not_found"
 
@@ -51,19 +51,19 @@ class Invalid(Refused):
     def __init__(
         self, fields: dict[str, list[str]], reason: str | None = None, message: str = "", **extra: Any
     ) -> None:
-        super().__init__(message or summary(fields), **extra)
+        super().__init__(message or summarize(fields), **extra)
         self.fields = fields
         self.reason = reason
 
 
 class NotAllowed(Refused):
-    """The credential is good but does not reach this."""
+    """The credential is valid but does not allow this."""
 
     code = "forbidden"
 
 
 class Conflict(Refused):
-    """The state moved on, or an idempotency key was used for another payload."""
+    """The state changed meanwhile, or an idempotency key was used for another payload."""
 
     code = "conflict"
 
@@ -72,8 +72,8 @@ class Conflict(Refused):
         self.code = code
 
 
-class TooMany(Refused):
-    """Over a rate; `retry_after` says in how many seconds to come back."""
+class RateLimitExceeded(Refused):
+    """A rate limit was exceeded; the request may be repeated after `retry_after` seconds."""
 
     code = "rate_limited"
 
@@ -94,11 +94,13 @@ class Unavailable(Refused):
 
 
 class DeliveryError(Exception):
-    """A transport's answer that is not acceptance; `smtp` is the basic code, `enhanced` the RFC 3463 code.
+    """An attempt that did not end in acceptance; `smtp` is the basic code, `enhanced` the RFC 3463 code.
 
-    `cause` and `help` say why there was no conversation and what to do about it, where that is known
-    (`appliance.sending.delivery.causes`).
+    `cause` and `help` say why the connection failed and what to do about it, where that is known
+    (`appliance.sending.delivery.connection_errors`).
     """
+
+    code = "deliveryerror"  # stored with the message, and returned by the API as the code of its last error
 
     def __init__(self, text: str, smtp: int | None = None, enhanced: str | None = None) -> None:
         super().__init__(text)
@@ -108,56 +110,78 @@ class DeliveryError(Exception):
         self.cause = self.help = ""
 
 
-class Temporary(DeliveryError):
-    """Refused for now."""
+class Deferred(DeliveryError):
+    """A temporary rejection; the message may be tried again later."""
+
+    code = "temporary"
 
 
-class Permanent(DeliveryError):
-    """Refused for good."""
+class RecipientRejected(DeliveryError):
+    """A permanent rejection of this recipient or message."""
+
+    code = "permanent"
 
 
-class Unwelcome(Permanent):
-    """Refused for good by one server of many for the sake of its sender; whoever it is for was not asked about."""
+class SenderRejectedByMx(RecipientRejected):
+    """A permanent rejection by one MX because of the sender; the recipient was not checked."""
+
+    code = "unwelcome"
 
 
-class Unlisted(DeliveryError):
-    """The next hop keeps no list of what it took, so it can never be asked for a message in doubt."""
+class LookupUnsupported(DeliveryError):
+    """The provider keeps no list of accepted messages, so an uncertain one cannot be looked up."""
+
+    code = "unlisted"
 
 
-class Ours(DeliveryError):
-    """The next hop refuses us, not the recipient."""
+class ClientRejected(DeliveryError):
+    """The next hop rejects this client (login, TLS, policy), not the recipient."""
+
+    code = "ours"
 
 
-class SenderRefused(Ours):
-    """The next hop refuses the address that this message is from."""
+class SenderRejected(ClientRejected):
+    """The next hop rejects the sender address of this message."""
+
+    code = "senderrefused"
 
 
-class Unauthenticated(Ours):
-    """The recipient's server cannot tell that this message is ours; an attempt, for it may be this server alone."""
+class MailUnauthenticated(ClientRejected):
+    """The recipient's server could not authenticate this message; counts as an attempt, as others may accept it."""
+
+    code = "unauthenticated"
 
 
-class Unreachable(DeliveryError):
-    """No conversation, or one that broke before the final dot."""
+class ConnectionFailed(DeliveryError):
+    """No connection, or one that broke before the final dot."""
+
+    code = "unreachable"
 
 
-class Later(DeliveryError):
-    """Kept back although it was its turn; it may be tried again in `seconds`, and that costs nobody an attempt."""
+class Postponed(DeliveryError):
+    """A message that was held back; it may be tried again in `seconds`, which does not count as an attempt."""
+
+    code = "later"
 
     def __init__(self, text: str, seconds: float, smtp: int | None = None, enhanced: str | None = None) -> None:
         super().__init__(text, smtp, enhanced)
         self.seconds = seconds
 
 
-class Throttled(Later):
-    """The other side takes no more at this rate."""
+class RateLimited(Postponed):
+    """The other side asked for a lower rate."""
+
+    code = "throttled"
 
 
 class Uncertain(DeliveryError):
     """The connection died between the final dot and the reply (RFC 1047)."""
 
+    code = "uncertain"
 
-def summary(fields: dict[str, list[str]]) -> str:
-    """Make one readable sentence of a map of faults."""
+
+def summarize(fields: dict[str, list[str]]) -> str:
+    """Return all faults as one readable text."""
     parts = [f"{name} {messages[0]}" if name != "base" else messages[0] for name, messages in fields.items()]
     return "; ".join(parts)
 
@@ -167,25 +191,25 @@ class ConfigError(Exception):
 
 
 class Faults:
-    """Collects faults so that a request learns all of them at once."""
+    """Collects the faults of a request, so that all are reported at once."""
 
     def __init__(self) -> None:
         self.fields: dict[str, list[str]] = {}
 
     def add(self, path: str, message: str) -> None:
-        """Note one fault at one path, once."""
+        """Add a fault at a path, once."""
         messages = self.fields.setdefault(path, [])
         if message not in messages:
             messages.append(message)
 
     def merge(self, fields: dict[str, list[str]]) -> None:
-        """Take over the faults of a part."""
+        """Add the faults of a part of the request."""
         for path, messages in fields.items():
             for message in messages:
                 self.add(path, message)
 
-    def of(self, reader: Callable[..., T], *args: Any) -> T | None:
-        """Return what a reader answers, or None with all that it has found wrong noted."""
+    def collect(self, reader: Callable[..., T], *args: Any) -> T | None:
+        """Return the result of a function, or None after adding the faults of the Invalid that it raised."""
         try:
             return reader(*args)
         except Invalid as refused:
@@ -193,6 +217,42 @@ class Faults:
             return None
 
     def check(self) -> None:
-        """Raise Invalid if anything was noted."""
+        """Raise Invalid if there are faults."""
         if self.fields:
             raise Invalid(self.fields)
+
+
+class Transition(NamedTuple):
+    """An action that changes a status: its participle for messages, the target status, and the source statuses."""
+
+    participle: str
+    target: str
+    sources: tuple[str, ...]
+
+
+class CurrentState(NamedTuple):
+    """The status of an object, and the statuses and actions that it allows; `state` is a finer word for the status."""
+
+    status: str
+    allowed_statuses: list[str]
+    allowed_actions: list[str]
+    state: str = ""
+
+
+def possible_actions(actions: Mapping[str, Transition], status: str) -> list[str]:
+    """Return the names of the actions that are possible in a status."""
+    return [name for name, one in actions.items() if status in one.sources]
+
+
+def refuse_transition(thing: str, standing: CurrentState, name: str, asked: Transition, instead: str = "") -> Invalid:
+    """Return the error of an impossible action (docs/decisions.md#3); `instead` is a sentence that says what to do."""
+    word = standing.state or standing.status
+    article = "An" if word[0] in "aeiou" else "A"
+    more = {
+        "from": standing.status, "to": asked.target, "allowed": standing.allowed_statuses, "action": name,
+        "allowed_actions": standing.allowed_actions,
+    }  # fmt: skip
+    return Invalid(
+        {"status": [f"must be {' or '.join(asked.sources)}"]}, reason="invalid_transition",
+        message=f"{article} {word} {thing} cannot be {asked.participle}. {instead}".strip(), **cast(Any, more),
+    )  # fmt: skip

@@ -1,6 +1,7 @@
-"""The log: one line an entry, for people or for machines, without secrets, link tokens or anybody's address.
+"""The log: one line for each entry, as text or JSON, without secrets, link tokens and addresses.
 
-It goes to stderr, or into a file that puts itself aside when it is large, and that others may put aside too.
+It goes to stderr or to a file. The standard RotatingFileHandler rotates the file by size; logrotate may rotate it too,
+and WatchedFileHandler, which reopens a moved file, cannot limit the size, so `_File` joins both.
 """
 
 import json
@@ -15,29 +16,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-# Paths of recipients' links and set-up links carry their secret in them
+# The paths of recipients' links and set-up links contain their secret.
 _TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
 _KEY = re.compile(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
-# Of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519): their headers are JSON, so they begin alike
+# Secrets of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519), whose headers are JSON and therefore begin alike.
 _SECRET = re.compile(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,}\.[\w-]+\.[\w-]*)")
-# Whose mailbox it is nobody needs to know, nor the password in an address of a server
+# The local part of email addresses, and the password in the URL of a server.
 _MAILBOX = re.compile(r"[^\s/<>\"'(),;:=&?\[\]{}|]+(@|%40)(?=[\w-]+\.\w|\[|localhost|\d)")
-# A range of numbers, its last digits as stars, is nobody's
+# Phone numbers; a range of numbers, with stars as its last digits, identifies no person and stays.
 _PHONE = re.compile(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9*])")
-# What every record has; the rest is what somebody added to theirs
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+# The attributes of every log record; all others are `extra` values of the caller.
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-class Kept(NamedTuple):
-    """The file of the log: where it is, how large it may get, and how many are kept that were put aside."""
+class LogFile(NamedTuple):
+    """The log file: its path, its maximum size, and how many rotated files are kept."""
 
     path: Path
-    most_bytes: int
-    files: int
+    max_bytes: int
+    backup_count: int
 
 
-def clean(text: str) -> str:
-    """Take out of a line what opens something (link tokens, keys, secrets), and whose mailbox or number it names."""
+def redact(text: str) -> str:
+    """Replace link tokens, keys, secrets, email addresses and phone numbers in a line."""
     text = _SECRET.sub("…", _KEY.sub(r"camp_\1_…", _TOKEN.sub(r"\1…", text)))
     return _PHONE.sub(r"\1…", _MAILBOX.sub(r"…\1", text))
 
@@ -48,31 +49,37 @@ class _Text(logging.Formatter):
         line = f"{when} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
-        return clean(line)
+        return redact(line)
 
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(), "logger": record.name, "message": clean(record.getMessage()),
+            "level": record.levelname.lower(), "logger": record.name, "message": redact(record.getMessage()),
         }  # fmt: skip
-        added = {name: value for name, value in vars(record).items() if name not in _USUAL and name not in entry}
+        added = {
+            name: value
+            for name, value in vars(record).items()
+            if name not in _STANDARD_ATTRIBUTES and name not in entry
+        }
         entry |= {name: _plain(value) for name, value in added.items()}
         if record.exc_info:
-            entry["trace"] = clean(self.formatException(record.exc_info))
+            entry["trace"] = redact(self.formatException(record.exc_info))
         return json.dumps(entry, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float) else clean(str(value))
+    return value if value is None or isinstance(value, bool | int | float) else redact(str(value))
 
 
 class _File(logging.handlers.RotatingFileHandler):
-    """Writes into a file of our own; one that somebody moved away is left to them, and a new one begun."""
+    """A rotating file handler that opens a new file when another program moved the present one."""
 
-    def __init__(self, kept: Kept) -> None:
-        super().__init__(kept.path, maxBytes=kept.most_bytes, backupCount=kept.files, encoding="utf-8")
+    def __init__(self, log_file: LogFile) -> None:
+        super().__init__(
+            log_file.path, maxBytes=log_file.max_bytes, backupCount=log_file.backup_count, encoding="utf-8"
+        )
 
     def _open(self) -> Any:
         handle = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -80,17 +87,17 @@ class _File(logging.handlers.RotatingFileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._see()
+            self._reopen_if_moved()
         except OSError:
             self.handleError(record)
             return
         super().emit(record)
 
-    def _see(self) -> None:
+    def _reopen_if_moved(self) -> None:
         here: TextIO | None = self.stream
         try:
-            there = Path(self.baseFilename).stat()
-            if here is not None and os.path.samestat(there, os.fstat(here.fileno())):
+            status = Path(self.baseFilename).stat()
+            if here is not None and os.path.samestat(status, os.fstat(here.fileno())):
                 return
         except FileNotFoundError:
             pass
@@ -99,15 +106,15 @@ class _File(logging.handlers.RotatingFileHandler):
         self.stream = self._open()
 
     def reopen(self) -> None:
-        """See at once whether the file is still the one that has its name."""
+        """Open the file again if it was moved or removed."""
         with self.lock or threading.RLock():
             try:
-                self._see()
+                self._reopen_if_moved()
             except OSError as error:
                 print(f"campanero: the log cannot be opened: {error}", file=sys.stderr)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say on stderr what cannot be kept; a log that cannot be written stops nobody."""
+        """Write the record to stderr if the file cannot be written."""
         print(self.format(record), file=sys.stderr)
 
 
@@ -116,14 +123,14 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return record.msg != "Failed when parsing form"
 
 
-def start(level: str, form: str, kept: Kept | None = None) -> None:
-    """Send every log to stderr or a file in one form; the libraries' own chatter only from warnings up.
+def configure(level: str, form: str, log_file: LogFile | None = None) -> None:
+    """Send all logs to stderr or a file in one format; those of libraries from level warning.
 
-    Raises OSError for a file that cannot be written. SIGHUP says that the file was put aside.
+    Raises OSError for a file that cannot be written. SIGHUP reopens the file after a rotation by another program.
     """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    if kept is not None:
-        handler = file = _File(kept)
+    if log_file is not None:
+        handler = file = _File(log_file)
         # The signal may come in the middle of a line, so another thread looks
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=file.reopen, name="log").start())
     handler.setFormatter(_Json() if form == "json" else _Text())

@@ -1,9 +1,13 @@
-"""Signals: one part of the program tells that something happened, without knowing who listens.
+"""Signals between parts of the program, and wake-ups for background jobs.
 
-Who listens is decided in one place, `appliance/app.py`.
+A signal calls its receivers at once; `appliance/app.py` connects them. A wake-up carries no data: code that writes rows
+wakes the job that works on them by its name. A lost wake-up loses no work, because due rows are looked for once a
+second (`jobs/tasks.py`).
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, ParamSpec
 
 P = ParamSpec("P")
@@ -24,3 +28,42 @@ class Signal(Generic[P]):
         """Call every receiver; an exception of a receiver is raised here and ends the signal."""
         for receiver in self._receivers:
             receiver(*args, **kwargs)
+
+
+_handlers: dict[str, Callable[[], None]] = {}
+
+
+class _Muted(threading.local):
+    """The flag of a thread whose wake-ups are dropped."""
+
+    now = False
+
+
+_muted = _Muted()
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Drop the wake-ups of this thread while the block runs, because a simulation writes no real rows."""
+    before, _muted.now = _muted.now, True
+    try:
+        yield
+    finally:
+        _muted.now = before
+
+
+def register_handler(name: str, function: Callable[[], None]) -> None:
+    """Set the function that a wake-up of this name calls; it must be quick and may be called on any thread."""
+    _handlers[name] = function
+
+
+def clear_handlers() -> None:
+    """Remove all handlers, so that a process that is stopping begins no new work."""
+    _handlers.clear()
+
+
+def wake(name: str) -> None:
+    """Wake the job of a name; without a handler (on the command line) nothing happens."""
+    function = None if _muted.now else _handlers.get(name)
+    if function is not None:
+        function()

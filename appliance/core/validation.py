@@ -1,90 +1,100 @@
-"""What a single value of a request may be, beyond its type."""
+"""Parses requests into msgspec Structs, reports all faults at once, and checks single values.
+
+API bodies, queries, HTML forms and the OpenAPI document use the same Structs. `read` returns a Struct or raises Invalid
+with every fault under its path, in the stable messages of docs/decisions.md#3.
+"""
 
 import math
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import FieldInfo
+from msgspec.structs import fields as struct_fields
 
-from appliance.core import addresses
+from appliance.core import addresses, clock
+from appliance.core.errors import Faults
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def text_fault(value: str, extra: dict[str, Any]) -> str | None:
-    """Return what is wrong with a text: what no row or header can hold, or nothing where something is asked for."""
-    if UNWRITABLE.search(value) or (extra.get("line") and _CONTROL.search(value)):
+def find_text_error(value: str, extra: dict[str, Any]) -> str | None:
+    """Return an error for a text that no column or header can hold, or that is blank but required, else None."""
+    if UNSTORABLE.search(value) or (extra.get("line") and _CONTROL.search(value)):
         return "is invalid"
     if extra.get("filled") and not value.strip():
         return "can't be blank"
     return None
 
 
-def data_fault(value: Any, extra: dict[str, Any]) -> str | None:
-    """Return what is wrong with a value that is no text: a number that is none, or more bytes than are kept."""
+def find_data_error(value: Any, extra: dict[str, Any]) -> str | None:
+    """Return an error for a non-finite number or a value whose JSON exceeds the size limit, else None."""
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a number"
-    most = extra.get("bytes")
-    if most is None:
+    max_bytes = extra.get("bytes")
+    if max_bytes is None:
         return None
     try:
         text = msgspec.json.encode(value)
     except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError):
         return "is invalid"
-    if b"\\u0000" in text or (b"null" in text and _is_endless(value)):
+    if b"\\u0000" in text or (b"null" in text and _has_infinite_number(value)):
         return "is invalid"
-    return f"is too long (maximum is {most} bytes)" if len(text) > most else None
+    return f"is too long (maximum is {max_bytes} bytes)" if len(text) > max_bytes else None
 
 
-def _is_endless(value: Any) -> bool:
-    """Return whether there is a number in it that is none: 1e400 is written back as null."""
+def _has_infinite_number(value: Any) -> bool:
+    """Return whether a value contains a non-finite number: 1e400 is parsed as infinity and encoded as null."""
     if isinstance(value, float):
         return not math.isfinite(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_is_endless(one) for one in inner)
+    return any(_has_infinite_number(item) for item in inner)
 
 
-def _country(value: str) -> str:
+def _parse_country(value: str) -> str:
     if not (len(value) == 2 and value.isascii() and value.isalpha()):
         raise ValueError("is invalid")
     return value.upper()
 
 
-def http_url(value: str) -> str:
-    """Return an address as it is; raises ValueError unless it is http or https and names a host."""
+def check_http_url(value: str) -> str:
+    """Return a URL unchanged. Raises ValueError unless it is http or https and names a host."""
     try:
         parts = urlsplit(value)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", value)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", value)
     except ValueError:
-        good = False
-    if not good:
+        is_valid = False
+    if not is_valid:
         raise ValueError("is invalid")
     return value
 
 
 CHECKS = {
-    "email": lambda value: addresses.email(value).value,
-    "phone": lambda value: addresses.phone(value).value,
-    "sms_sender": addresses.sms_sender,
-    "country": _country,
-    "http_url": http_url,
+    "email": lambda value: addresses.parse_email(value).value,
+    "phone": lambda value: addresses.parse_phone(value).value,
+    "sms_sender": addresses.parse_sms_sender,
+    "country": _parse_country,
+    "http_url": check_http_url,
 }
 
 
-# Unknown keys of a request that are refused: ignoring them would change what is sent, to whom, or when.
+# Unknown keys of a request are refused if ignoring them would change what is sent, to whom, or when.
 #
 # A Struct lists them in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed or a
-# declared name counts as that name. The reader refuses them and the OpenAPI document lists them.
+# declared name counts as that name. The reader refuses these keys, and the OpenAPI document lists them.
 
-# A body may hold very many keys, and long ones
+# These limits bound the work for a body with very many or very long keys.
 MAX_GUESSED_KEYS = 100
 MAX_GUESSED_LENGTH = 64
 MIN_SIMILARITY = 0.94
-# What others call the time at which something is sent
+# Names that other products use for the time of sending.
 SEND_TIMES = (
     "schedule", "schedule_at", "scheduled_for", "scheduled_time", "schedule_time", "send_time", "send_on", "deliver_at",
     "delivery_time", "start_at", "publish_at",
@@ -92,7 +102,7 @@ SEND_TIMES = (
 
 
 class RefusedKey(NamedTuple):
-    """What the field error says, and the value that asks for nothing, as null does."""
+    """The field error of a refused key, and the value with which the key is ignored, as it is with null."""
 
     message: str
     neutral: Any = None
@@ -111,8 +121,8 @@ def use_within(path: str, *names: str) -> dict[str, RefusedKey]:
     return {name: RefusedKey(f"is not a known field: use `{path}.{name}`") for name in names}
 
 
-def of_content(prefix: str = "") -> dict[str, RefusedKey]:
-    """Refuse what others call the parts of a message; `prefix` is the path of the keys to use."""
+def content_keys(prefix: str = "") -> dict[str, RefusedKey]:
+    """Refuse the names that other products use for the parts of a message; `prefix` is the path of our keys."""
     return {
         **use_instead(f"`{prefix}body`", "html", "html_body", "body_html", "content"),
         **use_instead(f"`{prefix}from_email`", "from", "from_address", "sender"),
@@ -124,11 +134,11 @@ def of_content(prefix: str = "") -> dict[str, RefusedKey]:
 
 
 def unsupported(reason: str, *names: str, neutral: Any = None) -> dict[str, RefusedKey]:
-    """Refuse some keys that have no equivalent, for a reason or with the way to do without."""
+    """Refuse keys that have no equivalent; the reason may say what to do instead."""
     return dict.fromkeys(names, RefusedKey(f"is not supported: {reason}", neutral))
 
 
-def key_fault(known: Iterable[str], refused: RefusedKeys, key: str, value: Any, guess: bool = True) -> str | None:
+def find_key_error(known: Iterable[str], refused: RefusedKeys, key: str, value: Any, guess: bool = True) -> str | None:
     """Return the field error of an unknown key, or None if it may be ignored.
 
     `guess` compares the key with the known and the refused names, which takes a fraction of a millisecond.
@@ -140,17 +150,17 @@ def key_fault(known: Iterable[str], refused: RefusedKeys, key: str, value: Any, 
         return None if value is listed.neutral else listed.message
     if not guess or len(key) > MAX_GUESSED_LENGTH:
         return None
-    names = {_plain(name): name for name in (*refused, *known)}
-    match = get_close_matches(_plain(key), names, 1, MIN_SIMILARITY)
+    names = {_normalize_key(name): name for name in (*refused, *known)}
+    match = get_close_matches(_normalize_key(key), names, 1, MIN_SIMILARITY)
     if not match:
         return None
     name = names[match[0]]
     if name in refused:
-        return key_fault((), refused, name, value)
+        return find_key_error((), refused, name, value)
     return f"is not a known field: use {name}"
 
 
-def listed_refusals(refused: RefusedKeys) -> str:
+def describe_refused_keys(refused: RefusedKeys) -> str:
     """Return refused keys with the hint of each for the documentation."""
     names: dict[str, list[str]] = {}
     for name, key in refused.items():
@@ -158,5 +168,379 @@ def listed_refusals(refused: RefusedKeys) -> str:
     return "; ".join(f"{', '.join(group)} ({hint})" for hint, group in names.items())
 
 
-def _plain(name: str) -> str:
+def _normalize_key(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
+
+
+S = TypeVar("S", bound=Struct)
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
+# The largest integer of SQLite. A larger page or limit, sent as text, counts as this number, which is past the end of
+# every list; every other number that is larger is refused.
+MAX_INTEGER = 2**63 - 1
+_ABOVE_MAXIMUM = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
+_BELOW_MINIMUM = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
+
+
+class StructReader:
+    """A reader of values by their declared types, which collects `faults` and `ignored` keys over all its calls.
+
+    A wrong value counts as not sent (UNSET if it is required), at any depth, so that later checks still see all valid
+    values. Wrong entries are dropped from their list; `kept_indexes` maps the path of such a list to the original
+    indexes of the remaining entries.
+    """
+
+    def __init__(self, loose: bool) -> None:
+        self.faults = Faults()
+        self.ignored: list[str] = []
+        self.kept_indexes: dict[str, list[int]] = {}
+        self.loose = loose
+
+    def struct(self, kind: type[S], raw: Any, path: str) -> S | UnsetType:
+        """Return the Struct with its valid values, or UNSET if the value is not an object."""
+        if not isinstance(raw, dict):
+            self.faults.add(path or "base", "is invalid")
+            return UNSET
+        values: dict[str, Any] = {}
+        known_keys = set()
+        for info in declared_fields(kind):
+            known_keys.add(info.encode_name)
+            where = f"{path}.{info.encode_name}" if path else info.encode_name
+            if info.encode_name in raw:
+                value = self.value(info.type, raw[info.encode_name], where)
+            else:
+                value = UNSET
+                if info.required:
+                    self.faults.add(where, "can't be blank")
+            if value is not UNSET or info.required:
+                values[info.name] = value
+        self._refuse_unknown(kind, [key for key in raw if key not in known_keys], raw, path)
+        return kind(**values)
+
+    def _refuse_unknown(self, kind: type[Struct], unknown: list[str], raw: dict[str, Any], path: str) -> None:
+        strict = kind.__struct_config__.forbid_unknown_fields
+        refused: RefusedKeys = getattr(kind, "REFUSED", {})
+        names = [info.encode_name for info in declared_fields(kind)]
+        for index, key in enumerate(unknown):
+            where = f"{path}.{key}" if path else str(key)
+            message = find_key_error(names, refused, key, raw[key], index < MAX_GUESSED_KEYS)
+            if message is None and strict:
+                message = "is not a known field"
+            if message is None:
+                self.ignored.append(where)
+            else:
+                # A key with such a character could not be encoded, and the response with all faults would fail.
+                self.faults.add(UNSTORABLE.sub("?", where), message)
+
+    def value(self, kind: Any, raw: Any, path: str) -> Any:
+        """Return a value of a declared type, or UNSET after adding its fault."""
+        options = [option for option in _options(kind) if option is not UnsetType]
+        if raw is None:
+            if NoneType in options:
+                return None
+            self.faults.add(path, "can't be blank")
+            return UNSET
+        inner = [option for option in options if option is not NoneType]
+        if len(inner) > 1 and isinstance(raw, dict):
+            inner = [option for option in inner if _is_struct(option)] or inner
+        if len(inner) > 1:
+            return self._convert(Union[tuple(inner)], raw, path)  # noqa: UP007 - `|` cannot be applied to a list
+        base_type, metas = _unwrap(inner[0])
+        if raw == "" and is_cleared_by_empty(kind):
+            return None
+        if _is_struct(base_type):
+            return self.struct(base_type, raw, path)
+        if get_origin(base_type) is list:
+            return self._read_list(base_type, metas, raw, path)
+        if get_origin(base_type) is dict and get_args(base_type)[1] is not Any:
+            return self._read_dict(base_type, metas, raw, path)
+        return self._read_scalar(inner[0], metas, raw, path)
+
+    def _read_list(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
+        if self.loose and isinstance(raw, str):
+            raw = [part for part in raw.split(",") if part]
+        if not isinstance(raw, list):
+            self.faults.add(path, "is invalid")
+            return UNSET
+        if self._is_too_long(raw, metas, path):
+            return UNSET
+        item_type = get_args(kind)[0]
+        # An empty text clears a single address; as an entry of a list it is a fault.
+        is_address = any("check" in (meta.extra or {}) for meta in _unwrap(item_type)[1])
+        items = []
+        for index, item in enumerate(raw):
+            where = f"{path}[{index}]"
+            if item == "" and is_address:
+                self.faults.add(where, "can't be blank")
+                items.append(UNSET)
+            else:
+                items.append(self.value(item_type, item, where))
+        valid_indexes = [index for index, item in enumerate(items) if item is not UNSET]
+        if len(valid_indexes) < len(items):
+            self.kept_indexes[path] = valid_indexes
+        return [items[index] for index in valid_indexes]
+
+    def _read_dict(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
+        if not isinstance(raw, dict):
+            self.faults.add(path, "is invalid")
+            return UNSET
+        if self._is_too_long(raw, metas, path):
+            return UNSET
+        names, value_type = get_args(kind)
+        entries = {}
+        for name, value in raw.items():
+            where = f"{path}.{UNSTORABLE.sub('?', name)}"
+            if self._read_scalar(names, [], name, where) is not UNSET:
+                entry = self.value(value_type, value, where)
+                if entry is not UNSET:
+                    entries[name] = entry
+        return entries
+
+    def _is_too_long(self, raw: list[Any] | dict[str, Any], metas: list[Meta], path: str) -> bool:
+        limit = next((meta.max_length for meta in metas if meta.max_length is not None), None)
+        if limit is None or len(raw) <= limit:
+            return False
+        self.faults.add(path, f"is too long (maximum is {limit} entries)")
+        return True
+
+    def _read_scalar(self, kind: Any, metas: list[Meta], raw: Any, path: str) -> Any:
+        extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+        if extra.get("read") == "time":
+            return self._parse_time(raw, path)
+        if extra.get("read") == "day":
+            return self._parse_day(raw, path)
+        value = self._convert(kind, raw, path)
+        if path in self.faults.fields:
+            return UNSET
+        fault = find_text_error(value, extra) if isinstance(value, str) else find_data_error(value, extra)
+        if fault:
+            self.faults.add(path, fault)
+            return UNSET
+        check = CHECKS.get(extra.get("check", ""))
+        if check is None or value == "":
+            return value
+        try:
+            return check(value)
+        except ValueError as error:
+            self.faults.add(path, str(error))
+            return UNSET
+
+    def _parse_time(self, raw: Any, path: str) -> int | UnsetType:
+        if isinstance(raw, int) and not isinstance(raw, bool) and self.loose:
+            return raw
+        try:
+            return clock.parse(raw)
+        except (ValueError, TypeError, OverflowError, OSError):
+            self.faults.add(path, "is invalid")
+            return UNSET
+
+    def _parse_day(self, raw: Any, path: str) -> str | UnsetType:
+        try:
+            clock.parse_day_or_time(raw, "UTC")
+        except (ValueError, TypeError, AttributeError, OverflowError, OSError):
+            self.faults.add(path, "is invalid")
+            return UNSET
+        return str(raw)
+
+    def _convert(self, kind: Any, raw: Any, path: str) -> Any:
+        base_type, metas = _unwrap(kind)
+        if base_type is int and isinstance(raw, float) and raw.is_integer() and abs(raw) <= 2**53:
+            raw = int(raw)  # JSON Schema (2020-12, 6.1.1) counts 3.0 as an integer.
+        if self.loose and isinstance(raw, str) and base_type is int:
+            if not _INTEGER.fullmatch(raw):
+                self.faults.add(path, "is not a number")
+                return UNSET
+            if any((meta.extra or {}).get("endless") for meta in metas):
+                raw = max(-MAX_INTEGER, min(int(raw), MAX_INTEGER))
+            elif abs(int(raw)) > MAX_INTEGER:
+                self.faults.add(path, "is not a number")
+                return UNSET
+        try:
+            return msgspec.convert(raw, kind, strict=not self.loose)
+        except msgspec.ValidationError as error:
+            self.faults.add(path, _to_message(str(error), kind))
+            return UNSET
+        except UnicodeEncodeError:  # A lone surrogate in a key, or in a text with a pattern, raises this.
+            self.faults.add(path, "is invalid")
+            return UNSET
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _unwrap(kind: Any) -> tuple[Any, list[Meta]]:
+    metas: list[Meta] = []
+    while get_origin(kind) is Annotated:
+        metas += [meta for meta in kind.__metadata__ if isinstance(meta, Meta)]
+        kind = kind.__origin__
+    return kind, metas
+
+
+def _to_message(message: str, kind: Any) -> str:
+    if less := _ABOVE_MAXIMUM.search(message):
+        if less[1] == "str":
+            return f"is too long (maximum is {less[2]} characters)"
+        return f"must be less than or equal to {less[2]}"
+    if (more := _BELOW_MINIMUM.search(message)) and more[1] != "str":
+        return f"must be greater than or equal to {more[2]}"
+    base_type = _unwrap(kind)[0]
+    if message.startswith("Invalid enum value") or get_origin(base_type) is Literal:
+        return "is not included in the list"
+    return "is not a number" if base_type in (int, float) else "is invalid"
+
+
+def is_cleared_by_empty(kind: Any) -> bool:
+    """Return whether an empty text means null: null is allowed, and the type has no minimum length."""
+    options = [option for option in _options(kind) if option is not UnsetType]
+    texts = [_unwrap(option) for option in options if option is not NoneType]
+    if NoneType not in options or len(texts) != 1:
+        return False
+    [(base_type, metas)] = texts
+    return base_type is str and not any(meta.min_length for meta in metas)
+
+
+def meta_extras(kind: Any) -> dict[str, Any]:
+    """Return the merged `Meta.extra` of a declared type, also of one that may be absent or null."""
+    metas = [meta for option in _options(kind) for meta in _unwrap(option)[1]]
+    return {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+
+
+@cache
+def declared_fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Return the fields of a Struct; cached, because computing them takes longer than reading a request."""
+    return struct_fields(kind)
+
+
+MAX_DATA_DEPTH = 64
+MAX_DATA_BYTES = 32 * 1024
+
+
+def _meta(schema: dict[str, Any] | None = None, **extra: Any) -> Meta:
+    return Meta(extra=extra, extra_json_schema=schema)
+
+
+def schema_name(schema: str) -> Meta:
+    """Return the Meta that refers to a named schema, for a value that a custom reader parses."""
+    return _meta({"$ref": f"#/components/schemas/{schema}"})
+
+
+def default(value: Any) -> Meta:
+    """Return the Meta that documents the default of a key whose absence the code has to see (UNSET)."""
+    return Meta(extra_json_schema={"default": value})
+
+
+# Text for a header or a single line, without control characters.
+Line = Annotated[str, Meta(max_length=255, extra={"line": True})]
+Name = Annotated[str, Meta(max_length=255, extra={"line": True, "filled": True})]
+Subject = Annotated[str, Meta(max_length=998, extra={"line": True})]
+Text = Annotated[str, Meta(max_length=1_048_576)]
+Short = Annotated[str, Meta(max_length=255)]
+Long = Annotated[str, Meta(max_length=10_000)]
+EmailText = Annotated[str, Meta(max_length=254, extra={"check": "email"}, extra_json_schema={"format": "email"})]
+Phone = Annotated[
+    str,
+    Meta(
+        max_length=40, extra={"check": "phone"},
+        extra_json_schema={"pattern": r"^([ .()-]*\+[ .()-]*[1-9]([ .()-]*[0-9]){6,14}[ .()-]*)?$"},
+    ),
+]  # fmt: skip
+Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$", extra={"line": True})]
+Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^([A-Za-z]{2})?$"})]
+HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
+When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
+# A time or a day of a filter. A day begins at midnight of the account's time zone, which is applied where it is used.
+DayOrWhen = Annotated[
+    str, _meta({"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}, read="day")
+]
+Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+# Ids of rows of the account; an id that does not exist is a fault, which the API checks by `table`.
+ContactId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "contact"})]
+ListId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "contact_list"})]
+SegmentId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "segment"})]
+CampaignId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "campaign"})]
+FlowId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "flow"})]
+MessageId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "message"})]
+EventId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "event"})]
+Data = Annotated[dict[str, Any], Meta(extra={"bytes": MAX_DATA_BYTES})]
+EVENT_NAME = r"^[a-z][a-z0-9_]{0,63}$"
+EventName = Annotated[str, Meta(pattern=EVENT_NAME, extra={"line": True})]
+
+
+class PartialRead(NamedTuple):
+    """The result of reading a request that may have faults, as `StructReader` describes it."""
+
+    value: Any
+    faults: Faults
+    ignored: list[str]
+    kept_indexes: dict[str, list[int]]
+
+
+def read(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> S:
+    """Return a Struct from decoded JSON; `loose` takes numbers and booleans as text. Raises Invalid with all faults."""
+    return read_with_ignored(kind, raw, path, loose)[0]
+
+
+def read_with_ignored(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> tuple[S, list[str]]:
+    """Return a Struct and the paths of the keys that were ignored. Raises Invalid with all faults."""
+    result = read_partial(kind, raw, path, loose)
+    result.faults.check()
+    return result.value, result.ignored
+
+
+def read_partial(kind: type[Struct], raw: Any, path: str = "", loose: bool = False) -> PartialRead:
+    """Return a Struct with its faults; never raises."""
+    reader = StructReader(loose)
+    return PartialRead(reader.struct(kind, raw, path), reader.faults, reader.ignored, reader.kept_indexes)
+
+
+def is_too_deep(value: Any) -> bool:
+    """Return whether lists and objects are nested deeper than `MAX_DATA_DEPTH` (docs/decisions.md#4)."""
+    depth, level = 0, [value]
+    while level and depth <= MAX_DATA_DEPTH:
+        depth += 1
+        containers = [
+            item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)
+        ]
+        level = [inner for container in containers for inner in container if isinstance(inner, dict | list)]
+        if not level and any(containers):
+            depth += 1  # Scalars in the last containers count as a level of their own.
+    return depth > MAX_DATA_DEPTH
+
+
+def sent_fields(struct: Struct) -> dict[str, Any]:
+    """Return the fields of a Struct that were sent, None included; absent ones keep what is stored."""
+    sent = {}
+    for info in declared_fields(type(struct)):
+        value = getattr(struct, info.name)
+        if value is not UNSET:
+            sent[info.name] = value
+    return sent
+
+
+_PageNumber = Annotated[int, Meta(ge=1, extra={"endless": True})]  # any size: a page past the end is empty
+
+
+MAX_PAGE_SIZE = 100
+# A larger size counts as the maximum and is not a fault.
+_PageSize = Annotated[_PageNumber, Meta(extra_json_schema={"maximum": MAX_PAGE_SIZE})]
+
+
+class PageQuery(Struct):
+    """Query parameters of every list; of `limit`, `per_page`, `per` the first present wins (docs/decisions.md#4)."""
+
+    page: _PageNumber = 1
+    limit: _PageSize | UnsetType = UNSET
+    per_page: _PageSize | UnsetType = UNSET
+    per: _PageSize | UnsetType = UNSET
+
+    def size(self) -> int:
+        """Return the number of rows of a page: 50 by default, at most 100."""
+        for value in (self.limit, self.per_page, self.per):
+            if isinstance(value, int):
+                return min(value, MAX_PAGE_SIZE)
+        return 50

@@ -1,1 +1,1 @@
-"""What happened."""
+"""Events: what happened to contacts, recorded by the service or sent by clients."""

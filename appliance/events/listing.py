@@ -1,22 +1,25 @@
-"""Finds events in the order of their list, and counts them, by the one index that fits what is asked."""
+"""Lists and counts events by the index that fits the filters, and formats them for API and webhooks."""
 
 import threading
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from appliance.core.pagination import Page
-from appliance.storage.models import Event
-from appliance.storage.open import connection, fetch_one, rows, scalar
-from appliance.storage.work import is_writing, snapshot
+from msgspec import Meta, Struct, json
 
-_EQUAL = ("event", "resource_uid", "resource_name")
-# Fewer are counted as quickly as all are, and so many new ones are no longer quick to look at
-_WORTH_KEEPING, _MAX_KEPT, _MAX_NEW = 50_000, 256, 20_000
+from appliance.core.clock import iso
+from appliance.storage import models
+from appliance.storage.database import Page, connection, fetch_one, rows, scalar
+from appliance.storage.transactions import is_in_write_transaction, snapshot
+
+_EQUALITY_FILTERS = ("event", "resource_uid", "resource_name")
+# Counting fewer matches is as quick as counting all events, so their count is not cached. Reading more new events than
+# the maximum is no longer quick, so they are not added to a cached count.
+_MIN_CACHED_COUNT, _MAX_CACHED_COUNTS, _MAX_NEW_EVENTS = 50_000, 256, 20_000
 _NEWEST_FIRST, _OLDEST_FIRST = "ORDER BY created_at DESC, id DESC", "ORDER BY created_at, id"
 
 
-class Asked(NamedTuple):
-    """Filters of a list of events; None where none is given. Moments are inclusive after, exclusive before."""
+class EventFilters(NamedTuple):
+    """Filters of a list of events; None means no filter. `after` is inclusive, `before` is exclusive."""
 
     account_id: int
     event: str | None = None
@@ -28,131 +31,201 @@ class Asked(NamedTuple):
     before: int | None = None
 
 
-class Way(NamedTuple):
-    """How events are found: FROM and WHERE with its parameters, all of them named."""
+class EventQuerySql(NamedTuple):
+    """FROM and WHERE of a query for events, with its named parameters."""
 
     source: str
     where: str
     parameters: dict[str, Any]
 
 
-class _Count(NamedTuple):
-    """How many fitted, of how many events in all, when the newest was this."""
+class _CachedCount(NamedTuple):
+    """The number of matches at one moment, which the id of the newest event and the number of all events identify."""
 
-    last: int
-    all: int
-    fitting: int
+    newest_id: int
+    event_count: int
+    match_count: int
 
 
-_counts: "OrderedDict[tuple[Any, ...], _Count]" = OrderedDict()
+_cached_counts: "OrderedDict[tuple[Any, ...], _CachedCount]" = OrderedDict()
 _lock = threading.Lock()
 
 
-def way(asked: Asked) -> Way:
-    """Return how to find what is asked; without statistics SQLite often begins with the wrong filter."""
+def build_query(filters: EventFilters) -> EventQuerySql:
+    """Return the query for these filters. It names its index: without statistics SQLite often picks the wrong one."""
     parts = ["account_id = :account_id"]
-    parameters: dict[str, Any] = {"account_id": asked.account_id}
-    for name in _EQUAL:
-        value = getattr(asked, name)
+    parameters: dict[str, Any] = {"account_id": filters.account_id}
+    for name in _EQUALITY_FILTERS:
+        value = getattr(filters, name)
         if value is not None:
             parts.append(f"{name} = :{name}")
             parameters[name] = value
-    if asked.contact_id is not None:
-        # Whose contact that is, is asked once and not of each event
+    if filters.contact_id is not None:
+        # The account of the contact is checked once instead of for each event.
         parts[0] = "contact_id = :contact_id AND :account_id = (SELECT account_id FROM contact WHERE id = :contact_id)"
-        parameters["contact_id"] = asked.contact_id
-    if asked.test is not None:
-        parts.append("test" if asked.test else "NOT test")
+        parameters["contact_id"] = filters.contact_id
+    if filters.test is not None:
+        parts.append("test" if filters.test else "NOT test")
     for name, comparison in (("after", "created_at >= :after"), ("before", "created_at < :before")):
-        value = getattr(asked, name)
+        value = getattr(filters, name)
         if value is not None:
             parts.append(comparison)
             parameters[name] = value
-    return Way(f"event INDEXED BY {_index(asked)}", " AND ".join(parts), parameters)
+    return EventQuerySql(f"event INDEXED BY {_index_for(filters)}", " AND ".join(parts), parameters)
 
 
-def _index(asked: Asked) -> str:
-    if asked.contact_id is not None:
+def _index_for(filters: EventFilters) -> str:
+    if filters.contact_id is not None:
         return "event_of_contact"
-    if asked.resource_uid is not None:
+    if filters.resource_uid is not None:
         return "event_resource"
-    if asked.resource_name is not None:
-        return "event_named"
-    if asked.test:
+    if filters.resource_name is not None:
+        return "event_resource_name"
+    if filters.test:
         return "event_tests"
-    return "event_listed" if asked.event is None else "event_of_name"
+    return "event_listed" if filters.event is None else "event_of_name"
 
 
-def page(asked: Asked, number: int, limit: int) -> Page:
-    """Return a page, newest first, and how many there are in all; past the end it is empty."""
-    found = way(asked)
+def list_page(filters: EventFilters, number: int, limit: int) -> Page:
+    """Return a page of events, newest first, with the total; a page past the end is empty."""
+    query = build_query(filters)
     with snapshot():
-        total = _total(found, asked.contact_id is None)
-        ids = _ids(found, total, (number - 1) * limit, limit)
-        by_id = {row.id: row for row in Event.select().where(Event.id.in_(ids))} if ids else {}
-    return Page([by_id[one_id] for one_id in ids], total, number, limit)
+        total = _count_total(query, filters.contact_id is None)
+        ids = _fetch_ids(query, total, (number - 1) * limit, limit)
+        by_id = {row.id: row for row in models.Event.select().where(models.Event.id.in_(ids))} if ids else {}
+    return Page([by_id[event_id] for event_id in ids], total, number, limit)
 
 
-def _ids(found: Way, total: int, skip: int, limit: int) -> list[int]:
-    """Return the ids of a page; what is beyond the middle is found from the other end, which is nearer."""
-    left = total - skip
-    if left <= 0:
+def _fetch_ids(query: EventQuerySql, total: int, skip: int, limit: int) -> list[int]:
+    """Return the ids of a page; a page beyond the middle is read from the other end, which is nearer."""
+    remaining = total - skip
+    if remaining <= 0:
         return []
-    count = min(limit, left)
-    turned = skip > total // 2
-    order, skip = (_OLDEST_FIRST, left - count) if turned else (_NEWEST_FIRST, skip)
+    count = min(limit, remaining)
+    is_reversed = skip > total // 2
+    order, skip = (_OLDEST_FIRST, remaining - count) if is_reversed else (_NEWEST_FIRST, skip)
     ids = [
         row[0]
         for row in rows(
-            f"SELECT id FROM {found.source} WHERE {found.where} {order} LIMIT :count OFFSET :skip",
-            {**found.parameters, "count": count, "skip": skip},
+            f"SELECT id FROM {query.source} WHERE {query.where} {order} LIMIT :count OFFSET :skip",
+            {**query.parameters, "count": count, "skip": skip},
         )
     ]
-    return ids[::-1] if turned else ids
+    return ids[::-1] if is_reversed else ids
 
 
-def _total(found: Way, is_fixed: bool) -> int:
-    """Count what fits; where that is much, new events are added to what was counted before.
+def _count_total(query: EventQuerySql, is_fixed: bool) -> int:
+    """Return the number of matches; a large count is cached, and later only new events are added to it.
 
-    That may be done as long as none has gone since, which the number of all tells: SQLite counts them from its pages
-    alone. What is asked for never changes in an event that stands, but whose it is (`is_fixed`), for people are merged
-    and deleted. What is being written may yet be taken back.
+    The cached count is valid while no event has been deleted, which the number of all events shows; SQLite counts them
+    from its pages alone. The filtered columns of an event never change, except its contact, because contacts are merged
+    and deleted: `is_fixed` is False for a filter by contact. Nothing is cached inside a write transaction, which may
+    yet be rolled back.
     """
-    if not is_fixed or is_writing():
-        return _counted(found)
-    key = (connection().filename, found.where, *found.parameters.items())
+    if not is_fixed or is_in_write_transaction():
+        return _count_matches(query)
+    key = (connection().filename, query.where, *query.parameters.items())
     with _lock:
-        known = _counts.get(key)
-    if known is None and (total := _counted(found)) < _WORTH_KEEPING:
+        cached = _cached_counts.get(key)
+    if cached is None and (total := _count_matches(query)) < _MIN_CACHED_COUNT:
         return total
-    last, in_all = _newest()
-    if known is not None:
-        newer = _newer(found, known, last, in_all)
-        total = _counted(found) if newer is None else known.fitting + newer
+    newest_id, event_count = _fetch_newest()
+    if cached is not None:
+        newer = _count_newer(query, cached, newest_id, event_count)
+        total = _count_matches(query) if newer is None else cached.match_count + newer
     with _lock:
-        _counts[key] = _Count(last, in_all, total)
-        _counts.move_to_end(key)
-        while len(_counts) > _MAX_KEPT:
-            _counts.popitem(last=False)
+        _cached_counts[key] = _CachedCount(newest_id, event_count, total)
+        _cached_counts.move_to_end(key)
+        while len(_cached_counts) > _MAX_CACHED_COUNTS:
+            _cached_counts.popitem(last=False)
     return total
 
 
-def _newest() -> tuple[int, int]:
-    """Return the id of the newest event, and how many there are."""
-    last, in_all = fetch_one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
-    return last or 0, int(in_all)
+def _fetch_newest() -> tuple[int, int]:
+    """Return the id of the newest event and the number of all events."""
+    newest_id, event_count = fetch_one("SELECT max(id), (SELECT count(*) FROM event) FROM event") or (None, 0)
+    return newest_id or 0, int(event_count)
 
 
-def _newer(found: Way, known: _Count, last: int, in_all: int) -> int | None:
-    """Count what fits of the events since then; None if that cannot be added."""
-    if not known.last <= last <= known.last + _MAX_NEW:
+def _count_newer(query: EventQuerySql, cached: _CachedCount, last: int, event_count: int) -> int | None:
+    """Return the number of matches among the events since a cached count; None if they cannot be added to it."""
+    if not cached.newest_id <= last <= cached.newest_id + _MAX_NEW_EVENTS:
         return None
-    new, fitting = fetch_one(
-        f"SELECT count(*), count(*) FILTER (WHERE {found.where}) FROM event NOT INDEXED WHERE id > :known",
-        {**found.parameters, "known": known.last},
+    new_count, new_matches = fetch_one(
+        f"SELECT count(*), count(*) FILTER (WHERE {query.where}) FROM event NOT INDEXED WHERE id > :known",
+        {**query.parameters, "known": cached.newest_id},
     ) or (0, 0)
-    return int(fitting) if known.all + new == in_all else None
+    return int(new_matches) if cached.event_count + new_count == event_count else None
 
 
-def _counted(found: Way) -> int:
-    return int(scalar(f"SELECT count(*) FROM {found.source} WHERE {found.where}", found.parameters))
+def _count_matches(query: EventQuerySql) -> int:
+    return int(scalar(f"SELECT count(*) FROM {query.source} WHERE {query.where}", query.parameters))
+
+
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+
+class Event(Struct):
+    """An event."""
+
+    id: int
+    account_id: int
+    contact_id: Annotated[int, Meta(description="the contact of the event; null: none")] | None
+    user_id: Annotated[int, Meta(description="the user who acted; null: no user of the account")] | None
+    event: Annotated[str, Meta(description="name of the event")]
+    amount: Annotated[float, Meta(description="value of the event, such as the total of an order")] | None
+    data: Annotated[dict[str, Any], Meta(description="further data, as JSON of at most 32 KiB")]
+    idempotency_key: (
+        Annotated[str, Meta(description="key that identifies a repeated request, for each event name")] | None
+    )
+    resource_uid: Annotated[str, Meta(description="your id of the thing it is about, such as `order:4711`")] | None
+    resource_name: Annotated[str, Meta(description="name of that thing")] | None
+    resource_url: Annotated[str, Meta(description="URL of that thing")] | None
+    test: bool
+    generated: Annotated[bool, Meta(description="true if the service recorded the event itself")]
+    chain_depth: Annotated[
+        int,
+        Meta(
+            description="number of flows before this event, each started by an event of the flow before; at 5 it "
+            "starts no flow"
+        ),
+    ]
+    ip: Annotated[str, Meta(description="IP address of the person")] | None
+    user_agent: Annotated[str, Meta(description="User-Agent header of the person's program")] | None
+    browser: Annotated[str, Meta(description="read from the user agent")] | None
+    os: Annotated[str, Meta(description="read from the user agent")] | None
+    device_type: Annotated[str, Meta(description="read from the user agent")] | None
+    referrer: Annotated[str, Meta(description="URL of the page that the contact came from")] | None
+    utm_source: Annotated[str, Meta(description="`utm_source` of the visited URL")] | None
+    utm_medium: Annotated[str, Meta(description="`utm_medium` of the visited URL")] | None
+    utm_term: Annotated[str, Meta(description="`utm_term` of the visited URL")] | None
+    utm_content: Annotated[str, Meta(description="`utm_content` of the visited URL")] | None
+    utm_campaign: Annotated[str, Meta(description="`utm_campaign` of the visited URL")] | None
+    created_at: Annotated[Moment, Meta(description="when the event happened")]
+    updated_at: Annotated[Moment, Meta(description="same as `created_at`: events do not change")]
+
+
+_COLUMNS = tuple(name for name in Event.__struct_fields__ if not name.endswith("_at"))
+
+
+def shape_event(row: models.Event) -> Event:
+    """Return a row of the table as the API's event."""
+    moments: dict[str, Any] = {"created_at": str(iso(row.created_at)), "updated_at": str(iso(row.updated_at))}
+    return Event(**{name: getattr(row, name) for name in _COLUMNS}, **moments)
+
+
+_SELECT_EVENT = f"SELECT {', '.join(Event.__struct_fields__)} FROM event WHERE id = ?"
+
+
+def fetch_event(event_id: int) -> Event | None:
+    """Return an event by id, or None; a tenth of the cost of a Peewee row, for callers that need thousands of them."""
+    row = fetch_one(_SELECT_EVENT, (event_id,))
+    if row is None:
+        return None
+    values: dict[str, Any] = dict(zip(Event.__struct_fields__, row, strict=True))
+    values["data"] = json.decode(values["data"])
+    for name in ("test", "generated"):
+        values[name] = bool(values[name])
+    for name in ("created_at", "updated_at"):
+        values[name] = iso(values[name])
+    return Event(**values)

@@ -1,28 +1,38 @@
-"""Records what happened and lists it; whoever wants to act on events reads the table and is woken by the bell."""
+"""Records events of the service, names their kinds, and deletes events that are too old.
 
+Other statements that insert events stay beside their data: snapshots, imports and engagement write sets of rows in one
+statement without a Python object for each, and `submit.py` needs all client columns and the new id.
+"""
+
+import logging
+import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
-from appliance.core import client_ip, clock, wake_ups
-from appliance.core.errors import Invalid, NotFound
-from appliance.core.fields import ContactId, DayOrWhen, PageQuery, Short
-from appliance.core.pagination import Page
-from appliance.events import agents, listing
-from appliance.events.listing import Asked
+from appliance.core import addresses, clock, signals
+from appliance.core.cache import CostAwareCache
+from appliance.core.errors import Invalid, NotFound, Unavailable
+from appliance.core.validation import ContactId, DayOrWhen, PageQuery, Short
+from appliance.events import listing, user_agents
+from appliance.events.listing import EventFilters
+from appliance.settings import config
+from appliance.storage import transactions
+from appliance.storage.database import Page, connection, rows, run, scalar
 from appliance.storage.models import Account, Event
-from appliance.storage.open import connection, rows, run, scalar
-from appliance.storage.work import after_commit, writing
+from appliance.storage.transactions import after_commit, require_write_transaction
 
 _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
     "generated, quiet, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
 )
-# From name to name, for reading all events of a name only to come to the next takes longer than to count those meant
+# The query steps from name to name through the index: reading all events of a name to reach the next one takes longer
+# than counting the events that are wanted.
 _COUNTS = (
     "WITH RECURSIVE names (name) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL "
     "SELECT (SELECT min(event) FROM event WHERE account_id = :account AND event > name) FROM names "
@@ -33,8 +43,8 @@ _COUNTS = (
 _FILTERS = ("event", "contact_id", "resource_uid", "resource_name", "test")
 
 
-class Happened(msgspec.Struct):
-    """An event the service itself writes."""
+class NewEvent(msgspec.Struct):
+    """An event that the service writes."""
 
     account_id: int
     event: str
@@ -45,23 +55,41 @@ class Happened(msgspec.Struct):
     resource_url: str | None = None
     test: bool = False
     chain_depth: int = 0
-    quiet: bool = False  # recorded only: it starts no flow
+    quiet: bool = False  # the event is only recorded and starts no flow
 
 
 class EventQuery(PageQuery):
     """Filters of the event list; times are inclusive after, exclusive before."""
 
-    event: Short | UnsetType = UNSET
-    contact_id: ContactId | UnsetType = UNSET
-    created_after: DayOrWhen | UnsetType = UNSET
-    created_before: DayOrWhen | UnsetType = UNSET
-    resource_uid: Short | UnsetType = UNSET
-    resource_name: Short | UnsetType = UNSET
-    test: bool | UnsetType = UNSET
+    event: Annotated[Short, Meta(description="only events of this name")] | UnsetType = UNSET
+    contact_id: Annotated[ContactId, Meta(description="only events of this contact")] | UnsetType = UNSET
+    created_after: (
+        Annotated[
+            DayOrWhen,
+            Meta(
+                description="only events created then or later: a time, or a date, which begins at 00:00 in the "
+                "account's time zone"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    created_before: (
+        Annotated[
+            DayOrWhen,
+            Meta(
+                description="only events created before: a time, or a date, which begins at 00:00 in the account's "
+                "time zone"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    resource_uid: Annotated[Short, Meta(description="only events with exactly this `resource_uid`")] | UnsetType = UNSET
+    resource_name: Annotated[Short, Meta(description="only events with this `resource_name`")] | UnsetType = UNSET
+    test: Annotated[bool, Meta(description="true: only tests; false: no tests")] | UnsetType = UNSET
 
 
 class _Chain(threading.local):
-    """How deep in a chain of flows what this thread writes stands, and whether all of it is a test."""
+    """The chain depth of the events that this thread records, and whether they are tests."""
 
     depth: int = 0
     test: bool = False
@@ -71,10 +99,10 @@ _chain = _Chain()
 
 
 @contextmanager
-def chained(depth: int, test: bool = False) -> Iterator[None]:
-    """Let all that is recorded inside stand at a depth: what a step of a flow does (docs/decisions.md#12).
+def at_chain_depth(depth: int, test: bool = False) -> Iterator[None]:
+    """Record all events inside the block at a chain depth, for steps of flows (docs/decisions.md#12).
 
-    What the run of a `test` does is a test too, or it would start what is real.
+    Events of a `test` run are tests too, or they would start real flows.
     """
     before = _chain.depth, _chain.test
     _chain.depth, _chain.test = depth, test
@@ -84,15 +112,15 @@ def chained(depth: int, test: bool = False) -> Iterator[None]:
         _chain.depth, _chain.test = before
 
 
-def record(happened: Happened) -> None:
-    """Write one event of the service itself, in the running transaction."""
-    record_many([happened])
+def record(event: NewEvent) -> None:
+    """Record an event of the service in the running transaction."""
+    record_many([event])
 
 
-def record_many(all_happened: list[Happened]) -> None:
-    """Write many events of the service itself in one go."""
-    writing()
-    if not all_happened:
+def record_many(events: list[NewEvent]) -> None:
+    """Record events of the service in one statement."""
+    require_write_transaction()
+    if not events:
         return
     now = clock.now_ms()
     encode = msgspec.json.encode
@@ -100,67 +128,244 @@ def record_many(all_happened: list[Happened]) -> None:
         _INSERT,
         [
             (
-                happened.account_id, happened.contact_id, happened.event, encode(happened.data).decode(),
-                happened.resource_uid, happened.resource_name, happened.resource_url,
-                happened.test or _chain.test, happened.quiet, max(happened.chain_depth, _chain.depth), now, now,
+                item.account_id, item.contact_id, item.event, encode(item.data).decode(),
+                item.resource_uid, item.resource_name, item.resource_url,
+                item.test or _chain.test, item.quiet, max(item.chain_depth, _chain.depth), now, now,
             )
-            for happened in all_happened
+            for item in events
         ],
     )  # fmt: skip
-    after_commit(lambda: wake_ups.ring("flows"))
+    after_commit(lambda: signals.wake("flows"))
 
 
-def record_seen(happened: Happened, ip: str | None, agent: str | None) -> None:
-    """Write an event that somebody caused themselves, with where they were and what with.
+def record_with_client(event: NewEvent, ip: str | None, agent: str | None) -> None:
+    """Record an event with the IP address and the device of the person who caused it.
 
-    Reading an agent for the first time takes a while: let `agents.device` look at it before.
+    Parsing a User-Agent for the first time takes a millisecond: call `user_agents.parse_device` before the writer runs.
     """
-    record(happened)
-    how = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (happened.account_id,)))
+    record(event)
+    privacy = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (event.account_id,)))
     run(
         "UPDATE event SET ip = ?, user_agent = ?, browser = ?, os = ?, device_type = ? WHERE id = ?",
-        (client_ip.kept(ip, how), agent, *agents.device(agent), connection().last_insert_rowid()),
+        (
+            addresses.anonymize_ip(ip, privacy),
+            agent,
+            *user_agents.parse_device(agent),
+            connection().last_insert_rowid(),
+        ),
     )
 
 
-def page(account_id: int, query: EventQuery) -> Page:
+def list_events(account_id: int, query: EventQuery) -> Page:
     """List events, newest first."""
-    return listing.page(asked(account_id, query), query.page, query.size())
+    return listing.list_page(read_filters(account_id, query), query.page, query.size())
 
 
-def asked(account_id: int, query: Any) -> Asked:
-    """Read the filters of a list, or of an export, of events; raises Invalid."""
+def read_filters(account_id: int, query: Any) -> EventFilters:
+    """Read the filters of a list or export of events. Raises Invalid."""
     zone = Account.get_by_id(account_id).time_zone
-    after, before = moments(query.created_after, query.created_before, zone)
-    given = {name: getattr(query, name) for name in _FILTERS}
-    return Asked(
-        account_id, after=after, before=before, **{name: one for name, one in given.items() if one is not UNSET}
+    after, before = parse_time_filters(query.created_after, query.created_before, zone)
+    filters = {name: getattr(query, name) for name in _FILTERS}
+    return EventFilters(
+        account_id, after=after, before=before, **{name: value for name, value in filters.items() if value is not UNSET}
     )
 
 
 def get(account_id: int, event_id: int) -> Event:
-    """Return one event; raises NotFound."""
+    """Return an event. Raises NotFound."""
     event = Event.get_or_none(Event.account == account_id, Event.id == event_id)
     if event is None:
         raise NotFound
     return event
 
 
-def counts(account_id: int, since: int) -> dict[str, int]:
+def count_by_name(account_id: int, since: int) -> dict[str, int]:
     """Count events by name since a moment (ms)."""
     return dict(rows(_COUNTS, {"account": account_id, "since": since}))
 
 
-def moments(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:
-    """Read the two time filters of a list; a bare date is midnight in the account's time zone; raises Invalid."""
-    found: list[int | None] = []
+def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:
+    """Parse the time filters of a list; a bare date is midnight in the account's time zone. Raises Invalid."""
+    times: list[int | None] = []
     faults: dict[str, list[str]] = {}
     for name, text in (("created_after", after), ("created_before", before)):
         try:
-            found.append(None if text is UNSET else clock.parse_or_day(str(text), zone))
+            times.append(None if text is UNSET else clock.parse_day_or_time(str(text), zone))
         except (ValueError, OverflowError):
             faults[name] = ["is invalid"]
-            found.append(None)
+            times.append(None)
     if faults:
         raise Invalid(faults)
-    return found[0], found[1]
+    return times[0], times[1]
+
+
+# The events that the service writes; clients may send other names (docs/decisions.md#13).
+
+
+class EventKind(NamedTuple):
+    """An event that the service records: its group and its words for people."""
+
+    name: str
+    group: str
+    words: str
+
+
+EVENT_KINDS = tuple(
+    EventKind(name, group, words)
+    for group, names in (
+        ("contact", {
+            "contact_add": "was added", "contact_update": "was changed", "contact_delete": "was deleted",
+            "contact_merge": "was merged", "tag_add": "got a tag", "tag_remove": "lost a tag",
+        }),
+        ("audience", {
+            "list_add": "joined a list", "list_remove": "left a list",
+            "segment_enter": "entered a segment", "segment_exit": "left a segment",
+        }),
+        ("consent", {
+            "opt_in": "opted in", "opt_out": "opted out", "double_opt_in_requested": "was asked to confirm",
+            "double_opt_in_confirmed": "confirmed", "form_submitted": "filled in a form",
+            "erase_requested": "asked to be erased",
+        }),
+        ("email", {
+            "email_sent": "email handed over", "email_delivered": "email delivered", "email_opened": "opened an email",
+            "email_clicked": "clicked a link", "email_soft_bounced": "email came back for now",
+            "email_bounced": "email came back", "email_complained": "complained", "email_failed": "email failed",
+            "email_skipped": "email skipped", "email_replied": "replied",
+        }),
+        ("sms", {
+            "sms_sent": "SMS handed over", "sms_delivered": "SMS delivered", "sms_failed": "SMS failed",
+            "sms_skipped": "SMS skipped", "sms_clicked": "clicked a link in an SMS",
+            "message": "wrote an SMS", "keyword": "sent a keyword",
+        }),
+        ("flow", {
+            "flow_enter": "entered a flow", "flow_exit": "left a flow", "flow_goal": "reached a goal",
+            "date_reached": "a date was reached",
+        }),
+        ("campaign", {
+            "campaign_started": "campaign started", "campaign_paused": "campaign paused",
+            "campaign_completed": "campaign completed", "domain_verified": "domain verified",
+            "domain_failed": "domain failed", "webhook_disabled": "webhook switched off",
+        }),
+    )
+    for name, words in names.items()
+)  # fmt: skip
+
+RESERVED_NAMES = frozenset(kind.name for kind in EVENT_KINDS)
+KINDS_BY_NAME = {kind.name: kind for kind in EVENT_KINDS}
+_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def find_name_error(name: str) -> str | None:
+    """Return what is wrong with an event name that a client sends, or None."""
+    if name in RESERVED_NAMES:
+        return "is reserved"
+    return None if _PATTERN.fullmatch(name) else "is invalid"
+
+
+def describe(name: str) -> str:
+    """Return an event name in words; underscores in the names of clients become spaces."""
+    kind = KINDS_BY_NAME.get(name)
+    return kind.words if kind else name.replace("_", " ")
+
+
+# Deletion by age keeps events that a reader of the log has not reached, events with a pending webhook delivery, and the
+# events of a contact since it entered a flow that it is still in, with the event that started it.
+
+log = logging.getLogger("campanero.events")
+
+# A transaction that deletes this many events takes a few milliseconds.
+_CHUNK_EVENTS = 400
+_READ_BY_FLOWS = "coalesce((SELECT event_id FROM cursor WHERE name = 'flows'), 0)"
+_READ_BY_ALL = "coalesce((SELECT min(event_id) FROM cursor), 0)"
+_IS_READ = f"e.id <= min({_READ_BY_FLOWS}, {_READ_BY_ALL})"
+_IS_NEEDED = (
+    "(EXISTS (SELECT 1 FROM run r WHERE r.contact_id = e.contact_id AND r.status = 'live' "
+    "AND (r.created_at <= e.created_at OR r.event_id = e.id)) "
+    "OR EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.event_id = e.id AND d.status = 'pending'))"
+)
+_SELECT_EXPIRED = (
+    f"SELECT e.id, e.created_at FROM event e INDEXED BY event_listed WHERE e.account_id = :account "
+    "AND (e.created_at, e.id) > (:at, :last) AND e.created_at < :before "
+    f"AND {_IS_READ} AND NOT {_IS_NEEDED} ORDER BY e.created_at, e.id LIMIT {_CHUNK_EVENTS}"
+)
+_running = threading.Lock()
+
+
+def delete_expired(stopping: threading.Event) -> None:
+    """Delete expired events: one thread at a time, in small transactions with pauses between them for other verbs."""
+    days = config.parse_seconds(config.current().events.keep)
+    if not days or not _running.acquire(blocking=False):
+        return
+    try:
+        before = clock.now_ms() - int(days * 1000)
+        for (account_id,) in rows("SELECT id FROM account"):
+            deleted_count = _delete_expired_of_account(account_id, before, stopping)
+            if deleted_count:
+                log.info(
+                    "events: deleted expired events account=%d count=%d keep=%s",
+                    account_id,
+                    deleted_count,
+                    config.current().events.keep,
+                )
+    finally:
+        _running.release()
+
+
+def _delete_expired_of_account(account_id: int, before: int, stopping: threading.Event) -> int:
+    """Delete an account's events from before a time in ms; return their number."""
+    parameters: dict[str, Any] = {"account": account_id, "before": before, "at": -1, "last": 0}
+    deleted_count = 0
+    while not stopping.is_set() and (expired := rows(_SELECT_EXPIRED, parameters)):
+        started = time.perf_counter()
+        try:
+            deleted_count += transactions.write(_delete_events, account_id, before, [row[0] for row in expired])
+        except Unavailable:
+            if transactions.is_stopped():
+                break
+            raise
+        parameters |= {"last": expired[-1][0], "at": expired[-1][1]}
+        stopping.wait(time.perf_counter() - started)
+    return deleted_count
+
+
+def _delete_events(account_id: int, before: int, ids: list[int]) -> int:
+    """Delete events that are still not needed, and record the time since when the log is complete."""
+    require_write_transaction()
+    run(
+        "UPDATE account SET events_since = :before WHERE id = :account AND coalesce(events_since, 0) < :before",
+        {"account": account_id, "before": before},
+    )
+    return run(f"DELETE FROM event AS e WHERE e.id IN ({','.join(map(str, ids))}) AND NOT {_IS_NEEDED}")
+
+
+# The counts of bounces and complaints, by which mailbox providers judge a sender.
+
+_DAY_MS = 86_400_000
+_MAIL_HEALTH = (
+    "SELECT event, count(*) FROM event INDEXED BY event_of_name WHERE account_id = ? AND event IN "
+    "('email_sent', 'email_bounced', 'email_complained', 'sms_sent', 'sms_failed') AND created_at >= ? AND test = 0 "
+    "GROUP BY event"
+)
+_mail_health_cache: CostAwareCache["MailHealth"] = CostAwareCache(min_age_seconds=10)
+
+
+class MailHealth(NamedTuple):
+    """Counts of sent, bounced and failed messages and of complaints over a number of days."""
+
+    days: int
+    sent: int
+    bounced: int
+    complained: int
+    texts: int
+    texts_failed: int
+
+
+def mail_health(account_id: int, days: int = 30) -> MailHealth:
+    """Return the mail health of an account over the last days; cached for at least 10 s."""
+
+    def count() -> MailHealth:
+        counts: dict[str, int] = dict(rows(_MAIL_HEALTH, (account_id, clock.now_ms() - days * _DAY_MS)))
+        names = ("email_sent", "email_bounced", "email_complained", "sms_sent", "sms_failed")
+        return MailHealth(days, *(counts.get(name, 0) for name in names))
+
+    return _mail_health_cache.get((account_id, days), count)

@@ -1,4 +1,4 @@
-"""Events that clients send, written so that a repeat is known and nothing waits for the database twice."""
+"""Validates events that clients send outside the writer, and records them once for each idempotency key."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -7,44 +7,43 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from appliance.core import addresses, client_ip, clock, fields, wake_ups
+from appliance.core import addresses, clock, signals, validation
 from appliance.core.errors import Conflict, Invalid, Refused
-from appliance.core.fields import Data, EmailText, Id, Short, When, default
-from appliance.events import agents, kinds
-from appliance.storage.models.kinds import Json
-from appliance.storage.open import connection, fetch_one, scalar
-from appliance.storage.work import after_commit, writing
+from appliance.core.validation import Data, EmailText, Id, Short, When, default
+from appliance.events import log, user_agents
+from appliance.storage.database import Json, connection, fetch_one, scalar
+from appliance.storage.transactions import after_commit, require_write_transaction
 
-# What an address says of the campaign that it is part of.
+# The UTM parameters of a URL.
 
-FIELDS = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
+UTM_FIELDS = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
 _MAX_CHARACTERS, _MAX_PARTS = 255, 100
-_NOTHING: tuple[str | None, ...] = (None,) * len(FIELDS)
+_NO_VALUES: tuple[str | None, ...] = (None,) * len(UTM_FIELDS)
 
 
 @lru_cache(maxsize=4_096)
-def utm_of(url: str | None) -> tuple[str | None, ...]:
-    """Return the values of `FIELDS` in an address; one that cannot be read says nothing."""
+def parse_utm(url: str | None) -> tuple[str | None, ...]:
+    """Return the values of `UTM_FIELDS` in a URL, None for those it lacks; all None if the URL cannot be parsed."""
     if not url or "utm_" not in url:
-        return _NOTHING
+        return _NO_VALUES
     try:
         query = urlsplit(url).query
     except ValueError:
-        return _NOTHING
-    said: dict[str, str] = {}
+        return _NO_VALUES
+    parameters: dict[str, str] = {}
     for name, value in parse_qsl("&".join(query.split("&", _MAX_PARTS)[:_MAX_PARTS]), errors="replace"):
-        said.setdefault(name, value[:_MAX_CHARACTERS])
-    return tuple(said.get(name) for name in FIELDS)
+        parameters.setdefault(name, value[:_MAX_CHARACTERS])
+    return tuple(parameters.get(name) for name in UTM_FIELDS)
 
 
-# What clients send about what they saw happen, read as far as that goes without the database.
+# The requests, and their validation as far as it needs no database.
 
 MAX_AT_ONCE = 1_000
-_OLDEST_MS = 365 * 24 * 3600 * 1000
-_FUTURE_MS = 300_000
-# What is told later than this is history, to which nobody wants to be sent a message
-_LATE_MS = 3600 * 1000
-_PLAIN = (
+_MAX_AGE_MS = 365 * 24 * 3600 * 1000
+_MAX_AHEAD_MS = 300_000
+# An event that is submitted later than this after it happened is history and starts no flow.
+_LATE_AFTER_MS = 3600 * 1000
+_COPIED_FIELDS = (
     "amount", "resource_uid", "resource_name", "resource_url", "user_agent", "referrer", "utm_source", "utm_medium",
     "utm_term", "utm_content", "utm_campaign",
 )  # fmt: skip
@@ -52,116 +51,148 @@ _PLAIN = (
 _Url = Annotated[str, Meta(max_length=2000, extra={"line": True})]
 _Ip = Annotated[
     str,
-    Meta(max_length=64, description="of the person, not of your server; kept as the account's `privacy_ip` says"),
+    Meta(
+        max_length=64,
+        description="IP address of the person, not of your server; stored as `privacy_ip` of the account says",
+    ),
 ]
 _Agent = Annotated[
     str,
     Meta(
         max_length=1000, extra={"line": True},
-        description="of the person's program; `browser`, `os` and `device_type` are read from it",
+        description="User-Agent of the person's program; `browser`, `os` and `device_type` are read from it",
     ),
 ]  # fmt: skip
 _Trigger = Annotated[
-    bool, Meta(description="whether it starts flows; without it one created over an hour ago starts none")
+    bool, Meta(description="whether the event starts flows; default: true unless it happened over an hour ago")
 ]
 
 
 class EventWrite(Struct):
-    """Something a client saw happen."""
+    """An event that a client submits."""
 
-    event: Annotated[str, Meta(max_length=64, extra={"filled": True}, extra_json_schema={"pattern": fields.EVENT_NAME})]
-    contact_id: Id | None | UnsetType = UNSET
-    contact_email: EmailText | None | UnsetType = UNSET
-    create_contact: Annotated[bool, default(False)] | UnsetType = UNSET
-    amount: float | None | UnsetType = UNSET
-    data: Data | None | UnsetType = UNSET
-    resource_uid: Short | None | UnsetType = UNSET
-    resource_name: Short | None | UnsetType = UNSET
-    resource_url: Annotated[str, Meta(max_length=2000)] | None | UnsetType = UNSET
+    event: Annotated[
+        str,
+        Meta(max_length=64, extra={"filled": True}, extra_json_schema={"pattern": validation.EVENT_NAME}),
+        Meta(description="name of the event: `^[a-z][a-z0-9_]{0,63}$`, not a name that the service records itself"),
+    ]
+    contact_id: Annotated[Id, Meta(description="id of the contact; this or `contact_email`")] | None | UnsetType = UNSET
+    contact_email: Annotated[EmailText, Meta(description="email address of the contact")] | None | UnsetType = UNSET
+    create_contact: (
+        Annotated[bool, default(False), Meta(description="create an unknown contact, without opt-in")] | UnsetType
+    ) = UNSET
+    amount: (
+        Annotated[float, Meta(description="value of the event, such as the total of an order")] | None | UnsetType
+    ) = UNSET
+    data: Annotated[Data, Meta(description="further data, as JSON of at most 32 KiB")] | None | UnsetType = UNSET
+    resource_uid: (
+        Annotated[Short, Meta(description="your id of the thing it is about, such as `order:4711`")] | None | UnsetType
+    ) = UNSET
+    resource_name: Annotated[Short, Meta(description="name of that thing")] | None | UnsetType = UNSET
+    resource_url: Annotated[str, Meta(max_length=2000), Meta(description="URL of that thing")] | None | UnsetType = (
+        UNSET
+    )
     ip: _Ip | None | UnsetType = UNSET
     user_agent: _Agent | None | UnsetType = UNSET
-    referrer: _Url | None | UnsetType = UNSET
-    utm_source: Short | None | UnsetType = UNSET
-    utm_medium: Short | None | UnsetType = UNSET
-    utm_term: Short | None | UnsetType = UNSET
-    utm_content: Short | None | UnsetType = UNSET
-    utm_campaign: Short | None | UnsetType = UNSET
+    referrer: Annotated[_Url, Meta(description="URL of the page that the contact came from")] | None | UnsetType = UNSET
+    utm_source: Annotated[Short, Meta(description="`utm_source` of the visited URL")] | None | UnsetType = UNSET
+    utm_medium: Annotated[Short, Meta(description="`utm_medium` of the visited URL")] | None | UnsetType = UNSET
+    utm_term: Annotated[Short, Meta(description="`utm_term` of the visited URL")] | None | UnsetType = UNSET
+    utm_content: Annotated[Short, Meta(description="`utm_content` of the visited URL")] | None | UnsetType = UNSET
+    utm_campaign: Annotated[Short, Meta(description="`utm_campaign` of the visited URL")] | None | UnsetType = UNSET
     test: Annotated[bool, default(False)] | UnsetType = UNSET
     trigger: _Trigger | UnsetType = UNSET
-    idempotency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None | UnsetType = UNSET
-    created_at: When | None | UnsetType = UNSET
+    idempotency_key: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255),
+            Meta(description="key that identifies a repeated request, for each event name"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    created_at: (
+        Annotated[When, Meta(description="when the event happened, up to 365 days ago; default: now")]
+        | None
+        | UnsetType
+    ) = UNSET
 
 
 class EventBatch(Struct):
-    """Many events at once; each is read for itself, so that one that is wrong keeps no other out."""
+    """A batch of events; each is validated on its own, so that a wrong event does not keep the others out."""
 
     events: Annotated[
         list[Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/EventWrite"})] | None],
         Meta(max_length=MAX_AT_ONCE),
+        Meta(description="up to 1,000 events; each is validated on its own"),
     ]
 
 
-class Ready(NamedTuple):
-    """An event that only the database is still missing: columns of its row, and who it may be about."""
+class PreparedEvent(NamedTuple):
+    """An event that was validated without the database: columns of its row, and its contact by id or address."""
 
     contact_id: int | None
     address: str | None  # as it was sent
     address_key: str | None
     creates: bool
-    ip: dict[str, str | None]  # what is kept of it, by the account's `privacy_ip`; empty: there is none
-    at: int | None  # None: when it is written
-    late: bool | None  # whether it starts no flow, where that is said or its time says it
+    ip: dict[str, str | None]  # the IP address to store, by the account's `privacy_ip`; empty if none was sent
+    at: int | None  # in ms; None: the time at which it is written
+    late: bool | None  # true: the event starts no flow, because of `trigger` or its time
     values: dict[str, Any]
     faults: dict[str, list[str]]
 
     @property
     def event(self) -> str:
-        """Its name."""
+        """Return the name of the event."""
         return str(self.values["event"])
 
     @property
     def key(self) -> str | None:
-        """The key by which a repeat is known."""
+        """Return the idempotency key."""
         key: str | None = self.values["idempotency_key"]
         return key
 
 
-def prepare(request: EventWrite, test: bool = False) -> Ready:
-    """Work out all that needs no database; what is wrong stands in `faults`. Reads a user agent: not for the loop."""
+def prepare(request: EventWrite, test: bool = False) -> PreparedEvent:
+    """Validate and convert an event without the database; faults go into `faults`.
+
+    Parsing a new User-Agent takes a millisecond, so this is not called on the event loop.
+    """
     faults: dict[str, list[str]] = {}
-    name_fault = kinds.fault(request.event)
+    name_fault = log.find_name_error(request.event)
     if name_fault:
         faults["event"] = [name_fault]
     now = clock.now_ms()
     at = request.created_at if isinstance(request.created_at, int) else None
-    if at is not None and not now - _OLDEST_MS <= at <= now + _FUTURE_MS:
+    if at is not None and not now - _MAX_AGE_MS <= at <= now + _MAX_AHEAD_MS:
         faults["created_at"] = ["is invalid"]
-    key = _text(request.idempotency_key)
+    key = _text_or_none(request.idempotency_key)
     if key is not None and not key.isprintable():
         faults["idempotency_key"] = ["is invalid"]
-    ip = _text(request.ip)
-    kept = {how: client_ip.kept(ip, how) for how in ("full", "truncated")} if ip else {}
-    if ip and kept["full"] is None:
+    ip = _text_or_none(request.ip)
+    stored_ips = {privacy: addresses.anonymize_ip(ip, privacy) for privacy in ("full", "truncated")} if ip else {}
+    if ip and stored_ips["full"] is None:
         faults["ip"] = ["is invalid"]
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
-    address = _text(request.contact_email) if contact_id is None else None
+    address = _text_or_none(request.contact_email) if contact_id is None else None
     if contact_id is None and address is None:
         faults["contact_id"] = ["can't be blank"]
-    late = at is not None and at < now - _LATE_MS
-    return Ready(
-        contact_id, address, addresses.email(address).key if address else None, request.create_contact is True, kept,
-        at, not request.trigger if isinstance(request.trigger, bool) else late, _values(request, key, test), faults,
+    late = at is not None and at < now - _LATE_AFTER_MS
+    return PreparedEvent(
+        contact_id, address, addresses.parse_email(address).key if address else None, request.create_contact is True,
+        stored_ips, at, not request.trigger if isinstance(request.trigger, bool) else late, _values(request, key, test),
+        faults,
     )  # fmt: skip
 
 
 def _values(request: EventWrite, key: str | None, test: bool) -> dict[str, Any]:
-    said = {name: getattr(request, name) for name in _PLAIN}
-    values = {name: None if value is UNSET else value for name, value in said.items()}
-    for name, value in zip(FIELDS, utm_of(_text(request.resource_url)), strict=True):
-        # What is said of itself stands before what an address says
+    sent = {name: getattr(request, name) for name in _COPIED_FIELDS}
+    values = {name: None if value is UNSET else value for name, value in sent.items()}
+    for name, value in zip(UTM_FIELDS, parse_utm(_text_or_none(request.resource_url)), strict=True):
+        # A UTM field that was sent takes precedence over the parameter in the URL.
         if getattr(request, name) is UNSET:
             values[name] = value
-    device = agents.device(values["user_agent"])
+    device = user_agents.parse_device(values["user_agent"])
     return values | {
         "event": request.event, "data": request.data if isinstance(request.data, dict) else {},
         "test": test or request.test is True, "idempotency_key": key, "browser": device.browser, "os": device.os,
@@ -169,19 +200,19 @@ def _values(request: EventWrite, key: str | None, test: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _text(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def read_many(batch: EventBatch, test: bool) -> tuple[list[Ready | fields.Read], list[str]]:
-    """Read each event of a batch; returns what is ready, or what was read with faults, and the keys nobody knows."""
-    found: list[Ready | fields.Read] = []
+def prepare_batch(batch: EventBatch, test: bool) -> tuple[list[PreparedEvent | validation.PartialRead], list[str]]:
+    """Validate each event of a batch; return each prepared, or as it was read with faults, and the ignored keys."""
+    prepared: list[PreparedEvent | validation.PartialRead] = []
     ignored: list[str] = []
     for index, raw in enumerate(batch.events):
-        read = fields.read_sound(EventWrite, raw)
+        read = validation.read_partial(EventWrite, raw)
         ignored += [f"events[{index}].{name}" for name in read.ignored]
-        found.append(read if read.faults.fields else prepare(read.value, test))
-    return found, ignored
+        prepared.append(read if read.faults.fields else prepare(read.value, test))
+    return prepared, ignored
 
 
 _COLUMNS = (
@@ -191,137 +222,145 @@ _COLUMNS = (
 )  # fmt: skip
 _INSERT = f"INSERT INTO event ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) RETURNING id"
 _JSON = Json()
-# By which a repeat is held against the first; who it is about is asked for itself, and of their address a part is kept
-_COMPARED = (
+# A repeated request has to equal the first in these columns. The contact is compared separately, and the IP address is
+# not compared, because a part of it may have been removed.
+_COMPARED_COLUMNS = (
     "amount", "resource_uid", "resource_name", "resource_url", "test", "user_agent", "referrer", "utm_source",
     "utm_medium", "utm_term", "utm_content", "utm_campaign",
 )  # fmt: skip
-_KNOWN = ("id", "contact_id", "created_at", "data", *_COMPARED)
-_BY_KEY = f"SELECT {', '.join(_KNOWN)} FROM event WHERE account_id = ? AND event = ? AND idempotency_key = ?"
+_COMPARED_ROW = ("id", "contact_id", "created_at", "data", *_COMPARED_COLUMNS)
+_BY_KEY = f"SELECT {', '.join(_COMPARED_ROW)} FROM event WHERE account_id = ? AND event = ? AND idempotency_key = ?"
 
 
 class Submitted(NamedTuple):
-    """An event that is recorded: as it was just written, or None where it had been sent before."""
+    """A recorded event; `values` is its row as just written, or None for a repeated request."""
 
     id: int
     values: dict[str, Any] | None
 
     @property
     def repeated(self) -> bool:
-        """Whether it had been sent before."""
+        """Return whether the event had been submitted before."""
         return self.values is None
 
 
-def missing_contact(account_id: int, ready: Ready) -> str | None:
-    """Return the address of a contact that has to be made first, or None."""
-    if not ready.creates or ready.address is None or ready.faults or _known(account_id, ready) is not None:
+def find_missing_contact(account_id: int, prepared: PreparedEvent) -> str | None:
+    """Return the address of a contact that has to be created first, or None."""
+    if (
+        not prepared.creates
+        or prepared.address is None
+        or prepared.faults
+        or _fetch_by_key(account_id, prepared) is not None
+    ):
         return None
-    return None if _whose(account_id, ready) is not None else ready.address
+    return None if _find_contact_id(account_id, prepared) is not None else prepared.address
 
 
-def check(account_id: int, request: EventWrite, _: int | None = None) -> None:
-    """Raise Invalid with all that is wrong with an event, beyond its types."""
-    if not isinstance(request.event, str):  # what was sent for it was told already: any name will do
+def check_event(account_id: int, request: EventWrite, _: int | None = None) -> None:
+    """Raise Invalid with all faults of an event that its types do not show."""
+    if not isinstance(request.event, str):  # The wrong type is reported already; the other checks need any name.
         request = structs.replace(request, event="unknown")
-    ready = prepare(request)
-    is_made = ready.creates and ready.address is not None
-    if faults := dict(ready.faults) if is_made else _faults(ready, _whose(account_id, ready)):
+    prepared = prepare(request)
+    creates = prepared.creates and prepared.address is not None
+    if faults := dict(prepared.faults) if creates else _find_faults(prepared, _find_contact_id(account_id, prepared)):
         raise Invalid(faults)
 
 
-def submit(account_id: int, ready: Ready) -> Submitted:
-    """Record an event of a client; raises Invalid with all faults, Conflict for a key used for another payload."""
-    (done,) = submit_many(account_id, [ready])
-    if isinstance(done, Refused):
-        raise done
-    return done
+def submit(account_id: int, prepared: PreparedEvent) -> Submitted:
+    """Record an event of a client. Raises Invalid with all faults, Conflict for a key used for another payload."""
+    (result,) = submit_many(account_id, [prepared])
+    if isinstance(result, Refused):
+        raise result
+    return result
 
 
-def submit_many(account_id: int, all_ready: Sequence[Ready]) -> list[Submitted | Refused]:
-    """Record events of a client in one go; answers for each what became of it. One that is refused keeps none out."""
-    writing()
-    now, how = clock.now_ms(), ""
-    if any(ready.ip for ready in all_ready):
-        how = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (account_id,)))
-    done: list[Submitted | Refused] = []
-    for ready in all_ready:
+def submit_many(account_id: int, prepared_events: Sequence[PreparedEvent]) -> list[Submitted | Refused]:
+    """Record events of a client; return the result of each, which is its error for a refused event."""
+    require_write_transaction()
+    now, privacy = clock.now_ms(), ""
+    if any(prepared.ip for prepared in prepared_events):
+        privacy = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (account_id,)))
+    results: list[Submitted | Refused] = []
+    for prepared in prepared_events:
         try:
-            done.append(_submit(account_id, ready, now, how))
-        except (Invalid, Conflict) as refused:
-            done.append(refused)
-    new = [made.values for made in done if isinstance(made, Submitted) and made.values is not None]
-    _saw_them(new)
+            results.append(_insert_event(account_id, prepared, now, privacy))
+        except (Invalid, Conflict) as error:
+            results.append(error)
+    new = [result.values for result in results if isinstance(result, Submitted) and result.values is not None]
+    _record_interactions(new)
     if new:
-        after_commit(lambda: wake_ups.ring("flows"))
-    return done
+        after_commit(lambda: signals.wake("flows"))
+    return results
 
 
-def _submit(account_id: int, ready: Ready, now: int, how: str) -> Submitted:
-    contact_id = _whose(account_id, ready)
-    known = _known(account_id, ready) if not ready.faults else None
-    if known is not None:
-        if _differs(known, ready, contact_id):
+def _insert_event(account_id: int, prepared: PreparedEvent, now: int, privacy: str) -> Submitted:
+    contact_id = _find_contact_id(account_id, prepared)
+    earlier = _fetch_by_key(account_id, prepared) if not prepared.faults else None
+    if earlier is not None:
+        if _is_different(earlier, prepared, contact_id):
             raise Conflict("this idempotency_key was used for another event", code="idempotency_conflict")
-        return Submitted(known["id"], None)
-    if faults := _faults(ready, contact_id):
+        return Submitted(earlier["id"], None)
+    if faults := _find_faults(prepared, contact_id):
         raise Invalid(faults)
-    at = now if ready.at is None else ready.at
-    values = ready.values | {
-        "account_id": account_id, "contact_id": contact_id, "generated": False, "quiet": bool(ready.late),
-        "chain_depth": 0, "ip": ready.ip.get(how), "created_at": at, "updated_at": now,
+    at = now if prepared.at is None else prepared.at
+    values = prepared.values | {
+        "account_id": account_id, "contact_id": contact_id, "generated": False, "quiet": bool(prepared.late),
+        "chain_depth": 0, "ip": prepared.ip.get(privacy), "created_at": at, "updated_at": now,
     }  # fmt: skip
     row = values | {"data": _JSON.db_value(values["data"])}
-    ((number,),) = connection().execute(_INSERT, [row[name] for name in _COLUMNS]).fetchall()
-    return Submitted(int(number), values)
+    ((event_id,),) = connection().execute(_INSERT, [row[name] for name in _COLUMNS]).fetchall()
+    return Submitted(int(event_id), values)
 
 
-def _saw_them(new: Iterable[dict[str, Any]]) -> None:
-    """Note when people were last seen, by what they did; a test is nobody's doing."""
-    seen: dict[int, int] = {}
-    for values in new:
+def _record_interactions(recorded: Iterable[dict[str, Any]]) -> None:
+    """Update when the contacts last interacted; test events do not count."""
+    last_seen: dict[int, int] = {}
+    for values in recorded:
         if not values["test"]:
-            seen[values["contact_id"]] = max(values["created_at"], seen.get(values["contact_id"], 0))
-    if seen:
+            last_seen[values["contact_id"]] = max(values["created_at"], last_seen.get(values["contact_id"], 0))
+    if last_seen:
         connection().executemany(
             "UPDATE contact SET last_interacted_at = :at "
             "WHERE id = :id AND (last_interacted_at IS NULL OR last_interacted_at < :at)",
-            [{"id": contact_id, "at": at} for contact_id, at in seen.items()],
+            [{"id": contact_id, "at": at} for contact_id, at in last_seen.items()],
         )
 
 
-def _faults(ready: Ready, contact_id: int | None) -> dict[str, list[str]]:
-    faults = dict(ready.faults)
+def _find_faults(prepared: PreparedEvent, contact_id: int | None) -> dict[str, list[str]]:
+    faults = dict(prepared.faults)
     if contact_id is None and "contact_id" not in faults:
-        faults["contact_id" if ready.contact_id is not None else "contact_email"] = ["must exist"]
+        faults["contact_id" if prepared.contact_id is not None else "contact_email"] = ["must exist"]
     return faults
 
 
-def _known(account_id: int, ready: Ready) -> dict[str, Any] | None:
-    """Return what is compared of the event that was sent with this key before."""
-    found = fetch_one(_BY_KEY, (account_id, ready.event, ready.key)) if ready.key is not None else None
-    return None if found is None else dict(zip(_KNOWN, found, strict=True))
+def _fetch_by_key(account_id: int, prepared: PreparedEvent) -> dict[str, Any] | None:
+    """Return the compared columns of the event that was submitted with this key before, or None."""
+    row = fetch_one(_BY_KEY, (account_id, prepared.event, prepared.key)) if prepared.key is not None else None
+    return None if row is None else dict(zip(_COMPARED_ROW, row, strict=True))
 
 
-def _differs(known: dict[str, Any], ready: Ready, contact_id: int | None) -> bool:
-    """Return whether a repeat by its key says anything else than the first one did.
+def _is_different(earlier: dict[str, Any], prepared: PreparedEvent, contact_id: int | None) -> bool:
+    """Return whether a request that repeats a key has another payload than the first one.
 
-    Whom it names may have been merged into somebody else since, or be gone: that is no other payload.
+    A contact that has since been merged into another, or deleted, does not make the payload different.
     """
-    if ready.at is not None and ready.at != known["created_at"]:
+    if prepared.at is not None and prepared.at != earlier["created_at"]:
         return True
-    if contact_id is not None and contact_id != known["contact_id"]:
+    if contact_id is not None and contact_id != earlier["contact_id"]:
         return True
-    if _JSON.python_value(known["data"]) != ready.values["data"]:
+    if _JSON.python_value(earlier["data"]) != prepared.values["data"]:
         return True
-    return any(known[name] != ready.values[name] for name in _COMPARED)
+    return any(earlier[name] != prepared.values[name] for name in _COMPARED_COLUMNS)
 
 
-def _whose(account_id: int, ready: Ready) -> int | None:
-    if ready.contact_id is not None:
-        found: Any = fetch_one("SELECT id FROM contact WHERE id = ? AND account_id = ?", (ready.contact_id, account_id))
-    elif ready.address_key is not None:
-        words = "SELECT contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key = ?"
-        found = fetch_one(words, (account_id, ready.address_key))
+def _find_contact_id(account_id: int, prepared: PreparedEvent) -> int | None:
+    if prepared.contact_id is not None:
+        row: Any = fetch_one(
+            "SELECT id FROM contact WHERE id = ? AND account_id = ?", (prepared.contact_id, account_id)
+        )
+    elif prepared.address_key is not None:
+        statement = "SELECT contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key = ?"
+        row = fetch_one(statement, (account_id, prepared.address_key))
     else:
         return None
-    return int(found[0]) if found else None
+    return int(row[0]) if row else None

@@ -1,1 +1,1 @@
-"""People, events and messages as files, streamed."""
+"""Exports of contacts, events, messages and other records as streamed files."""

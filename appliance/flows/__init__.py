@@ -1,6 +1,6 @@
-"""Automations: what starts them, the ways people take through them, and rehearsals of those ways.
+"""Flows: automations with a trigger and steps, run for each contact who enters, and simulated before they go live.
 
-A flow is edited as a nested document of steps. Going live compiles it into the rows of a version (`plan`); runs keep
-the version they entered with. Events start runs behind a cursor (`entry`), due runs are taken step by step (`run`), and
-nothing waits anywhere but in rows.
+A flow is edited as a nested `document` of steps. Publishing compiles it into the rows of a version (`versions`), and a
+run keeps the version it entered with. Events start runs behind a cursor (`enrollment`), due runs advance step by step
+(`engine`), and nothing waits anywhere but in rows.
 """

@@ -1,211 +1,111 @@
-"""The steps of a flow as a document: read as they are sent, with every fault at its path, and shown as they are stored.
+"""The nested steps of a flow: parsed with every error at its path, dumped for the API, walked and rearranged.
 
-What a step is follows from its keys where it does not say so (docs/decisions.md#12). Stored, each has `id` and `type`,
-what its kind keeps, and its branches where it has any.
+The keys of a step decide its type where the request does not name it (docs/decisions.md#12). A stored step has `id` and
+`type`, the props of its kind, and its branches if it has any. Functions that rearrange steps return new lists and leave
+their arguments unchanged. `versions` compiles a document into the rows of a version.
 """
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Annotated, Any, NamedTuple
 
-import msgspec
+from msgspec import Meta
 
 from appliance.content.designs import merge
-from appliance.content.designs.document import strings
 from appliance.core.errors import Faults
+from appliance.events import log
 from appliance.flows.steps import BY_TYPE, KINDS
-from appliance.flows.steps.kind import Kind, Node, Reading
-from appliance.storage.models import Step as tables_Step
-from appliance.storage.open import connection, rows
-from appliance.storage.work import after_commit, is_writing, writing
+from appliance.flows.steps.base import ParseContext, StepKind
+from appliance.flows.steps.wait import MAX_SECONDS
 
-# The compiled form of a flow: a row for each step of a version, kept in memory once read, for it never changes.
-
-_MAX_KEPT = 200
-_INSERT = (
-    "INSERT INTO step (flow_id, version, action_id, kind, template_id, content_id, pinned, data, next_action, "
-    "yes_action, no_action, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-# What a step is in the document beside what its kind takes
-FRAME = frozenset({"id", "type", "yes", "no"})
-
-
-class Plan(NamedTuple):
-    """All steps of one version of a flow; without any, a run ends as it begins."""
-
-    flow_id: int
-    version: int
-    first: int | None
-    nodes: dict[int, Node]
-
-
-def compiled(steps: Sequence[dict[str, Any]]) -> list[Node]:
-    """Compile a nested document, each step with its `id` and `type`; in the order in which they stand."""
-    return list(_compiled(steps, None))
-
-
-def _compiled(steps: Sequence[dict[str, Any]], after: int | None) -> Iterator[Node]:
-    """Compile siblings, the last of which leads to `after`; branches re-join behind their split."""
-    for index, step in enumerate(steps):
-        following = steps[index + 1]["id"] if index + 1 < len(steps) else after
-        props = {key: value for key, value in step.items() if key not in FRAME}
-        if "yes" not in step and "no" not in step:
-            yield Node(step["id"], step["type"], props, following)
-            continue
-        yes, no = step.get("yes") or [], step.get("no") or []
-        ways = (yes[0]["id"] if yes else following, no[0]["id"] if no else following)
-        yield Node(step["id"], step["type"], props, following, *ways)
-        yield from _compiled(yes, following)
-        yield from _compiled(no, following)
-
-
-def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict[int, dict[str, Any]]) -> None:
-    """Keep a version; `messages` are by step the `template`, `content` and `pinned` columns of those that send."""
-    writing()
-    encode = msgspec.json.encode
-    values = []
-    for position, node in enumerate(nodes):
-        said = messages.get(node.id, {})
-        pinned = said.get("pinned")
-        values.append(
-            (
-                flow_id, version, node.id, node.kind, said.get("template"), said.get("content"),
-                None if pinned is None else encode(pinned).decode(), encode(node.props).decode(), node.next, node.yes,
-                node.no, position,
-            )
-        )  # fmt: skip
-    connection().executemany(_INSERT, values)
-
-
-_kept: "OrderedDict[tuple[int, int], Plan]" = OrderedDict()
-_lock = threading.Lock()
-
-
-def load_plan(flow_id: int, version: int) -> Plan:
-    """Return a version of a flow; it is kept once it is certain that it was committed, for a number may be given again
-    where it was not."""
-    key = (flow_id, version)
-    with _lock:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
-    found = read_plan(flow_id, version)
-    if is_writing():
-        after_commit(lambda: _keep(key, found))
-    else:
-        _keep(key, found)
-    return found
-
-
-def _keep(key: tuple[int, int], found: Plan) -> None:
-    with _lock:
-        _kept[key] = found
-        while len(_kept) > _MAX_KEPT:
-            _kept.popitem(last=False)
-
-
-def read_plan(flow_id: int, version: int) -> Plan:
-    """Read a version of a flow, also one that is not committed."""
-    found = (
-        tables_Step.select()
-        .where(tables_Step.flow == flow_id, tables_Step.version == version)
-        .order_by(tables_Step.position)
-    )
-    nodes = {
-        row.action_id: Node(row.action_id, row.kind, row.data, row.next_action, row.yes_action, row.no_action)
-        for row in found
-    }
-    return Plan(flow_id, version, next(iter(nodes), None), nodes)
-
-
-def forget_plans() -> None:
-    """Let every plan be read again; for a process whose database was changed under it, and for rehearsals."""
-    with _lock:
-        _kept.clear()
-
-
-def versions(flow_id: int) -> list[int]:
-    """Return the versions that a flow ever had live, oldest first."""
-    return [row[0] for row in rows("SELECT DISTINCT version FROM step WHERE flow_id = ? ORDER BY version", (flow_id,))]
+# Keys of a step in the document that do not belong to its kind
+FRAME_KEYS = frozenset({"id", "type", "yes", "no"})
 
 
 MAX_STEPS = 200
 MAX_DEPTH = 10
-# Of the merge tags of all its messages together, outside of quotes (`merge.code_fault`): it is published in one piece
+# The limit for merge tag code in all messages together, in characters outside of quotes (`merge.find_code_error`),
+# because a flow is published in one transaction.
 MAX_TAG_CODE = 65_536
 BRANCHES = ("yes", "no")
-# What every step answers, whatever it is
-NEUTRAL: dict[str, Any] = {
+# Fields that the API shows for every step, whatever its kind
+EMPTY_STEP: dict[str, Any] = {
     "subject": "", "body": "", "preheader": "", "duration": 0, "filters": [], "yes": [], "no": [], "event_name": "",
     "forward_event_data": False, "template_id": None,
 }  # fmt: skip
-KEYS = FRAME.union(*(kind.keys for kind in KINDS))
+STEP_KEYS = FRAME_KEYS.union(*(kind.keys for kind in KINDS))
 _MAX_KEY_CHARACTERS = 100
 
 Step = dict[str, Any]
 
 
-class Steps(NamedTuple):
-    """Steps as they were read; those that send hold their words under `content` until they stand in a template."""
+class ParsedSteps(NamedTuple):
+    """Steps as parsed; those that send hold their content under `content` until it is saved in a template."""
 
     steps: list[Step]
     last_action: int
 
 
-def read(
-    account_id: int, raw: Any, faults: Faults, before: Sequence[Step] = (), last_action: int = 0, path: str = "steps"
-) -> Steps:
-    """Read the steps of a flow and note every fault; a step with the `id` of one that is there `before` is that one.
+def parse_steps(
+    account_id: int, raw: Any, faults: Faults, previous: Sequence[Step] = (), last_action: int = 0, path: str = "steps"
+) -> ParsedSteps:
+    """Parse the steps of a flow and add every error; a step with the `id` of one in `previous` is that step.
 
-    All others get new ids: none is ever given twice.
+    All other steps get new ids: an id is never given twice.
     """
     if raw is None:
-        return Steps([], last_action)
-    reader = _Reader(account_id, faults, {step["id"]: step for _, step in walk(before)}, last_action)
-    # Absent is only null: what an empty object means in place of all steps, nobody knows
-    words = size_fault(raw) or merge.code_fault(strings(raw), MAX_TAG_CODE) if isinstance(raw, list) else "is invalid"
-    if words:
-        faults.add(path, words)
-        return Steps([], last_action)
-    steps = reader.all(raw, path)
-    return Steps(steps, reader.last_action)
+        return ParsedSteps([], last_action)
+    parser = _StepParser(account_id, faults, {step["id"]: step for _, step in walk(previous)}, last_action)
+    # Only null means absent here: an empty object in place of all steps has no clear meaning
+    error = (
+        check_size(raw) or merge.find_code_error(merge.iterate_strings(raw), MAX_TAG_CODE)
+        if isinstance(raw, list)
+        else "is invalid"
+    )
+    if error:
+        faults.add(path, error)
+        return ParsedSteps([], last_action)
+    steps = parser.parse_all(raw, path)
+    return ParsedSteps(steps, parser.last_action)
 
 
 def walk(steps: Sequence[Step], path: str = "steps") -> Iterator[tuple[str, Step]]:
-    """Return every step with its path, in the order in which they stand."""
+    """Yield every step with its path, depth first, in document order."""
     for index, step in enumerate(steps):
-        here = f"{path}[{index}]"
-        yield here, step
+        step_path = f"{path}[{index}]"
+        yield step_path, step
         for branch in BRANCHES:
-            yield from walk(step.get(branch) or (), f"{here}.{branch}")
+            yield from walk(step.get(branch) or (), f"{step_path}.{branch}")
 
 
-def kept(step: Step) -> dict[str, Any]:
-    """Return what the kind of a stored step keeps of it."""
-    return {key: value for key, value in step.items() if key not in FRAME}
+def get_props(step: Step) -> dict[str, Any]:
+    """Return the props that the kind of a stored step keeps."""
+    return {key: value for key, value in step.items() if key not in FRAME_KEYS}
 
 
-def shown(steps: Sequence[Step], said: Mapping[int, Mapping[str, Any]]) -> list[Step]:
-    """Return stored steps as the interface shows them; `said` are the words of their templates by template id."""
-    found = []
+def dump_steps(steps: Sequence[Step], contents: Mapping[int, Mapping[str, Any]]) -> list[Step]:
+    """Return stored steps as the API shows them; `contents` holds the content of their templates by template id."""
+    result = []
     for step in steps:
-        props = kept(step)
+        props = get_props(step)
         if "template_id" in props:
-            props["content"] = said.get(props["template_id"], {})
+            props["content"] = contents.get(props["template_id"], {})
         dumped = {key: value for key, value in BY_TYPE[step["type"]].dump(props).items() if value is not None}
-        branches = {branch: shown(step.get(branch) or (), said) for branch in BRANCHES}
-        found.append({"id": step["id"], "type": step["type"], **NEUTRAL, **dumped, **branches})
-    return found
+        branches = {branch: dump_steps(step.get(branch) or (), contents) for branch in BRANCHES}
+        result.append({"id": step["id"], "type": step["type"], **EMPTY_STEP, **dumped, **branches})
+    return result
 
 
-def is_neutral(value: Any) -> bool:
+def is_absent(value: Any) -> bool:
     """Return whether a value counts as absent in a step: null, "", [], {}, false, 0."""
     return value is None or (isinstance(value, str | list | dict | bool | int | float) and not value)
 
 
-def size_fault(raw: Any) -> str | None:
-    """Return whether there are more steps, or deeper ones, than any flow has; before anything else looks at them."""
+def check_size(raw: Any) -> str | None:
+    """Return an error if there are more steps, or deeper ones, than a flow may have, else None.
+
+    It runs before any other code looks at the steps.
+    """
     count, depth, level = 0, 0, [raw]
     while level:
         depth += 1
@@ -219,87 +119,87 @@ def size_fault(raw: Any) -> str | None:
     return None
 
 
-class _Reader:
-    def __init__(self, account_id: int, faults: Faults, before: dict[int, Step], last_action: int) -> None:
+class _StepParser:
+    def __init__(self, account_id: int, faults: Faults, previous: dict[int, Step], last_action: int) -> None:
         self.account_id = account_id
         self.faults = faults
-        self.before = before
-        self.taken: set[int] = set()
+        self.previous = previous
+        self.used_ids: set[int] = set()
         self.last_action = last_action
 
-    def all(self, raw: Any, path: str) -> list[Step]:
-        if is_neutral(raw):
+    def parse_all(self, raw: Any, path: str) -> list[Step]:
+        if is_absent(raw):
             return []
         if not isinstance(raw, list):
             self.faults.add(path, "is invalid")
             return []
-        found = [self.one(step, f"{path}[{index}]") for index, step in enumerate(raw)]
-        return [step for step in found if step is not None]
+        steps = [self.parse_one(step, f"{path}[{index}]") for index, step in enumerate(raw)]
+        return [step for step in steps if step is not None]
 
-    def one(self, raw: Any, path: str) -> Step | None:
+    def parse_one(self, raw: Any, path: str) -> Step | None:
         if not isinstance(raw, dict):
             self.faults.add(path, "is invalid")
             return None
         for key in raw:
-            if key not in KEYS:
-                self.faults.add(f"{path}.{_writable(key)}", "is not a known field")
-        known = self._known(raw, path)
-        kind = self._kind(raw, path, known)
+            if key not in STEP_KEYS:
+                self.faults.add(f"{path}.{_make_printable(key)}", "is not a known field")
+        known = self._match_previous(raw, path)
+        kind = self._resolve_kind(raw, path, known)
         if kind is None:
-            # What stands in its branches is told all the same
+            # Errors inside its branches are reported all the same
             for branch in BRANCHES:
-                self.all(raw.get(branch), f"{path}.{branch}")
+                self.parse_all(raw.get(branch), f"{path}.{branch}")
             return None
-        step: Step = {"id": self._id(known), "type": kind.type}
-        step |= kind.parse(_sent(raw, kind, known), Reading(self.account_id, path, self.faults))
+        step: Step = {"id": self._assign_id(known), "type": kind.type}
+        step |= kind.parse(_select_keys(raw, kind, known), ParseContext(self.account_id, path, self.faults))
         if kind.branches:
-            step |= {branch: self.all(raw.get(branch), f"{path}.{branch}") for branch in BRANCHES}
+            step |= {branch: self.parse_all(raw.get(branch), f"{path}.{branch}") for branch in BRANCHES}
         return step
 
-    def _id(self, known: Step | None) -> int:
+    def _assign_id(self, known: Step | None) -> int:
         if known is not None:
             return int(known["id"])
         self.last_action += 1
         return self.last_action
 
-    def _known(self, raw: Step, path: str) -> Step | None:
-        """Return the step that this one was until now."""
-        number = raw.get("id")
-        if is_neutral(number):
+    def _match_previous(self, raw: Step, path: str) -> Step | None:
+        """Return the step that this one was before the change."""
+        step_id = raw.get("id")
+        if is_absent(step_id):
             return None
-        if type(number) is not int or not 0 < number < 2**63:
+        if type(step_id) is not int or not 0 < step_id < 2**63:
             self.faults.add(f"{path}.id", "is invalid")
             return None
-        known = self.before.get(number)
-        if known is not None and number in self.taken:
+        known = self.previous.get(step_id)
+        if known is not None and step_id in self.used_ids:
             self.faults.add(f"{path}.id", "has already been taken")
-        self.taken.add(number)
+        self.used_ids.add(step_id)
         return known
 
-    def _kind(self, raw: Step, path: str, known: Step | None) -> Kind | None:
-        sent = {key for key, value in raw.items() if key in KEYS and not is_neutral(value)} - {"id", "type"}
-        said = raw.get("type")
-        if not is_neutral(said) and (not isinstance(said, str) or said not in BY_TYPE):
+    def _resolve_kind(self, raw: Step, path: str, known: Step | None) -> StepKind | None:
+        sent = {key for key, value in raw.items() if key in STEP_KEYS and not is_absent(value)} - {"id", "type"}
+        type_name = raw.get("type")
+        if not is_absent(type_name) and (not isinstance(type_name, str) or type_name not in BY_TYPE):
             self.faults.add(f"{path}.type", "is not included in the list")
             return None
-        kind = BY_TYPE[said] if isinstance(said, str) and said else _inferred(raw, sent, known)
+        kind = BY_TYPE[type_name] if isinstance(type_name, str) and type_name else _infer_kind(raw, sent, known)
         if kind is None:
             self.faults.add(path, "can't be blank")
             return None
         if known is not None and known["type"] != kind.type:
             self.faults.add(path, f"cannot change from {known['type']} to {kind.type}: leave out its id")
             return None
-        others = sent - kind.keys - (FRAME if kind.branches else frozenset())
-        if others:
-            self.faults.add(path, f"is of the kind {kind.type}, which has no {', '.join(sorted(others))}")
+        unknown = sent - kind.keys - (FRAME_KEYS if kind.branches else frozenset())
+        if unknown:
+            self.faults.add(path, f"is a step of type {kind.type}, which has no {', '.join(sorted(unknown))}")
             return None
         return kind
 
 
-def _inferred(raw: Step, sent: set[str], known: Step | None) -> Kind | None:
-    """Return the kind that a step without `type` has by its keys; the first one that any of them claims."""
+def _infer_kind(raw: Step, sent: set[str], known: Step | None) -> StepKind | None:
+    """Return the kind of a step without `type` by its keys: the first kind that claims any of them."""
     claiming = next((kind for kind in KINDS if kind.claims & sent), None)
-    if known is not None and (claiming is None or not sent - BY_TYPE[known["type"]].keys - FRAME):
+    if known is not None and (claiming is None or not sent - BY_TYPE[known["type"]].keys - FRAME_KEYS):
         return BY_TYPE[known["type"]]
     if claiming is not None:
         return claiming
@@ -309,21 +209,267 @@ def _inferred(raw: Step, sent: set[str], known: Step | None) -> Kind | None:
     return BY_TYPE["wait"] if is_wait else None
 
 
-def _sent(raw: Step, kind: Kind, known: Step | None) -> Step:
-    """Return what a kind reads: its own keys, those that count as absent as null."""
-    found = {
-        key: None if is_neutral(value) and not (key == "duration" and type(value) is int) else value
+def _select_keys(raw: Step, kind: StepKind, known: Step | None) -> Step:
+    """Return the keys of its kind as sent; those that count as absent as null."""
+    values = {
+        key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value
         for key, value in raw.items() if key in kind.keys
     }  # fmt: skip
     if known is not None and "template_id" in known:
         if "transactional" not in raw:
-            found["transactional"] = known["transactional"] or None
-        if found.get("template_id") == known["template_id"]:
-            # Its own, from which nothing is to be copied
-            found["template_id"] = None
-    return found
+            values["transactional"] = known["transactional"] or None
+        if values.get("template_id") == known["template_id"]:
+            # Its own template, so there is nothing to copy
+            values["template_id"] = None
+    return values
 
 
-def _writable(key: str) -> str:
-    """Make a key fit for a path in an answer."""
+def _make_printable(key: str) -> str:
+    """Return a key that fits into a path of an error."""
     return key.encode("utf-8", "replace").decode().replace("\x00", "?")[:_MAX_KEY_CHARACTERS]
+
+
+_STEP = {"$ref": "#/components/schemas/FlowStepWrite"}
+# `parse_steps` validates them: it knows every path inside
+StepsWrite = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MAX_STEPS, "items": _STEP})]
+
+
+START, AFTER = "start", "after"
+
+
+class Position(NamedTuple):
+    """A position for a step: at the `start`, `after` a step, or first in the branch `yes` or `no` of a step."""
+
+    placement: str
+    id: int = 0
+
+    def __str__(self) -> str:
+        return self.placement if self.placement == START else f"{self.placement}-{self.id}"
+
+
+class StepLocation(NamedTuple):
+    """The location of a step: its siblings, its index among them, and the step and branch above it."""
+
+    siblings: list[Step]
+    at: int
+    parent: Step | None
+    branch: str
+
+
+def parse_position(text: str) -> Position | None:
+    """Parse a position as `str` writes it; return None if it is not one."""
+    how, _, number = text.partition("-")
+    if text == START:
+        return Position(START)
+    if how in (AFTER, *BRANCHES) and number.isdecimal() and len(number) < 10:
+        return Position(how, int(number))
+    return None
+
+
+def locate_step(steps: Sequence[Step], step_id: int) -> StepLocation | None:
+    """Return the location of a step, or None if it is not in the document."""
+    return _locate_step(steps, step_id, None, "")
+
+
+def _locate_step(steps: Sequence[Step], step_id: int, parent: Step | None, branch: str) -> StepLocation | None:
+    for index, step in enumerate(steps):
+        if step["id"] == step_id:
+            return StepLocation(list(steps), index, parent, branch)
+        for branch_name in BRANCHES:
+            location = _locate_step(step.get(branch_name) or (), step_id, step, branch_name)
+            if location is not None:
+                return location
+    return None
+
+
+def find_step(steps: Sequence[Step], step_id: int) -> Step | None:
+    """Return a step, or None if it is not in the document."""
+    return next((step for _, step in walk(steps) if step["id"] == step_id), None)
+
+
+def list_descendants(step: Step) -> list[Step]:
+    """Return all steps in the branches of a step."""
+    return [descendant for way in BRANCHES for _, descendant in walk(step.get(way) or ())]
+
+
+def list_predecessors(steps: Sequence[Step], step_id: int) -> list[Step]:
+    """Return the steps that every contact passes before this one: earlier siblings, and the splits it is inside of."""
+    location = locate_step(steps, step_id)
+    if location is None:
+        return []
+    before = location.siblings[: location.at]
+    return (
+        [*list_predecessors(steps, location.parent["id"]), location.parent, *before]
+        if location.parent is not None
+        else before
+    )
+
+
+def insert_step(steps: Sequence[Step], where: Position, step: Step) -> list[Step] | None:
+    """Insert a step; return None if the position does not exist."""
+    if where.placement == START:
+        return [deepcopy(step), *deepcopy(list(steps))]
+    inserted = False
+
+    def visit(level: Sequence[Step]) -> list[Step]:
+        nonlocal inserted
+        siblings: list[Step] = []
+        for sibling in level:
+            copied = {**sibling, **{way: visit(sibling[way]) for way in BRANCHES if way in sibling}}
+            siblings.append(copied)
+            if sibling["id"] != where.id:
+                continue
+            if where.placement == AFTER:
+                siblings.append(deepcopy(step))
+                inserted = True
+            elif where.placement in sibling:
+                copied[where.placement] = [deepcopy(step), *copied[where.placement]]
+                inserted = True
+        return siblings
+
+    changed = visit(steps)
+    return changed if inserted else None
+
+
+def remove_step(steps: Sequence[Step], step_id: int) -> list[Step]:
+    """Remove a step with everything in its branches."""
+    return [
+        {**sibling, **{way: remove_step(sibling[way], step_id) for way in BRANCHES if way in sibling}}
+        for sibling in steps
+        if sibling["id"] != step_id
+    ]
+
+
+def replace_step(steps: Sequence[Step], step: Step) -> list[Step]:
+    """Replace the step that has the id of this one."""
+    return [
+        deepcopy(step)
+        if sibling["id"] == step["id"]
+        else {**sibling, **{way: replace_step(sibling[way], step) for way in BRANCHES if way in sibling}}
+        for sibling in steps
+    ]
+
+
+def move_step(steps: Sequence[Step], step_id: int, where: Position) -> list[Step] | None:
+    """Move a step with everything in its branches; return None for a position inside itself or that does not exist."""
+    step = find_step(steps, step_id)
+    if step is None or where.id in {step_id, *(descendant["id"] for descendant in list_descendants(step))}:
+        return None
+    return insert_step(remove_step(steps, step_id), where, step)
+
+
+def shift_step(steps: Sequence[Step], step_id: int, by: int) -> list[Step] | None:
+    """Move a step by some positions among its siblings; return None if it is at the end already."""
+    location = locate_step(steps, step_id)
+    if location is None or not 0 <= location.at + by < len(location.siblings):
+        return None
+    others = [sibling for sibling in location.siblings if sibling["id"] != step_id]
+    index = location.at + by
+    if index > 0:
+        return move_step(steps, step_id, Position(AFTER, others[index - 1]["id"]))
+    return move_step(
+        steps, step_id, Position(location.branch, location.parent["id"]) if location.parent else Position(START)
+    )
+
+
+class MoveTarget(NamedTuple):
+    """A position that a step may be moved to, the step that names it, and its depth."""
+
+    position: Position
+    step: Step | None
+    depth: int
+
+
+def list_move_targets(steps: Sequence[Step], step_id: int) -> list[MoveTarget]:
+    """Return the positions that a step may be moved to, in document order, without its own."""
+    step = find_step(steps, step_id)
+    if step is None:
+        return []
+    rest = remove_step(steps, step_id)
+    return [
+        target
+        for target in (MoveTarget(Position(START), None, 0), *_list_targets(rest, 0))
+        if move_step(steps, step_id, target.position) != steps
+    ]
+
+
+def _list_targets(steps: Sequence[Step], depth: int) -> Iterator[MoveTarget]:
+    for step in steps:
+        for way in BRANCHES:
+            if way in step:
+                yield MoveTarget(Position(way, step["id"]), step, depth + 1)
+                yield from _list_targets(step[way], depth + 1)
+        yield MoveTarget(Position(AFTER, step["id"]), step, depth)
+
+
+def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
+    """Copy a step with everything in its branches; `next_id` gives each copy its id."""
+    copied: dict[str, Any] = {**deepcopy(step), "id": next_id()}
+    for way in BRANCHES:
+        if way in step:
+            copied[way] = [copy_step(child, next_id) for child in step[way]]
+    return copied
+
+
+def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
+    """Return the seconds that a contact has waited at least when they reach a step."""
+    waited = sum(
+        predecessor.get("duration", 0)
+        for predecessor in list_predecessors(steps, step_id)
+        if predecessor["type"] == "wait"
+    )
+    # Of the branches of a passed split the shorter one counts
+    passed = sum(
+        _get_shortest_branch_seconds(predecessor)
+        for predecessor in list_predecessors(steps, step_id)
+        if _is_passed(steps, predecessor, step_id)
+    )
+    return int(waited + passed)
+
+
+def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:
+    return any(way in step for way in BRANCHES) and find_step(list_descendants(step), step_id) is None
+
+
+def _get_shortest_branch_seconds(step: Step) -> int:
+    """Return the seconds of waits in the shorter branch of a step."""
+    branch_seconds = [
+        sum(
+            child.get("duration", 0) if child["type"] == "wait" else _get_shortest_branch_seconds(child)
+            for child in step.get(way) or ()
+        )
+        for way in BRANCHES
+        if way in step
+    ]
+    return min(branch_seconds, default=0)
+
+
+# Event names of clients from docs/decisions.md#13; any other event name of a client can start a flow too.
+_CLIENT_EVENTS = (
+    "product_view", "checkout", "cart_add", "cart_remove", "cart_abandoned", "browse_abandoned", "order_paid",
+    "order_shipped", "password_reset",
+)  # fmt: skip
+
+
+def build_spec() -> dict[str, Any]:
+    """Return the kinds of steps with their keys and fields, the events that start flows, and limits."""
+    return {
+        "steps": [_describe_kind(kind) for kind in KINDS],
+        "events": [
+            *({"name": kind.name, "group": kind.group, "words": kind.words} for kind in log.EVENT_KINDS),
+            *({"name": name, "group": "client", "words": log.describe(name)} for name in _CLIENT_EVENTS),
+        ],
+        "trigger": {
+            "frequency": ["once", "every_time", {"min_gap_seconds": 86_400}],
+            "data": ["frequency", "where", "keywords", "tag", "path", "yearly", "offset_days", "at"],
+        },
+        "limits": {"steps": MAX_STEPS, "depth": MAX_DEPTH, "wait_seconds": MAX_SECONDS},
+    }
+
+
+def _describe_kind(kind: StepKind) -> dict[str, Any]:
+    return {
+        "type": kind.type, "label": kind.label, "icon": kind.icon, "claims": sorted(kind.claims),
+        "keys": sorted(kind.keys), "branches": list(BRANCHES) if kind.branches else [],
+        "fields": [field._asdict() for field in kind.fields],
+    }  # fmt: skip

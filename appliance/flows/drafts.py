@@ -1,25 +1,463 @@
-"""What people changed of a flow that is live, before they publish it; for programs the flow is the same as before."""
+"""Edits of a flow by users, step by step, and publishing them; also duplicating a flow.
 
-from typing import Any
+A flow that was never live changes at once. Changes of one that is or was live wait in a draft until they are published
+or discarded. Clients of the API send whole documents, which apply at once (`store.update`). Runs keep the version they
+entered with; only the wait that they are in can be changed for them too.
+"""
 
-from appliance.flows import triggers
-from appliance.storage.models import Flow, Trigger
-from appliance.storage.work import writing
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy, deepcopy
+from typing import Any, NamedTuple
+
+from appliance.accounts import approvals
+from appliance.accounts.audit import Actor
+from appliance.content.templates import revisions
+from appliance.content.templates import store as history
+from appliance.content.templates import store as templates
+from appliance.content.templates.validation import TemplateWrite
+from appliance.core import clock, signals
+from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.flows import document, lifecycle, report, store, triggers, versions
+from appliance.flows.document import BRANCHES, Position, Step
+from appliance.flows.lifecycle import Blocker
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.base import ParseContext, StepKind
+from appliance.flows.steps.wait import format_duration
+from appliance.flows.triggers import TriggerSpec
+from appliance.storage.database import rows
+from appliance.storage.models import Flow, Template, Trigger
+from appliance.storage.transactions import after_commit, require_write_transaction
 
 
-def of(flow: Flow) -> dict[str, Any]:
-    """Return the changes of a flow that nobody has published yet; without any, what is live."""
-    if flow.draft is not None:
-        return dict(flow.draft)
-    start = triggers.of(Trigger.get(Trigger.flow == flow.id))
+class FlowDraft(NamedTuple):
+    """A flow with its unpublished changes; with `is_separate` what is live stays until they are published."""
+
+    flow: Flow
+    steps: list[Step]
+    trigger: TriggerSpec
+    goal: str | None
+    is_separate: bool
+
+    @property
+    def is_changed(self) -> bool:
+        """Return whether there are unpublished changes."""
+        return self.flow.draft is not None
+
+
+def load_draft(account_id: int, flow_id: int) -> FlowDraft:
+    """Return a flow with its unpublished changes; raises NotFound."""
+    return build_draft(store.find(account_id, flow_id))
+
+
+def build_draft(flow: Flow) -> FlowDraft:
+    """Return a loaded flow with its unpublished changes."""
+    changes = lifecycle.read_draft(flow)
+    return FlowDraft(
+        flow, changes["steps"], TriggerSpec(**changes["trigger"]), changes["goal"], is_draft_separate(flow)
+    )
+
+
+def is_draft_separate(flow: Flow) -> bool:
+    """Return whether changes wait beside what is live; an archived flow has nothing live."""
+    return flow.draft is not None or (flow.version > 0 and flow.status in ("active", "paused"))
+
+
+def get_step_template(account_id: int, flow_id: int, step_id: int) -> Template:
+    """Return the template of a step, also of an unpublished one; raises NotFound."""
+    step = document.find_step(load_draft(account_id, flow_id).steps, step_id)
+    if step is None or not step.get("template_id"):
+        raise NotFound
+    return templates.get(account_id, step["template_id"])
+
+
+def add_contents(steps: Sequence[Step]) -> list[Step]:
+    """Return steps with the content of their templates, as `StepKind.summary` needs them."""
+    return _add_contents(steps, versions.get_contents(versions.list_step_templates(steps)))
+
+
+def list_blockers(draft: FlowDraft, by: Actor) -> list[tuple[int | None, Blocker]]:
+    """Return what prevents the draft from going live, each blocker with its step."""
+    flow = copy(draft.flow)
+    flow.steps, flow.goal = draft.steps, draft.goal
+    if draft.is_separate and flow.approval_state == "approved":
+        flow.approval_state = "pending_review"
+    blockers = lifecycle.list_blockers(flow, Trigger(**draft.trigger._asdict()), by)
+    paths = sorted(((path, step["id"]) for path, step in document.walk(draft.steps)), key=lambda item: -len(item[0]))
+    return [
+        (next((step_id for path, step_id in paths if blocker.field.startswith(path)), None), blocker)
+        for blocker in blockers
+    ]
+
+
+def _add_contents(steps: Sequence[Step], contents: Any) -> list[Step]:
+    result = []
+    for step in steps:
+        content = {"content": dict(contents.get(step["template_id"], {}))} if step.get("template_id") else {}
+        result.append(
+            {
+                **step,
+                **content,
+                **{branch: _add_contents(step[branch], contents) for branch in BRANCHES if branch in step},
+            }
+        )
+    return result
+
+
+def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: dict[str, Any], by: Actor) -> int:
+    """Insert a new step and return its id; raises NotFound, or Invalid with all errors."""
+    require_write_transaction()
+    draft = _open_for_edit(account_id, flow_id)
+    step = {"id": _get_id_generator(draft)(), "type": kind, **_parse_step(account_id, BY_TYPE[kind], raw)}
+    if BY_TYPE[kind].branches:
+        step |= {branch: [] for branch in BRANCHES}
+    _save_steps(draft, _check_steps(document.insert_step(draft.steps, position, step)), by)
+    return int(step["id"])
+
+
+def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any], by: Actor) -> None:
+    """Set all props of a step, and those of its content that are given; raises as `add_step`."""
+    require_write_transaction()
+    draft = _open_for_edit(account_id, flow_id)
+    step = _get_step(draft, step_id)
+    parsed = _parse_step(account_id, BY_TYPE[step["type"]], raw)
+    content = parsed.pop("content", None)
+    if "template_id" in step:
+        parsed["template_id"] = step["template_id"]
+        if content:
+            templates.update(account_id, step["template_id"], TemplateWrite(**content), by.user_id)
+            draft = _open_for_edit(account_id, flow_id)
+    _save_steps(draft, document.replace_step(draft.steps, {**step, **parsed}), by)
+
+
+def move_step(account_id: int, flow_id: int, step_id: int, target: Position | int, by: Actor) -> None:
+    """Move a step with its branches to a position, or by some places among its siblings; raises NotFound, Invalid."""
+    require_write_transaction()
+    draft = _open_for_edit(account_id, flow_id)
+    _get_step(draft, step_id)
+    if isinstance(target, Position):
+        _save_steps(draft, _check_steps(document.move_step(draft.steps, step_id, target)), by)
+        return
+    changed = document.shift_step(draft.steps, step_id, target)
+    if changed is not None:
+        _save_steps(draft, changed, by)
+
+
+def duplicate_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> int:
+    """Insert a copy of a step behind it, with its branches and content; return the id of the copy."""
+    require_write_transaction()
+    draft = _open_for_edit(account_id, flow_id)
+    copied = document.copy_step(_get_step(draft, step_id), _get_id_generator(draft))
+    with_content = include_contents(account_id, copied)
+    _save_steps(
+        draft, _check_steps(document.insert_step(draft.steps, Position(document.AFTER, step_id), with_content)), by
+    )
+    return int(copied["id"])
+
+
+def include_contents(account_id: int, step: Step) -> Step:
+    """Return a copied step that takes the content of the template that it was copied with."""
+    copied = dict(step)
+    if copied.get("template_id"):
+        copied["content"] = {}
     return {
-        "steps": flow.steps, "last_action": flow.last_action, "goal": flow.goal,
-        "trigger": {**start._asdict(), "data": dict(start.data)},
-    }  # fmt: skip
+        **copied,
+        **{
+            branch: [include_contents(account_id, child) for child in step[branch]]
+            for branch in BRANCHES
+            if branch in step
+        },
+    }
 
 
-def keep(flow: Flow, draft: dict[str, Any] | None) -> None:
-    """Keep changes that wait to be published, or none."""
-    writing()
-    flow.draft = draft
-    flow.save(only=[Flow.draft])
+def delete_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> list[Step]:
+    """Delete a step with everything in its branches; return all steps as they were, for `restore_steps`."""
+    require_write_transaction()
+    draft = _open_for_edit(account_id, flow_id)
+    _get_step(draft, step_id)
+    before = deepcopy(draft.steps)
+    _save_steps(draft, document.remove_step(draft.steps, step_id), by)
+    return before
+
+
+def restore_steps(account_id: int, flow_id: int, steps: list[Step], by: Actor) -> None:
+    """Restore the steps that `delete_step` returned."""
+    require_write_transaction()
+    _save_steps(_open_for_edit(account_id, flow_id), steps, by)
+
+
+def change_trigger(account_id: int, flow_id: int, raw: dict[str, Any], by: Actor) -> None:
+    """Change the trigger of a flow; raises NotFound, or Invalid with all errors."""
+    require_write_transaction()
+    draft = _open_for_edit(account_id, flow_id)
+    faults = Faults()
+    spec = triggers.parse_trigger(account_id, raw, faults, "trigger", draft.trigger)
+    faults.check()
+    if draft.is_separate:
+        _save_change(draft.flow, {"trigger": {**spec._asdict(), "data": dict(spec.data)}})
+    elif store.set_trigger(draft.flow, spec):
+        lifecycle.handle_edit(draft.flow, by)
+        store.save(draft.flow)
+
+
+def change_goal(account_id: int, flow_id: int, goal: str | None, by: Actor) -> None:
+    """Change the goal of a flow, the event that completes runs early; raises NotFound."""
+    require_write_transaction()
+    draft = _open_for_edit(account_id, flow_id)
+    if draft.is_separate:
+        _save_change(draft.flow, {"goal": goal})
+    elif draft.flow.goal != goal:
+        draft.flow.goal = goal
+        store.save(draft.flow)
+
+
+def _open_for_edit(account_id: int, flow_id: int) -> FlowDraft:
+    draft = load_draft(account_id, flow_id)
+    if draft.flow.status == "archived":
+        raise Invalid({"base": ["it is put aside: make it a draft again to change it"]})
+    return draft
+
+
+def _get_step(draft: FlowDraft, step_id: int) -> Step:
+    step = document.find_step(draft.steps, step_id)
+    if step is None:
+        raise NotFound
+    return step
+
+
+def _check_steps(steps: list[Step] | None) -> list[Step]:
+    if steps is None:
+        raise Invalid({"base": ["it cannot stand there: what was there is gone"]})
+    error = document.check_size(steps)
+    if error:
+        raise Invalid({"base": [error]})
+    return steps
+
+
+def _get_id_generator(draft: FlowDraft) -> Callable[[], int]:
+    """Return a function that gives new ids; an id is never given twice, whatever else changes the flow meanwhile."""
+
+    def generate_id() -> int:
+        draft.flow.last_action += 1
+        return int(draft.flow.last_action)
+
+    return generate_id
+
+
+def _parse_step(account_id: int, kind: StepKind, raw: dict[str, Any]) -> dict[str, Any]:
+    """Parse the props of a step, with errors at its own keys."""
+    faults = Faults()
+    sent = {key: value for key, value in raw.items() if key in kind.keys}
+    props = kind.parse(sent, ParseContext(account_id, "", faults))
+    if faults.fields:
+        raise Invalid({name.removeprefix("."): messages for name, messages in faults.fields.items()})
+    return props
+
+
+def _save_steps(draft: FlowDraft, steps: list[Step], by: Actor) -> None:
+    flow = draft.flow
+    flow.edited_by = by.user_id
+    if not draft.is_separate:
+        flow.steps = versions.save_contents(flow.account_id, flow.id, steps, by.user_id)
+        lifecycle.handle_edit(flow, by)
+        store.save(flow)
+        return
+    flow.save(only=[Flow.last_action, Flow.edited_by])
+    _save_change(flow, {"steps": versions.save_draft_contents(flow.account_id, flow.id, steps, by.user_id)})
+
+
+def _save_change(flow: Flow, changes: dict[str, Any]) -> None:
+    """Save a change in the draft; a draft that equals what is live, content included, is deleted."""
+    draft = {**lifecycle.read_draft(flow), **changes}
+    lifecycle.write_draft(flow, None)
+    is_live = draft == lifecycle.read_draft(flow) and not lifecycle.find_changed_templates(flow)
+    lifecycle.write_draft(flow, None if is_live else draft)
+
+
+def get_live_trigger(flow_id: int) -> TriggerSpec:
+    """Return the live trigger of a flow."""
+    return triggers.get_spec(Trigger.get(Trigger.flow == flow_id))
+
+
+# The runs that one transaction changes, so that other writers do not wait.
+RETIME_BATCH_SIZE = 200
+_COUNT_INSIDE = "SELECT action_id, count(*) FROM run WHERE flow_id = ? AND status = 'live' AND test = 0 GROUP BY 1"
+_RETIME_RUNS = (
+    "UPDATE run SET due_at = p.entered_at + ?3, updated_at = ?4 FROM step_visit p WHERE p.id = run.step_visit_id "
+    "AND run.id IN (SELECT id FROM run WHERE flow_id = ?1 AND action_id = ?2 AND status = 'live' AND id > ?5 "
+    "AND step_visit_id IS NOT NULL ORDER BY id LIMIT ?6) RETURNING run.id"
+)
+
+
+class Change(NamedTuple):
+    """A difference from what is live: `added`, `removed`, `changed` or `moved`; of a step, or of the flow itself.
+
+    `waiting` contacts are in that step now; `seconds` is the new duration of a changed wait.
+    """
+
+    kind: str
+    step_id: int | None
+    label: str
+    summary: str
+    detail: str = ""
+    waiting: int = 0
+    seconds: int | None = None
+
+
+def count_inside(flow_id: int) -> dict[int | None, int]:
+    """Return how many contacts are in each step of a flow now, without tests."""
+    return dict(rows(_COUNT_INSIDE, (flow_id,)))
+
+
+def list_changes(account_id: int, flow_id: int) -> list[Change]:
+    """Return the unpublished changes of a flow; raises NotFound."""
+    draft = load_draft(account_id, flow_id)
+    return [*_find_changes(draft)] if draft.is_changed else []
+
+
+def _find_changes(draft: FlowDraft) -> Iterator[Change]:
+    flow = draft.flow
+    live_trigger, waiting = get_live_trigger(flow.id), count_inside(flow.id)
+    if draft.trigger != live_trigger:
+        yield Change("changed", None, "Start", "", _describe_trigger_change(live_trigger, draft.trigger))
+    if draft.goal != flow.goal:
+        yield Change("changed", None, "Goal", draft.goal or "no goal any more")
+    old_steps = {step["id"]: step for _, step in document.walk(add_contents(flow.steps))}
+    new_steps = {step["id"]: step for _, step in document.walk(add_contents(draft.steps))}
+    changed_templates = lifecycle.find_changed_templates(flow)
+    for step_id, step in new_steps.items():
+        if step_id not in old_steps:
+            yield _build_change("added", flow, step)
+            continue
+        seconds = step["duration"] if step["type"] == "wait" and step != old_steps[step_id] else None
+        detail = _describe_difference(old_steps[step_id], step, changed_templates.get(step_id))
+        if detail:
+            yield _build_change("changed", flow, step, detail, waiting.get(step_id, 0), seconds)
+        elif _get_neighbours(flow.steps, step_id) != _get_neighbours(draft.steps, step_id, {*old_steps}):
+            yield _build_change("moved", flow, step)
+    for step_id, step in old_steps.items():
+        if step_id not in new_steps:
+            yield _build_change("removed", flow, step, waiting=waiting.get(step_id, 0))
+
+
+def _build_change(
+    kind: str, flow: Flow, step: Step, detail: str = "", waiting: int = 0, seconds: int | None = None
+) -> Change:  # fmt: skip
+    label = BY_TYPE[step["type"]].label
+    return Change(kind, step["id"], label, report.summarize_step(flow.account_id, step), detail, waiting, seconds)
+
+
+def _describe_difference(old: Step, new: Step, changed_template: Any) -> str:
+    """Return what differs in a step; empty if nothing does."""
+    differences = []
+    if old["type"] == "wait" and old["duration"] != new["duration"]:
+        differences.append(f"was {format_duration(old['duration'])}")
+    elif any(old.get(key) != new.get(key) for key in {*old, *new} - {*BRANCHES, "content"}):
+        differences.append("its settings")
+    if changed_template is not None:
+        row, live = changed_template
+        differences.append(
+            revisions.describe_change([name for name, value in live.items() if getattr(row, name) != value])
+        )
+    return ", ".join(differences)
+
+
+def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None = None) -> Any:
+    """Return the place of a step among the steps that existed before."""
+    location = document.locate_step(steps, step_id)
+    if location is None:
+        return None
+    before = [
+        sibling["id"] for sibling in location.siblings[: location.at] if known_ids is None or sibling["id"] in known_ids
+    ]
+    return (location.parent["id"] if location.parent else None, location.branch, before[-1:])
+
+
+def _describe_trigger_change(old: TriggerSpec, new: TriggerSpec) -> str:
+    if old.event != new.event:
+        return f"{new.event} in place of {old.event}"
+    names = [name for name in ("segment_id", "contact_list_id", "data") if getattr(old, name) != getattr(new, name)]
+    labels = {"segment_id": "segment", "contact_list_id": "list", "data": "conditions"}
+    return ", ".join(labels[name] for name in names)
+
+
+def warm(account_id: int, flow_id: int) -> None:
+    """Compile the messages of a draft outside of the writer."""
+    draft = load_draft(account_id, flow_id)
+    versions.warm(account_id, draft.steps, draft.flow)
+
+
+def publish(account_id: int, flow_id: int, by: Actor) -> Flow:
+    """Publish the draft for all runs from now on.
+
+    Raises NotFound, or Invalid with all blockers, and then nothing is changed.
+    """
+    require_write_transaction()
+    draft = load_draft(account_id, flow_id)
+    flow = draft.flow
+    if flow.draft is not None:
+        if flow.status == "active" and not lifecycle.needs_no_approval(flow, by):
+            # What is live stays as it is until the change is approved
+            message = approvals.OWN_CHANGE if by.can_approve else approvals.APPROVAL_REQUIRED
+            raise Invalid({"base": [message]}, reason="approval_required")
+        flow.draft = None
+        flow.steps = versions.save_contents(account_id, flow_id, draft.steps, by.user_id)
+        flow.goal = draft.goal
+        store.set_trigger(flow, draft.trigger)
+        lifecycle.handle_edit(flow, by)
+    return store.save(flow)
+
+
+def activate(account_id: int, flow_id: int, by: Actor, skip_overdue_seconds: int | None = None) -> Flow:
+    """Publish the draft and take the flow live, or resume it; raises as `publish`."""
+    require_write_transaction()
+    publish(account_id, flow_id, by)
+    return store.apply_action(account_id, flow_id, lifecycle.activate, by, skip_overdue_seconds)
+
+
+def discard(account_id: int, flow_id: int, by: Actor) -> None:
+    """Discard the draft: steps, trigger and content are again what is live; raises NotFound."""
+    require_write_transaction()
+    flow = store.find(account_id, flow_id)
+    changed_templates = lifecycle.find_changed_templates(flow)
+    lifecycle.write_draft(flow, None)
+    for row, live in changed_templates.values():
+        revision = _find_revision(row.id, live)
+        if revision is not None:
+            history.restore(account_id, row.id, revision, by.user_id)
+    lifecycle.write_draft(store.find(account_id, flow_id), None)
+
+
+def _find_revision(template_id: int, live: dict[str, Any]) -> int | None:
+    row = Template.get_by_id(template_id)
+    for number in sorted(revisions.fetch_origins(template_id), reverse=True):
+        if revisions.get(row.account_id, template_id, number).document == live:
+            return number
+    return None
+
+
+def retime_runs(flow_id: int, step_id: int, seconds: int, after: int) -> int | None:
+    """Set a new duration for some runs that wait in a step; return the last run id of the batch, None at the end.
+
+    Runs that have waited that long already advance at once.
+    """
+    require_write_transaction()
+    retimed = rows(_RETIME_RUNS, (flow_id, step_id, seconds * 1000, clock.now_ms(), after, RETIME_BATCH_SIZE))
+    after_commit(lambda: signals.wake("flows"))
+    return max((row[0] for row in retimed), default=None)
+
+
+def duplicate_flow(account_id: int, flow_id: int, by: Actor) -> Flow:
+    """Create a draft copy of a flow as users see it, with its unpublished changes; raises NotFound."""
+    require_write_transaction()
+    draft = load_draft(account_id, flow_id)
+    now, name = clock.now_ms(), f"{draft.flow.name[:249]}, copy"
+    copied = Flow.create(
+        account=account_id, name=name, goal=draft.goal, data=draft.flow.data, last_action=draft.flow.last_action,
+        edited_by=by.user_id, created_at=now, updated_at=now,
+    )  # fmt: skip
+    Trigger.create(account=account_id, flow=copied, created_at=now, updated_at=now)
+    copied.steps = versions.save_contents(
+        account_id, copied.id, [include_contents(account_id, step) for step in draft.steps], by.user_id
+    )  # fmt: skip
+    store.set_trigger(copied, draft.trigger)
+    return store.save(copied)

@@ -1,7 +1,7 @@
-"""Who enters a flow: events behind the cursor are held against the triggers and goals of flows.
+"""Entry into flows: events behind the cursor are matched against triggers and goals, and users enroll contacts by hand.
 
-The cursor moves in the transaction of what its events mean, so that none is lost and none counts twice, whenever the
-process ends. Events have ascending ids in the order of their commits, for there is one writer.
+The cursor moves in the transaction that applies the effects of its events, so that no event is lost or counted twice if
+the process stops at any moment. Event ids ascend in the order of commits, because there is one writer.
 """
 
 import json
@@ -13,35 +13,192 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from appliance.audience.contacts import lists
-from appliance.audience.segments import people as members
+from appliance.audience import lists
+from appliance.audience.segments import members
 from appliance.audience.segments import store as segments
-from appliance.core import clock
+from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid
-from appliance.core.fields import Id
-from appliance.flows import people, run_ends, starting, triggers
-from appliance.flows.starting import FREQUENCY, INSIDE, Arrival, Open
-from appliance.flows.triggers import MANUAL, Start
-from appliance.storage import work
-from appliance.storage.disk_guard import storage_error
-from appliance.storage.open import connection, fetch_one, rows, run, scalar
-from appliance.storage.work import writing
+from appliance.core.validation import Id
+from appliance.events import log as events_log
+from appliance.events.log import NewEvent
+from appliance.flows import run_ends, store, triggers
+from appliance.flows.triggers import MANUAL, TriggerSpec
+from appliance.storage import transactions
+from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.disk_guard import to_storage_error
+from appliance.storage.transactions import after_commit, require_write_transaction
 
 log = logging.getLogger("campanero.flows")
 
-NAME = "flows"
-_BITE = 1_000
-# Acts of one transaction, which shall take no longer than 20 ms
-_CHUNK = 100
-# And of the data of their events, which each run keeps
-_CHUNK_BYTES = 500_000
-# Where nothing meant anything the cursor may lie behind for a moment, rather than be written at every commit
-_LAG, _LAG_SECONDS = 1_000, 1.0
-_written = 0.0
+# An event at this depth of a chain is recorded but starts nothing
+MAX_CHAIN_DEPTH = 5
+ALREADY_INSIDE, FREQUENCY, TOO_DEEP = "already_inside", "frequency", "depth"
+
+# The plan cache is not used, because this version may not be committed yet.
+_SELECT_FIRST_STEP = "SELECT action_id FROM step WHERE flow_id = ? AND version = ? ORDER BY position LIMIT 1"
+_INSERT_RUN = (
+    "INSERT INTO run (account_id, flow_id, version, contact_id, event_id, event_data, status, exit_reason, action_id, "
+    "due_at, chain_depth, test, ended_at, created_at, updated_at) "
+    "SELECT ?1, ?2, ?3, c.id, ?5, coalesce((SELECT data FROM event WHERE id = ?5), '{}'), 'live', NULL, ?8, ?9, ?6, "
+    "?7, NULL, ?9, ?9 FROM contact c WHERE c.id = ?4 AND c.account_id = ?1 "
+    "RETURNING id, contact_id, chain_depth, test"
+)
+_INSERT_IGNORED_RUN = (
+    "INSERT INTO run (account_id, flow_id, version, contact_id, event_id, event_data, status, exit_reason, "
+    "chain_depth, test, ended_at, created_at, updated_at) "
+    "SELECT ?1, ?2, ?3, c.id, ?5, '{}', 'ignored', ?8, ?6, ?7, ?9, ?9, ?9 "
+    "FROM contact c WHERE c.id = ?4 AND c.account_id = ?1"
+)
 
 
-class _Seen(NamedTuple):
-    """An event that may mean something."""
+class OpenFlow(NamedTuple):
+    """An active flow that lets contacts enter."""
+
+    account_id: int
+    flow_id: int
+    name: str
+    version: int
+    frequency: str | int
+    test: bool = False  # it went live with a test key, so it lets in tests only
+
+
+class Entrant(NamedTuple):
+    """A contact about to enter a flow, with the triggering event (None if a user enrolls the contact)."""
+
+    contact_id: int
+    event_id: int | None = None
+    depth: int = 0
+    test: bool = False
+
+
+class StartResult(NamedTuple):
+    """The number of started runs, and the numbers of refused entrants by reason."""
+
+    started: int
+    ignored: dict[str, int]
+
+
+def start_runs(flow: OpenFlow, arrivals: Sequence[Entrant]) -> StartResult:
+    """Start a run for each entrant in order, unless the contact is inside, the frequency or the chain depth forbids it.
+
+    A contact has one live run in a flow. A test run is separate, and not limited by the frequency. Refused events are
+    recorded as ignored runs.
+    """
+    require_write_transaction()
+    now = clock.now_ms()
+    arrivals = [entrant for entrant in arrivals if entrant.test or not flow.test]
+    accepted, refused = _split_entrants(flow, arrivals, now)
+    first_step = scalar(_SELECT_FIRST_STEP, (flow.flow_id, flow.version)) if accepted else None
+    common = (flow.account_id, flow.flow_id, flow.version)
+    db = connection()
+    started = db.executemany(
+        _INSERT_RUN,
+        [
+            (*common, entrant.contact_id, entrant.event_id, entrant.depth, entrant.test, first_step, now)
+            for entrant in accepted
+        ],
+    ).fetchall()
+    db.executemany(
+        _INSERT_IGNORED_RUN,
+        [(*common, entrant.contact_id, entrant.event_id, entrant.depth, entrant.test, reason, now)
+         for entrant, reason in refused if entrant.event_id is not None],
+    ).fetchall()  # fmt: skip
+    if started:
+        _record_entries(flow, started, now)
+    ignored: dict[str, int] = {}
+    for _, reason in refused:
+        ignored[reason] = ignored.get(reason, 0) + 1
+    return StartResult(len(started), ignored)
+
+
+def _split_entrants(
+    flow: OpenFlow, arrivals: Sequence[Entrant], now: int
+) -> tuple[list[Entrant], list[tuple[Entrant, str]]]:
+    """Return the accepted entrants, and the refused ones with the reason; each entrant counts for the later ones."""
+    contact_ids = json.dumps(sorted({entrant.contact_id for entrant in arrivals}))
+    inside = {
+        (row[0], bool(row[1]))
+        for row in rows(
+            "SELECT contact_id, test FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) "
+            "AND flow_id = ? AND status = 'live'",
+            (contact_ids, flow.flow_id),
+        )
+    }
+    last_started: dict[int, int] = {}
+    if flow.frequency != "every_time":
+        last_started = dict(
+            rows(
+                "SELECT contact_id, max(created_at) FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) "
+                "AND flow_id = ? AND status IN ('live', 'completed', 'exited') AND test = 0 GROUP BY contact_id",
+                (contact_ids, flow.flow_id),
+            )
+        )
+    accepted: list[Entrant] = []
+    refused: list[tuple[Entrant, str]] = []
+    for entrant in arrivals:
+        reason = _get_refusal(
+            flow.frequency,
+            entrant,
+            (entrant.contact_id, entrant.test) in inside,
+            last_started.get(entrant.contact_id),
+            now,
+        )
+        if reason is not None:
+            refused.append((entrant, reason))
+            continue
+        accepted.append(entrant)
+        inside.add((entrant.contact_id, entrant.test))
+        if not entrant.test:
+            last_started[entrant.contact_id] = now
+    return accepted, refused
+
+
+def _get_refusal(
+    frequency: str | int, entrant: Entrant, is_inside: bool, last_started: int | None, now: int
+) -> str | None:
+    if entrant.depth >= MAX_CHAIN_DEPTH:
+        return TOO_DEEP
+    if is_inside:
+        return ALREADY_INSIDE
+    if entrant.test or last_started is None or frequency == "every_time":
+        return None
+    if frequency == "once" or now - last_started < int(frequency) * 1000:
+        return FREQUENCY
+    return None
+
+
+def _record_entries(flow: OpenFlow, started: Sequence[tuple[int, int, int, int]], now: int) -> None:
+    real_count = sum(1 for row in started if not row[3])
+    run("UPDATE flow SET entered_count = entered_count + ? WHERE id = ?", (real_count, flow.flow_id))
+    run(
+        "UPDATE trigger SET triggered_count = triggered_count + ?, last_triggered_at = ? WHERE flow_id = ?",
+        (real_count, now, flow.flow_id),
+    )
+    events_log.record_many(
+        [
+            NewEvent(
+                flow.account_id, "flow_enter", contact_id, {"flow_id": flow.flow_id, "run_id": run_id},
+                resource_uid=f"flow:{flow.flow_id}", resource_name=flow.name, test=bool(test), chain_depth=depth + 1,
+            )
+            for run_id, contact_id, depth, test in started
+        ]
+    )  # fmt: skip
+    after_commit(lambda: signals.wake("flows"))
+
+
+CURSOR_NAME = "flows"
+_MAX_EVENTS = 1_000
+# The effects of one transaction, which should take at most 20 ms.
+_MAX_EFFECTS = 100
+# The bytes of event data in one transaction; each run stores the data of its event.
+_MAX_EFFECT_BYTES = 500_000
+# Without effects the cursor may lag briefly instead of being written at every commit.
+_MAX_CURSOR_LAG, _MAX_CURSOR_LAG_SECONDS = 1_000, 1.0
+_cursor_written_at = 0.0
+
+
+class _Event(NamedTuple):
+    """An event that may start a run or reach a goal."""
 
     id: int
     account_id: int
@@ -50,18 +207,18 @@ class _Seen(NamedTuple):
     chain_depth: int
     test: bool
     recorded_at: int
-    quiet: bool  # it starts nothing; goals are reached by what was told late too
+    quiet: bool  # starts nothing, but may reach a goal
     happened_at: int
     size: int  # of its data, in bytes
 
 
-class _Live(NamedTuple):
+class _LiveFlow(NamedTuple):
     """An active flow with its trigger."""
 
     account_id: int
     flow_id: int
     live_from: int
-    start: Start
+    trigger: TriggerSpec
 
 
 class _Goal(NamedTuple):
@@ -70,53 +227,60 @@ class _Goal(NamedTuple):
     event: str
 
 
-class _Act(NamedTuple):
-    """What an event means for one flow: its goal is reached (before anything starts), or somebody comes in."""
+class _Effect(NamedTuple):
+    """The effect of an event on one flow: its goal is reached (before anything starts), or a contact enters."""
 
-    event: _Seen
+    event: _Event
     flow_id: int
     is_start: bool
 
 
-def position() -> int:
-    """Return the last event that was looked at."""
-    return int(scalar("SELECT event_id FROM cursor WHERE name = ?", (NAME,)) or 0)
+def get_cursor() -> int:
+    """Return the id of the last processed event."""
+    return int(scalar("SELECT event_id FROM cursor WHERE name = ?", (CURSOR_NAME,)) or 0)
 
 
 def is_due() -> bool:
-    """Return whether there are events that nobody has looked at."""
-    return int(scalar("SELECT max(id) FROM event") or 0) > position()
+    """Return whether there are unprocessed events."""
+    return int(scalar("SELECT max(id) FROM event") or 0) > get_cursor()
 
 
-def take_in() -> bool:
-    """Read a bite of events behind the cursor, and start, ignore or end the runs they mean; says if there were any."""
-    # No event above the newest is looked at, whatever comes meanwhile: the cursor is moved to there
-    began, newest = position(), int(scalar("SELECT max(id) FROM event") or 0)
-    if newest <= began:
+def process_events() -> bool:
+    """Process a batch of events: start, ignore or end the runs they are about; return whether there were any."""
+    # The cursor moves to the event that is the newest now, so later events are left for the next batch.
+    cursor, newest = get_cursor(), int(scalar("SELECT max(id) FROM event") or 0)
+    if newest <= cursor:
         return False
-    flows, goals = _live(), _goals()
-    names = {flow.start.event for flow in flows} | {goal.event for goal in goals}
-    found = _behind(began, newest, names, {goal.event for goal in goals}) if names else []
-    upto = found[-1].id if len(found) == _BITE else newest
-    acts = sorted(_acts(found, flows, goals), key=lambda act: (act.event.id, act.is_start, act.flow_id))
-    if not acts and upto == newest and upto - began < _LAG and clock.steady() - _written < _LAG_SECONDS:
+    flows, goals = _load_live_flows(), _load_goals()
+    names = {flow.trigger.event for flow in flows} | {goal.event for goal in goals}
+    events = _fetch_events(cursor, newest, names, {goal.event for goal in goals}) if names else []
+    new_cursor = events[-1].id if len(events) == _MAX_EVENTS else newest
+    effects = sorted(
+        _list_effects(events, flows, goals), key=lambda effect: (effect.event.id, effect.is_start, effect.flow_id)
+    )
+    if (
+        not effects
+        and new_cursor == newest
+        and new_cursor - cursor < _MAX_CURSOR_LAG
+        and clock.monotonic() - _cursor_written_at < _MAX_CURSOR_LAG_SECONDS
+    ):
         return False
-    for chunk, last in _chunks(acts, upto):
-        if not work.write(_apply, began, last, chunk):
-            return True  # somebody else was here: begin again where they stopped
-        began = last
-    _note()
-    return upto < newest or bool(acts)
+    for batch, batch_end in _split_into_batches(effects, new_cursor):
+        if not transactions.write(_apply_batch, cursor, batch_end, batch):
+            return True  # another thread moved the cursor: start again from there
+        cursor = batch_end
+    _mark_cursor_written()
+    return new_cursor < newest or bool(effects)
 
 
-def _note() -> None:
-    global _written
-    _written = clock.steady()
+def _mark_cursor_written() -> None:
+    global _cursor_written_at
+    _cursor_written_at = clock.monotonic()
 
 
-def _live() -> list[_Live]:
+def _load_live_flows() -> list[_LiveFlow]:
     return [
-        _Live(row[0], row[1], row[2], Start(row[3], row[4], row[5], msgspec.json.decode(row[6])))
+        _LiveFlow(row[0], row[1], row[2], TriggerSpec(row[3], row[4], row[5], msgspec.json.decode(row[6])))
         for row in rows(
             "SELECT f.account_id, f.id, f.live_from, t.event, t.segment_id, t.contact_list_id, t.data "
             f"FROM flow f CROSS JOIN trigger t ON t.flow_id = f.id "
@@ -125,8 +289,8 @@ def _live() -> list[_Live]:
     ]
 
 
-def _goals() -> list[_Goal]:
-    """Return what ends the runs of flows; of a paused one too, whose people would be told of it again afterwards."""
+def _load_goals() -> list[_Goal]:
+    """Return the goals of flows with live runs, also of paused ones, whose contacts would get messages later."""
     return [
         _Goal(*row)
         for row in rows(
@@ -137,121 +301,131 @@ def _goals() -> list[_Goal]:
     ]
 
 
-def _behind(began: int, newest: int, names: set[str], goals: Collection[str] = ()) -> list[_Seen]:
+def _fetch_events(cursor: int, newest: int, names: set[str], goals: Collection[str] = ()) -> list[_Event]:
     return [
-        _Seen(*row)
+        _Event(*row)
         for row in rows(
             "SELECT e.id, e.account_id, e.contact_id, e.event, e.chain_depth, e.test, e.updated_at, e.quiet, "
             "e.created_at, octet_length(e.data) FROM event e WHERE e.id > ? AND e.id <= ? "
             f"AND +e.contact_id IS NOT NULL AND +e.event IN (SELECT value FROM json_each(?)) "
             f"AND (e.quiet = 0 OR +e.event IN (SELECT value FROM json_each(?))) "
-            f"AND {starting.MACHINE.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
-            (began, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _BITE),
+            f"AND {triggers.MACHINE_EVENT_SQL.format('e')} IS NOT TRUE ORDER BY e.id LIMIT ?",
+            (cursor, newest, json.dumps(sorted(names)), json.dumps(sorted(goals)), _MAX_EVENTS),
         )
     ]
 
 
-def _acts(found: Sequence[_Seen], flows: Sequence[_Live], goals: Sequence[_Goal]) -> Iterator[_Act]:
-    by_name: dict[tuple[int, str], list[_Seen]] = {}
-    for event in found:
+def _list_effects(events: Sequence[_Event], flows: Sequence[_LiveFlow], goals: Sequence[_Goal]) -> Iterator[_Effect]:
+    by_name: dict[tuple[int, str], list[_Event]] = {}
+    for event in events:
         by_name.setdefault((event.account_id, event.event), []).append(event)
     for goal in goals:
         for event in by_name.get((goal.account_id, goal.event), ()):
-            yield _Act(event, goal.flow_id, False)
+            yield _Effect(event, goal.flow_id, False)
     for flow in flows:
-        asked = {
+        candidates = {
             event.id: event
-            for event in by_name.get((flow.account_id, flow.start.event), ())
+            for event in by_name.get((flow.account_id, flow.trigger.event), ())
             if event.id > flow.live_from and not event.quiet
         }
-        if asked:
-            for event_id in starting.met(flow.account_id, flow.flow_id, flow.start, list(asked)):
-                yield _Act(asked[event_id], flow.flow_id, True)
+        if candidates:
+            for event_id in triggers.match_events(flow.account_id, flow.flow_id, flow.trigger, list(candidates)):
+                yield _Effect(candidates[event_id], flow.flow_id, True)
 
 
-def _chunks(acts: Sequence[_Act], upto: int) -> Iterator[tuple[list[_Act], int]]:
-    """Return acts in parts, each with the event that the cursor stands at after it; an event is never split."""
-    chunk: list[_Act] = []
+def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator[tuple[list[_Effect], int]]:
+    """Yield batches of effects, each with the event that the cursor moves to; an event is never split."""
+    batch: list[_Effect] = []
     size = 0
-    for _, group in groupby(acts, key=lambda act: act.event.id):
-        more = list(group)
-        kept = sum(act.event.size for act in more if act.is_start)
-        if chunk and (len(chunk) + len(more) > _CHUNK or size + kept > _CHUNK_BYTES):
-            yield chunk, chunk[-1].event.id
-            chunk, size = [], 0
-        chunk, size = chunk + more, size + kept
-    yield chunk, upto
+    for _, group in groupby(effects, key=lambda effect: effect.event.id):
+        group_effects = list(group)
+        group_bytes = sum(effect.event.size for effect in group_effects if effect.is_start)
+        if batch and (len(batch) + len(group_effects) > _MAX_EFFECTS or size + group_bytes > _MAX_EFFECT_BYTES):
+            yield batch, batch[-1].event.id
+            batch, size = [], 0
+        batch, size = batch + group_effects, size + group_bytes
+    yield batch, new_cursor
 
 
-def _apply(began: int, last: int, acts: Sequence[_Act]) -> bool:
-    """Do what events mean and move the cursor behind them; says no if it does not stand where it stood."""
-    writing()
-    if position() != began:
+def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bool:
+    """Apply effects and move the cursor behind them; return False if the cursor has moved meanwhile."""
+    require_write_transaction()
+    if get_cursor() != cursor:
         return False
-    if began == 0:
-        run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (NAME,))
-    run("UPDATE cursor SET event_id = ? WHERE name = ?", (last, NAME))
-    # Flows do not meet each other here: each in the order of its own events
-    for flow_id, group in groupby(sorted(_whose(acts), key=lambda act: act.flow_id), key=lambda act: act.flow_id):
-        for is_start, some in groupby(group, key=lambda act: act.is_start):
-            _safely(_start if is_start else _reach, flow_id, [act.event for act in some])
+    if cursor == 0:
+        run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (CURSOR_NAME,))
+    run("UPDATE cursor SET event_id = ? WHERE name = ?", (new_cursor, CURSOR_NAME))
+    # Flows do not affect each other here: each gets its own events, in order.
+    for flow_id, group in groupby(
+        sorted(_refresh_contacts(effects), key=lambda effect: effect.flow_id), key=lambda effect: effect.flow_id
+    ):
+        for is_start, group_effects in groupby(group, key=lambda effect: effect.is_start):
+            _apply_isolated(
+                _start_runs if is_start else _complete_runs, flow_id, [effect.event for effect in group_effects]
+            )
     return True
 
 
-def _whose(acts: Sequence[_Act]) -> list[_Act]:
-    """Return acts for whom their events belong to now: since they were read a person may be another's, or be gone."""
-    asked = json.dumps([act.event.id for act in acts])
-    now = dict(rows("SELECT id, contact_id FROM event WHERE id IN (SELECT value FROM json_each(?))", (asked,)))
-    found = ((act, now.get(act.event.id)) for act in acts)
-    return [act._replace(event=act.event._replace(contact_id=one)) for act, one in found if one is not None]
+def _refresh_contacts(effects: Sequence[_Effect]) -> list[_Effect]:
+    """Return effects with the current contact of their event: it may have been merged or deleted since."""
+    event_ids = json.dumps([effect.event.id for effect in effects])
+    contact_ids = dict(
+        rows("SELECT id, contact_id FROM event WHERE id IN (SELECT value FROM json_each(?))", (event_ids,))
+    )
+    refreshed = ((effect, contact_ids.get(effect.event.id)) for effect in effects)
+    return [
+        effect._replace(event=effect.event._replace(contact_id=contact_id))
+        for effect, contact_id in refreshed
+        if contact_id is not None
+    ]
 
 
-def _safely(verb: Callable[[int, Sequence[_Seen]], None], flow_id: int, events: Sequence[_Seen]) -> None:
-    """Do what events mean for one flow; one that cannot take them keeps no other from theirs."""
-    here = connection()
-    here.execute("SAVEPOINT door")
+def _apply_isolated(apply: Callable[[int, Sequence[_Event]], None], flow_id: int, events: Sequence[_Event]) -> None:
+    """Apply effects on one flow in a savepoint, so that a failing flow blocks no other."""
+    db = connection()
+    db.execute("SAVEPOINT enrollment")
     try:
-        verb(flow_id, events)
+        apply(flow_id, events)
     except Exception as error:
-        if storage_error(error) is not None:
+        if to_storage_error(error) is not None:
             raise
-        here.execute("ROLLBACK TO door")
-        log.exception("flow %s cannot take in what %s events mean", flow_id, len(events))
-    here.execute("RELEASE door")
+        db.execute("ROLLBACK TO enrollment")
+        log.exception("flows: applying events failed flow=%s events=%s", flow_id, len(events))
+    db.execute("RELEASE enrollment")
 
 
-def still_open(flow_id: int) -> Open | None:
-    """Return a flow that takes people in at this moment, or None."""
-    found = fetch_one(
+def get_open_flow(flow_id: int) -> OpenFlow | None:
+    """Return a flow if it lets contacts enter at this moment, else None."""
+    row = fetch_one(
         "SELECT f.account_id, f.name, f.version, f.test, t.event, t.segment_id, t.contact_list_id, t.data FROM flow f "
         "JOIN trigger t ON t.flow_id = f.id WHERE f.id = ? AND f.status = 'active' AND f.hidden = 0 "
         "AND f.deleted_at IS NULL",
         (flow_id,),
     )
-    if found is None:
+    if row is None:
         return None
-    account_id, name, version, test, event, segment_id, list_id, data = found
-    start = Start(event, segment_id, list_id, msgspec.json.decode(data))
-    return Open(account_id, flow_id, name, version, triggers.frequency(start), bool(test))
+    account_id, name, version, test, event, segment_id, list_id, data = row
+    start = TriggerSpec(event, segment_id, list_id, msgspec.json.decode(data))
+    return OpenFlow(account_id, flow_id, name, version, triggers.get_frequency(start), bool(test))
 
 
-def _start(flow_id: int, events: Sequence[_Seen]) -> None:
-    flow = still_open(flow_id)
+def _start_runs(flow_id: int, events: Sequence[_Event]) -> None:
+    flow = get_open_flow(flow_id)
     if flow is not None:
-        # It may have begun anew, by another trigger even, since these were held against it
-        since = int(scalar("SELECT live_from FROM flow WHERE id = ?", (flow_id,)))
-        came = [event for event in events if event.id > since]
-        starting.start(
-            flow, [Arrival(event.contact_id, event.id, event.chain_depth, bool(event.test)) for event in came]
+        # The flow may have gone live again since these events were matched, even with another trigger
+        live_from = int(scalar("SELECT live_from FROM flow WHERE id = ?", (flow_id,)))
+        events_since = [event for event in events if event.id > live_from]
+        start_runs(
+            flow, [Entrant(event.contact_id, event.id, event.chain_depth, bool(event.test)) for event in events_since]
         )
 
 
-def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
-    """End the runs that began before their goal: with an earlier event, or, of those enrolled, at an earlier moment.
+def _complete_runs(flow_id: int, events: Sequence[_Event]) -> None:
+    """Complete the runs that started before their goal event: with an earlier event, or enrolled at an earlier moment.
 
-    What was told late ends those that it came after.
+    A late (quiet) event completes the runs that started before it happened.
     """
-    wanted: list[tuple[Any, ...]] = [
+    event_rows: list[tuple[Any, ...]] = [
         (
             event.id,
             event.contact_id,
@@ -262,92 +436,101 @@ def _reach(flow_id: int, events: Sequence[_Seen]) -> None:
         )
         for event in events
     ]
-    reached = rows(
+    run_rows = rows(
         "SELECT r.id, f.goal FROM json_each(?) one CROSS JOIN run r ON r.contact_id = one.value ->> 1 "
         "AND r.flow_id = ? AND r.status = 'live' AND r.test = one.value ->> 2 "
         "AND CASE WHEN r.event_id IS NULL THEN r.created_at <= one.value ->> 3 "
         "ELSE r.event_id < one.value ->> 0 END AND r.created_at <= coalesce(one.value ->> 4, "
         "r.created_at) CROSS JOIN flow f ON f.id = r.flow_id AND f.goal = one.value ->> 5",
-        (json.dumps(wanted), flow_id),
+        (json.dumps(event_rows), flow_id),
     )
-    if reached:
-        ids, now = sorted({row[0] for row in reached}), clock.now_ms()
-        # Who has bought is not asked to buy by a letter that waited for the end of the quiet hours
-        run_ends.take_back(ids, now, but_service=True)
-        run_ends.reach(ids, reached[0][1], now)
+    if run_rows:
+        ids, now = sorted({row[0] for row in run_rows}), clock.now_ms()
+        # A contact who has bought must not get a message that asks to buy and was held for quiet hours.
+        run_ends.cancel_messages(ids, now, but_service=True)
+        run_ends.complete_runs_at_goal(ids, run_rows[0][1], now)
 
 
-# Lets people into a flow by hand, for those who were there before anything could bring them.
+# Enrollment by a user, for contacts that existed before the trigger.
 
-# People of one transaction: it shall take no longer than 20 ms
-CHUNK = 100
+# The contacts of one transaction, which should take at most 20 ms.
+BATCH_SIZE = 100
 
 
 class EnrollWrite(Struct):
-    """Who is let in: people by their ids, or whoever is in a segment now."""
+    """Contacts to enroll: by their ids, or all current members of a segment."""
 
-    contact_ids: Annotated[list[Id], Meta(max_length=10_000)] | None | UnsetType = UNSET
-    segment_id: Id | None | UnsetType = UNSET
-    confirm_send_to_all: bool | UnsetType = UNSET
+    contact_ids: (
+        Annotated[list[Id], Meta(max_length=10_000), Meta(description="ids of the contacts to add")] | None | UnsetType
+    ) = UNSET
+    segment_id: (
+        Annotated[Id, Meta(description="id of the segment whose current contacts are added")] | None | UnsetType
+    ) = UNSET
+    confirm_send_to_all: (
+        Annotated[bool, Meta(description="confirms that all contacts are meant, if nothing narrows the audience")]
+        | UnsetType
+    ) = UNSET
 
 
 class Enrolled(Struct):
-    """How many were let in, and how many were not because they are inside, or were there and may not come again."""
+    """The numbers of contacts that were enrolled, were already inside, or were refused by the frequency."""
 
-    enrolled: int = 0
-    already_inside: int = 0
-    frequency: int = 0
+    enrolled: Annotated[int, Meta(description="number of contacts added")] = 0
+    already_inside: Annotated[int, Meta(description="number of contacts already in the flow")] = 0
+    frequency: Annotated[
+        int, Meta(description="number of contacts that were in the flow before and cannot enter again")
+    ] = 0
 
 
-def who(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
-    """Return whom a request names, in the order of their ids; raises NotFound, or Invalid with all faults.
+def resolve_contacts(account_id: int, flow_id: int, request: EnrollWrite) -> list[int]:
+    """Return the contacts that a request names, in the order of their ids; raises NotFound, or Invalid with all errors.
 
-    What the trigger asks of an event, a list or a segment is not asked here: a person chose these people.
+    The conditions of the trigger are not checked: a user chose these contacts.
     """
-    check(account_id, request, flow_id)
+    check_enrollment(account_id, request, flow_id)
     if isinstance(request.segment_id, int):
-        return _of_segment(account_id, request.segment_id, request.confirm_send_to_all is True)
+        return _list_segment_contacts(account_id, request.segment_id, request.confirm_send_to_all is True)
     return sorted(set(request.contact_ids or []))
 
 
-def check(account_id: int, request: EnrollWrite, flow_id: int) -> None:
-    """Raise Invalid with all that is wrong with a request, beyond its types; raises NotFound."""
-    flow = people.flow_of(account_id, flow_id)
+def check_enrollment(account_id: int, request: EnrollWrite, flow_id: int) -> None:
+    """Raise Invalid with all errors of a request beyond its types; raises NotFound."""
+    flow = store.find(account_id, flow_id)
     faults = Faults()
     if flow.status != "active":
         faults.add("base", "is not active")
-    chosen = request.contact_ids if isinstance(request.contact_ids, list) else None
-    segment = request.segment_id if isinstance(request.segment_id, int) else None
-    if chosen is None and segment is None:
+    contact_ids = request.contact_ids if isinstance(request.contact_ids, list) else None
+    segment_id = request.segment_id if isinstance(request.segment_id, int) else None
+    if contact_ids is None and segment_id is None:
         faults.add("contact_ids", "can't be blank")
-    if chosen is not None and segment is not None:
-        faults.add("base", "takes either contacts or a segment")
-    if chosen is not None and lists.unknown(account_id, chosen):
+    if contact_ids is not None and segment_id is not None:
+        faults.add("base", "must name either contacts or a segment")
+    if contact_ids is not None and lists.find_unknown_contacts(account_id, contact_ids):
         faults.add("contact_ids", "must exist")
-    if segment is not None and not rows(
-        "SELECT 1 FROM segment WHERE account_id = ? AND id = ?", (account_id, segment)
+    if segment_id is not None and not rows(
+        "SELECT 1 FROM segment WHERE account_id = ? AND id = ?", (account_id, segment_id)
     ):  # fmt: skip
         faults.add("segment_id", "must exist")
     faults.check()
 
 
-def _of_segment(account_id: int, segment_id: int, confirmed: bool) -> list[int]:
+def _list_segment_contacts(account_id: int, segment_id: int, is_confirmed: bool) -> list[int]:
     filters = segments.get(account_id, segment_id).filters
-    if not filters and not confirmed:
-        words = "confirm that everybody enters"
-        blocker = {"code": "confirmation_required", "message": words, "field": "confirm_send_to_all"}
-        raise Invalid({"confirm_send_to_all": [words]}, reason="confirmation_required", blockers=[blocker])
-    here = members.scope(account_id)
-    chosen = members.select(account_id, members.nodes(account_id, filters), here)
-    with members.limited():
-        return [row[0] for row in rows(f"SELECT c.id {chosen.sql} ORDER BY c.id", chosen.parameters)]
+    if not filters and not is_confirmed:
+        message = "confirm that everybody enters"
+        blocker = {"code": "confirmation_required", "message": message, "field": "confirm_send_to_all"}
+        raise Invalid({"confirm_send_to_all": [message]}, reason="confirmation_required", blockers=[blocker])
+    scope = members.build_scope(account_id)
+    selection = members.select_members(account_id, members.parse_filters(account_id, filters), scope)
+    with members.time_limit():
+        return [row[0] for row in rows(f"SELECT c.id {selection.sql} ORDER BY c.id", selection.parameters)]
 
 
-def let_in(flow_id: int, contact_ids: Sequence[int], test: bool) -> Enrolled | None:
-    """Start runs for some people; None if the flow takes nobody in any more."""
-    writing()
-    flow = still_open(flow_id)
+def enroll(flow_id: int, contact_ids: Sequence[int], test: bool) -> Enrolled | None:
+    """Start runs of some contacts; return None if the flow is not open any more."""
+    require_write_transaction()
+    flow = get_open_flow(flow_id)
     if flow is None:
         return None
-    done = starting.start(flow, [Arrival(contact_id, test=test or flow.test) for contact_id in contact_ids])
-    return Enrolled(done.number, done.ignored.get(INSIDE, 0), done.ignored.get(FREQUENCY, 0))
+    result = start_runs(flow, [Entrant(contact_id, test=test or flow.test) for contact_id in contact_ids])
+    return Enrolled(result.started, result.ignored.get(ALREADY_INSIDE, 0), result.ignored.get(FREQUENCY, 0))

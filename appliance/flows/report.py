@@ -1,7 +1,7 @@
-"""What became of the people of a flow, counted from the rows themselves: runs, the steps they came to, messages.
+"""The report of a flow: runs, visits of steps and messages, counted from the rows themselves.
 
-Tests are counted nowhere. All numbers are of one moment. Those of a large flow take a while: they are counted again
-only after a rest of some twenty times what that took, so that many who look cost no more than one.
+Tests are never counted. All numbers are of one snapshot. Counts of large flows are cached for twenty times as long as
+they took, so that many readers cost no more than one.
 """
 
 import json
@@ -9,263 +9,273 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from appliance.core import clock
 from appliance.flows import document
 from appliance.flows.steps import BY_TYPE
-from appliance.sending.messages.ledger import FINAL, STATUSES
+from appliance.sending.messages.ledger import FINAL_STATUSES, STATUSES
+from appliance.storage.database import rows
 from appliance.storage.models import Flow, Step
-from appliance.storage.open import rows
-from appliance.storage.work import snapshot
+from appliance.storage.transactions import snapshot
 
-# The shapes of what became of the people of a flow: numbers, each with the path to its people.
+# Structs of the report: numbers, each with the path that lists its contacts
 
 Range = Literal["all", "30d", "7d"]
 
 
 class FlowStats(Struct):
-    """Runs and messages of a flow ever, without tests.
+    """Runs and messages of a flow in all, without tests.
 
     Entered is active, completed and exited; audience is pending and every final status.
     """
 
     entered: int
-    active: int
-    completed: int
-    exited: int
+    active: Annotated[int, Meta(description="active runs")]
+    completed: Annotated[int, Meta(description="completed runs")]
+    exited: Annotated[int, Meta(description="runs that ended early")]
     audience: int
-    pending: int
-    sent: int
-    delivered: int
+    pending: Annotated[int, Meta(description="not yet final: queued, held or sending")]
+    sent: Annotated[int, Meta(description="accepted by the next hop, with no report since")]
+    delivered: Annotated[int, Meta(description="reported as delivered")]
     bounced: int
-    complained: int
+    complained: Annotated[int, Meta(description="reported as spam")]
     failed: int
-    skipped: int
-    cancelled: int
-    uncertain: int
+    skipped: Annotated[int, Meta(description="skipped, by reason")]
+    cancelled: Annotated[int, Meta(description="cancelled before they were sent")]
+    uncertain: Annotated[int, Meta(description="unconfirmed: it cannot be known whether the next hop accepted them")]
     accepted: int
 
 
 class Number(Struct):
-    """A number of people, and the path that lists them."""
+    """A number of contacts, and the path that lists them."""
 
     count: int
     people: str
 
 
 class ReasonCount(Struct):
-    """How many for one reason; `reason` is null where none was given."""
+    """The number for one reason; `reason` is null if none was given."""
 
-    reason: str | None
+    reason: Annotated[str, Meta(description="reason; null if none was given")] | None
     count: int
     people: str
 
 
 class Reasoned(Struct):
-    """A number of people, and why, the most frequent reason first."""
+    """A number of contacts with its reasons, the most frequent first."""
 
     count: int
     people: str
-    reasons: list[ReasonCount]
+    reasons: Annotated[list[ReasonCount], Meta(description="reasons, most frequent first")]
 
 
 class RunFigures(Struct):
-    """Who came into a flow, and what became of them; `ignored` are triggers that started nothing.
+    """Runs of a flow by status; `ignored` are triggers that started nothing.
 
     Entered is active, completed and exited.
     """
 
     entered: Number
-    active: Number
-    completed: Reasoned
-    exited: Reasoned
-    ignored: Reasoned
+    active: Annotated[Number, Meta(description="active runs")]
+    completed: Annotated[Reasoned, Meta(description="completed runs")]
+    exited: Annotated[Reasoned, Meta(description="runs that ended early")]
+    ignored: Annotated[Reasoned, Meta(description="triggers that started no run")]
 
 
 class Sent(Struct):
-    """The messages of a step: the ledger's terms, who opened and clicked, and why some were not attempted."""
+    """The messages of a step: statuses of the ledger, opens and clicks, and why some were skipped."""
 
     audience: Number
-    pending: Number
+    pending: Annotated[Number, Meta(description="not yet final: queued, held or sending")]
     accepted: Number
-    opened: Number
-    clicked: Number
-    skipped: Reasoned
-    terms: dict[str, int]
+    opened: Annotated[Number, Meta(description="number of people who opened")]
+    clicked: Annotated[Number, Meta(description="number of people who clicked a link")]
+    skipped: Annotated[Reasoned, Meta(description="skipped messages, by reason")]
+    terms: Annotated[dict[str, int], Meta(description="terms of the ledger for these messages")]
 
 
 class StepFigures(Struct):
-    """What became of those who came to a step: entered is waiting, went on and left.
+    """Visits of a step: entered is waiting, went on and left.
 
-    Who went on took a branch (`yes`, `no`: null where there is none) or was `skipped` by the step among others. Of
-    those who came in another time `waiting_now` knows too. A step that is `removed` still has people, or had some.
+    Went on is by branch (`yes`, `no`: null without branches), `skipped` included. `waiting_now` also counts contacts
+    who entered before the range. A `removed` step still has, or had, contacts.
     """
 
-    id: int
-    type: str
-    summary: str
-    path: str | None
-    removed: bool
+    id: Annotated[int, Meta(description="id of the step")]
+    type: Annotated[str, Meta(description="type of the step")]
+    summary: Annotated[str, Meta(description="description of the step")]
+    path: Annotated[str, Meta(description="path of the step in the flow; null if it was removed")] | None
+    removed: Annotated[bool, Meta(description="whether the step was removed but has contacts, or had some")]
     entered: Number
-    waiting: Number
-    waiting_now: Number
-    went_on: Number
-    yes: Number | None
-    no: Number | None
-    skipped: Reasoned
-    left: Reasoned
-    messages: Sent | None
+    waiting: Annotated[Number, Meta(description="entered contacts that wait at the step")]
+    waiting_now: Annotated[Number, Meta(description="all contacts that wait at the step, whenever they entered")]
+    went_on: Annotated[Number, Meta(description="contacts that continued")]
+    yes: (
+        Annotated[Number, Meta(description="contacts that continued with the `yes` branch; null without branches")]
+        | None
+    )
+    no: (
+        Annotated[Number, Meta(description="contacts that continued with the `no` branch; null without branches")]
+        | None
+    )
+    skipped: Annotated[Reasoned, Meta(description="contacts for which the step was skipped")]
+    left: Annotated[Reasoned, Meta(description="contacts that exited the flow at the step")]
+    messages: Annotated[Sent, Meta(description="messages sent by the step; null if it sends none")] | None
 
 
 class FlowReport(Struct):
-    """What became of the people of a flow, all of one moment; those who came to it, or to a step, `since` then."""
+    """The report of a flow, all of one snapshot; of contacts who entered the flow, or the step, after `since`."""
 
-    flow_id: int
-    range: Range
-    since: str | None
-    stats: FlowStats
-    runs: RunFigures
-    steps: list[StepFigures]
+    flow_id: Annotated[int, Meta(description="id of the flow")]
+    range: Annotated[Range, Meta(description="period of the report, in days")]
+    since: Annotated[str, Meta(description="start of the period; null for all time")] | None
+    stats: Annotated[FlowStats, Meta(description="runs and messages of all time")]
+    runs: Annotated[RunFigures, Meta(description="results of the runs that started in the period")]
+    steps: Annotated[list[StepFigures], Meta(description="results by step, in the order of the flow")]
 
 
 T = TypeVar("T")
 
-_DAY_MS = 24 * 3600 * 1000
-_DAYS = {"30d": 30, "7d": 7}
-_LARGE, _RESTS, _MAX_KEPT = 5_000, 20, 100
-_OPEN, _ACCEPTED = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
-_LEDGER = (
+_REPORT_DAY_MS = 24 * 3600 * 1000
+_RANGE_DAYS = {"30d": 30, "7d": 7}
+_CACHE_MIN_PEOPLE, _CACHE_FACTOR, _MAX_CACHED_COUNTS = 5_000, 20, 100
+_OPEN_STATUSES, _ACCEPTED_STATUSES = ("queued", "held", "sending"), ("sent", "delivered", "bounced", "complained")
+_COUNT_LEDGER = (
     "SELECT flow_id, status, count(*) FROM message INDEXED BY message_of_flow WHERE run_id IS NOT NULL "
     "AND test = 0 AND flow_id IN (SELECT value FROM json_each(?)) GROUP BY 1, 2"
 )
-_RUNS = (
+_COUNT_RUNS = (
     "SELECT status, exit_reason, count(*) FROM run INDEXED BY run_ended WHERE flow_id = ? "
     "AND status IN ('live', 'completed', 'exited', 'ignored') AND test = 0 AND created_at >= ? GROUP BY 1, 2"
 )
-_PASSAGES = (
-    "SELECT action_id, outcome, reason, count(*), count(*) FILTER (WHERE entered_at >= ?) FROM passage "
+_COUNT_VISITS = (
+    "SELECT action_id, outcome, reason, count(*), count(*) FILTER (WHERE entered_at >= ?) FROM step_visit "
     "WHERE flow_id = ? AND test = 0 GROUP BY 1, 2, 3"
 )
-_MESSAGES = (
+_COUNT_MESSAGES = (
     "SELECT step_id, status, skip_reason, count(*), count(opened_at), count(clicked_at) FROM message "
     "INDEXED BY message_of_flow WHERE run_id IS NOT NULL AND flow_id = ? AND test = 0 AND created_at >= ? "
     "GROUP BY 1, 2, 3"
 )
 
 
-class _Memory:
-    """What was counted of large flows: when, how long that took, and what came of it."""
+class _CountCache:
+    """Counts of large flows: when they ended, how long they took, and the result."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.known: dict[Any, tuple[float, float, Any]] = {}
 
-    def rested(self, key: Any, people: int, count: Callable[[], T]) -> T:
-        """Count anew; of many people not again right after that took its time."""
-        if people < _LARGE:
+    def get_or_count(self, key: Any, people: int, count: Callable[[], T]) -> T:
+        """Return a count; for a large flow from the cache, for a multiple of the time that counting took."""
+        if people < _CACHE_MIN_PEOPLE:
             return count()
-        begun = time.monotonic()
+        started = time.monotonic()
         with self.lock:
-            known = self.known.get(key)
-        if known is not None and begun - known[0] < _RESTS * known[1]:
-            return known[2]  # type: ignore[no-any-return]  # what was kept under the key
-        made = count()
+            cached = self.known.get(key)
+        if cached is not None and started - cached[0] < _CACHE_FACTOR * cached[1]:
+            return cached[2]  # type: ignore[no-any-return]  # the result that was cached under the key
+        result = count()
         ended = time.monotonic()
         with self.lock:
-            if len(self.known) >= _MAX_KEPT:
+            if len(self.known) >= _MAX_CACHED_COUNTS:
                 self.known.clear()
-            self.known[key] = ended, ended - begun, made
-        return made
+            self.known[key] = ended, ended - started, result
+        return result
 
 
-_memory = _Memory()
+_count_cache = _CountCache()
 
 
-def stats(flows: Sequence[Flow]) -> dict[int, FlowStats]:
-    """Return what some flows have done ever: their runs as they count them, and the ledger of their messages."""
+def load_stats(flows: Sequence[Flow]) -> dict[int, FlowStats]:
+    """Return the statistics of some flows: runs by their counters, messages from the ledger."""
     ids = sorted(flow.id for flow in flows)
     people = sum(flow.entered_count for flow in flows)
-    ledger = _memory.rested(("stats", *ids), people, lambda: _ledger(ids))
-    return {flow.id: _stats(flow, ledger.get(flow.id, {})) for flow in flows}
+    ledger = _count_cache.get_or_count(("stats", *ids), people, lambda: _count_ledger(ids))
+    return {flow.id: _build_stats(flow, ledger.get(flow.id, {})) for flow in flows}
 
 
-def _ledger(ids: list[int]) -> dict[int, dict[str, int]]:
-    found: dict[int, dict[str, int]] = defaultdict(dict)
-    for flow_id, status, count in rows(_LEDGER, (json.dumps(ids),)) if ids else ():
-        found[flow_id][status] = count
-    return dict(found)
+def _count_ledger(ids: list[int]) -> dict[int, dict[str, int]]:
+    counts: dict[int, dict[str, int]] = defaultdict(dict)
+    for flow_id, status, count in rows(_COUNT_LEDGER, (json.dumps(ids),)) if ids else ():
+        counts[flow_id][status] = count
+    return dict(counts)
 
 
-def _stats(flow: Flow, counted: dict[str, int]) -> FlowStats:
-    terms = _terms(counted)
+def _build_stats(flow: Flow, counts: dict[str, int]) -> FlowStats:
+    terms = _sum_terms(counts)
     return FlowStats(
         entered=flow.entered_count, active=flow.entered_count - flow.completed_count - flow.exited_count,
         completed=flow.completed_count, exited=flow.exited_count,
-        audience=sum(terms.values()), **terms, accepted=sum(terms[name] for name in _ACCEPTED),
+        audience=sum(terms.values()), **terms, accepted=sum(terms[name] for name in _ACCEPTED_STATUSES),
     )  # fmt: skip
 
 
-def _terms(counted: dict[str, int]) -> dict[str, int]:
-    return {"pending": sum(counted.get(name, 0) for name in _OPEN), **{name: counted.get(name, 0) for name in FINAL}}
+def _sum_terms(counts: dict[str, int]) -> dict[str, int]:
+    return {
+        "pending": sum(counts.get(name, 0) for name in _OPEN_STATUSES),
+        **{name: counts.get(name, 0) for name in FINAL_STATUSES},
+    }
 
 
-def of(flow: Flow, span: Range = "all") -> FlowReport:
-    """Report what became of the people of a flow, or of those who came to it, and to each step, lately."""
+def build_report(flow: Flow, range_name: Range = "all") -> FlowReport:
+    """Return the report of a flow for a range."""
     with snapshot():
-        fresh = Flow.get_by_id(flow.id)
-        key = ("report", flow.id, fresh.updated_at, span)
-        return _memory.rested(key, fresh.entered_count, lambda: _of(fresh, span))
+        current = Flow.get_by_id(flow.id)
+        key = ("report", flow.id, current.updated_at, range_name)
+        return _count_cache.get_or_count(key, current.entered_count, lambda: _count_report(current, range_name))
 
 
-def _of(flow: Flow, span: Range) -> FlowReport:
-    since = clock.now_ms() - _DAYS[span] * _DAY_MS if span in _DAYS else 0
+def _count_report(flow: Flow, range_name: Range) -> FlowReport:
+    since = clock.now_ms() - _RANGE_DAYS[range_name] * _REPORT_DAY_MS if range_name in _RANGE_DAYS else 0
     paths = _Paths(flow.id, since)
     return FlowReport(
-        flow_id=flow.id, range=span, since=clock.iso(since) if since else None, stats=stats([flow])[flow.id],
-        runs=_runs(flow, since, paths), steps=list(_steps(flow, since, paths)),
+        flow_id=flow.id, range=range_name, since=clock.iso(since) if since else None, stats=load_stats([flow])[flow.id],
+        runs=_count_runs(flow, since, paths), steps=list(_count_steps(flow, since, paths)),
     )  # fmt: skip
 
 
 class _Paths(NamedTuple):
-    """Where the people behind numbers are listed."""
+    """Builds the paths that list the contacts behind numbers."""
 
     flow_id: int
     since: int
 
     def number(self, count: int, **chosen: Any) -> Number:
-        """Return a number with the path to its people."""
-        return Number(count, self._to(chosen))
+        """Return a number with the path to its contacts."""
+        return Number(count, self._build_path(chosen))
 
     def reasoned(self, counts: dict[str | None, int], **chosen: Any) -> Reasoned:
         """Return the sum of some numbers with each of them, the largest first."""
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
         return Reasoned(
-            sum(counts.values()), self._to(chosen),
-            [ReasonCount(name, count, self._to({**chosen, "reason": name or ""})) for name, count in order if count],
+            sum(counts.values()), self._build_path(chosen),
+            [ReasonCount(name, count, self._build_path({**chosen, "reason": name or ""}))
+             for name, count in order if count],
         )  # fmt: skip
 
-    def _to(self, chosen: dict[str, Any]) -> str:
+    def _build_path(self, chosen: dict[str, Any]) -> str:
         since = {"since": clock.iso(self.since)} if self.since else {}
         return f"/v1/my/flows/{self.flow_id}/runs?{urlencode({**chosen, 'test': 'false', **since})}"
 
 
-def _runs(flow: Flow, since: int, paths: _Paths) -> RunFigures:
-    found: dict[str, dict[str | None, int]] = defaultdict(dict)
-    for status, reason, count in rows(_RUNS, (flow.id, since)):
-        found[status][reason] = count
-    active = sum(found["live"].values())
-    entered = active + sum(found["completed"].values()) + sum(found["exited"].values())
+def _count_runs(flow: Flow, since: int, paths: _Paths) -> RunFigures:
+    counts: dict[str, dict[str | None, int]] = defaultdict(dict)
+    for status, reason, count in rows(_COUNT_RUNS, (flow.id, since)):
+        counts[status][reason] = count
+    active = sum(counts["live"].values())
+    entered = active + sum(counts["completed"].values()) + sum(counts["exited"].values())
     return RunFigures(
         paths.number(entered), paths.number(active, status="live"),
-        *(paths.reasoned(found[name], status=name) for name in ("completed", "exited", "ignored")),
+        *(paths.reasoned(counts[name], status=name) for name in ("completed", "exited", "ignored")),
     )  # fmt: skip
 
 
-class _Messages(NamedTuple):
+class _MessageCount(NamedTuple):
     """Messages of a step of one status and reason."""
 
     status: str
@@ -275,81 +285,83 @@ class _Messages(NamedTuple):
     clicked: int
 
 
-# By outcome and reason: how many ever, and how many of those that count now
-_Came = dict[tuple[str | None, str | None], tuple[int, int]]
+# By outcome and reason: how many in all, and how many in the range
+_VisitCounts = dict[tuple[str | None, str | None], tuple[int, int]]
 
 
-def _steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]:
-    """Count each step of the document in its order, then those that it has no more."""
-    came: dict[int, _Came] = defaultdict(dict)
-    for action_id, outcome, reason, ever, lately in rows(_PASSAGES, (since, flow.id)):
-        came[action_id][outcome, reason] = (ever, int(lately))
-    sent: dict[int, list[_Messages]] = defaultdict(list)
-    for action_id, *figures in rows(_MESSAGES, (flow.id, since)):
-        sent[action_id].append(_Messages._make(figures))
-    placed = list(document.walk(flow.steps))
-    former = sorted((came.keys() | sent.keys()) - {step["id"] for _, step in placed})
-    for path, step in [*placed, *((None, step) for step in _former(flow.id, former))]:
-        number, words = step["id"], summary(flow.account_id, step)
-        yield _step(step, words, path, came.get(number, {}), sent.get(number, []), paths)
+def _count_steps(flow: Flow, since: int, paths: _Paths) -> Iterator[StepFigures]:
+    """Yield the figures of each step in document order, then those of removed steps."""
+    visits: dict[int, _VisitCounts] = defaultdict(dict)
+    for action_id, outcome, reason, total, in_range in rows(_COUNT_VISITS, (since, flow.id)):
+        visits[action_id][outcome, reason] = (total, int(in_range))
+    messages: dict[int, list[_MessageCount]] = defaultdict(list)
+    for action_id, *figures in rows(_COUNT_MESSAGES, (flow.id, since)):
+        messages[action_id].append(_MessageCount._make(figures))
+    current = list(document.walk(flow.steps))
+    former = sorted((visits.keys() | messages.keys()) - {step["id"] for _, step in current})
+    for path, step in [*current, *((None, step) for step in _load_former_steps(flow.id, former))]:
+        step_id, sentence = step["id"], summarize_step(flow.account_id, step)
+        yield _build_step_figures(step, sentence, path, visits.get(step_id, {}), messages.get(step_id, []), paths)
 
 
-def summary(account_id: int, step: dict[str, Any]) -> str:
-    """Say in a sentence what a step does."""
+def summarize_step(account_id: int, step: dict[str, Any]) -> str:
+    """Return a sentence about what a step does."""
     kind = BY_TYPE.get(step["type"])
     return kind.summary(step, account_id) if kind is not None else step["type"]
 
 
-def _former(flow_id: int, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Return steps as the last version that had them went live."""
-    for number in ids:
-        row = Step.select().where(Step.flow == flow_id, Step.action_id == number).order_by(Step.version.desc()).first()
+def _load_former_steps(flow_id: int, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Yield removed steps as in the last version that had them."""
+    for step_id in ids:
+        row = Step.select().where(Step.flow == flow_id, Step.action_id == step_id).order_by(Step.version.desc()).first()
         if row is not None:
-            yield {**row.data, "id": number, "type": row.kind}
+            yield {**row.data, "id": step_id, "type": row.kind}
 
 
-def _step(
-    step: dict[str, Any], words: str, path: str | None, came: _Came,
-    sent: list[_Messages], paths: _Paths,
+def _build_step_figures(
+    step: dict[str, Any], sentence: str, path: str | None, visits: _VisitCounts,
+    messages: list[_MessageCount], paths: _Paths,
 ) -> StepFigures:  # fmt: skip
-    number = step["id"]
+    step_id = step["id"]
     counts: dict[str | None, dict[str | None, int]] = defaultdict(dict)
-    for (outcome, reason), (_, lately) in came.items():
-        if lately:
-            counts[outcome][reason] = lately
+    for (outcome, reason), (_, in_range) in visits.items():
+        if in_range:
+            counts[outcome][reason] = in_range
     sums = {outcome: sum(reasons.values()) for outcome, reasons in counts.items()}
-    on = sum(sums.get(outcome, 0) for outcome in ("on", "yes", "no", "skipped"))
+    went_on = sum(sums.get(outcome, 0) for outcome in ("on", "yes", "no", "skipped"))
     branches = BY_TYPE[step["type"]].branches if step["type"] in BY_TYPE else False
     yes, no = (
-        paths.number(sums.get(way, 0), step=number, outcome=way) if branches or way in sums else None
-        for way in ("yes", "no")
+        paths.number(sums.get(branch, 0), step=step_id, outcome=branch) if branches or branch in sums else None
+        for branch in ("yes", "no")
     )
-    standing = sum(ever for (outcome, _), (ever, _) in came.items() if outcome is None)
+    waiting_now = sum(total for (outcome, _), (total, _) in visits.items() if outcome is None)
     return StepFigures(
-        id=number, type=step["type"], summary=words, path=path, removed=path is None,
-        entered=paths.number(sum(sums.values()), step=number),
-        waiting=paths.number(sums.get(None, 0), step=number, outcome="waiting"),
-        waiting_now=paths._replace(since=0).number(standing, step=number, outcome="waiting"),
-        went_on=paths.number(on, step=number, outcome="went_on"), yes=yes, no=no,
-        skipped=paths.reasoned(counts["skipped"], step=number, outcome="skipped"),
-        left=paths.reasoned(counts["exited"], step=number, outcome="exited"),
-        messages=_sent(number, sent, paths) if sent or step["type"] in ("email", "sms") else None,
+        id=step_id, type=step["type"], summary=sentence, path=path, removed=path is None,
+        entered=paths.number(sum(sums.values()), step=step_id),
+        waiting=paths.number(sums.get(None, 0), step=step_id, outcome="waiting"),
+        waiting_now=paths._replace(since=0).number(waiting_now, step=step_id, outcome="waiting"),
+        went_on=paths.number(went_on, step=step_id, outcome="went_on"), yes=yes, no=no,
+        skipped=paths.reasoned(counts["skipped"], step=step_id, outcome="skipped"),
+        left=paths.reasoned(counts["exited"], step=step_id, outcome="exited"),
+        messages=(
+            _build_message_figures(step_id, messages, paths) if messages or step["type"] in ("email", "sms") else None
+        ),
     )  # fmt: skip
 
 
-def _sent(number: int, sent: list[_Messages], paths: _Paths) -> Sent:
-    counted: dict[str, int] = dict.fromkeys(STATUSES, 0)
+def _build_message_figures(step_id: int, messages: list[_MessageCount], paths: _Paths) -> Sent:
+    counts: dict[str, int] = dict.fromkeys(STATUSES, 0)
     skipped: dict[str | None, int] = defaultdict(int)
-    for one in sent:
-        counted[one.status] += one.number
-        if one.status == "skipped":
-            skipped[one.reason] += one.number
-    terms = _terms(counted)
+    for message in messages:
+        counts[message.status] += message.number
+        if message.status == "skipped":
+            skipped[message.reason] += message.number
+    terms = _sum_terms(counts)
     return Sent(
-        audience=paths.number(sum(terms.values()), step=number, message="any"),
-        pending=paths.number(terms["pending"], step=number, message="pending"),
-        accepted=paths.number(sum(terms[name] for name in _ACCEPTED), step=number, message="accepted"),
-        opened=paths.number(sum(one.opened for one in sent), step=number, message="opened"),
-        clicked=paths.number(sum(one.clicked for one in sent), step=number, message="clicked"),
-        skipped=paths.reasoned(skipped, step=number, message="skipped"), terms=terms,
+        audience=paths.number(sum(terms.values()), step=step_id, message="any"),
+        pending=paths.number(terms["pending"], step=step_id, message="pending"),
+        accepted=paths.number(sum(terms[name] for name in _ACCEPTED_STATUSES), step=step_id, message="accepted"),
+        opened=paths.number(sum(message.opened for message in messages), step=step_id, message="opened"),
+        clicked=paths.number(sum(message.clicked for message in messages), step=step_id, message="clicked"),
+        skipped=paths.reasoned(skipped, step=step_id, message="skipped"), terms=terms,
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Ends runs: what they are in the books, and what is told about it. Messages are taken back by whoever wants that.
+"""Ending of runs: their rows, the events about it, and cancelling their messages.
 
-It stands below those who delete and merge people, for they end runs too.
+It knows only events and storage, because deleting and merging contacts ends runs too.
 """
 
 import json
@@ -10,31 +10,32 @@ from typing import Any, Literal, NamedTuple
 
 from appliance.core import clock
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.storage.open import connection, rows
-from appliance.storage.work import writing
+from appliance.events.log import NewEvent
+from appliance.storage.database import connection, rows
+from appliance.storage.transactions import require_write_transaction
 
-Ended = Literal["completed", "exited"]
+EndStatus = Literal["completed", "exited"]
 
-# The plus keeps SQLite from reading all who are inside to find those that are named
-_LIVE = (
+# The plus keeps SQLite from scanning all live runs to find the given ones.
+_SELECT_LIVE_RUNS = (
     "SELECT r.id, r.account_id, r.flow_id, f.name, r.contact_id, r.action_id, r.chain_depth, r.test "
     "FROM run r CROSS JOIN flow f ON f.id = r.flow_id "
     "WHERE r.id IN (SELECT value FROM json_each(?)) AND +r.status = 'live' ORDER BY r.id"
 )
-# Before the runs let go of them; by the index of a run's passages, for one that has ended may have left its own open
-_PASSAGES = (
-    "UPDATE passage SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id IN (SELECT value FROM "
+# Runs before the runs drop their visit; by the index of a run's visits, because a run that has ended may have left its
+# own open
+_CLOSE_VISITS = (
+    "UPDATE step_visit SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id IN (SELECT value FROM "
     "json_each(?1)) AND outcome IS NULL"
 )
-_RUNS = (
-    "UPDATE run SET status = ?2, exit_reason = ?3, passage_id = NULL, due_at = NULL, ended_at = ?4, updated_at = ?4 "
+_END_RUNS = (
+    "UPDATE run SET status = ?2, exit_reason = ?3, step_visit_id = NULL, due_at = NULL, ended_at = ?4, updated_at = ?4 "
     "WHERE id IN (SELECT value FROM json_each(?1))"
 )
 
 
-class _Run(NamedTuple):
-    """A live run, as far as its end is told."""
+class _LiveRun(NamedTuple):
+    """A live run, with what its events need."""
 
     id: int
     account_id: int
@@ -46,79 +47,93 @@ class _Run(NamedTuple):
     test: bool
 
 
-def end(run_ids: Sequence[int], status: Ended, reason: str | None, now: int) -> list[int]:
-    """End those of some runs that are live, and answer their ids; whoever ends a run twice ends it once.
+def end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now: int) -> list[int]:
+    """End those of some runs that are live and return their ids; ending a run twice ends it once.
 
-    A step that the run still stands in counts as left for the reason (one that was closed before keeps its outcome),
-    the flow's sums follow, and `flow_exit` is told one deeper in the chain than what started the run.
+    The open visit of a run is closed with the reason (one that was closed before keeps its outcome), the counters of
+    the flow follow, and `flow_exit` is recorded one deeper in the chain than the event that started the run.
     """
-    return _end(run_ids, status, reason, now, None)
+    return _end_runs(run_ids, status, reason, now, None)
 
 
-def reach(run_ids: Sequence[int], goal: str, now: int) -> list[int]:
-    """End those of some runs that are live because they reached the goal of their flow: `flow_goal`, then `flow_exit`.
+def complete_runs_at_goal(run_ids: Sequence[int], goal: str, now: int) -> list[int]:
+    """Complete those of some runs that are live because they reached the goal of their flow, and return their ids.
 
-    They are completed, with the reason `goal`; answers their ids.
+    Records `flow_goal`, then `flow_exit` with the reason `goal`.
     """
-    return _end(run_ids, "completed", "goal", now, goal)
+    return _end_runs(run_ids, "completed", "goal", now, goal)
 
 
-def take_back(run_ids: Sequence[int], now: int, but_service: bool = False) -> None:
-    """Cancel what waits to leave of some runs, service messages too unless told; what may have left stays in doubt."""
+def cancel_messages(run_ids: Sequence[int], now: int, but_service: bool = False) -> None:
+    """Cancel unsent messages of some runs, or only marketing ones; those that may have been accepted stay uncertain."""
     connection().execute(
-        "UPDATE message SET status = CASE WHEN doubts > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = NULL, "
+        "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = "
+        "NULL, "
         "updated_at = ?2 WHERE run_id IN (SELECT value FROM json_each(?1)) AND status IN ('queued', 'held') "
         "AND transactional <= ?3",
         (json.dumps(list(run_ids)), now, not but_service),
     ).fetchall()
 
 
-def people_gone(contact_ids: Sequence[int]) -> None:
-    """End the runs of people who are about to be deleted, and let no run of theirs keep what started it.
+def end_runs_of_deleted_contacts(contact_ids: Sequence[int]) -> None:
+    """End the runs of contacts that are about to be deleted, and clear the event data of all their runs.
 
-    What is told of that names nobody any more.
+    The events about it name no contact.
     """
-    people = json.dumps(list(contact_ids))
-    live = rows(
-        "SELECT id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) AND status = 'live'", (people,)
+    ids_json = json.dumps(list(contact_ids))
+    live_runs = rows(
+        "SELECT id FROM run WHERE contact_id IN (SELECT value FROM json_each(?)) AND status = 'live'", (ids_json,)
     )
-    _end([row[0] for row in live], "exited", "contact_deleted", clock.now_ms(), None)
+    _end_runs([row[0] for row in live_runs], "exited", "contact_deleted", clock.now_ms(), None)
     connection().execute(
         "UPDATE run SET contact_id = NULL, event_data = '{}' WHERE contact_id IN (SELECT value FROM json_each(?))",
-        (people,),
+        (ids_json,),
     ).fetchall()
 
 
-def _end(run_ids: Sequence[int], status: Ended, reason: str | None, now: int, goal: str | None) -> list[int]:
-    writing()
+def end_runs_of_merged_contact(contact_id: int, other_id: int, now: int) -> None:
+    """End the runs of a contact that is merged into another one where both are in the same flow, and their messages.
+
+    The run of the contact that stays goes on and sends what both would have sent; service messages are sent by both.
+    """
+    duplicates = rows(
+        "SELECT other.id FROM run other JOIN run kept ON kept.flow_id = other.flow_id AND kept.test = other.test "
+        "WHERE other.contact_id = ?2 AND other.status = 'live' AND kept.contact_id = ?1 AND kept.status = 'live'",
+        (contact_id, other_id),
+    )
+    cancel_messages(end_runs([row[0] for row in duplicates], "exited", "contact_merged", now), now, but_service=True)
+
+
+def _end_runs(run_ids: Sequence[int], status: EndStatus, reason: str | None, now: int, goal: str | None) -> list[int]:
+    require_write_transaction()
     if not run_ids:
         return []
-    found = [_Run(*row) for row in rows(_LIVE, (json.dumps(list(run_ids)),))]
-    if not found:
+    runs = [_LiveRun(*row) for row in rows(_SELECT_LIVE_RUNS, (json.dumps(list(run_ids)),))]
+    if not runs:
         return []
-    ended = [one.id for one in found]
-    ids, here = json.dumps(ended), connection()
-    here.execute(_PASSAGES, (ids, now, reason or status)).fetchall()
-    here.execute(_RUNS, (ids, status, reason, now)).fetchall()
-    counts = Counter(one.flow_id for one in found if not one.test)
-    here.executemany(
+    ended = [run.id for run in runs]
+    ids_json, db = json.dumps(ended), connection()
+    db.execute(_CLOSE_VISITS, (ids_json, now, reason or status)).fetchall()
+    db.execute(_END_RUNS, (ids_json, status, reason, now)).fetchall()
+    counts = Counter(run.flow_id for run in runs if not run.test)
+    db.executemany(
         f"UPDATE flow SET {status}_count = {status}_count + ? WHERE id = ?",
         [(number, flow_id) for flow_id, number in counts.items()],
     )
-    told = []
-    for one in found:
+    happened = []
+    for run in runs:
         if goal is not None:
-            told.append(_told(one, "flow_goal", {"goal": goal}))
-        told.append(_told(one, "flow_exit", {"status": status, "reason": reason}))
-    log.record_many(told)
+            happened.append(_build_event(run, "flow_goal", {"goal": goal}))
+        happened.append(_build_event(run, "flow_exit", {"status": status, "reason": reason}))
+    log.record_many(happened)
     return ended
 
 
-def _told(one: _Run, event: str, more: dict[str, Any]) -> Happened:
-    gone = more.get("reason") == "contact_deleted"
-    return Happened(
-        one.account_id, event, None if gone else one.contact_id,
-        {"flow_id": one.flow_id, "run_id": one.id, "step_id": one.action_id, **more},
-        resource_uid=f"flow:{one.flow_id}", resource_name=one.flow_name, test=bool(one.test),
-        chain_depth=one.chain_depth + 1,
+def _build_event(run: _LiveRun, event: str, data: dict[str, Any]) -> NewEvent:
+    is_deleted = data.get("reason") == "contact_deleted"
+    return NewEvent(
+        run.account_id, event, None if is_deleted else run.contact_id,
+        {"flow_id": run.flow_id, "run_id": run.id, "step_id": run.action_id, **data},
+        resource_uid=f"flow:{run.flow_id}", resource_name=run.flow_name, test=bool(run.test),
+        chain_depth=run.chain_depth + 1,
     )  # fmt: skip

@@ -1,313 +1,511 @@
-"""Flows: found, listed, made, edited, deleted."""
+"""Flows as stored objects: requests, list, create, update, delete, and the starters that a new flow may begin from."""
 
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
+from appliance.content import brand as brands
+from appliance.content.designs.theme import Look
 from appliance.content.templates import revisions
-from appliance.core import clock, wake_ups
+from appliance.content.templates import starters as letters
+from appliance.core import clock, signals
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
-from appliance.core.pagination import Page, paginate
-from appliance.flows import (
-    document,
-    drafts,
-    paused_messages,
-    simulation_request,
-    starters,
-    states,
-    triggers,
-    version_snapshot,
-)
-from appliance.flows.document import Steps
-from appliance.flows.requests import FlowCreate, FlowPatch, FlowQuery
-from appliance.flows.steps.writing import NO_SERVICE_MESSAGES
-from appliance.sending.messages import quiet
+from appliance.core.validation import Data, EventName, Line, Name, PageQuery, Short, When, default, schema_name
+from appliance.flows import document, lifecycle, simulation_events, triggers, versions
+from appliance.flows.document import ParsedSteps
+from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
+from appliance.sending.messages import sms_rules
+from appliance.storage.database import Page, paginate, rows
 from appliance.storage.models import Flow, Template, Trigger
-from appliance.storage.open import rows
-from appliance.storage.work import after_commit, snapshot, writing
+from appliance.storage.transactions import after_commit, require_write_transaction, snapshot
 
-UNTITLED = "Untitled flow"
-LIVE = {"live": "active"}
-# By what a list of flows may be ordered; a minus before it turns that round
+TriggerInput = Annotated[Any, schema_name("FlowTriggerWrite")]
+StatusFilter = Literal["draft", "active", "paused", "archived", "live"]
+
+
+class FlowCreate(Struct):
+    """A new flow; all fields are optional. `starter` names one to begin from, and other fields override it."""
+
+    name: Annotated[Name, default("Untitled flow")] | UnsetType = UNSET
+    goal: (
+        Annotated[
+            Line,
+            Meta(
+                description="goal of the flow; the name of an event ends a run when that event happens to the contact"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    trigger: Annotated[TriggerInput, Meta(description="trigger and audience of the flow")] | None | UnsetType = UNSET
+    steps: Annotated[document.StepsWrite, Meta(description="steps in order")] | None | UnsetType = UNSET
+    data: (
+        Annotated[Data, Meta(description="custom data; `scripts` are test scripts saved with the flow")]
+        | None
+        | UnsetType
+    ) = UNSET
+    status: (
+        Annotated[
+            Literal["draft", "active", "live"],
+            default("draft"),
+            Meta(description="default: `draft`; `active` activates the flow at once, if nothing blocks it"),
+        ]
+        | UnsetType
+    ) = UNSET
+    starter: (
+        Annotated[
+            Short, Meta(description="key of the flow starter to begin from; the other keys of the request override it")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class FlowPatch(Struct):
+    """A change of a flow; `steps` replaces all steps, `updated_at` as it was read guards against overwriting."""
+
+    name: Name | UnsetType = UNSET
+    goal: (
+        Annotated[
+            Line,
+            Meta(
+                description="goal of the flow; the name of an event ends a run when that event happens to the contact"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    trigger: Annotated[TriggerInput, Meta(description="trigger and audience of the flow")] | None | UnsetType = UNSET
+    steps: Annotated[document.StepsWrite, Meta(description="steps in order")] | None | UnsetType = UNSET
+    data: (
+        Annotated[Data, Meta(description="custom data; `scripts` are test scripts saved with the flow")]
+        | None
+        | UnsetType
+    ) = UNSET
+    status: (
+        Annotated[StatusFilter, Meta(description="changes the status, as the actions do; `live` is `active`")]
+        | UnsetType
+    ) = UNSET
+    updated_at: (
+        Annotated[
+            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class Activate(Struct):
+    """The options for resuming a paused flow: messages overdue for longer than this are dropped."""
+
+    skip_overdue_seconds: (
+        Annotated[
+            int,
+            Meta(ge=0, le=31_622_400),
+            Meta(
+                description="messages that were due longer ago than this number of seconds are dropped; null to "
+                "drop none"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+class Archive(Struct):
+    """The options for archiving a flow: contacts inside stay where they are, or leave."""
+
+    take_out: Annotated[bool, default(False), Meta(description="whether active runs exit")] | UnsetType = UNSET
+
+
+class FlowQuery(PageQuery):
+    """Filters of the flow list."""
+
+    status: Annotated[StatusFilter, Meta(description="only those with this status")] | UnsetType = UNSET
+    event: Annotated[EventName, Meta(description="only flows that this event starts")] | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
+
+
+_DAY_SECONDS = 86_400
+
+Steps = list[dict[str, Any]]
+Emails = dict[str, dict[str, Any]]
+
+
+class Starter(NamedTuple):
+    """A flow to begin from: the request of `POST /flows`."""
+
+    key: str
+    label: str
+    description: str
+    name: str
+    trigger: dict[str, Any]
+    steps: Steps
+
+
+def build_starters(look: Look) -> tuple[Starter, ...]:
+    """Return the four starters, their buttons leading to the brand's first web address."""
+    emails = letters.build_flow_emails(letters.get_home_url(look))
+    return (
+        Starter(
+            "welcome", "Welcome", "Two letters for everyone who joins a list, the second for those who read the first.",
+            "Welcome", {"event": "list_add"}, _build_welcome(look, emails),
+        ),
+        Starter(
+            "win_back", "Win back", "Asks people who have gone quiet whether they want to stay. Choose their segment.",
+            "Win back", {"event": "segment_enter"}, _build_win_back(emails),
+        ),
+        Starter(
+            "birthday", "Birthday", "A greeting on the day that stands in a contact's data as `birthday`.",
+            "Birthday", {"event": "date_reached", "data": {"path": "data.birthday", "yearly": True, "at": "09:00"}},
+            _build_birthday(emails),
+        ),
+        Starter(
+            "after_event", "After an event", "Some days after an order: a word of thanks, and a question.",
+            "After an order", {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 30 * _DAY_SECONDS}}},
+            _build_after_event(emails),
+        ),
+    )  # fmt: skip
+
+
+def list_starters(account_id: int) -> tuple[Starter, ...]:
+    """Return the four starters in the colours of an account."""
+    return build_starters(Look(*brands.build_look(brands.get(account_id))))
+
+
+def find_starter(account_id: int, key: str) -> Starter | None:
+    """Return a starter by its key, in the colours of an account, or None."""
+    return next((starter for starter in list_starters(account_id) if starter.key == key), None)
+
+
+def _build_welcome(look: Look, emails: Emails) -> Steps:
+    email = letters.find_starter(look, "welcome")
+    assert email is not None  # it is one of the six starters
+    return [
+        {"subject": email.subject, "preheader": email.preheader, "design": email.design},
+        {"duration": 3 * _DAY_SECONDS},
+        {
+            "filters": [{"name": "event", "predicate": "performed",
+                         "value": {"event": "email_clicked", "since": "flow_start"}}],
+            "yes": [emails["welcome_clicked"]],
+            "no": [emails["welcome_not_clicked"]],
+        },
+    ]  # fmt: skip
+
+
+def _build_win_back(emails: Emails) -> Steps:
+    return [
+        emails["win_back"],
+        {"duration": 7 * _DAY_SECONDS},
+        {
+            "filters": [{"name": "event", "predicate": "performed",
+                         "value": {"event": "email_clicked", "since": "flow_start"}}],
+            "yes": [{"type": "contact_update", "data_merge": {"quiet": None}}],
+            "no": [{"type": "contact_update", "data_merge": {"quiet": True}}],
+        },
+    ]  # fmt: skip
+
+
+def _build_birthday(emails: Emails) -> Steps:
+    return [emails["birthday"]]
+
+
+def _build_after_event(emails: Emails) -> Steps:
+    return [{"duration": 7 * _DAY_SECONDS}, emails["after_event"]]
+
+
+DEFAULT_NAME = "Untitled flow"
+STATUS_ALIASES = {"live": "active"}
+# Orders of the flow list; a minus before the name sorts descending
 ORDERS = {"name": fn.lower(Flow.name), "entered": Flow.entered_count, "updated": Flow.updated_at,
           "created": Flow.created_at}  # fmt: skip
 
 
-class Draft(NamedTuple):
-    """What a request says a flow shall be, read before the writer has to; `read_at` is the flow that it was read of."""
+class FlowInput(NamedTuple):
+    """Trigger and steps of a request, parsed outside of the writer.
 
-    start: triggers.Start | None
-    steps: Steps | None
-    read_at: int = 0
+    `base_updated_at` is the `updated_at` of the flow that they were parsed against.
+    """
+
+    trigger: triggers.TriggerSpec | None
+    steps: ParsedSteps | None
+    base_updated_at: int = 0
 
 
-def page(account_id: int, query: FlowQuery, order: str = "-created") -> Page:
-    """List flows, newest first or in one of `ORDERS`; those of campaigns are none."""
+def list_flows(account_id: int, query: FlowQuery, order: str = "-created") -> Page:
+    """List flows, newest first or in one of `ORDERS`, without the hidden flows of campaigns."""
     column = ORDERS[order.removeprefix("-")]
-    way = [column.desc(), Flow.id.desc()] if order.startswith("-") else [column.asc(), Flow.id.asc()]
+    ordering = [column.desc(), Flow.id.desc()] if order.startswith("-") else [column.asc(), Flow.id.asc()]
     with snapshot():
-        result = paginate(matching(account_id, query).order_by(*way), query.page, query.size())
-        return result._replace(rows=dress(list(result.rows)))
+        result = paginate(select_flows(account_id, query).order_by(*ordering), query.page, query.size())
+        return result._replace(rows=load_details(list(result.rows)))
 
 
-def matching(account_id: int, query: FlowQuery) -> Any:
-    """Return the flows that a query lets through, as a query without an order."""
-    found = _select(account_id)
+def select_flows(account_id: int, query: FlowQuery) -> Any:
+    """Return an unordered query of the flows that match a filter."""
+    flows = _select_visible(account_id)
     if isinstance(query.status, str):
-        found = found.where(Flow.status == LIVE.get(query.status, query.status))
+        flows = flows.where(Flow.status == STATUS_ALIASES.get(query.status, query.status))
     if isinstance(query.event, str):
-        found = found.where(Flow.id.in_(Trigger.select(Trigger.flow).where(Trigger.event == query.event)))
+        flows = flows.where(Flow.id.in_(Trigger.select(Trigger.flow).where(Trigger.event == query.event)))
     if isinstance(query.search, str) and query.search.strip():
-        found = found.where(Flow.name.contains(query.search.strip()))
-    return found
-
-
-def counted(account_id: int) -> dict[str, int]:
-    """Count the flows of an account by their status."""
-    asked = _select(account_id).select(Flow.status, fn.count(Flow.id)).group_by(Flow.status)
-    return dict(asked.tuples())
-
-
-def to_approve(account_id: int) -> list[Flow]:
-    """Return the flows that wait for somebody to approve of them."""
-    return list(_select(account_id).where(Flow.asked_at.is_null(False)).order_by(Flow.asked_at))
-
-
-def get(account_id: int, flow_id: int) -> Flow:
-    """Return a flow with its trigger and templates, all of one moment; raises NotFound."""
-    with snapshot():
-        return dress([_find(account_id, flow_id)])[0]
-
-
-def _select(account_id: int) -> Any:
-    return Flow.select().where(Flow.account == account_id, ~Flow.hidden, Flow.deleted_at.is_null())
-
-
-def _find(account_id: int, flow_id: int) -> Flow:
-    found: Flow | None = _select(account_id).where(Flow.id == flow_id).first()
-    if found is None:
-        raise NotFound
-    return found
-
-
-def dress(flows: list[Flow]) -> list[Flow]:
-    """Add what belongs to flows: `started_by`, and the templates of their steps as `written`."""
-    ids = [flow.id for flow in flows]
-    started = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
-    written = version_snapshot.of_flows(ids)
-    for flow in flows:
-        flow.started_by, flow.written = started[flow.id], written[flow.id]
-        states.show_live(flow, flow.written)
+        flows = flows.where(Flow.name.contains(query.search.strip()))
     return flows
 
 
-def read(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> Draft:
-    """Read trigger and steps of a request, for a flow as it is now; raises NotFound, or Invalid with all faults."""
-    before = _find(account_id, flow_id) if flow_id is not None else None
+def count_by_status(account_id: int) -> dict[str, int]:
+    """Return the number of flows of an account by status."""
+    query = _select_visible(account_id).select(Flow.status, fn.count(Flow.id)).group_by(Flow.status)
+    return dict(query.tuples())
+
+
+def list_awaiting_approval(account_id: int) -> list[Flow]:
+    """Return the flows that wait for approval."""
+    return list(_select_visible(account_id).where(Flow.asked_at.is_null(False)).order_by(Flow.asked_at))
+
+
+def get(account_id: int, flow_id: int) -> Flow:
+    """Return a flow with its trigger and templates, from one snapshot; raises NotFound."""
+    with snapshot():
+        return load_details([find(account_id, flow_id)])[0]
+
+
+def _select_visible(account_id: int) -> Any:
+    return Flow.select().where(Flow.account == account_id, ~Flow.hidden, Flow.deleted_at.is_null())
+
+
+def find(account_id: int, flow_id: int) -> Flow:
+    """Return a flow that users may see, without its trigger and templates; raises NotFound."""
+    flow: Flow | None = _select_visible(account_id).where(Flow.id == flow_id).first()
+    if flow is None:
+        raise NotFound
+    return flow
+
+
+def load_details(flows: list[Flow]) -> list[Flow]:
+    """Add to flows their trigger as `started_by`, and the templates of their steps as `written`."""
+    ids = [flow.id for flow in flows]
+    triggers_by_flow = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
+    templates = versions.load_templates_by_flow(ids)
+    for flow in flows:
+        flow.started_by, flow.written = triggers_by_flow[flow.id], templates[flow.id]
+        lifecycle.apply_live_contents(flow, flow.written)
+    return flows
+
+
+def parse_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> FlowInput:
+    """Parse trigger and steps of a request for the flow as it is now; raises NotFound, or Invalid with all errors."""
+    flow = find(account_id, flow_id) if flow_id is not None else None
     faults = Faults()
-    start = steps = None
+    trigger = steps = None
     if request.trigger is not UNSET:
-        had = triggers.of(Trigger.get(Trigger.flow == before.id)) if before is not None else None
-        cleared = request.trigger is None
-        start = triggers.Start() if cleared else triggers.check(account_id, request.trigger, faults, "trigger", had)
+        previous = triggers.get_spec(Trigger.get(Trigger.flow == flow.id)) if flow is not None else None
+        is_cleared = request.trigger is None
+        trigger = (
+            triggers.TriggerSpec()
+            if is_cleared
+            else triggers.parse_trigger(account_id, request.trigger, faults, "trigger", previous)
+        )
     if request.steps is not UNSET:
-        known = (before.steps, before.last_action) if before is not None else ((), 0)
-        steps = document.read(account_id, request.steps, faults, *known)
+        known_steps = (flow.steps, flow.last_action) if flow is not None else ((), 0)
+        steps = document.parse_steps(account_id, request.steps, faults, *known_steps)
     if isinstance(request.data, dict):
-        simulation_request.check_scripts(request.data, faults)
-        if words := quiet.fault(request.data.get("quiet_hours")):
-            faults.add("data.quiet_hours", words)
-    _check(faults)
-    return Draft(start, steps, before.updated_at if before is not None else 0)
+        simulation_events.check_scripts(request.data, faults)
+        if error := sms_rules.find_quiet_hours_fault(request.data.get("quiet_hours")):
+            faults.add("data.quiet_hours", error)
+    _raise_faults(faults)
+    return FlowInput(trigger, steps, flow.updated_at if flow is not None else 0)
 
 
-def check(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> None:
-    """Look at starter, trigger, steps and data of a request; raises NotFound, or Invalid with all faults."""
+def check_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int | None = None) -> None:
+    """Validate starter, trigger, steps and data of a request; raises NotFound, or Invalid with all errors."""
     if isinstance(request, FlowCreate):
-        begin(account_id, request)
+        parse_create(account_id, request)
     else:
-        read(account_id, request, flow_id)
+        parse_request(account_id, request, flow_id)
 
 
-def prepare(account_id: int, request: FlowCreate, live: bool = False) -> tuple[FlowCreate, Draft]:
-    """Read a request as `begin` does and look at its words as `warm` does: in one go, so that they are still known."""
-    body, draft = begin(account_id, request)
+def parse_and_warm(account_id: int, request: FlowCreate, live: bool = False) -> tuple[FlowCreate, FlowInput]:
+    """Parse a request as `parse_create` does and warm the caches as `warm` does, in one read while both are fresh."""
+    body, draft = parse_create(account_id, request)
     warm(account_id, draft, live=live)
     return body, draft
 
 
-def prepare_change(account_id: int, request: FlowPatch, flow_id: int, live: bool) -> Draft:
-    """Read a change of a flow as `read` does and look at its words as `warm` does, in one go."""
-    draft = read(account_id, request, flow_id)
+def parse_change_and_warm(account_id: int, request: FlowPatch, flow_id: int, live: bool) -> FlowInput:
+    """Parse a change as `parse_request` does and warm the caches as `warm` does, in one read."""
+    draft = parse_request(account_id, request, flow_id)
     warm(account_id, draft, flow_id, live)
     return draft
 
 
-def begin(account_id: int, request: FlowCreate) -> tuple[FlowCreate, Draft]:
-    """Return a request with what its starter says where it says nothing itself, and read it; raises as `read`."""
+def parse_create(account_id: int, request: FlowCreate) -> tuple[FlowCreate, FlowInput]:
+    """Return a request completed by its starter, and its parsed input; raises as `parse_request`."""
     faults = Faults()
-    body = faults.of(begun, account_id, request)
+    body = faults.collect(apply_starter, account_id, request)
     if body is not None:
-        return body, read(account_id, body)
-    faults.of(read, account_id, request)
+        return body, parse_request(account_id, body)
+    faults.collect(parse_request, account_id, request)
     raise Invalid(faults.fields)
 
 
-def warm(account_id: int, draft: Draft | None, flow_id: int | None = None, live: bool = True) -> None:
-    """Look at the words of a draft before the writer has to; and at the messages of a flow, if it goes `live` then."""
-    flow = _find(account_id, flow_id) if flow_id is not None else None
+def warm(account_id: int, draft: FlowInput | None, flow_id: int | None = None, live: bool = True) -> None:
+    """Check the content of an input outside of the writer, and compile the messages if the flow will be `live`."""
+    flow = find(account_id, flow_id) if flow_id is not None else None
     steps = draft.steps.steps if draft is not None and draft.steps is not None else flow.steps if flow else []
-    version_snapshot.warm_contents(account_id, steps)
+    versions.warm_contents(account_id, steps)
     if live:
-        version_snapshot.warm(account_id, steps, flow)
+        versions.warm(account_id, steps, flow)
 
 
-def _check(faults: Faults) -> None:
-    """Raise what was found; that the account sends no service messages has a reason of its own."""
-    if faults.fields and all(words == [NO_SERVICE_MESSAGES] for words in faults.fields.values()):
+def _raise_faults(faults: Faults) -> None:
+    """Raise the errors, if any; disabled service messages have a reason of their own."""
+    if faults.fields and all(words == [SERVICE_MESSAGES_OFF] for words in faults.fields.values()):
         raise Invalid(faults.fields, reason="transactional_disabled")
     faults.check()
 
 
-def begun(account_id: int, request: FlowCreate) -> FlowCreate:
-    """Return a request with what its starter says where it says nothing itself; raises Invalid for an unknown one."""
+def apply_starter(account_id: int, request: FlowCreate) -> FlowCreate:
+    """Return a request completed by its starter; raises Invalid for an unknown one."""
     if not isinstance(request.starter, str):
         return request
-    said = starters.find(account_id, request.starter)
-    if said is None:
+    starter = find_starter(account_id, request.starter)
+    if starter is None:
         raise Invalid({"starter": ["is not included in the list"]})
     return FlowCreate(
-        name=said.name if request.name is UNSET else request.name, goal=request.goal,
-        trigger=said.trigger if request.trigger is UNSET else request.trigger,
-        steps=said.steps if request.steps is UNSET else request.steps, data=request.data, status=request.status,
+        name=starter.name if request.name is UNSET else request.name, goal=request.goal,
+        trigger=starter.trigger if request.trigger is UNSET else request.trigger,
+        steps=starter.steps if request.steps is UNSET else request.steps, data=request.data, status=request.status,
     )  # fmt: skip
 
 
-def create(account_id: int, request: FlowCreate, draft: Draft, by: By) -> Flow:
-    """Make a flow, and let it go live where that is asked; raises Invalid with all faults."""
-    writing()
+def create(account_id: int, request: FlowCreate, draft: FlowInput, by: Actor) -> Flow:
+    """Create a flow, and activate it if the request says so; raises Invalid with all errors."""
+    require_write_transaction()
     now = clock.now_ms()
-    name = request.name.strip() if isinstance(request.name, str) else UNTITLED
+    name = request.name.strip() if isinstance(request.name, str) else DEFAULT_NAME
     flow = Flow.create(account=account_id, name=name, edited_by=by.user_id, created_at=now, updated_at=now)
     Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
-    _apply(flow, request, draft, by)
-    if LIVE.get(str(request.status), request.status) == "active":
-        states.activate(flow, by)
-    return saved(flow)
+    _apply_request(flow, request, draft, by)
+    if STATUS_ALIASES.get(str(request.status), request.status) == "active":
+        lifecycle.activate(flow, by)
+    return save(flow)
 
 
-def update(account_id: int, flow_id: int, request: FlowPatch, draft: Draft, by: By) -> Flow:
-    """Change a flow and move it where `status` says; raises NotFound, Conflict, or Invalid."""
-    writing()
-    flow = _find(account_id, flow_id)
+def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, by: Actor) -> Flow:
+    """Update a flow and move it to the `status` of the request; raises NotFound, Conflict, or Invalid."""
+    require_write_transaction()
+    flow = find(account_id, flow_id)
     if request.updated_at is not UNSET and request.updated_at < flow.updated_at:
-        raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(flow.updated_at))
-    if draft.read_at != flow.updated_at:
-        draft = read(account_id, request, flow_id)
-    wanted = LIVE.get(str(request.status), request.status)
-    to = wanted if isinstance(wanted, str) and wanted != flow.status else None
-    publishes = to == "active" or draft.steps is not None or draft.start is not None
-    with states.hold_apart(flow) if publishes else nullcontext():
-        if to is not None and to != "active":
-            states.move(flow, to, by)
-        if _apply(flow, request, draft, by):
+        raise Conflict("This flow was changed since it was read.", updated_at=clock.iso(flow.updated_at))
+    if draft.base_updated_at != flow.updated_at:
+        draft = parse_request(account_id, request, flow_id)
+    status = STATUS_ALIASES.get(str(request.status), request.status)
+    new_status = status if isinstance(status, str) and status != flow.status else None
+    publishes = new_status == "active" or draft.steps is not None or draft.trigger is not None
+    with lifecycle.hold_back_draft(flow) if publishes else nullcontext():
+        if new_status is not None and new_status != "active":
+            lifecycle.change_status(flow, new_status, by)
+        if _apply_request(flow, request, draft, by):
             flow.edited_by = by.user_id
-            states.edited(flow, by)
-        if to == "active":
-            states.move(flow, to, by)
-    return saved(flow)
+            lifecycle.handle_edit(flow, by)
+        if new_status == "active":
+            lifecycle.change_status(flow, new_status, by)
+    return save(flow)
 
 
-def moved(account_id: int, flow_id: int, verb: Any, *arguments: Any) -> Flow:
-    """Do a verb of `states` to a flow; raises NotFound, and what the verb raises."""
-    writing()
-    flow = _find(account_id, flow_id)
-    with states.hold_apart(flow) if verb in (states.activate, states.put_back) else nullcontext():
-        verb(flow, *arguments)
-    return saved(flow)
+def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) -> Flow:
+    """Apply an action of `lifecycle` to a flow and save it; raises NotFound, and what the action raises."""
+    require_write_transaction()
+    flow = find(account_id, flow_id)
+    with (
+        lifecycle.hold_back_draft(flow)
+        if action in (lifecycle.activate, lifecycle.undo_status_change)
+        else nullcontext()
+    ):
+        action(flow, *arguments)
+    return save(flow)
 
 
 def delete(account_id: int, flow_id: int) -> Flow:
-    """Delete a flow and answer it as it was: its runs exit, open messages are cancelled, the ledger stays."""
-    writing()
+    """Delete a flow and return it as it was: its runs exit, open messages are cancelled, the ledger stays."""
+    require_write_transaction()
     before = get(account_id, flow_id)
-    flow = _find(account_id, flow_id)
+    flow = find(account_id, flow_id)
     flow.status, flow.deleted_at = "archived", clock.now_ms()
-    saved(flow, gone=True)
+    save(flow, reload=False)
     return before
 
 
-def saved(flow: Flow, gone: bool = False) -> Flow:
-    """Save a flow as changed now; its time of change only ever grows. What counts people is not ours to write."""
-    writing()
+def save(flow: Flow, reload: bool = True) -> Flow:
+    """Save a flow as changed now; `updated_at` always increases. The engine owns the counters."""
+    require_write_transaction()
     flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
-    flow.save(only=_OURS)
-    if flow.closing is not None or flow.deleted_at is not None:
-        paused_messages.close_some(flow.id)
-        after_commit(lambda: wake_ups.ring("flows"))
-    return flow if gone else get(flow.account_id, flow.id)
+    flow.save(only=_SAVED_FIELDS)
+    if flow.pending_end is not None or flow.deleted_at is not None:
+        lifecycle.close_batch(flow.id)
+        after_commit(lambda: signals.wake("flows"))
+    return get(flow.account_id, flow.id) if reload else flow
 
 
-_OURS = [
+_SAVED_FIELDS = [
     Flow.test, Flow.status, Flow.draft, Flow.approval_state, Flow.approval_note, Flow.asked_at, Flow.asked_by,
     Flow.edited_by, Flow.name, Flow.goal, Flow.steps, Flow.last_action, Flow.version, Flow.data, Flow.paused_at,
-    Flow.drop_before, Flow.closing, Flow.deleted_at, Flow.updated_at,
+    Flow.drop_before, Flow.pending_end, Flow.deleted_at, Flow.updated_at,
 ]  # fmt: skip
 
 
-def _apply(flow: Flow, request: FlowCreate | FlowPatch, draft: Draft, by: By) -> bool:
-    """Write what a request says into a flow; returns whether content or audience changed."""
+def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, draft: FlowInput, by: Actor) -> bool:
+    """Apply a request to a flow; return whether content or audience changed."""
     if isinstance(request.name, str):
         flow.name = request.name.strip()
     if request.goal is not UNSET:
         flow.goal = (request.goal or "").strip() or None
     if request.data is not UNSET:
         flow.data = request.data or {}
-    touched = draft.start is not None and retrigger(flow, draft.start)
+    is_changed = draft.trigger is not None and set_trigger(flow, draft.trigger)
     if draft.steps is not None:
-        had, said = flow.steps, _revisions(flow.id)
-        flow.steps = version_snapshot.place_words(flow.account_id, flow.id, draft.steps.steps, by.user_id)
+        old_steps, old_revisions = flow.steps, _list_revisions(flow.id)
+        flow.steps = versions.save_contents(flow.account_id, flow.id, draft.steps.steps, by.user_id)
         flow.last_action = draft.steps.last_action
-        touched = touched or had != flow.steps or said != _revisions(flow.id)
-    return touched
+        is_changed = is_changed or old_steps != flow.steps or old_revisions != _list_revisions(flow.id)
+    return is_changed
 
 
-def retrigger(flow: Flow, start: triggers.Start) -> bool:
-    """Write what starts a flow; returns whether that is something else than before."""
+def set_trigger(flow: Flow, spec: triggers.TriggerSpec) -> bool:
+    """Write the trigger of a flow; return whether it differs from before."""
     row = Trigger.get(Trigger.flow == flow.id)
-    if triggers.of(row) == start:
+    if triggers.get_spec(row) == spec:
         return False
-    values = {**start._asdict(), "data": dict(start.data), "updated_at": clock.now_ms()}
+    values = {**spec._asdict(), "data": dict(spec.data), "updated_at": clock.now_ms()}
     Trigger.update(**values).where(Trigger.id == row.id).execute()
-    if flow.status == "active" and (row.event != start.event or start.event == triggers.DATE):
-        triggers.opened(flow.id)
+    if flow.status == "active" and (row.event != spec.event or spec.event == triggers.DATE):
+        triggers.restart_listening(flow.id)
     return True
 
 
-def _revisions(flow_id: int) -> list[tuple[int, int]]:
+def _list_revisions(flow_id: int) -> list[tuple[int, int]]:
     return rows("SELECT id, revision FROM template WHERE flow_id = ? AND removed_at IS NULL ORDER BY id", (flow_id,))
 
 
 def publish_changed_template(template: Template) -> None:
-    """Let a live flow use the changed template of one of its steps; raises Invalid if the flow cannot stay live."""
-    writing()
+    """Publish the changed template of a step of a live flow; raises Invalid if the flow cannot stay live."""
+    require_write_transaction()
     flow = Flow.get_by_id(template.flow_id)
     path = next((path for path, step in document.walk(flow.steps) if step.get("template_id") == template.id), None)
     if path is None or flow.deleted_at is not None:
         return
-    if flow.version and flow.status in ("active", "paused") and revisions.is_by_person(template):
-        # What people write in a browser is not finished with each pause: it waits until they publish it
+    if flow.version and flow.status in ("active", "paused") and revisions.is_written_by_person(template):
+        # Edits in the browser wait until the user publishes them, not for each pause in typing
         if flow.draft is None:
-            drafts.keep(flow, drafts.of(flow))
+            lifecycle.write_draft(flow, lifecycle.read_draft(flow))
         return
     try:
-        with states.hold_apart(flow, template) if flow.status == "active" else nullcontext():
-            flow.edited_by = revisions.author(template)
-            states.edited(flow, By())
-    except Invalid as refused:
-        fields = {name.removeprefix(f"{path}."): words for name, words in refused.fields.items()}
-        raise Invalid(fields, reason=refused.reason) from None
-    saved(flow, gone=True)
+        with lifecycle.hold_back_draft(flow, template) if flow.status == "active" else nullcontext():
+            flow.edited_by = revisions.find_author(template)
+            lifecycle.handle_edit(flow, Actor())
+    except Invalid as error:
+        fields = {name.removeprefix(f"{path}."): messages for name, messages in error.fields.items()}
+        raise Invalid(fields, reason=error.reason) from None
+    save(flow, reload=False)

@@ -1,45 +1,71 @@
-"""What starts a flow, and for whom: read from a request, and asked of events as one SQL condition."""
+"""Triggers of flows: parse them from requests, and match events against them with one SQL condition."""
 
+import json
+import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
-from appliance.audience.contacts import lists, tags
-from appliance.audience.filters import read as filters_read
-from appliance.audience.filters.scope import Place, Scope
-from appliance.audience.segments import people
-from appliance.core import clock, wake_ups
+from appliance.audience import lists
+from appliance.audience.contacts import write
+from appliance.audience.filters import compiler, fields, parse
+from appliance.audience.filters.fields import Binder, Compiled, FilterPlace, Scope
+from appliance.audience.segments import members
+from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, Unavailable
-from appliance.core.fields import Data, EventName, Id, given, read_sound
-from appliance.flows import date_fields
+from appliance.core.validation import Data, EventName, Id, read_partial, sent_fields
 from appliance.sending.sms import keywords
 from appliance.settings import config
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import fold_case, rows, run, scalar
+from appliance.storage.disk_guard import to_storage_error
 from appliance.storage.models import ContactList, Segment, Trigger
-from appliance.storage.open import rows, run, scalar
-from appliance.storage.work import after_commit, writing
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+log = logging.getLogger("campanero.flows")
+
+_DATA_PREFIXES = ("contact_data.", "data.")
+
+
+class DateSource(NamedTuple):
+    """The SQL over the contact `c` that returns a date: text in its custom data, or a stored timestamp (ms)."""
+
+    sql: str
+    is_moment: bool
+
+
+def find_date_source(path: str) -> DateSource | None:
+    """Return the source of the date at a path, or None for an invalid path."""
+    filter_field = fields.FIELDS_BY_NAME.get(path)
+    if filter_field is not None and filter_field.type == "time" and filter_field.operand.value.startswith("c."):
+        return DateSource(filter_field.operand.value, True)
+    for prefix in _DATA_PREFIXES:
+        path = path.removeprefix(prefix)
+    json_path = fields.json_path(path)
+    return None if json_path is None else DateSource(f"json_extract(c.data, {json_path})", False)
+
 
 MANUAL, DATE = "manual", "date_reached"
 SEGMENT_EVENTS = frozenset({"segment_enter", "segment_exit"})
 LIST_EVENTS = frozenset({"list_add", "list_remove"})
 TAG_EVENTS = frozenset({"tag_add", "tag_remove"})
-# What happens to the same person again without meaning anything new
-_ONCE = frozenset({"contact_add", "list_add", "segment_enter"})
-AT = "09:00"
-_MIRROR = "SELECT segment_id FROM contact_list WHERE id = ?"
-_AT = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+# Events that start a contact only once by default, because a repetition means nothing new.
+_ONCE_BY_DEFAULT = frozenset({"contact_add", "list_add", "segment_enter"})
+DEFAULT_TIME_OF_DAY = "09:00"
+_SELECT_MIRRORED_SEGMENT = "SELECT segment_id FROM contact_list WHERE id = ?"
+_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _MAX_GAP_SECONDS = 10 * 366 * 86_400
-_MAX_DAYS = 3660
+_MAX_OFFSET_DAYS = 3660
 _MAX_KEYWORDS, _MAX_KEYWORD_CHARACTERS = 100, 160
-# How the triggering event is called in SQL: `e` is the alias of the events that a filter looks for
-EVENT = "happened"
+# The alias of the triggering event in SQL; `e` is the alias of the events that a filter looks for.
+EVENT_ALIAS = "happened"
 
 
 class TriggerWrite(Struct, forbid_unknown_fields=True):
-    """What starts a flow; an unknown key here would change who gets mail, so it is refused."""
+    """A trigger as sent; unknown keys are refused because a misspelt condition would change who gets email."""
 
     event: EventName | None | UnsetType = UNSET
     segment_id: Id | None | UnsetType = UNSET
@@ -47,8 +73,8 @@ class TriggerWrite(Struct, forbid_unknown_fields=True):
     data: Data | None | UnsetType = UNSET
 
 
-class Start(NamedTuple):
-    """What starts a flow, as it is stored."""
+class TriggerSpec(NamedTuple):
+    """A trigger as it is stored."""
 
     event: str = MANUAL
     segment_id: int | None = None
@@ -56,125 +82,132 @@ class Start(NamedTuple):
     data: Mapping[str, Any] = {}
 
 
-def of(row: Trigger) -> Start:
-    """Return what a stored trigger says."""
-    return Start(row.event, row.segment_id, row.contact_list_id, row.data)
+def get_spec(row: Trigger) -> TriggerSpec:
+    """Return the spec of a stored trigger."""
+    return TriggerSpec(row.event, row.segment_id, row.contact_list_id, row.data)
 
 
-def check(account_id: int, raw: Any, faults: Faults, path: str = "trigger", before: Start | None = None) -> Start:
-    """Read what starts a flow; notes every fault at its path.
+def parse_trigger(
+    account_id: int, raw: Any, faults: Faults, path: str = "trigger", before: TriggerSpec | None = None
+) -> TriggerSpec:
+    """Parse a trigger and add every error at its path.
 
-    Absent keys keep what was `before`, null clears. A segment alone means entering it.
+    Absent keys keep the values of `before`, null clears. A segment alone means entering it.
     """
-    read = read_sound(TriggerWrite, raw, path)
-    faults.merge(read.faults.fields)
-    if read.value is UNSET:
-        return before or Start()
-    sent = given(read.value)
-    kept = (before or Start())._replace(**{key: value for key, value in sent.items() if key.endswith("_id")})
+    parsed = read_partial(TriggerWrite, raw, path)
+    faults.merge(parsed.faults.fields)
+    if parsed.value is UNSET:
+        return before or TriggerSpec()
+    sent = sent_fields(parsed.value)
+    spec = (before or TriggerSpec())._replace(**{key: value for key, value in sent.items() if key.endswith("_id")})
     if "data" in sent:
-        kept = kept._replace(data=sent["data"] or {})
+        spec = spec._replace(data=sent["data"] or {})
     if "event" in sent or before is None or (before.event == MANUAL and sent.get("segment_id")):
-        kept = kept._replace(event=sent.get("event") or ("segment_enter" if kept.segment_id else MANUAL))
+        spec = spec._replace(event=sent.get("event") or ("segment_enter" if spec.segment_id else MANUAL))
     for key, table in (("segment_id", Segment), ("contact_list_id", ContactList)):
-        number = sent.get(key)
-        if number and not table.select().where(table.account == account_id, table.id == number).exists():
+        row_id = sent.get(key)
+        if row_id and not table.select().where(table.account == account_id, table.id == row_id).exists():
             faults.add(f"{path}.{key}", "must exist")
     if "data" in sent:
-        _check_data(account_id, kept.data, faults, f"{path}.data")
-    return kept
+        _check_data(account_id, spec.data, faults, f"{path}.data")
+    return spec
 
 
-def lacks(start: Start) -> list[tuple[str, str]]:
-    """Return what keeps a flow with this trigger from going live: (key, words)."""
-    if start.event == MANUAL:
+def list_missing(spec: TriggerSpec) -> list[tuple[str, str]]:
+    """Return what prevents a flow with this trigger from going live: (key, message)."""
+    if spec.event == MANUAL:
         return [("event", "names no event that starts it: `manual` is none")]
-    if start.event in SEGMENT_EVENTS and start.segment_id is None:
+    if spec.event in SEGMENT_EVENTS and spec.segment_id is None:
         return [("segment_id", "can't be blank: people come into a segment or leave it")]
-    if start.event == DATE and not start.data.get("path"):
+    if spec.event == DATE and not spec.data.get("path"):
         return [("data.path", "can't be blank: it names the field of people with the date")]
-    if start.event in LIST_EVENTS and scalar(_MIRROR, (start.contact_list_id,)):
-        # Nobody joins or leaves it: its people follow from the segment
-        return [("contact_list_id", lists.VIEW)]
-    return [*_taken(start)]
+    if spec.event in LIST_EVENTS and scalar(_SELECT_MIRRORED_SEGMENT, (spec.contact_list_id,)):
+        # Contacts do not join or leave a mirror: they follow from its segment
+        return [("contact_list_id", lists.MIRROR_MESSAGE)]
+    return [*_list_reserved_keywords(spec)]
 
 
-def _taken(start: Start) -> Iterator[tuple[str, str]]:
-    """Return the keywords that no flow hears, because they are acted on: STOP, START, HELP and their relatives."""
-    if start.event not in ("message", "keyword"):
+def _list_reserved_keywords(spec: TriggerSpec) -> Iterator[tuple[str, str]]:
+    """Yield the errors of keywords that the service itself acts on: STOP, START, HELP and their synonyms."""
+    if spec.event not in ("message", "keyword"):
         return
-    for index, word in enumerate(start.data.get("keywords") or []):
-        if keywords.read(word, config.current().sms.stop_words).meaning in ("stop", "start", "help", "refusal"):
+    for index, word in enumerate(spec.data.get("keywords") or []):
+        if keywords.match_keyword(word, config.current().sms.stop_words).meaning in (
+            "stop",
+            "start",
+            "help",
+            "refusal",
+        ):
             yield f"data.keywords[{index}]", "is reserved"
 
 
-def faults_of(account_id: int, start: Start) -> list[tuple[str, str]]:
-    """Return what is wrong by now with conditions that were right when they were written: (key, words)."""
+def list_broken_conditions(account_id: int, spec: TriggerSpec) -> list[tuple[str, str]]:
+    """Return errors of conditions that were valid when they were written: (key, message)."""
     try:
-        filters_read.filters(start.data.get("where") or [], scope(account_id, writing=True), "data.where")
+        parse.parse_filters(spec.data.get("where") or [], get_condition_scope(account_id, writing=True), "data.where")
     except Invalid as invalid:
-        return [(path, words) for path, all_words in invalid.fields.items() for words in all_words]
+        return [(path, message) for path, messages in invalid.fields.items() for message in messages]
     return []
 
 
-def opened(flow_id: int) -> None:
-    """Let a flow that goes live begin with what happens from now on, not with what nobody has looked at yet."""
-    writing()
+def restart_listening(flow_id: int) -> None:
+    """Set a flow that goes live to start with events from now on, not with unprocessed ones."""
+    require_write_transaction()
     run("UPDATE flow SET live_from = (SELECT coalesce(max(id), 0) FROM event) WHERE id = ?", (flow_id,))
     run("UPDATE trigger SET scanned = NULL, updated_at = ? WHERE flow_id = ?", (clock.now_ms(), flow_id))
-    after_commit(lambda: wake_ups.ring("flows"))
-    after_commit(lambda: wake_ups.ring("segments"))
+    after_commit(lambda: signals.wake("flows"))
+    after_commit(lambda: signals.wake("segments"))
 
 
-def frequency(start: Start) -> str | int:
-    """Return how often one person may start: `once`, `every_time`, or the seconds between two starts."""
-    said = start.data.get("frequency")
-    if isinstance(said, dict):
-        return int(said["min_gap_seconds"])
-    return said or ("once" if start.event in _ONCE else "every_time")
+def get_frequency(spec: TriggerSpec) -> str | int:
+    """Return how often one contact may start: `once`, `every_time`, or the seconds between two starts."""
+    frequency = spec.data.get("frequency")
+    if isinstance(frequency, dict):
+        return int(frequency["min_gap_seconds"])
+    return frequency or ("once" if spec.event in _ONCE_BY_DEFAULT else "every_time")
 
 
-def scope(account_id: int, writing: bool = False) -> Scope:
-    """Return the scope of a trigger's conditions: those of a branch, asked of many events at once."""
-    here = people.scope(account_id, writing)
-    return here._replace(place=Place.SPLIT, document=f"{EVENT}.data", start=f"{EVENT}.created_at")
+def get_condition_scope(account_id: int, writing: bool = False) -> Scope:
+    """Return the scope of a trigger's conditions: that of a split, for many events at once."""
+    scope = members.build_scope(account_id, writing)
+    return scope._replace(place=FilterPlace.SPLIT, document=f"{EVENT_ALIAS}.data", start=f"{EVENT_ALIAS}.created_at")
 
 
 def _check_data(account_id: int, data: Mapping[str, Any], faults: Faults, path: str) -> None:
-    """Note what is wrong with the keys that mean something to us; others are kept as they are."""
-    for key, look in _LOOKS.items():
+    """Add the errors of known keys; unknown keys are stored as they are."""
+    for key, check in _DATA_CHECKS.items():
         if data.get(key) is not None:
-            words = look(data[key])
-            if words:
-                faults.add(f"{path}.{key}", words)
+            error = check(data[key])
+            if error:
+                faults.add(f"{path}.{key}", error)
     if isinstance(data.get("frequency"), dict):
         _check_gap(data["frequency"], faults, f"{path}.frequency")
     _check_keywords(data.get("keywords"), faults, f"{path}.keywords")
     if data.get("where") is not None:
         try:
-            filters_read.filters(data["where"], scope(account_id, writing=True), f"{path}.where")
+            parse.parse_filters(data["where"], get_condition_scope(account_id, writing=True), f"{path}.where")
         except Invalid as invalid:
             faults.merge(invalid.fields)
 
 
-def _check_gap(said: dict[str, Any], faults: Faults, path: str) -> None:
-    for key in said:
+def _check_gap(gap: dict[str, Any], faults: Faults, path: str) -> None:
+    for key in gap:
         if key != "min_gap_seconds":
             faults.add(f"{path}.{key[:100]}", "is not a known field")
-    words = _bounded(1, _MAX_GAP_SECONDS)(said.get("min_gap_seconds"))
-    if words:
-        faults.add(f"{path}.min_gap_seconds", words)
+    error = _check_integer(1, _MAX_GAP_SECONDS)(gap.get("min_gap_seconds"))
+    if error:
+        faults.add(f"{path}.min_gap_seconds", error)
 
 
-def _check_keywords(said: Any, faults: Faults, path: str) -> None:
-    if said is None:
+def _check_keywords(keyword_list: Any, faults: Faults, path: str) -> None:
+    if keyword_list is None:
         return
-    if not isinstance(said, list):
+    if not isinstance(keyword_list, list):
         faults.add(path, "is invalid")
-    elif len(said) > _MAX_KEYWORDS:
+    elif len(keyword_list) > _MAX_KEYWORDS:
         faults.add(path, f"is too long (maximum is {_MAX_KEYWORDS} entries)")
     else:
-        for index, word in enumerate(said):
+        for index, word in enumerate(keyword_list):
             if not isinstance(word, str):
                 faults.add(f"{path}[{index}]", "is invalid")
             elif not word.strip():
@@ -183,63 +216,176 @@ def _check_keywords(said: Any, faults: Faults, path: str) -> None:
                 faults.add(f"{path}[{index}]", f"is too long (maximum is {_MAX_KEYWORD_CHARACTERS} characters)")
 
 
-def _bounded(least: int, most: int) -> Any:
-    def look(value: Any) -> str | None:
+def _check_integer(minimum: int, maximum: int) -> Any:
+    def check(value: Any) -> str | None:
         if value is None:
             return "can't be blank"
         if isinstance(value, bool) or not isinstance(value, int):
             return "is not a number"
-        if value < least:
-            return f"must be greater than or equal to {least}"
-        return None if value <= most else f"must be less than or equal to {most}"
+        if value < minimum:
+            return f"must be greater than or equal to {minimum}"
+        return None if value <= maximum else f"must be less than or equal to {maximum}"
 
-    return look
+    return check
 
 
-def _is_frequency(value: Any) -> str | None:
+def _check_frequency(value: Any) -> str | None:
     if isinstance(value, dict):
         return None
     return None if value in ("once", "every_time") else "is not included in the list"
 
 
-def _is_path(value: Any) -> str | None:
-    return None if isinstance(value, str) and date_fields.source(value) is not None else "is invalid"
+def _check_path(value: Any) -> str | None:
+    return None if isinstance(value, str) and find_date_source(value) is not None else "is invalid"
 
 
-_LOOKS = {
-    "frequency": _is_frequency, "tag": tags.fault, "offset_days": _bounded(-_MAX_DAYS, _MAX_DAYS),
+_DATA_CHECKS = {
+    "frequency": _check_frequency, "tag": write.find_tag_error,
+    "offset_days": _check_integer(-_MAX_OFFSET_DAYS, _MAX_OFFSET_DAYS),
     "yearly": lambda value: None if isinstance(value, bool) else "is invalid",
-    "at": lambda value: None if isinstance(value, str) and _AT.fullmatch(value) else "is invalid",
-    "path": _is_path,
+    "at": lambda value: None if isinstance(value, str) and _TIME_OF_DAY.fullmatch(value) else "is invalid",
+    "path": _check_path,
 }  # fmt: skip
 
 
-# Forgets the triggers that started nothing, as old as events may be: somebody inside may set one off every minute.
+# Ignored runs record triggers that started nothing. They are deleted at the same age as events, because a contact
+# inside the flow may cause one every minute.
 
-_CHUNK = 400
-_PAUSE_SECONDS = 0.005
-_OLD = (
+_PRUNE_BATCH_SIZE = 400
+_PRUNE_PAUSE_SECONDS = 0.005
+_DELETE_IGNORED_RUNS = (
     f"DELETE FROM run WHERE id IN (SELECT id FROM run INDEXED BY run_ended WHERE flow_id = ? AND status = 'ignored' "
-    f"AND created_at < ? LIMIT {_CHUNK})"
+    f"AND created_at < ? LIMIT {_PRUNE_BATCH_SIZE})"
 )
 
 
-def forget_ignored(stopping: threading.Event) -> None:
-    """Delete what is older than `events.keep`, if that is bounded; in small transactions that let others go first."""
-    seconds = config.seconds(config.current().events.keep)
+def prune_ignored_runs(stopping: threading.Event) -> None:
+    """Delete ignored runs older than `events.keep`, if that is set, in small transactions with pauses between."""
+    seconds = config.parse_seconds(config.current().events.keep)
     if not seconds:
         return
     before = clock.now_ms() - int(seconds * 1000)
     for (flow_id,) in rows("SELECT id FROM flow WHERE hidden = 0"):
         try:
-            while not stopping.is_set() and work.write(_drop, flow_id, before) == _CHUNK:
-                stopping.wait(_PAUSE_SECONDS)
+            while (
+                not stopping.is_set() and transactions.write(_delete_ignored_runs, flow_id, before) == _PRUNE_BATCH_SIZE
+            ):
+                stopping.wait(_PRUNE_PAUSE_SECONDS)
         except Unavailable:
-            if work.is_stopped():
+            if transactions.is_stopped():
                 return
             raise
 
 
-def _drop(flow_id: int, before: int) -> int:
-    writing()
-    return run(_OLD, (flow_id, before))
+def _delete_ignored_runs(flow_id: int, before: int) -> int:
+    require_write_transaction()
+    return run(_DELETE_IGNORED_RUNS, (flow_id, before))
+
+
+# Conditions over the event (`happened`) and its contact (`c`), for one event or for many.
+
+# Opens and clicks by machines are not actions of the contact.
+MACHINE_EVENT_SQL = (
+    "({0}.generated = 1 AND json_extract({0}.data, '$.verdict') = 'machine' "
+    "AND substr({0}.event, 1, 4) IN ('emai', 'sms_'))"
+)
+_PUNCTUATION = "' .,;:!?\"'''"
+_MESSAGE_TEXT = (
+    f"folded(coalesce(json_extract({EVENT_ALIAS}.data, '$.keyword'), json_extract({EVENT_ALIAS}.data, '$.text'), "
+    f"json_extract({EVENT_ALIAS}.data, '$.body'), ''))"
+)
+_TRIMMED_TEXT = f"trim({_MESSAGE_TEXT}, {_PUNCTUATION})"
+
+
+def compile_condition(account_id: int, flow_id: int, spec: TriggerSpec, prefix: str = "t") -> Compiled:
+    """Compile the condition that an event and its contact match a trigger; raises Invalid if its filters are broken."""
+    if spec.event == MANUAL or list_missing(spec):
+        return Compiled("0", {})
+    scope = get_condition_scope(account_id)
+    binder = Binder(f"{prefix}_", scope)
+    parts = [
+        f"{EVENT_ALIAS}.account_id = {binder.add(account_id)} AND {EVENT_ALIAS}.event = {binder.add(spec.event)}",
+        f"{MACHINE_EVENT_SQL.format(EVENT_ALIAS)} IS NOT TRUE",
+        _exclude_own_events(flow_id, spec, binder),
+        *_compile_memberships(spec, binder),
+        *_compile_tag_and_keywords(spec, binder),
+    ]
+    values = binder.values
+    if spec.segment_id is not None and spec.event != "segment_exit":
+        segment = members.compile_segment(account_id, spec.segment_id, f"{prefix}s")
+        parts.append(f"({segment.sql})")
+        values = values | segment.parameters
+    filters = compiler.compile_filters(parse.parse_filters(spec.data.get("where") or [], scope), scope, f"{prefix}w")
+    return Compiled(" AND ".join([*parts, f"({filters.sql})"]), values | filters.parameters)
+
+
+def _event_value(key: str) -> str:
+    return f"json_extract({EVENT_ALIAS}.data, '$.{key}')"
+
+
+def _exclude_own_events(flow_id: int, spec: TriggerSpec, binder: Binder) -> str:
+    """Return the condition that keeps a flow from being started by its own messages and runs.
+
+    A `date_reached` event is recorded for one flow only, which it may start.
+    """
+    own = f"({EVENT_ALIAS}.generated = 1 AND {_event_value('flow_id')} = {binder.add(flow_id)})"
+    return own if spec.event == DATE else f"{own} IS NOT TRUE"
+
+
+def _compile_memberships(spec: TriggerSpec, binder: Binder) -> list[str]:
+    """Return the conditions on the list and the segment: of the event, or of the contact."""
+    parts = []
+    if spec.contact_list_id is not None:
+        list_id = binder.add(spec.contact_list_id)
+        if spec.event in LIST_EVENTS:
+            parts.append(f"{_event_value('contact_list_id')} = {list_id}")
+        else:
+            parts.append(
+                f"EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = {list_id} AND m.contact_id = c.id)"
+            )
+    if spec.event in SEGMENT_EVENTS:
+        parts.append(f"{_event_value('segment_id')} = {binder.add(spec.segment_id)}")
+    return parts
+
+
+def _compile_tag_and_keywords(spec: TriggerSpec, binder: Binder) -> list[str]:
+    """Return the conditions on a tag and on keywords: the whole message, or its first word."""
+    parts = []
+    tag = spec.data.get("tag")
+    if tag:
+        wanted = binder.add(fold_case(tag))
+        if spec.event in TAG_EVENTS:
+            parts.append(f"folded({_event_value('tag')}) = {wanted}")
+        else:
+            parts.append(
+                f"(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') own "
+                f"WHERE own.type = 'text' AND folded(own.value) = {wanted}))"
+            )
+    if spec.data.get("keywords"):
+        wanted = binder.add(json.dumps([fold_case(word).strip(" .,;:!?\"'") for word in spec.data["keywords"]]))
+        space_at = f"instr({_TRIMMED_TEXT} || ' ', ' ')"
+        first_word = f"trim(substr({_TRIMMED_TEXT}, 1, {space_at} - 1), {_PUNCTUATION})"
+        parts.append(f"EXISTS (SELECT 1 FROM json_each({wanted}) k WHERE k.value IN ({_TRIMMED_TEXT}, {first_word}))")
+    return parts
+
+
+def match_events(account_id: int, flow_id: int, spec: TriggerSpec, event_ids: Sequence[int]) -> list[int]:
+    """Return which of some events match a trigger.
+
+    A trigger whose condition fails matches no event, so that it does not block others.
+    """
+    try:
+        condition = compile_condition(account_id, flow_id, spec)
+        event_rows = rows(
+            f"SELECT {EVENT_ALIAS}.id FROM json_each(:events) one "
+            f"CROSS JOIN event {EVENT_ALIAS} ON {EVENT_ALIAS}.id = one.value "
+            f"CROSS JOIN contact c ON c.id = {EVENT_ALIAS}.contact_id "
+            f"WHERE {condition.sql} ORDER BY {EVENT_ALIAS}.id",
+            {**condition.parameters, "events": json.dumps(list(event_ids))},
+        )
+    except Exception as error:
+        if to_storage_error(error) is not None:
+            raise
+        log.exception("flows: trigger condition failed, no run starts flow=%s", flow_id)
+        return []
+    return [row[0] for row in event_rows]

@@ -1,1 +1,1 @@
-"""Sign-up forms: what strangers may send us, and the question that follows."""
+"""Sign-up forms: submissions by anonymous clients, and their confirmation by the owner of the address."""

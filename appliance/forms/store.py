@@ -1,4 +1,4 @@
-"""Sign-up forms: made, changed, listed, found by their public key."""
+"""Sign-up forms: created, changed, listed, found by their public key; and rate limits of anonymous clients."""
 
 import re
 import threading
@@ -7,33 +7,36 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from appliance.accounts.keys import PUBLIC
-from appliance.audience.contacts.lists import VIEW
-from appliance.core import clock, tokens
-from appliance.core.errors import Faults, NotFound, TooMany
-from appliance.core.fields import HttpUrl, Id, Long, Name, PageQuery, Short, default, given
-from appliance.core.pagination import Page, paginate
-from appliance.sending.messages import link_targets
+from appliance.accounts.access import PUBLIC_PREFIX
+from appliance.audience.lists import MIRROR_MESSAGE
+from appliance.core import clock, crypto
+from appliance.core.errors import Faults, NotFound, RateLimitExceeded
+from appliance.core.validation import HttpUrl, Id, Long, Name, PageQuery, Short, default, sent_fields
+from appliance.sending.messages import links
 from appliance.settings import config
+from appliance.storage.database import Page, paginate, rows
 from appliance.storage.models import Form
-from appliance.storage.open import rows
-from appliance.storage.work import writing
+from appliance.storage.transactions import require_write_transaction
 
-PLAIN = ("email", "phone", "first_name", "last_name")
-_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+CONTACT_FIELDS = ("email", "phone", "first_name", "last_name")
+_DATA_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
-_USUAL_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
-# Kept of people by other names, or read as more than text
-_RESERVED = ("tags", "enrichment", "website", "data", "email", "phone", "first_name", "last_name")
+_DEFAULT_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
+# Stored under other names, or parsed as more than text
+_RESERVED_KEYS = ("tags", "enrichment", "website", "data", "email", "phone", "first_name", "last_name")
 
 
 class FormField(Struct):
     """A field of a form: `email`, `phone`, `first_name`, `last_name`, or a key of `data`."""
 
-    name: Annotated[str, Meta(max_length=80)]
-    label: Annotated[str, Meta(max_length=255)] | None = None
-    required: bool = False
+    name: Annotated[
+        str, Meta(max_length=80), Meta(description="`email`, `phone`, `first_name`, `last_name`, or a key of `data`")
+    ]
+    label: (
+        Annotated[str, Meta(max_length=255), Meta(description="label of the field on the form's own page")] | None
+    ) = None
+    required: Annotated[bool, Meta(description="whether the field is required")] = False
 
 
 Fields = Annotated[list[str | FormField], Meta(max_length=20)]
@@ -42,37 +45,102 @@ Lists = Annotated[list[Id], Meta(max_length=500)]
 
 
 class FormWrite(Struct):
-    """A new form; a field may be written as its name alone."""
+    """A new form; a field may be given as its name alone."""
 
     name: Name
-    list_ids: Lists | None | UnsetType = UNSET
-    origins: Origins | None | UnsetType = UNSET
-    fields: Annotated[Fields, default(["email"])] | None | UnsetType = UNSET
-    double_opt_in: Annotated[bool, default(True)] | None | UnsetType = UNSET
-    redirect_url: HttpUrl | None | UnsetType = UNSET
-    consent_text: Long | None | UnsetType = UNSET
+    list_ids: Annotated[Lists, Meta(description="ids of the lists that contacts join")] | None | UnsetType = UNSET
+    origins: (
+        Annotated[
+            Origins,
+            Meta(
+                description="origins of the sites that may submit the form and read the response, such as "
+                "`https://example.org`"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    fields: (
+        Annotated[
+            Fields,
+            default(["email"]),
+            Meta(
+                description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
+                "each as a name or an object"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    double_opt_in: (
+        Annotated[
+            bool, default(True), Meta(description="whether contacts confirm their address through a link in an email")
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    redirect_url: (
+        Annotated[
+            HttpUrl,
+            Meta(description="URL to which the browser is redirected after submission; null for the built-in page"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    consent_text: Annotated[Long, Meta(description="consent text, stored as evidence")] | None | UnsetType = UNSET
 
 
 class FormPatch(Struct):
     """A change of a form; absent keeps, null clears."""
 
     name: Name | UnsetType = UNSET
-    list_ids: Lists | None | UnsetType = UNSET
-    origins: Origins | None | UnsetType = UNSET
-    fields: Fields | None | UnsetType = UNSET
-    double_opt_in: bool | None | UnsetType = UNSET
-    redirect_url: HttpUrl | None | UnsetType = UNSET
-    consent_text: Long | None | UnsetType = UNSET
+    list_ids: Annotated[Lists, Meta(description="ids of the lists that contacts join")] | None | UnsetType = UNSET
+    origins: (
+        Annotated[
+            Origins,
+            Meta(
+                description="origins of the sites that may submit the form and read the response, such as "
+                "`https://example.org`"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    fields: (
+        Annotated[
+            Fields,
+            Meta(
+                description="fields of the form: `email`, `phone`, `first_name`, `last_name` or keys of `data`, "
+                "each as a name or an object"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    double_opt_in: (
+        Annotated[bool, Meta(description="whether contacts confirm their address through a link in an email")]
+        | None
+        | UnsetType
+    ) = UNSET
+    redirect_url: (
+        Annotated[
+            HttpUrl,
+            Meta(description="URL to which the browser is redirected after submission; null for the built-in page"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    consent_text: Annotated[Long, Meta(description="consent text, stored as evidence")] | None | UnsetType = UNSET
 
 
 class FormQuery(PageQuery):
-    """How forms are asked for."""
+    """Filters of the form list."""
 
-    search: Short | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
 
 
 class Field(NamedTuple):
-    """A field as pages and submissions read it; `key` is that of `data`, None for the others."""
+    """A field as pages and submissions use it; `key` is that of `data`, None for the others."""
 
     name: str
     key: str | None
@@ -80,58 +148,58 @@ class Field(NamedTuple):
     required: bool
 
 
-def page(account_id: int, query: FormQuery) -> Page:
+def list_forms(account_id: int, query: FormQuery) -> Page:
     """List forms, newest first."""
-    found = Form.select().where(Form.account == account_id)
+    forms = Form.select().where(Form.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
-        found = found.where(Form.name.contains(query.search.strip()))
-    result = paginate(found.order_by(Form.created_at.desc(), Form.id.desc()), query.page, query.size())
-    return result._replace(rows=[_dress(row) for row in result.rows])
+        forms = forms.where(Form.name.contains(query.search.strip()))
+    result = paginate(forms.order_by(Form.created_at.desc(), Form.id.desc()), query.page, query.size())
+    return result._replace(rows=[_load_details(row) for row in result.rows])
 
 
 def get(account_id: int, form_id: int) -> Form:
     """Return a form; raises NotFound."""
-    found = Form.get_or_none(Form.account == account_id, Form.id == form_id)
-    if found is None:
+    form = Form.get_or_none(Form.account == account_id, Form.id == form_id)
+    if form is None:
         raise NotFound
-    return _dress(found)
+    return _load_details(form)
 
 
-def by_key(public_key: str) -> Form:
-    """Return the form of a public key; raises NotFound."""
-    found = Form.get_or_none(Form.public_key == public_key)
-    if found is None:
+def find_by_key(public_key: str) -> Form:
+    """Return the form with a public key; raises NotFound."""
+    form = Form.get_or_none(Form.public_key == public_key)
+    if form is None:
         raise NotFound
-    return _dress(found)
+    return _load_details(form)
 
 
-def _dress(form: Form) -> Form:
-    """Leave out lists that are gone, and say where the form's own page is."""
-    have = {row[0] for row in rows("SELECT id FROM contact_list WHERE account_id = ?", (form.account_id,))}
-    form.list_ids = [one for one in form.list_ids if one in have]
+def _load_details(form: Form) -> Form:
+    """Remove deleted lists from a form, and add the URL of its hosted page."""
+    list_ids = {row[0] for row in rows("SELECT id FROM contact_list WHERE account_id = ?", (form.account_id,))}
+    form.list_ids = [list_id for list_id in form.list_ids if list_id in list_ids]
     form.url = f"{config.base_url(config.current())}/f/{form.public_key}"
     return form
 
 
 def create(account_id: int, request: FormWrite) -> Form:
-    """Make a form with a key of its own; raises Invalid with all faults."""
-    writing()
-    values = _checked(account_id, request)
+    """Create a form with a new public key; raises Invalid with all errors."""
+    require_write_transaction()
+    values = _parse_request(account_id, request)
     now = clock.now_ms()
-    made = Form.create(
-        account=account_id, public_key=PUBLIC + tokens.random_base62(36), created_at=now, updated_at=now,
+    form = Form.create(
+        account=account_id, public_key=PUBLIC_PREFIX + crypto.random_base62(36), created_at=now, updated_at=now,
         **{"fields": ["email"], **values},
     )  # fmt: skip
-    return get(account_id, made.id)
+    return get(account_id, form.id)
 
 
 def update(account_id: int, form_id: int, request: FormPatch) -> Form:
-    """Change a form; raises NotFound, or Invalid with all faults."""
-    writing()
+    """Update a form; raises NotFound, or Invalid with all errors."""
+    require_write_transaction()
     form = Form.get_or_none(Form.account == account_id, Form.id == form_id)
     if form is None:
         raise NotFound
-    for name, value in _checked(account_id, request).items():
+    for name, value in _parse_request(account_id, request).items():
         setattr(form, name, value)
     form.updated_at = clock.now_ms()
     form.save()
@@ -139,53 +207,55 @@ def update(account_id: int, form_id: int, request: FormPatch) -> Form:
 
 
 def delete(account_id: int, form_id: int) -> Form:
-    """Delete a form and answer it as it was; who came through it stays. Raises NotFound."""
-    writing()
-    found = get(account_id, form_id)
+    """Delete a form and return it as it was; contacts who used it stay. Raises NotFound."""
+    require_write_transaction()
+    form = get(account_id, form_id)
     Form.delete().where(Form.id == form_id).execute()
-    return found
+    return form
 
 
-def fields_of(form: Form) -> list[Field]:
-    """Return what a form asks for; without an address to write to nobody could sign up."""
-    found = [_field(one) for one in form.fields]
-    if not any(one.name in ("email", "phone") for one in found):
-        found.insert(0, Field("email", None, None, True))
-    # The only address is needed; of two, one is enough
-    single = sum(one.name in ("email", "phone") for one in found) == 1
-    return [one._replace(required=True) if single and one.name in ("email", "phone") else one for one in found]
+def list_fields(form: Form) -> list[Field]:
+    """Return the fields of a form; a form without any address field gets `email`."""
+    fields = [_parse_field(field) for field in form.fields]
+    if not any(field.name in ("email", "phone") for field in fields):
+        fields.insert(0, Field("email", None, None, True))
+    # A single address field is required; of two, one is enough
+    is_single = sum(field.name in ("email", "phone") for field in fields) == 1
+    return [
+        field._replace(required=True) if is_single and field.name in ("email", "phone") else field for field in fields
+    ]
 
 
-def _field(written: Any) -> Field:
-    one = {"name": written} if isinstance(written, str) else written
-    name = one["name"]
-    key = None if name in PLAIN else name.removeprefix("data.")
-    return Field(name if key is None else f"data.{key}", key, one.get("label"), bool(one.get("required")))
+def _parse_field(written: Any) -> Field:
+    spec = {"name": written} if isinstance(written, str) else written
+    name = spec["name"]
+    key = None if name in CONTACT_FIELDS else name.removeprefix("data.")
+    return Field(name if key is None else f"data.{key}", key, spec.get("label"), bool(spec.get("required")))
 
 
-def check(account_id: int, request: FormWrite | FormPatch, _: int | None = None) -> None:
-    """Raise Invalid with all that is wrong with a form, beyond its types."""
-    _checked(account_id, request)
+def check_request(account_id: int, request: FormWrite | FormPatch, _: int | None = None) -> None:
+    """Raise Invalid with all errors of a form, beyond its types."""
+    _parse_request(account_id, request)
 
 
-def _checked(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
-    """Return the columns that a request sets; raises Invalid with all faults."""
+def _parse_request(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
+    """Return the columns that a request sets; raises Invalid with all errors."""
     faults = Faults()
-    values = given(request)
-    empty: dict[str, Any] = {"list_ids": [], "origins": [], "fields": ["email"], "double_opt_in": True}
+    values = sent_fields(request)
+    defaults: dict[str, Any] = {"list_ids": [], "origins": [], "fields": ["email"], "double_opt_in": True}
     for name, value in values.items():
-        values[name] = empty.get(name) if value is None else value
+        values[name] = defaults.get(name) if value is None else value
     if "name" in values:
         values["name"] = values["name"].strip()
     if "list_ids" in values:
         values["list_ids"] = list(dict.fromkeys(values["list_ids"]))
-        have = dict(rows("SELECT id, segment_id FROM contact_list WHERE account_id = ?", (account_id,)))
-        if not set(values["list_ids"]) <= set(have):
+        segments_by_list = dict(rows("SELECT id, segment_id FROM contact_list WHERE account_id = ?", (account_id,)))
+        if not set(values["list_ids"]) <= set(segments_by_list):
             faults.add("list_ids", "must exist")
-        elif any(have[one] is not None for one in values["list_ids"]):
-            faults.add("list_ids", VIEW)
+        elif any(segments_by_list[list_id] is not None for list_id in values["list_ids"]):
+            faults.add("list_ids", MIRROR_MESSAGE)
     if "origins" in values:
-        values["origins"] = _origins(values["origins"], faults)
+        values["origins"] = _parse_origins(values["origins"], faults)
     if "fields" in values:
         _check_fields(values["fields"], faults)
         values["fields"] = to_builtins(values["fields"])
@@ -193,71 +263,71 @@ def _checked(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
     return values
 
 
-def _origins(written: list[str], faults: Faults) -> list[str]:
-    """Return origins as browsers tell theirs: in lower case, ASCII, without the port that goes without saying."""
-    found = []
-    for index, text in enumerate(written):
-        origin = link_targets.sendable(text.strip().rstrip("/").lower()) or ""
+def _parse_origins(texts: list[str], faults: Faults) -> list[str]:
+    """Return origins as browsers send them: lower case, ASCII, without the default port."""
+    origins = []
+    for index, text in enumerate(texts):
+        origin = links.encode_url(text.strip().rstrip("/").lower()) or ""
         match = _ORIGIN.fullmatch(origin)
         if match is None or (match["port"] and not 0 < int(match["port"]) < 65_536):
             faults.add(f"origins[{index}]", "is invalid")
-        found.append(_USUAL_PORT.sub(r"\1\2", origin))
-    return list(dict.fromkeys(found))
+        origins.append(_DEFAULT_PORT.sub(r"\1\2", origin))
+    return list(dict.fromkeys(origins))
 
 
-def leads_to(form: Form) -> str | None:
-    """Return where a form leads in the end, as it may stand in a header."""
-    return link_targets.sendable(form.redirect_url) if form.redirect_url else None
+def get_redirect_url(form: Form) -> str | None:
+    """Return the URL that a form redirects to, safe for a header."""
+    return links.encode_url(form.redirect_url) if form.redirect_url else None
 
 
-def _check_fields(written: list[str | FormField], faults: Faults) -> None:
+def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
     seen: set[str] = set()
-    for index, one in enumerate(written):
-        name = one if isinstance(one, str) else one.name
+    for index, field in enumerate(form_fields):
+        name = field if isinstance(field, str) else field.name
         if not isinstance(name, str):
-            continue  # absent or wrong, which the reader has told
-        found = _KEY.fullmatch(name)
-        if found is None:
+            continue  # absent or invalid, which is reported already
+        match = _DATA_KEY.fullmatch(name)
+        if match is None:
             faults.add(f"fields[{index}]", "is invalid")
             continue
-        key = name if name in PLAIN else found[1]
-        if key in _RESERVED and name not in PLAIN:
+        key = name if name in CONTACT_FIELDS else match[1]
+        if key in _RESERVED_KEYS and name not in CONTACT_FIELDS:
             faults.add(f"fields[{index}]", "is reserved")
         if key in seen:
             faults.add(f"fields[{index}]", "has already been taken")
         seen.add(key)
-        if isinstance(one, FormField) and isinstance(one.label, str) and _CONTROL.search(one.label):
+        if isinstance(field, FormField) and isinstance(field.label, str) and _CONTROL_CHARACTERS.search(field.label):
             faults.add(f"fields[{index}].label", "is invalid")
 
 
-# How often a stranger may do something, counted in memory: a restart forgives, and nothing they sent is kept.
+# Rate limits of anonymous clients, counted in memory: a restart resets them, and nothing that clients sent is stored
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-# Names remembered at once; the one that was quiet the longest is forgotten first
-_MAX_KEYS = 50_000
+# Keys kept at a time; the least recently used is dropped first
+_MAX_RATE_KEYS = 50_000
 
-_lock = threading.Lock()
-_seen: OrderedDict[str, deque[int]] = OrderedDict()
+_rate_lock = threading.Lock()
+_submission_times: OrderedDict[str, deque[int]] = OrderedDict()
 
 
-def count_submission(name: str, most: int, window_ms: int) -> int:
-    """Count one more under a name, unless that were too many: then answer the seconds to wait, else 0."""
+def count_submission(key: str, limit: int, window_ms: int) -> int:
+    """Count one more under a key and return 0; over the limit return the seconds to wait instead."""
     now = clock.now_ms()
-    with _lock:
-        times = _seen.setdefault(name, deque())
-        _seen.move_to_end(name)
+    with _rate_lock:
+        times = _submission_times.setdefault(key, deque())
+        _submission_times.move_to_end(key)
         while times and not now - window_ms < times[0] <= now:
             times.popleft()
-        if len(times) >= most:
+        if len(times) >= limit:
             return max(1, (times[0] + window_ms - now) // 1000 + 1)
         times.append(now)
-        while len(_seen) > _MAX_KEYS:
-            _seen.popitem(last=False)
+        while len(_submission_times) > _MAX_RATE_KEYS:
+            _submission_times.popitem(last=False)
     return 0
 
 
-def check_rate(name: str, most: int, window_ms: int = MINUTE_MS) -> None:
-    """Count one more under a name; raises TooMany."""
-    wait = count_submission(name, most, window_ms)
+def check_rate(key: str, limit: int, window_ms: int = MINUTE_MS) -> None:
+    """Count one more under a key; raises RateLimitExceeded."""
+    wait = count_submission(key, limit, window_ms)
     if wait:
-        raise TooMany("too many attempts", retry_after=wait)
+        raise RateLimitExceeded("Too many attempts.", retry_after=wait)

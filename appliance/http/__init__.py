@@ -1,1 +1,1 @@
-"""The HTTP server: what it listens on, how requests are read, what each answer carries."""
+"""The HTTP server, and the strict reading of its requests."""

@@ -1,1 +1,1 @@
-"""Files of people read, checked, applied, explained and taken back."""
+"""Imports of contacts and suppressions from files: check, apply, report and undo."""

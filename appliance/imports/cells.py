@@ -1,27 +1,31 @@
-"""What a cell of a file says: trimmed, checked, and understood whatever product wrote it."""
+"""Read the cells of a file: clean them, parse addresses, and translate the words of other products."""
 
 import re
 import unicodedata
 from collections.abc import Callable
-from datetime import date, datetime, time
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 from babel import Locale
+from msgspec import Struct
+
+from appliance.core import addresses, clock
+from appliance.core.addresses import Address
 
 MAX_TAGS = 100
 _BREAKS = re.compile(r"[ \t\r\n\v\f\u0085\u2028\u2029]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
-# A cell that neither begins nor ends with one of these is clean
-EDGES = frozenset(SPACES + "'")
-# What our export puts before a cell that a spreadsheet would take for a formula
-_ESCAPED = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
-_TYPED = frozenset("-0123456789tf")
+# A cell needs cleaning only if it begins or ends with one of these.
+UNCLEAN_EDGES = frozenset(SPACES + "'")
+# Our export puts a quote before a cell that a spreadsheet would take for a formula.
+_ESCAPED_FORMULA = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
+_TYPED_STARTS = frozenset("-0123456789tf")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
 _SEPARATORS = re.compile(r"[,;|]")
-# Words are compared as `word_of` writes them, without accents
+# These words are written as `normalize_word` returns them, without accents.
 NO = frozenset(
     ("", "0", "no", "n", "false", "f", "off", "none", "null", "never", "nein", "non", "falsch", "faux", "falso",
      "nie", "jamais", "nunca", "✗", "✘")
@@ -29,7 +33,7 @@ NO = frozenset(
 YES = frozenset(
     ("1", "yes", "y", "true", "t", "on", "x", "ja", "j", "oui", "si", "s", "wahr", "vrai", "verdadero", "ok", "✓", "✔")
 )  # fmt: skip
-# How other products, in four languages, call what we know; the gravest of a row counts
+# The words of other products, in four languages; the most severe word of a row counts.
 STATES = {
     "unsubscribed": "out", "unsubscribe": "out", "opted_out": "out", "optout": "out", "abgemeldet": "out",
     "abbestellt": "out", "ausgetragen": "out", "desinscrit": "out", "desinscrite": "out", "desabonne": "out",
@@ -51,71 +55,72 @@ SUBSCRIBED = frozenset(
      "angemeldet", "abonniert", "bestatigt", "bestaetigt", "inscrit", "inscrite", "abonne", "abonnee", "actif",
      "confirme", "suscrito", "activo", "alta", "confirmado")
 )  # fmt: skip
-# What stands for nothing in any column, exactly as exports and people write it; none of these is a name
+# Placeholders for no value in any column, exactly as exports and people write them; none of these is a name.
 _BLANKS = """
     - -- --- – — − _ ? ?? ??? . .. ... / // n/a N/A n.a. N.A. n/a. #N/A #NA #NV #VALUE! #WERT! #VALEUR! #¡VALOR! #REF!
     #BEZUG! #NAME? #NOM? #¿NOMBRE? #DIV/0! #NULL! null NULL (null) <null> [null] \\N (none) (blank) (empty) (leer)
     undefined k.A. k.a. K.A. n/d N/D s/o S/O 0000-00-00
 """
 BLANKS = frozenset((*_BLANKS.split(), "k. A.", "k. a.", "0000-00-00 00:00:00"))
-# Beside these, in columns where no such word is a value
-_BLANK_WORDS = """
+# Further placeholders, in columns where these words are never values
+_ADDRESS_BLANK_WORDS = """
     na n.a nil none nan unknown empty blank missing keine keiner keines leer unbekannt aucun aucune inconnu vide ninguno
     ninguna desconocido vacio
 """
-_NOTHING = frozenset(
-    (*_BLANK_WORDS.split(), "not provided", "not given", "no phone", "no email", "keine angabe", "keine angaben",
+_BLANK_IN_ADDRESSES = frozenset(
+    (*_ADDRESS_BLANK_WORDS.split(), "not provided", "not given", "no phone", "no email", "keine angabe",
+     "keine angaben",
      "nicht angegeben", "non renseigne", "non renseignee", "sin datos", "sin dato", "no disponible")
 )  # fmt: skip
-_WITHOUT_WORDS = frozenset(("email", "phone", "country_code"))
-REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")
+_TARGETS_WITHOUT_WORDS = frozenset(("email", "phone", "country_code"))
+KNOWN_REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")
 
 
-class Bad(Exception):
-    """A record that cannot be a person; its text is the reason."""
+class InvalidRecord(Exception):
+    """A record without a valid person; the text is the reason."""
 
 
-def clean(cell: str) -> str:
-    """Take away spaces of every kind, and the mark that our export puts before what looks like a formula."""
+def clean_cell(cell: str) -> str:
+    """Strip all white space, and the quote that our export puts before formulas."""
     cell = cell.strip(SPACES)
-    return cell[1:] if cell.startswith("'") and _ESCAPED.match(cell) else cell
+    return cell[1:] if cell.startswith("'") and _ESCAPED_FORMULA.match(cell) else cell
 
 
-def unaccented(text: str) -> str:
-    """Return a text in lower case and without accents, as words are compared."""
+def fold_accents(text: str) -> str:
+    """Return a text in lower case and without accents, for comparison."""
     if not text.isascii():
         text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     return text.lower()
 
 
-def word_of(cell: Any) -> str:
-    """Return a cell as a word that can be compared."""
+def normalize_word(cell: Any) -> str:
+    """Return a cell as a word for comparison."""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return unaccented(str(cell).strip()).replace(" ", "_").replace("-", "_")
+    return fold_accents(str(cell).strip()).replace(" ", "_").replace("-", "_")
 
 
 def is_blank(cell: str, target: str) -> bool:
-    """Whether a cell stands for nothing: the usual empties, and in columns of addresses also `none` or a zero."""
+    """Return whether a cell is blank: usual placeholders, and in columns of addresses also `none` or zeros."""
     if cell in BLANKS:
         return True
-    if target not in _WITHOUT_WORDS:
+    if target not in _TARGETS_WITHOUT_WORDS:
         return False
-    folded = unaccented(cell.strip(" '\""))
-    if not folded or folded in _NOTHING:
-        # The two letters of Namibia
+    folded = fold_accents(cell.strip(" '\""))
+    if not folded or folded in _BLANK_IN_ADDRESSES:
+        # NA is the country code of Namibia.
         return not (target == "country_code" and folded == "na")
     return target == "phone" and not folded.strip("0 .-/()")
 
 
-def leave_out(row: dict[str, Any], target: str, cell: Any, reason: str) -> None:
-    """Note that a value was not taken, or not as what it was meant for, and why; the rest of the row goes on."""
+def add_warning(row: dict[str, Any], target: str, cell: Any, reason: str) -> None:
+    """Add a warning that a value was left out or changed, with the reason; the rest of the row is imported."""
     row.setdefault("warnings", []).append((target, str(cell)[:100], reason))
 
 
-def typed(cell: str) -> Any:
-    """Read a cell without a type: what is written exactly as a number or a truth value is one."""
-    if cell[0] not in _TYPED:
+def parse_typed(cell: str) -> Any:
+    """Return a number or boolean if the cell is written exactly as one, else the text."""
+    if cell[0] not in _TYPED_STARTS:
         return cell
     if cell in ("true", "false"):
         return cell == "true"
@@ -124,33 +129,33 @@ def typed(cell: str) -> Any:
     return cell
 
 
-def _line(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+def _read_line(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     text = str(cell)
     if not text.isprintable():
         text = _BREAKS.sub(" ", text).strip()
     if len(text) > 255:
-        leave_out(row, target, text, "is too long (maximum is 255 characters)")
+        add_warning(row, target, text, "is too long (maximum is 255 characters)")
     elif not text.isprintable() and _CONTROL.search(text):
-        leave_out(row, target, text, "contains control characters")
+        add_warning(row, target, text, "contains control characters")
     elif text:
         row[target] = text
 
 
-def _address(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    """Gather what several columns say; the first that can be read counts."""
+def _read_address(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    """Collect the values of all columns with this target; the first valid value is used."""
     row.setdefault(target, []).append(str(cell))
 
 
-def _name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    first, _, last = str(cell).strip().partition(" ")
-    for name, text in (("first_name", first), ("last_name", last.strip())):
+def _read_name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    first_name, _, last_name = str(cell).strip().partition(" ")
+    for name, text in (("first_name", first_name), ("last_name", last_name.strip())):
         if text and name not in row:
-            _line(row, data, text, name)
+            _read_line(row, data, text, name)
 
 
-# Languages in which the name of a country is understood; the executable holds the data of these
+# The languages of country names; the executable contains the CLDR data of these languages.
 COUNTRY_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl")
-# What people write that CLDR does not have
+# Country names that CLDR does not contain
 _MORE_COUNTRIES = {
     "uk": "GB", "u.k.": "GB", "england": "GB", "scotland": "GB", "wales": "GB", "great britain": "GB", "holland": "NL",
     "usa": "US", "u.s.a.": "US", "united states of america": "US", "brd": "DE",
@@ -159,10 +164,10 @@ _MORE_COUNTRIES = {
 
 @cache
 def _countries() -> dict[str, str]:
-    """Return the two letters of each country by its names in COUNTRY_LANGUAGES, without accents."""
+    """Return the two-letter code of each country by its names in COUNTRY_LANGUAGES, without accents."""
 
     names = {
-        unaccented(name): code
+        fold_accents(name): code
         for language in COUNTRY_LANGUAGES
         for code, name in Locale(language).territories.items()
         if len(code) == 2 and code.isalpha() and code not in ("EU", "EZ", "UN", "ZZ", "XA", "XB")
@@ -170,253 +175,344 @@ def _countries() -> dict[str, str]:
     return names | _MORE_COUNTRIES
 
 
-def _country_code(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+def _read_country(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     text = str(cell).strip()
     if len(text) == 2 and text.isascii() and text.isalpha() and text.upper() != "UK":
         row[target] = text.upper()
-    elif code := _countries().get(unaccented(text)):
+    elif code := _countries().get(fold_accents(text)):
         row[target] = code
     else:
-        leave_out(row, target, cell, "is not a country")
+        add_warning(row, target, cell, "is not a country")
 
 
-def _tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+def _read_tracking(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     if cell in ("full", "aggregate", "none"):
         row[target] = cell
     else:
-        leave_out(row, target, cell, "is not full, aggregate or none")
+        add_warning(row, target, cell, "is not full, aggregate or none")
 
 
-def _tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    parts = cell if isinstance(cell, list) else split(str(cell))
+def _read_tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    parts = cell if isinstance(cell, list) else split_words(str(cell))
     tags = list(dict.fromkeys(text for part in parts if (text := str(part).strip(SPACES))))
     for tag in tags:
         if len(tag) > 64:
-            leave_out(row, target, tag, "is too long (maximum is 64 characters)")
-    short = [tag for tag in tags if len(tag) <= 64]
-    for tag in short[MAX_TAGS:]:
-        leave_out(row, target, tag, f"is one too many (maximum is {MAX_TAGS} tags)")
-    if short:
-        data["tags"] = short[:MAX_TAGS]
+            add_warning(row, target, tag, "is too long (maximum is 64 characters)")
+    valid_tags = [tag for tag in tags if len(tag) <= 64]
+    for tag in valid_tags[MAX_TAGS:]:
+        add_warning(row, target, tag, f"is one too many (maximum is {MAX_TAGS} tags)")
+    if valid_tags:
+        data["tags"] = valid_tags[:MAX_TAGS]
 
 
-def split(text: str) -> list[Any]:
-    """Take apart a cell of several words: a JSON list, or words between commas, semicolons or bars."""
+def split_words(text: str) -> list[Any]:
+    """Split a cell into words: a JSON list, or words separated by commas, semicolons or bars."""
     if text.startswith("["):
         try:
-            found = msgspec.json.decode(text)
+            words = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            found = None
-        if isinstance(found, list):
-            return found
+            words = None
+        if isinstance(words, list):
+            return words
     return [part.strip(SPACES + "\"'") for part in _SEPARATORS.split(text)]
 
 
-def _json_data(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+def _read_data(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
     try:
         values = cell if isinstance(cell, dict) else msgspec.json.decode(str(cell))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        leave_out(row, target, cell, "is not a JSON object")
+        add_warning(row, target, cell, "is not a JSON object")
         return
     for key, value in values.items():
         data.setdefault(key, value)
 
 
-def _verified(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    row["verified"] = int(word_of(cell) in YES or word_of(cell) == "verified")
+def _read_verified(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    row["verified"] = int(normalize_word(cell) in YES or normalize_word(cell) == "verified")
 
 
-def _reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    """Read why an address is suppressed; one that must not be written to is not lost for want of a known reason."""
-    word = word_of(cell)
-    reason = STATES.get(word, word)
+def _read_reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    """Read the reason of a suppression; an unknown reason is kept as manual, so that no suppression is lost."""
+    status = normalize_word(cell)
+    reason = STATES.get(status, status)
     if reason == "out":
         reason = "manual"
-    if reason in REASONS:
+    if reason in KNOWN_REASONS:
         row["reason"] = reason
     else:
-        leave_out(row, target, cell, "is not a known reason; kept as manual")
+        add_warning(row, target, cell, "is not a known reason; kept as manual")
 
 
-# Reads a cell into the row or its custom data, for a target; what cannot be read is left out and noted
-Read = Callable[[dict[str, Any], dict[str, Any], Any, str], None]
-READ: dict[str, Read] = {
-    "email": _address, "phone": _address, "name": _name, "first_name": _line, "last_name": _line, "source": _line,
-    "country_code": _country_code, "tracking": _tracking, "tags": _tags, "data": _json_data, "verified": _verified,
-    "reason": _reason, "note": _line,
+# A function that reads a cell into the row or its custom data; invalid values are left out with a warning.
+CellReader = Callable[[dict[str, Any], dict[str, Any], Any, str], None]
+CELL_READERS: dict[str, CellReader] = {
+    "email": _read_address, "phone": _read_address, "name": _read_name, "first_name": _read_line,
+    "last_name": _read_line, "source": _read_line, "country_code": _read_country, "tracking": _read_tracking,
+    "tags": _read_tags, "data": _read_data, "verified": _read_verified, "reason": _read_reason, "note": _read_line,
 }  # fmt: skip
 
 
-# Dates in the forms people write, read column by column: one value alone, `03/04/2026`, may be two days.
-#
-# What segments, merge tags and flows understand is ISO 8601; a column whose order no value decides stays as it is
-# written until somebody says which comes first.
+# A plain address needs only its domain to be validated.
+_PLAIN_EMAIL = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
 
-Order = Literal["dmy", "mdy"]
-# How a column is written: without any doubt, day first, month first, either of the two, or both in turn
-Verdict = Literal["clear", "dmy", "mdy", "ambiguous", "mixed"]
-# A column is one of dates if half of its first values are, and of all its values
-_ENOUGH = 20
-_MAX_CHARACTERS = 40
-_TIME = r"(?:,?[t\s]\s*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d{1,9})?)?\s*" \
-        r"(?P<half>[ap]\.?m\.?)?\s*(?P<zone>z|utc|gmt|[+-]\d{2}:?\d{2})?)?"  # fmt: skip
-_ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|\Z)")
-_YEAR_FIRST = re.compile(r"(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})" + _TIME)
-_YEAR_LAST = re.compile(
-    r"(?P<first>\d{1,2})\s?(?P<mark>[./-])\s?(?P<last>\d{1,2})\s?(?P=mark)\s?(?P<year>\d{4})" + _TIME
-)
-_DAY_NAMED = re.compile(
-    r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s-]+(?:de\s+)?(?P<name>[^\W\d_]{3,})\.?,?[\s-]+(?:de\s+)?(?P<year>\d{4})"
-    + _TIME
-)
-_NAMED_DAY = re.compile(r"(?P<name>[^\W\d_]{3,})\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<year>\d{4})" + _TIME)
-_WEEKDAY = re.compile(r"[^\W\d_]{2,}\.?,\s+(?=[\w\d])")
-_MONTHS = (
-    "january januar janvier enero gennaio januari janeiro",
-    "february februar fevrier febrero febbraio februari fevereiro",
-    "march marz maerz mars marzo maart marco",
-    "april avril abril aprile",
-    "may mai mayo maggio mei maio",
-    "june juni juin junio giugno junho",
-    "july juli juillet julio luglio julho",
-    "august aout agosto augustus",
-    "september septembre septiembre settembre setembro",
-    "october oktober octobre octubre ottobre outubro",
-    "november novembre noviembre novembro",
-    "december dezember decembre diciembre dicembre dezembro",
-)
+# Addresses with other words in one cell: `Ann <ann@example.org>; bob@example.org`
+_EMAIL_IN_WORDS = re.compile(r"""[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
+
+_NAME_BEFORE_EMAIL = re.compile(r"""\s*["']?([^<>@"]{1,255}?)["']?\s*<[^<>]+>[\s,;.]*""")
+
+# A space may be a typing error in the address itself, so the owner of `a b@example.org` is unknown.
+_EMAIL_WITH_SPACE = re.compile(r"""\s*[^\s<>,;:"()|\[\]@]+\s+[^<>,;:"()|\[\]]*@[^\s@]+\s*""")
+
+# Separators between two numbers in one cell
+_PHONE_SEPARATOR = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
 
 
-def _month(name: str) -> int | None:
-    """Return the month that a word, or the beginning of one, names in one of seven languages; None if it is unclear."""
-    folded = "".join(c for c in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(c))
-    months = {
-        number for number, names in enumerate(_MONTHS, 1) if any(each.startswith(folded) for each in names.split())
-    }
-    return months.pop() if len(months) == 1 else None
+class AddressReader:
+    """Reads email addresses and phone numbers, with caches for domains and for the countries of numbers.
+
+    `country` is the default country of phone numbers. Addresses in our own export are not cleaned (`is_own`).
+    """
+
+    def __init__(self, country: str | None = None, is_own: bool = False) -> None:
+        self._domains: dict[str, tuple[str, str] | None] = {}
+        self._countries: dict[str, str | None] = {}
+        self._country_code, self._is_own = country, is_own
+
+    def email_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:
+        """Return the first valid email address of a row; others are kept as custom data."""
+        address: Address | None = None
+        for cell in row.get("email", ()):
+            parsed: Address | None
+            further: list[Address] = []
+            try:
+                parsed = self.email(cell if self._is_own else cell.lstrip("'"))
+            except InvalidRecord:
+                parsed, further = self._in_words(row, cell)
+            if parsed is None:
+                add_warning(row, "email", cell, "is not an email address")
+            elif address is not None:
+                data.setdefault("other_email", cell)
+            else:
+                address = parsed
+            for other in further:
+                add_warning(row, "email", other.value, "is a further address; kept as other_email")
+                data.setdefault("other_email", other.value)
+        return address
+
+    def _in_words(self, row: dict[str, Any], cell: str) -> tuple[Address | None, list[Address]]:
+        """Return the first address in a cell that contains other words, and the other addresses."""
+        found_addresses: list[Address] = []
+        if _EMAIL_WITH_SPACE.fullmatch(cell):
+            return None, []
+        for text in _EMAIL_IN_WORDS.findall(cell):
+            try:
+                found_addresses.append(self.email(text.strip(".'`").removeprefix("mailto:")))
+            except InvalidRecord:
+                continue
+        if (
+            found_addresses
+            and "first_name" not in row
+            and "last_name" not in row
+            and (name_match := _NAME_BEFORE_EMAIL.fullmatch(cell))
+        ):
+            CELL_READERS["name"](row, {}, name_match[1].strip(), "name")
+        return (found_addresses[0], list(dict.fromkeys(found_addresses[1:]))) if found_addresses else (None, [])
+
+    def phone_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:
+        """Return the first valid phone number of a row; others are kept as custom data."""
+        address: Address | None = None
+        for cell in row.get("phone", ()):
+            try:
+                parsed, further = self.phone(cell)
+            except ValueError as fault:
+                add_warning(row, "phone", cell, str(fault))
+                continue
+            if address is not None:
+                data.setdefault("other_phone", cell)
+            else:
+                address = parsed
+            for other in further:
+                add_warning(row, "phone", other, "is a further number; kept as other_phone")
+                data.setdefault("other_phone", other)
+        return address
+
+    def phone(self, cell: str) -> tuple[Address, list[str]]:
+        """Return a phone number in any common notation, and the rest of its cell; raises ValueError with the reason."""
+        try:
+            return addresses.parse_written_phone(cell, self._country_code), []
+        except ValueError:
+            parts = [part for part in _PHONE_SEPARATOR.split(cell) if part.strip()]
+            for index, part in enumerate(parts if len(parts) > 1 else ()):
+                try:
+                    parsed = addresses.parse_written_phone(part, self._country_code)
+                except ValueError:
+                    continue
+                return parsed, [other.strip() for other in parts[:index] + parts[index + 1 :]]
+            raise
+
+    def email(self, text: str) -> Address:
+        """Parse an address as `addresses.email` does, validating each domain once; raises InvalidRecord."""
+        local, _, domain = text.rpartition("@")
+        if len(text) <= 254 and len(local) <= 64 and _PLAIN_EMAIL.match(local):
+            domain_forms = self._domains.get(domain)
+            if domain_forms is None and domain not in self._domains:
+                if len(self._domains) > 100_000:
+                    self._domains.clear()
+                domain_forms = self._domains[domain] = _normalize_domain(domain)
+            if domain_forms is not None:
+                value = f"{local}@{domain_forms[0]}"
+                if len(value) <= 254:
+                    return Address("email", value, f"{local.lower()}@{domain_forms[1]}")
+        return parse_email(text)
+
+    def country(self, number: str) -> str | None:
+        """Return the country code (two letters) of a number in E.164, or None."""
+        if number not in self._countries:
+            if len(self._countries) > 1000:
+                self._countries.clear()
+            self._countries[number] = addresses.country_of_phone(number)
+        return self._countries[number]
 
 
-class Written(NamedTuple):
-    """A date in ISO 8601 by the order it is read in; None where it is no day in that order."""
+def explain_missing_address(row: dict[str, Any]) -> str:
+    """Return the reason why a row has no valid address."""
+    faults = [(field, value, reason) for field, value, reason in row.get("warnings", ()) if field in ("email", "phone")]
+    reasons = [
+        f"email is invalid: {value}" if field == "email" else f"phone {reason}: {value[:40]}"
+        for field, value, reason in faults
+    ]
+    return "; ".join(reasons) or "the row has no address"
 
-    day_first: str | None
-    month_first: str | None
-    has_dots: bool = False
+
+def _normalize_domain(domain: str) -> tuple[str, str] | None:
+    try:
+        parsed = addresses.parse_email(f"a@{domain}")
+    except ValueError:
+        return None
+    return parsed.value[2:], parsed.key[2:]
+
+
+MAX_ADDRESSES = 50
+MAX_LISTS = 500
+# If a row gives several reasons, the most severe one is used.
+REASONS_BY_SEVERITY = ("complaint", "hard_bounce", "manual", "soft_bounce")
+_json = msgspec.json.Decoder()
+
+
+class RowAddress(Struct, array_like=True):
+    """An address of a row, with its consent state.
+
+    `consent` is `out` (the recipient opted out), `off` (not subscribed), `in` (subscribed) or None (not in the row).
+    Times are Unix milliseconds from the file, never in the future.
+    """
+
+    kind: str
+    key: str
+    value: str
+    suppression: str | None = None
+    consent: str | None = None
+    verified: bool = False
+    opt_in_at: int | None = None
+    opt_out_at: int | None = None
 
     @property
-    def is_clear(self) -> bool:
-        """Whether it is the same day in every order."""
-        return self.day_first == self.month_first
-
-
-def read_date(text: str) -> Written | None:
-    """Read a date; None for what is none."""
-    text = text.strip()
-    if not 6 <= len(text) <= _MAX_CHARACTERS or not any(character.isdecimal() for character in text):
-        return None
-    if _ISO.match(text):
-        return Written(text, text) if _is_iso(text) else None
-    text = _WEEKDAY.sub("", text.casefold(), count=1)
-    match = _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text)
-    match = match or _DAY_NAMED.fullmatch(text) or _NAMED_DAY.fullmatch(text)
-    if match is None:
-        return None
-    parts = match.groupdict()
-    suffix, year = _suffix(parts), int(parts["year"])
-    if suffix is None:
-        return None
-    if "first" in parts:
-        first, second = int(parts["first"]), int(parts["last"])
-        written = Written(
-            _day(year, second, first, suffix), _day(year, first, second, suffix), parts["mark"] == "."
-        )  # fmt: skip
-    else:
-        month = _month(parts["name"]) if "name" in parts else int(parts["month"])
-        day = _day(year, month or 0, int(parts["day"]), suffix)
-        written = Written(day, day)
-    return written if written.day_first or written.month_first else None
-
-
-def _is_iso(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _day(year: int, month: int, day: int, suffix: str) -> str | None:
-    try:
-        return f"{date(year, month, day).isoformat()}{suffix}" if 1000 <= year <= 2999 else None
-    except ValueError:
-        return None
-
-
-def _suffix(parts: dict[str, str | None]) -> str | None:
-    """Return the time of day and its offset as ISO 8601 writes them, "" without one; None for no time of any day."""
-    if parts["hour"] is None or parts["minute"] is None:
-        return ""
-    hour, half = int(parts["hour"]), (parts["half"] or "").replace(".", "")
-    if half and not 1 <= hour <= 12:
-        return None
-    if half:
-        hour = hour % 12 + (12 if half == "pm" else 0)
-    try:
-        clock = time(hour, int(parts["minute"]), int(parts["second"] or 0))
-    except ValueError:
-        return None
-    zone = (parts["zone"] or "").upper()
-    if zone in ("Z", "UTC", "GMT"):
-        zone = "Z"
-    elif len(zone) == 5:
-        zone = f"{zone[:3]}:{zone[3:]}"
-    return f"T{clock.isoformat()}{zone}"
-
-
-class Column:
-    """What the values of a column tell of how its dates are written."""
-
-    def __init__(self) -> None:
-        self._filled = self._dates = 0
-        self._day_first = self._month_first = self._either = self._has_dots = False
-
-    def add(self, text: str) -> bool:
-        """Look at a value that is not empty; returns whether the column may still be one of dates."""
-        written = read_date(text)
-        self._filled += 1
-        if written is not None:
-            self._dates += 1
-            self._day_first |= written.month_first is None
-            self._month_first |= written.day_first is None
-            if written.day_first and written.month_first and not written.is_clear:
-                # With dots nobody writes the month first, unless a value of the column shows it
-                self._has_dots |= written.has_dots
-                self._either |= not written.has_dots
-        return self._filled < _ENOUGH or self._dates * 2 >= self._filled
-
-    def verdict(self, asked: Order | None) -> Verdict | None:
-        """Return how the column is written, where nothing in it tells in the order that was `asked`; None: no dates."""
-        if self._dates * 2 < self._filled or not self._dates:
+    def state(self) -> str | None:
+        """Return the state for `contact_rows.decide_consent`."""
+        if self.suppression == "complaint":
+            return self.suppression
+        if self.consent == "in":
             return None
-        if self._day_first and self._month_first:
-            return "mixed"
-        if self._month_first:
-            return "mdy"
-        if self._day_first or (self._has_dots and not self._either):
-            return "dmy"
-        return (asked or "ambiguous") if self._either else "clear"
+        return self.consent or self.suppression
 
 
-def convert(text: str, verdict: Verdict) -> tuple[str | None, str | None]:
-    """Return a value of a column of dates in ISO 8601, or None and why it stays as it is written."""
-    written = read_date(text)
-    if written is None:
-        return None, "is not a date"
-    if written.is_clear:
-        return written.day_first, None
-    if verdict in ("ambiguous", "mixed", "clear"):
-        return None, "may be day or month first"
-    iso = written.month_first if verdict == "mdy" else written.day_first
-    return iso, None if iso else "is not a date in the order of this column"
+def parse_phone(text: Any) -> Address:
+    """Parse a phone number; raises InvalidRecord."""
+    try:
+        return addresses.parse_phone(str(text))
+    except ValueError:
+        raise InvalidRecord(f"phone is invalid: {str(text)[:40]}") from None
+
+
+def parse_email(text: Any) -> Address:
+    """Parse an email address; raises InvalidRecord."""
+    try:
+        return addresses.parse_email(str(text))
+    except ValueError:
+        raise InvalidRecord(f"email is invalid: {str(text)[:100]}") from None
+
+
+def parse_past_time(cell: Any) -> int | None:
+    """Return a past time in milliseconds, UTC unless it has an offset; None for anything else.
+
+    It raises no error, because an unreadable time must not lose the opt-out of its row.
+    """
+    try:
+        moment = datetime.fromisoformat(str(cell).strip())
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    ms = int(moment.timestamp() * 1000)
+    return ms if 0 < ms <= clock.now_ms() else None
+
+
+def parse_channels(cell: Any) -> list[RowAddress]:
+    """Parse the column `channels` of our own export; raises InvalidRecord."""
+    channels = cell
+    if isinstance(cell, str):
+        try:
+            channels = _json.decode(cell)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            channels = None
+    if not isinstance(channels, list) or len(channels) > MAX_ADDRESSES:
+        raise InvalidRecord(f"channels is not a list of addresses (maximum is {MAX_ADDRESSES})")
+    return [_parse_channel(channel) for channel in channels]
+
+
+def _parse_channel(channel: Any) -> RowAddress:
+    if not isinstance(channel, dict) or channel.get("kind") not in ("email", "phone"):
+        raise InvalidRecord("channels is not a list of addresses")
+    address = (parse_email if channel["kind"] == "email" else parse_phone)(channel.get("value"))
+    reason = STATES.get(normalize_word(channel.get("suppression")))
+    subscribed = channel.get("subscribed")
+    consent = None if subscribed is None else "in" if subscribed else "off"
+    if channel.get("opted_out_by") == "recipient":
+        consent = "out"
+    return RowAddress(
+        address.kind, address.key, address.value, reason if reason in KNOWN_REASONS else None, consent,
+        bool(channel.get("verified_at")), parse_past_time(channel.get("opt_in_at")),
+        parse_past_time(channel.get("opt_out_at")),
+    )  # fmt: skip
+
+
+def _read_time(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    past_time = parse_past_time(cell)
+    if past_time is None:
+        add_warning(row, target, cell, "is not a date in the past")
+    row[target] = past_time or row.get(target)
+
+
+def _read_channels(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    row["channels"] = parse_channels(cell)
+
+
+def _read_lists(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
+    entries = cell if isinstance(cell, list) else split_words(str(cell))
+    names = list(dict.fromkeys(text for entry in entries if (text := str(entry).strip(SPACES))))
+    for name in names:
+        if len(name) > 255 or not name.isprintable():
+            add_warning(row, target, name, "is not the name of a list")
+    valid_names = [name for name in names if len(name) <= 255 and name.isprintable()]
+    for name in valid_names[MAX_LISTS:]:
+        add_warning(row, target, name, f"is one too many (maximum is {MAX_LISTS} lists)")
+    row["lists"] = msgspec.json.encode(valid_names[:MAX_LISTS]).decode() if valid_names else None
+
+
+# Readers of columns with consent states, channels and lists, in addition to CELL_READERS
+STATE_READERS: dict[str, CellReader] = {
+    "opt_in_at": _read_time,
+    "opt_out_at": _read_time,
+    "channels": _read_channels,
+    "lists": _read_lists,
+}

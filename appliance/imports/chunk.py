@@ -1,82 +1,72 @@
-"""One transaction of an import: some people of the staging file made contacts, with everything that belongs to them."""
+"""Apply one chunk of an import in one transaction: contacts with all related rows, or suppressions."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.audience.contacts import lists, search
-from appliance.audience.contacts.lists import ListCreate
+from appliance.audience import lists
+from appliance.audience.contacts import search
+from appliance.audience.lists import ListCreate
 from appliance.core import clock
-from appliance.imports import bulk_insert, existing_contacts
-from appliance.imports.address_states import Given
-from appliance.imports.bulk_insert import Made, Rows, uuid7
-from appliance.imports.existing_contacts import Have, Known, Line, Memory
-from appliance.imports.people import Person, warnings_of
-from appliance.imports.undo import Before
-from appliance.storage.open import name_key, rows
+from appliance.imports import contact_rows
+from appliance.imports.cells import RowAddress
+from appliance.imports.contact_rows import (
+    ChannelState,
+    ContactFields,
+    DryRunState,
+    ExistingContacts,
+    ImportPlan,
+    InsertedRange,
+    RowWriter,
+    uuid7,
+)
+from appliance.imports.removal import SnapshotBuilder
+from appliance.imports.staging import Person, decode_warnings
+from appliance.storage.database import normalize_name, rows
 
-# Lists that the rows of a file name: found by their names, made where there are none of them.
-
-_PART = 500
+_SQL_BATCH = 500
 
 
-class Named:
-    """The lists that some people's rows name; when `dry`, those that are missing are left out."""
+class NamedLists:
+    """The lists that rows name. Missing lists are created, except in a dry run."""
 
     def __init__(self, account_id: int, people: list[Person], dry: bool) -> None:
-        names = {name_key(name): name for person in people for name in person.list_names()}
+        names = {normalize_name(name): name for person in people for name in person.list_names()}
         self._ids: dict[str, int] = {}
         keys = list(names)
-        for start in range(0, len(keys), _PART):
-            part = keys[start : start + _PART]
-            found = rows(
+        for start in range(0, len(keys), _SQL_BATCH):
+            batch = keys[start : start + _SQL_BATCH]
+            list_rows = rows(
                 f"SELECT name_key, id FROM contact_list WHERE account_id = ? AND name_key IN "
-                f"({','.join('?' * len(part))})",
-                (account_id, *part),
+                f"({','.join('?' * len(batch))})",
+                (account_id, *batch),
             )
-            self._ids.update(found)
+            self._ids.update(list_rows)
         for key in keys if not dry else ():
             if key not in self._ids:
                 self._ids[key] = lists.create(account_id, ListCreate(names[key])).id
 
     def ids(self, person: Person) -> list[int]:
-        """Return the lists that a person's row names."""
-        return [self._ids[key] for name in person.list_names() if (key := name_key(name)) in self._ids]
+        """Return the ids of the lists that the row of a person names."""
+        return [self._ids[key] for name in person.list_names() if (key := normalize_name(name)) in self._ids]
 
 
 CREATED, UPDATED, SKIPPED, FAILED = "created", "updated", "skipped", "failed"
-_ANOTHERS = "its phone number belongs to another contact"
+_PHONE_OF_ANOTHER = "its phone number belongs to another contact"
 _EXISTS = "there is a contact with this address already"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 _FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
 
 
-class Plan(NamedTuple):
-    """What an import asks of every chunk."""
-
-    import_id: int
-    account_id: int
-    actor: str
-    words: str | None
-    list_ids: tuple[int, ...]
-    opt_in: bool
-    skip: bool
-    trigger_flows: bool
-
-    @property
-    def mark(self) -> dict[str, Any]:
-        """Return what events carry, so that nobody mistakes them for something that a person did."""
-        return {"import_id": self.import_id, **({"trigger_flows": True} if self.trigger_flows else {})}
-
-
 class Outcome(NamedTuple):
-    """What came of one line.
+    """The outcome of one line.
 
-    `warnings` are values that were left out because of what is stored, each as field, value, and why; what cannot be
-    read at all is known of the line before. `state` is where the contact stands then: `subscribed`, or `unsubscribed`
-    or `suppressed` with the reason behind a colon.
+    `warnings` are the values that were left out because of stored data, each as field, value and reason; values that
+    cannot be read are warnings of the staging file. `state` is the state of the contact after the line: `subscribed`,
+    or `unsubscribed` or `suppressed` with the reason after a colon.
     """
 
     line: int
@@ -89,158 +79,167 @@ class Outcome(NamedTuple):
 
 
 class Chunk:
-    """The work on some people, done when it is made: on the writer thread, or for a check on any, writing nothing.
+    """Applies a chunk of people in its constructor.
 
-    A check has a `memory` of the parts of the file before this one. `made` are those of them whom `plain.make` made
-    before, who only join the lists here.
+    It runs on the writer thread, or for a check, which does not write, on any thread. `memory` is given for a check:
+    the effects of the chunks before this one. `inserted` are the plain people of this chunk whom `insert_plain_people`
+    inserted before; they only join the lists here.
     """
 
     def __init__(
-        self, plan: Plan, people: list[Person], made: Made | None = None, memory: Memory | None = None
+        self, plan: ImportPlan, people: list[Person], inserted: InsertedRange | None = None,
+        memory: DryRunState | None = None,
     ) -> None:  # fmt: skip
-        self.plan, self.now = plan, clock.now_ms() if made is None else made.at
-        self.known = Known(plan.account_id, people, memory)
-        self.rows = Rows(plan.account_id, plan.actor, plan.words, self.now)
-        self.before = Before(self.now, made)
+        self.plan, self.now = plan, clock.now_ms() if inserted is None else inserted.at
+        self.known = ExistingContacts(plan.account_id, people, memory)
+        self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
+        self.before = SnapshotBuilder(self.now, inserted)
         self.outcomes: list[Outcome] = []
         self._joining: dict[int, list[int]] = defaultdict(list)
         self._changed: set[int] = set()
         self._note = _encode({"import_id": plan.import_id}).decode()
-        self._said: dict[int, str | None] = {}
+        self._file_consents: dict[int, str | None] = {}
         self.warned = 0
-        named = Named(plan.account_id, people, dry=memory is not None)
+        named_lists = NamedLists(plan.account_id, people, dry=memory is not None)
         for person in people:
-            self._row(person, named)
+            self._row(person, named_lists)
         self._states()
         if memory is None:
             self._contacts()
             self.rows.flush()
-            self._lists(made)
+            self._lists(inserted)
         else:
             rows = zip(people, self.outcomes, strict=True)
-            memory.keep(self.known, {one.contact_id for person, one in rows if person.shared and one.contact_id})
+            memory.keep(
+                self.known, {outcome.contact_id for person, outcome in rows if person.shared and outcome.contact_id}
+            )
 
     def _states(self) -> None:
-        """Say of each line that wrote a contact where the contact stands in the end."""
-        for place, outcome in enumerate(self.outcomes):
+        """Set the final state of the contact in the outcome of each line that wrote one."""
+        for index, outcome in enumerate(self.outcomes):
             if outcome.result in (CREATED, UPDATED) and outcome.contact_id is not None:
-                self.outcomes[place] = outcome._replace(state=self._state(outcome.contact_id))
+                self.outcomes[index] = outcome._replace(state=self._state(outcome.contact_id))
 
     def _state(self, contact_id: int) -> str:
         addresses = self.known.addresses_of(contact_id)
-        first = next((have for (kind, _), have in addresses if kind == "email"), addresses[0][1])
-        standing = first.standing
+        identifying = next((channel for (kind, _), channel in addresses if kind == "email"), addresses[0][1])
+        standing = identifying.standing
         if standing.suppression is not None:
             return f"suppressed:{standing.suppression}"
         if standing.subscribed:
             return "subscribed"
-        if self._said.get(contact_id) is not None:
+        if self._file_consents.get(contact_id) is not None:
             return "unsubscribed:file"
         return "unsubscribed:before" if self.plan.opt_in else "unsubscribed:not_opted_in"
 
-    def _row(self, person: Person, named: Named) -> None:
-        found = self._person(person)
-        if found.result in (CREATED, UPDATED) and (person.warnings is not None or found.warnings):
+    def _row(self, person: Person, named_lists: NamedLists) -> None:
+        outcome = self._person(person)
+        if outcome.result in (CREATED, UPDATED) and (person.warnings is not None or outcome.warnings):
             self.warned += 1
-        if person.first is not None and (found.reason is None or found.reason == _EXISTS):
-            found = found._replace(reason=f"the same address as line {person.first}")
-        self.outcomes.append(found)
-        if found.contact_id is not None and found.result != SKIPPED:
-            for list_id in dict.fromkeys((*self.plan.list_ids, *named.ids(person))):
+        if person.first is not None and (outcome.reason is None or outcome.reason == _EXISTS):
+            outcome = outcome._replace(reason=f"the same address as line {person.first}")
+        self.outcomes.append(outcome)
+        if outcome.contact_id is not None and outcome.result != SKIPPED:
+            for list_id in dict.fromkeys((*self.plan.list_ids, *named_lists.ids(person))):
                 self._joining[list_id].append(len(self.outcomes) - 1)
 
     def _add(self, source: str | None) -> str:
         return _encode({"source": source or "import", **self.plan.mark}).decode()
 
     def _person(self, person: Person) -> Outcome:
-        given, taken = person.given(), []
+        row_addresses, left_out = person.given(), []
         contact_id = None
-        for address in list(given):
-            have = self.known.channels.get((address.kind, address.key))
-            if have is None or have.contact_id == contact_id:
+        for address in list(row_addresses):
+            channel = self.known.channels.get((address.kind, address.key))
+            if channel is None or channel.contact_id == contact_id:
                 continue
-            # A further address tells a person only where it is a phone and no other address contradicts it
-            own = address is given[0] or (address.kind == "phone" and not self.known.has_email(have.contact_id))
-            if contact_id is not None or not own:
-                # The line of an office or a household belongs to one of them, and the others come without it
-                given.remove(address)
-                taken.append((address.kind, address.value, "belongs to another contact"))
+            # A further address identifies a contact only if it is a phone number of a contact without an email address.
+            is_identifying = address is row_addresses[0] or (
+                address.kind == "phone" and not self.known.has_email(channel.contact_id)
+            )
+            if contact_id is not None or not is_identifying:
+                # The shared phone number of an office or household belongs to one contact; other people are imported
+                # without it.
+                row_addresses.remove(address)
+                left_out.append((address.kind, address.value, "belongs to another contact"))
                 continue
-            contact_id = have.contact_id
+            contact_id = channel.contact_id
         if contact_id is None:
-            return self._new(person, given)._replace(warnings=taken)
+            return self._new(person, row_addresses)._replace(warnings=left_out)
         if person.kind == "phone" and self._is_somebody_else(contact_id, person):
-            return Outcome(person.line, SKIPPED, contact_id, _ANOTHERS)
+            return Outcome(person.line, SKIPPED, contact_id, _PHONE_OF_ANOTHER)
         if self.plan.skip:
             return Outcome(person.line, SKIPPED, contact_id, _EXISTS)
         self._merge(contact_id, person)
-        return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, given), taken)
+        return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, row_addresses), left_out)
 
     def _is_somebody_else(self, contact_id: int, person: Person) -> bool:
-        """Return whether a row that names a person by a phone number alone is about another than whose number it is.
+        """Return whether a row with only a phone number means another person than the contact with that number.
 
-        It is where it had an email address that could not be read, or has another last name; people with an email
-        address share a number with their office or household.
+        It does if its email address could not be read or its last name differs: a contact with an email address may
+        share a number with their office or household.
         """
         if not self.known.has_email(contact_id):
             return False
-        had_email = any(field == "email" for field, _, _ in warnings_of(person.warnings))
+        had_email = any(field == "email" for field, _, _ in decode_warnings(person.warnings))
         last_name = self.known.contacts[contact_id].last_name
         differs = bool(person.last_name and last_name and person.last_name.casefold() != last_name.casefold())
         return had_email or differs
 
-    def _new(self, person: Person, given: list[Given]) -> Outcome:
+    def _new(self, person: Person, row_addresses: list[RowAddress]) -> Outcome:
         contact_id = self.known.next_id()
         self.before.created(contact_id)
-        self.known.contacts[contact_id] = Line(
+        self.known.contacts[contact_id] = ContactFields(
             person.first_name, person.last_name, person.source, person.country_code or person.phone_country,
             person.tracking or "full", person.data or "{}", True,
         )  # fmt: skip
         self._changed.add(contact_id)
-        return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, given))
+        return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, row_addresses))
 
     def _merge(self, contact_id: int, person: Person) -> None:
-        """Lay what a row says over what is there; an empty cell says nothing."""
-        old = self.known.contacts[contact_id]
+        """Merge the values of a row into a contact; empty cells change nothing."""
+        old_fields = self.known.contacts[contact_id]
         values = {name: value for name in _FIELDS if (value := getattr(person, name)) is not None}
-        if old.country_code is None and person.phone_country is not None:
+        if old_fields.country_code is None and person.phone_country is not None:
             values.setdefault("country_code", person.phone_country)
-        data = old.data
+        data = old_fields.data
         if person.data is not None:
-            data = _encode({**_decode(old.data), **_decode(person.data)}).decode()
-        new = old._replace(**values, data=data)
-        if new != old:
-            self.known.contacts[contact_id] = new
+            data = _encode({**_decode(old_fields.data), **_decode(person.data)}).decode()
+        new_fields = old_fields._replace(**values, data=data)
+        if new_fields != old_fields:
+            self.known.contacts[contact_id] = new_fields
             self._changed.add(contact_id)
 
-    def _addresses(self, contact_id: int, given: list[Given]) -> list[str]:
-        said = given[0].consent
-        self._said[contact_id] = said if said in ("out", "off") else None
-        return [one.value for one in given if self._address(contact_id, one)]
+    def _addresses(self, contact_id: int, row_addresses: list[RowAddress]) -> list[str]:
+        file_consent = row_addresses[0].consent
+        self._file_consents[contact_id] = file_consent if file_consent in ("out", "off") else None
+        return [address.value for address in row_addresses if self._address(contact_id, address)]
 
-    def _address(self, contact_id: int, given: Given) -> bool:
-        """Bring one address to where the file and the rules put it; returns whether an opt-out was kept."""
-        key = (given.kind, given.key)
-        have = self.known.channels.get(key)
+    def _address(self, contact_id: int, address: RowAddress) -> bool:
+        """Apply the row and the consent rules to one address and return whether an opt-out was kept."""
+        key = (address.kind, address.key)
+        channel = self.known.channels.get(key)
         hashed = self.known.hash_of(key)
-        if have is None:
-            have = self.known.fresh(contact_id, key, given.value)
-            self.known.add(key, have)
-        if given.suppression is not None and given.suppression not in self.known.reasons(key[0], hashed):
-            self._suppress(contact_id, key, hashed, given.value, given.suppression)
-        standing = have.standing._replace(suppression=existing_contacts.gravest(self.known.reasons(key[0], hashed)))
-        done = existing_contacts.outcome(
-            self.now, standing, given.state, self.plan.opt_in, (given.opt_in_at, given.opt_out_at)
+        if channel is None:
+            channel = self.known.fresh(contact_id, key, address.value)
+            self.known.add(key, channel)
+        if address.suppression is not None and address.suppression not in self.known.reasons(key[0], hashed):
+            self._suppress(contact_id, key, hashed, address.value, address.suppression)
+        standing = channel.standing._replace(
+            suppression=contact_rows.gravest_reason(self.known.reasons(key[0], hashed))
         )
-        if done.act is not None:
-            self.rows.consent(contact_id, key[0], hashed, done.act, done.by, self._note)
-        if done.act == "opt_in" and (key[0], hashed) in self.known.opt_outs:
-            by, when = self.known.opt_outs.pop((key[0], hashed))
+        decision = contact_rows.decide_consent(
+            self.now, standing, address.state, self.plan.opt_in, (address.opt_in_at, address.opt_out_at)
+        )
+        if decision.act is not None:
+            self.rows.consent(contact_id, key[0], hashed, decision.act, decision.by, self._note)
+        if decision.act == "opt_in" and (key[0], hashed) in self.known.opt_outs:
+            by, opted_out_at = self.known.opt_outs.pop((key[0], hashed))
             self.rows.forget((self.plan.account_id, key[0], hashed))
-            self.before.forgot(key[0], hashed, by, when)
-        verified_at = have.verified_at or (self.now if given.verified else None)
-        have.change(done.standing, verified_at)
-        return done.kept
+            self.before.forgot(key[0], hashed, by, opted_out_at)
+        verified_at = channel.verified_at or (self.now if address.verified else None)
+        channel.change(decision.standing, verified_at)
+        return decision.kept
 
     def _suppress(self, contact_id: int, key: tuple[str, str], hashed: bytes, value: str, reason: str) -> None:
         self.known.suppress(key[0], hashed, reason)
@@ -251,69 +250,191 @@ class Chunk:
         self.before.suppressed(key[0], hashed, reason)
 
     def _contacts(self) -> None:
-        """Turn what was gathered into rows: contacts first, then their channels, then their words."""
-        touched = self._changed | {have.contact_id for have in self.known.touched()}
+        """Collect the rows of changed contacts: the contacts, their channels, then the search index."""
+        touched = self._changed | {channel.contact_id for channel in self.known.touched()}
         mark = self.plan.mark
         account_id, now = self.plan.account_id, self.now
         for contact_id in sorted(touched):
-            line = self.known.contacts[contact_id]
-            if line.new:
+            fields = self.known.contacts[contact_id]
+            if fields.new:
                 self.rows.contact(
-                    (contact_id, account_id, uuid7(now, contact_id), line.first_name, line.last_name, line.source,
-                     line.country_code, line.data, line.tracking, now, now)
+                    (contact_id, account_id, uuid7(now, contact_id), fields.first_name, fields.last_name, fields.source,
+                     fields.country_code, fields.data, fields.tracking, now, now)
                 )  # fmt: skip
-                self.rows.event(contact_id, "contact_add", self._add(line.source))
+                self.rows.event(contact_id, "contact_add", self._add(fields.source))
             else:
-                self.before.line(contact_id, self.known.original[contact_id], line, self.known.updated_at[contact_id])
-                self.rows.contact_update((*line[:4], line.data, line.tracking, now, contact_id))
+                self.before.line(contact_id, self.known.original[contact_id], fields, self.known.updated_at[contact_id])
+                self.rows.contact_update((*fields[:4], fields.data, fields.tracking, now, contact_id))
                 note = _encode({"source": "import", **mark}).decode()
                 self.rows.event(contact_id, "contact_update", note)
             addresses = self.known.addresses_of(contact_id)
             self._channels(addresses)
             if (
-                line.new
-                or line[:2] != self.known.original[contact_id][:2]
-                or any(one.id is None for _, one in addresses)
+                fields.new
+                or fields[:2] != self.known.original[contact_id][:2]
+                or any(channel_state.id is None for _, channel_state in addresses)
             ):
-                words = [(kind, have.value) for (kind, _), have in addresses]
-                self.rows.words_of(search.entry(contact_id, line[:2], words))
+                address_texts = [(kind, channel.value) for (kind, _), channel in addresses]
+                self.rows.words_of(search.index_row(contact_id, fields[:2], address_texts))
 
-    def _channels(self, addresses: list[tuple[tuple[str, str], Have]]) -> None:
+    def _channels(self, addresses: list[tuple[tuple[str, str], ChannelState]]) -> None:
         now = self.now
-        for (kind, key), have in addresses:
-            one = have.standing
-            if have.id is None:
+        for (kind, key), address in addresses:
+            values = address.standing
+            if address.id is None:
                 self.rows.channel(
-                    (self.plan.account_id, have.contact_id, kind, have.value, key, one.subscribed, have.verified_at,
-                     one.opt_in_at, one.opt_out_at, one.opted_out_by, one.suppression, now, now)
+                    (self.plan.account_id, address.contact_id, kind, address.value, key, values.subscribed,
+                     address.verified_at, values.opt_in_at, values.opt_out_at, values.opted_out_by, values.suppression,
+                     now, now)
                 )  # fmt: skip
-                if not self.known.contacts[have.contact_id].new:
+                if not self.known.contacts[address.contact_id].new:
                     self.before.channel_added(kind, key)
-            elif have.touched:
-                self.before.channel(have.id, have.original, have.verified_before, have.updated_at)
+            elif address.touched:
+                self.before.channel(address.id, address.original, address.verified_before, address.updated_at)
                 self.rows.channel_update(
-                    (one.subscribed, one.opted_out_by, one.opt_out_at, one.opt_in_at, one.suppression,
-                     have.verified_at, now, have.id)
+                    (values.subscribed, values.opted_out_by, values.opt_out_at, values.opt_in_at, values.suppression,
+                     address.verified_at, now, address.id)
                 )  # fmt: skip
 
-    def _lists(self, made: Made | None) -> None:
-        everybody = self.plan.list_ids if made is not None and made.number else ()
-        for list_id in dict.fromkeys((*everybody, *self._joining)):
-            places = self._joining.get(list_id, [])
-            name, members, refused = self.known.of_list(list_id, [self.outcomes[one].contact_id for one in places])
+    def _lists(self, inserted: InsertedRange | None) -> None:
+        plan_list_ids = self.plan.list_ids if inserted is not None and inserted.number else ()
+        for list_id in dict.fromkeys((*plan_list_ids, *self._joining)):
+            indexes = self._joining.get(list_id, [])
+            name, members, opted_out = self.known.of_list(
+                list_id, [self.outcomes[line_index].contact_id for line_index in indexes]
+            )
             if name is None:
                 continue
-            if made is not None and list_id in everybody:
-                bulk_insert.join(self.plan, list_id, name, made)
-                self.before.joined(list_id, range(made.first, made.first + made.number))
+            if inserted is not None and list_id in plan_list_ids:
+                contact_rows.add_plain_to_list(self.plan, list_id, name, inserted)
+                self.before.joined(list_id, range(inserted.first, inserted.first + inserted.number))
             joining: dict[int, None] = {}
-            for place in places:
-                said = self.outcomes[place]
-                assert said.contact_id is not None
-                if said.contact_id in refused:
-                    self.outcomes[place] = said._replace(kept=[*said.kept, f"list:{list_id}"])
-                elif said.contact_id not in members:
-                    joining[said.contact_id] = None
+            for index in indexes:
+                outcome = self.outcomes[index]
+                assert outcome.contact_id is not None
+                if outcome.contact_id in opted_out:
+                    self.outcomes[index] = outcome._replace(kept=[*outcome.kept, f"list:{list_id}"])
+                elif outcome.contact_id not in members:
+                    joining[outcome.contact_id] = None
             if joining:
                 self.rows.join(list_id, name, list(joining), self.plan.mark)
                 self.before.joined(list_id, joining)
+
+
+_SUPPRESSION_ACTORS = {"manual": "operator", "complaint": "recipient"}
+
+
+class SuppressionChunk:
+    """Applies a chunk of suppressions in its constructor (see `Chunk`)."""
+
+    def __init__(
+        self, plan: ImportPlan, people: list[Person], inserted: InsertedRange | None = None,
+        memory: DryRunState | None = None,
+    ) -> None:  # fmt: skip
+        self.plan, self.now = plan, clock.now_ms() if inserted is None else inserted.at
+        self.known = ExistingContacts(plan.account_id, people, memory)
+        self.rows = RowWriter(plan.account_id, plan.actor, plan.words, self.now)
+        self.before = SnapshotBuilder(self.now, inserted)
+        self.outcomes = [self._person(person) for person in people]
+        rows = zip(people, self.outcomes, strict=True)
+        self.warned = sum(person.warnings is not None and outcome.result == CREATED for person, outcome in rows)
+        if memory is None:
+            self._channels()
+            self.rows.flush()
+
+    def _person(self, person: Person) -> Outcome:
+        key, reason = (person.kind, person.key), person.suppression or "manual"
+        hashed = self.known.hash_of(key)
+        channel = self.known.channels.get(key)
+        contact_id = channel.contact_id if channel else None
+        if reason in self.known.reasons(person.kind, hashed):
+            return Outcome(person.line, SKIPPED, contact_id, "the address is suppressed for this reason already")
+        self.known.suppress(person.kind, hashed, reason)
+        self.before.suppressed(person.kind, hashed, reason)
+        self.rows.suppression(
+            (
+                self.plan.account_id,
+                person.kind,
+                hashed,
+                person.value,
+                reason,
+                person.source or self.plan.words,
+                self.now,
+            )
+        )
+        note = _encode({"import_id": self.plan.import_id, "reason": reason}).decode()
+        self.rows.consent(
+            contact_id, person.kind, hashed, "suppressed", _SUPPRESSION_ACTORS.get(reason, "service"), note
+        )
+        if channel is not None:
+            standing = channel.standing._replace(
+                suppression=contact_rows.gravest_reason(self.known.reasons(person.kind, hashed))
+            )
+            decision = contact_rows.decide_consent(self.now, standing, reason, False)
+            if decision.act is not None:
+                self.rows.consent(contact_id, person.kind, hashed, decision.act, decision.by, note)
+            channel.change(decision.standing, channel.verified_at)
+        elif reason == "complaint" and (person.kind, hashed) not in self.known.opt_outs:
+            self.rows.remember((self.plan.account_id, person.kind, hashed, "recipient", self.now))
+        return Outcome(person.line, CREATED, contact_id)
+
+    def _channels(self) -> None:
+        for address in self.known.touched():
+            state = address.standing
+            assert address.id is not None
+            self.before.channel(address.id, address.original, address.verified_before, address.updated_at)
+            self.rows.channel_update(
+                (state.subscribed, state.opted_out_by, state.opt_out_at, state.opt_in_at, state.suppression,
+                 address.verified_at, self.now, address.id)
+            )  # fmt: skip
+
+
+# The states of contacts, as in `Outcome.state`; an index into this tuple is stored in one byte for each contact.
+CONTACT_STATES = (
+    "", "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
+    "suppressed:complaint", "suppressed:erased", "suppressed:hard_bounce", "suppressed:soft_bounce",
+    "suppressed:manual", "suppressed:stop_keyword",
+)  # fmt: skip
+_STATE_NUMBER = {state: number for number, state in enumerate(CONTACT_STATES)}
+_decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
+
+
+class StateCounter:
+    """The states of the contacts of a running import, by id, one byte each; a contact on several lines counts once.
+
+    Plain people are not included: they are counted when they are inserted, and no other line names them.
+    """
+
+    def __init__(self, import_id: int) -> None:
+        """Load the outcomes of earlier chunks of the import."""
+        self._states = bytearray()
+        chunks = rows("SELECT outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
+        for (packed,) in chunks:
+            self._take(Outcome(*fields) for fields in _decode_outcomes(packed)[1])
+
+    def changes(self, outcomes: Iterable[Outcome]) -> Counter[str]:
+        """Return by how many contacts some outcomes change the count of each state; a change may be negative."""
+        new_states: dict[int, str] = {}
+        for outcome in outcomes:
+            if outcome.contact_id is not None and outcome.state is not None:
+                new_states[outcome.contact_id] = outcome.state
+        differences: Counter[str] = Counter()
+        for contact_id, state in new_states.items():
+            previous_state = CONTACT_STATES[self._states[contact_id]] if contact_id < len(self._states) else ""
+            differences[state] += 1
+            if previous_state:
+                differences[previous_state] -= 1
+        return differences
+
+    def take(self, outcomes: Iterable[Outcome]) -> None:
+        """Add the states of outcomes that were written."""
+        self._take(outcomes)
+
+    def _take(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.contact_id is None or outcome.state is None:
+                continue
+            missing = outcome.contact_id + 1 - len(self._states)
+            if missing > 0:
+                self._states.extend(bytes(missing + 1024))
+            self._states[outcome.contact_id] = _STATE_NUMBER[outcome.state]

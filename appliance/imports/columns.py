@@ -1,17 +1,23 @@
-"""Which column is what: guessed from names, with the exports of other products recognised by theirs."""
+"""Guess what columns mean from their names, recognize exports of other products, and read columns of dates.
+
+A single date such as `03/04/2026` is ambiguous, so dates are read by column. They are converted to ISO 8601, which
+segments, merge tags and flows understand; an ambiguous column stays as text until the user chooses an order.
+"""
 
 import re
-from typing import NamedTuple
+import unicodedata
+from datetime import date, datetime, time
+from typing import Literal, NamedTuple
 
-from appliance.imports.cells import unaccented
+from appliance.imports.cells import fold_accents
 
-# Where a column may go, beside `data.<key>`; "" leaves it out
+# The targets of columns, in addition to `data.<key>`; "" leaves a column out.
 TARGETS = (
     "email", "phone", "name", "first_name", "last_name", "source", "country_code", "tracking", "tags", "data",
     "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "unsubscribed", "bounced", "reason",
     "note", "opt_in_at", "opt_out_at", "channels", "lists", "",
 )  # fmt: skip
-# Without accents, as `cells.unaccented` writes names
+# The usual names of the columns of each target, without accents as `cells.fold_accents` returns them
 _NAMES = {
     "email": "email e_mail mail email_address e_mail_address emailaddress address_email correo correo_electronico "
              "courriel adresse_email adresse_e_mail adresse_mail e_mail_adresse email_adresse emailadresse mailadresse "
@@ -43,39 +49,40 @@ _NAMES = {
                     "desabonne baja",
     "bounced": "bounced clean_time cleaned bounced_at",
 }  # fmt: skip
-_KNOWN = {name: target for target, names in _NAMES.items() for name in names.split()}
-# Of our own export: the service knows these itself
-_OWN = """
+_TARGET_BY_NAME = {name: target for target, names in _NAMES.items() for name in names.split()}
+# Columns of our own export that the service computes itself
+_OWN_NAMES = """
     id account_id uuid list_ids lists created_at updated_at last_interacted_at channels channels_attributes
     sendable_email sendable_phone verification_status enrichment_status email_sent_count email_open_count
     email_click_count email_soft_bounce_count sms_sent_count email_last_sent_at email_last_opened_at
     email_last_clicked_at opt_in_at opt_out_at suppression suppression_reason kept_opt_out
 """
-_OURS = frozenset(_OWN.split())
+_OWN_COLUMNS = frozenset(_OWN_NAMES.split())
 
 
-# More than one column may go there
-_SEVERAL = ("phone", "tags", "unsubscribed", "bounced")
+# Targets that several columns may share
+_REPEATABLE = ("phone", "tags", "unsubscribed", "bounced")
 
 
 class Product(NamedTuple):
-    """An export of another product: the columns that tell it, and what its own columns mean."""
+    """An export of another product: the columns that identify it, and the targets of its columns."""
 
     name: str
     needs: frozenset[str]
     map: dict[str, str]
 
 
-def _product(name: str, needs: str, left_out: str = "", **targets: str) -> Product:
+def _product(name: str, required_columns: str, left_out: str = "", **targets: str) -> Product:
     mapped = dict.fromkeys(left_out.split(), "") | targets
-    return Product(name, frozenset(needs.split()), mapped)
+    return Product(name, frozenset(required_columns.split()), mapped)
 
 
-OWN = "campanero"
-# What stands only in files of another installation of ours
-_BACK = ("opt_in_at", "opt_out_at", "channels", "lists")
+OWN_EXPORT = "campanero"
+# Columns that are read only if the file is our own export
+_ROUND_TRIP = ("opt_in_at", "opt_out_at", "channels", "lists")
 PRODUCTS = (
-    _product(OWN, "id uuid subscribed_email subscribed_phone channels lists data", **{x: x for x in _BACK}),
+    _product(OWN_EXPORT, "id uuid subscribed_email subscribed_phone channels lists data",
+             **{x: x for x in _ROUND_TRIP}),
     _product("listmonk", "uuid email name attributes status", "uuid created_at updated_at"),
     _product(
         "mailchimp", "email_address leid euid",
@@ -95,52 +102,236 @@ PRODUCTS = (
 )  # fmt: skip
 
 
-def plain(name: str) -> str:
-    """Return a column's name in the form that names are compared in, which is also its key in `data`."""
+def normalize_name(name: str) -> str:
+    """Return the name of a column in normalized form, which is also its key in `data`."""
     return re.sub(r"[^\w]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())).strip("_").lower()
 
 
-def recognise(names: list[str]) -> str | None:
-    """Return which product wrote columns of these names, or None."""
-    have = {_flat(name) for name in names}
-    return next((one.name for one in PRODUCTS if one.needs <= have), None)
+def recognize_product(names: list[str]) -> str | None:
+    """Return the product whose export has columns with these names, or None."""
+    squashed_names = {_squash(name) for name in names}
+    return next((product.name for product in PRODUCTS if product.needs <= squashed_names), None)
 
 
-def _flat(name: str) -> str:
-    """Compare without the break that a capital makes, as `firstname` and `MEMBER_RATING` are written."""
+def _squash(name: str) -> str:
+    """Return a name in normalized form, but without word breaks at capitals (`FirstName` becomes `firstname`)."""
     return re.sub(r"[^\w]+", "_", name.strip()).strip("_").lower()
 
 
-def guess(names: list[str], resource: str = "contacts") -> list[str]:
-    """Return where each column goes; the first of two that mean the same address or name wins."""
-    have = {_flat(name) for name in names}
-    product = next((one for one in PRODUCTS if one.needs <= have), None)
-    found: list[str] = []
+def guess_targets(names: list[str], resource: str = "contacts") -> list[str]:
+    """Return the target of each column; of two columns with the same single target, the first wins."""
+    squashed_names = {_squash(name) for name in names}
+    product = next((candidate for candidate in PRODUCTS if candidate.needs <= squashed_names), None)
+    targets: list[str] = []
     for name in names:
-        target = _target(name, product)
+        target = _guess_target(name, product)
         if resource == "suppressions":
-            target = _suppression(name, target)
-        single = target and not target.startswith("data") and target not in _SEVERAL
-        found.append(f"data.{plain(name)}"[:255] if single and target in found else target)
-    return found
+            target = _suppression_target(name, target)
+        is_single = target and not target.startswith("data") and target not in _REPEATABLE
+        targets.append(f"data.{normalize_name(name)}"[:255] if is_single and target in targets else target)
+    return targets
 
 
-def _target(name: str, product: Product | None) -> str:
-    flat, split = _flat(name), plain(name)
+def _guess_target(name: str, product: Product | None) -> str:
+    flat, split = _squash(name), normalize_name(name)
     if product is not None and flat in product.map:
         return product.map[flat]
     if name.strip().startswith("data.") and len(name.strip()) > 5:
         return name.strip()
-    if flat in _OURS:
+    if flat in _OWN_COLUMNS:
         return ""
-    known = _KNOWN.get(unaccented(flat)) or _KNOWN.get(unaccented(split))
-    if known is not None:
-        return known
+    target = _TARGET_BY_NAME.get(fold_accents(flat)) or _TARGET_BY_NAME.get(fold_accents(split))
+    if target is not None:
+        return target
     return f"data.{split}" if split else ""
 
 
-def _suppression(name: str, target: str) -> str:
-    flat = _flat(name)
+def _suppression_target(name: str, target: str) -> str:
+    flat = _squash(name)
     if flat in ("address", "value", "recipient"):
         return "email"
     return flat if flat in ("reason", "note") else target if target in ("email", "phone") else ""
+
+
+DateOrder = Literal["dmy", "mdy"]
+
+# The order of dates in a column: the same either way, day first, month first, undecided, or both in one column
+DateFormat = Literal["clear", "dmy", "mdy", "ambiguous", "mixed"]
+
+# A column contains dates if half of its first values, and half of all its values, are dates.
+_SAMPLED_VALUES = 20
+
+_MAX_DATE_CHARACTERS = 40
+
+_TIME = r"(?:,?[t\s]\s*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d{1,9})?)?\s*" \
+        r"(?P<half>[ap]\.?m\.?)?\s*(?P<zone>z|utc|gmt|[+-]\d{2}:?\d{2})?)?"  # fmt: skip
+
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|\Z)")
+
+_YEAR_FIRST = re.compile(r"(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})" + _TIME)
+
+_YEAR_LAST = re.compile(
+    r"(?P<first>\d{1,2})\s?(?P<mark>[./-])\s?(?P<last>\d{1,2})\s?(?P=mark)\s?(?P<year>\d{4})" + _TIME
+)
+
+_DAY_NAMED = re.compile(
+    r"(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s-]+(?:de\s+)?(?P<name>[^\W\d_]{3,})\.?,?[\s-]+(?:de\s+)?(?P<year>\d{4})"
+    + _TIME
+)
+
+_NAMED_DAY = re.compile(r"(?P<name>[^\W\d_]{3,})\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+(?P<year>\d{4})" + _TIME)
+
+_WEEKDAY = re.compile(r"[^\W\d_]{2,}\.?,\s+(?=[\w\d])")
+
+_MONTHS = (
+    "january januar janvier enero gennaio januari janeiro",
+    "february februar fevrier febrero febbraio februari fevereiro",
+    "march marz maerz mars marzo maart marco",
+    "april avril abril aprile",
+    "may mai mayo maggio mei maio",
+    "june juni juin junio giugno junho",
+    "july juli juillet julio luglio julho",
+    "august aout agosto augustus",
+    "september septembre septiembre settembre setembro",
+    "october oktober octobre octubre ottobre outubro",
+    "november novembre noviembre novembro",
+    "december dezember decembre diciembre dicembre dezembro",
+)
+
+
+def _month(name: str) -> int | None:
+    """Return the month named by a word or its beginning in seven languages, or None if it is ambiguous."""
+    folded = "".join(c for c in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(c))
+    months = {
+        number
+        for number, names in enumerate(_MONTHS, 1)
+        if any(month_name.startswith(folded) for month_name in names.split())
+    }
+    return months.pop() if len(months) == 1 else None
+
+
+class ParsedDate(NamedTuple):
+    """A date in ISO 8601 for both orders; None if it is not a valid day in that order."""
+
+    day_first: str | None
+    month_first: str | None
+    has_dots: bool = False
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether the date is the same in both orders."""
+        return self.day_first == self.month_first
+
+
+def parse_date(text: str) -> ParsedDate | None:
+    """Return a parsed date, or None if the text is not a date."""
+    text = text.strip()
+    if not 6 <= len(text) <= _MAX_DATE_CHARACTERS or not any(character.isdecimal() for character in text):
+        return None
+    if _ISO.match(text):
+        return ParsedDate(text, text) if _is_iso(text) else None
+    text = _WEEKDAY.sub("", text.casefold(), count=1)
+    match = _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text)
+    match = match or _DAY_NAMED.fullmatch(text) or _NAMED_DAY.fullmatch(text)
+    if match is None:
+        return None
+    groups = match.groupdict()
+    suffix, year = _iso_time(groups), int(groups["year"])
+    if suffix is None:
+        return None
+    if "first" in groups:
+        first_number, second_number = int(groups["first"]), int(groups["last"])
+        parsed = ParsedDate(
+            _iso_day(year, second_number, first_number, suffix), _iso_day(year, first_number, second_number, suffix),
+            groups["mark"] == ".",
+        )  # fmt: skip
+    else:
+        month = _month(groups["name"]) if "name" in groups else int(groups["month"])
+        day = _iso_day(year, month or 0, int(groups["day"]), suffix)
+        parsed = ParsedDate(day, day)
+    return parsed if parsed.day_first or parsed.month_first else None
+
+
+def _is_iso(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _iso_day(year: int, month: int, day: int, suffix: str) -> str | None:
+    try:
+        return f"{date(year, month, day).isoformat()}{suffix}" if 1000 <= year <= 2999 else None
+    except ValueError:
+        return None
+
+
+def _iso_time(groups: dict[str, str | None]) -> str | None:
+    """Return the ISO 8601 suffix of time and offset, "" without a time, or None for an invalid time."""
+    if groups["hour"] is None or groups["minute"] is None:
+        return ""
+    hour, day_half = int(groups["hour"]), (groups["half"] or "").replace(".", "")
+    if day_half and not 1 <= hour <= 12:
+        return None
+    if day_half:
+        hour = hour % 12 + (12 if day_half == "pm" else 0)
+    try:
+        clock = time(hour, int(groups["minute"]), int(groups["second"] or 0))
+    except ValueError:
+        return None
+    zone = (groups["zone"] or "").upper()
+    if zone in ("Z", "UTC", "GMT"):
+        zone = "Z"
+    elif len(zone) == 5:
+        zone = f"{zone[:3]}:{zone[3:]}"
+    return f"T{clock.isoformat()}{zone}"
+
+
+class DateColumn:
+    """Detects the date order of a column from its values."""
+
+    def __init__(self) -> None:
+        self._filled = self._dates = 0
+        self._day_first = self._month_first = self._either = self._has_dots = False
+
+    def add(self, text: str) -> bool:
+        """Add a value that is not empty, and return whether the column may still contain dates."""
+        parsed = parse_date(text)
+        self._filled += 1
+        if parsed is not None:
+            self._dates += 1
+            self._day_first |= parsed.month_first is None
+            self._month_first |= parsed.day_first is None
+            if parsed.day_first and parsed.month_first and not parsed.is_clear:
+                # In a date with dots the day comes first, unless a value of the column shows otherwise.
+                self._has_dots |= parsed.has_dots
+                self._either |= not parsed.has_dots
+        return self._filled < _SAMPLED_VALUES or self._dates * 2 >= self._filled
+
+    def verdict(self, order: DateOrder | None) -> DateFormat | None:
+        """Return the date order of the column, `order` if its values leave it open, or None if it contains no dates."""
+        if self._dates * 2 < self._filled or not self._dates:
+            return None
+        if self._day_first and self._month_first:
+            return order or "mixed"
+        if self._month_first:
+            return "mdy"
+        if self._day_first or (self._has_dots and not self._either):
+            return "dmy"
+        return (order or "ambiguous") if self._either else "clear"
+
+
+def convert_date(text: str, verdict: DateFormat) -> tuple[str | None, str | None]:
+    """Convert a value of a date column: return (ISO 8601 date, None) or (None, reason)."""
+    parsed = parse_date(text)
+    if parsed is None:
+        return None, "is not a date"
+    if parsed.is_clear:
+        return parsed.day_first, None
+    if not (parsed.day_first and parsed.month_first):
+        # 31.12.1985 and 12/31/1985 are unambiguous, even in a column that contains both orders.
+        return parsed.day_first or parsed.month_first, None
+    if verdict in ("ambiguous", "mixed", "clear"):
+        return None, "may be day or month first"
+    return (parsed.month_first if verdict == "mdy" else parsed.day_first), None

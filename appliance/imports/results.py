@@ -1,4 +1,4 @@
-"""What came of every line of a file, in the order of the file, as CSV in pieces."""
+"""The results of an import: the outcome of each line as streamed CSV, and reviews of lines with problems."""
 
 import csv
 import io
@@ -13,90 +13,89 @@ import msgspec
 from appliance.core import clock
 from appliance.core.errors import NotFound
 from appliance.imports import store
-from appliance.imports.contact_states import STATES
-from appliance.imports.people import warnings_of
-from appliance.imports.staging import Staged
+from appliance.imports.chunk import CONTACT_STATES
+from appliance.imports.staging import StagingFile, decode_warnings
+from appliance.storage.database import rows
 from appliance.storage.models import Import
-from appliance.storage.open import rows
 
-_LINES = 2000
-_CHUNKS = 50
+_LINE_BATCH = 2000
+_CHUNK_BATCH = 50
 _HEADER = ("line", "result", "reason", "address", "contact_id", "kept_opt_out", "warnings", "state")
 _RESULTS = ("", "created", "updated", "skipped", "failed")
-_NUMBER = {name: index for index, name in enumerate(_RESULTS)}
+_RESULT_NUMBER = {name: index for index, name in enumerate(_RESULTS)}
 _decode = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 _PHONE = re.compile(r"\+[0-9]{6,15}")
-_STARTERS = tuple("=+-@\t\r＝＋－＠")
+_FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")
 
 
-class _Outcomes:
-    """The outcomes of an import by line, packed: a million of them take some ten megabytes."""
+class _OutcomesByLine:
+    """The outcomes of an import by line, in a compact form: a million take about ten megabytes."""
 
-    def __init__(self, import_id: int, path: Path, plain: str) -> None:
-        self._plain = plain
+    def __init__(self, import_id: int, path: Path, plain_state: str) -> None:
+        self._plain_state = plain_state
         self.results = bytearray()
         self.contacts = array("q")
-        # By line, where there is anything to tell: reason, opt-outs kept, what was left out
+        # Reason, kept opt-outs and warnings by line, if the line has any
         self.words: dict[int, tuple[str | None, str, list[Any]]] = {}
         self.states = bytearray()
-        # By contact, where its last line left it: several lines may name one
+        # The state of each contact after its last line, because several lines may name the same contact
         self._last_states = bytearray()
         self._import_id, self._path, self._last = import_id, path, 0
 
     def more(self) -> bool:
-        """Take some chunks in; returns whether there may be more."""
-        found = rows(
+        """Load a batch of chunks and return whether more may remain."""
+        chunks = rows(
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
-            (self._import_id, self._last, _CHUNKS),
+            (self._import_id, self._last, _CHUNK_BATCH),
         )
-        staged = Staged(self._path)
+        staged = StagingFile(self._path)
         try:
-            for number, packed in found:
+            for number, packed in chunks:
                 self._last = number
                 self._chunk(staged, *_decode(packed))
         finally:
             staged.close()
-        return len(found) == _CHUNKS
+        return len(chunks) == _CHUNK_BATCH
 
-    def _chunk(self, staged: Staged, part: list[int], outcomes: list[Any]) -> None:
-        after, last, next_id, made = part
-        told = {line for line, *_ in outcomes}
+    def _chunk(self, staged: StagingFile, header: list[int], outcomes: list[Any]) -> None:
+        after, last, next_id, inserted_count = header
+        lines = {line for line, *_ in outcomes}
         for line, result, contact_id, reason, kept, warnings, state in outcomes:
-            self._say(line, result, contact_id, state or "")
+            self._set(line, result, contact_id, state or "")
             if reason or kept or warnings:
                 self.words[line] = (reason, " ".join(kept), warnings)
-        # Whoever has no outcome of their own was made without any detour, in this order
-        for line in staged.lines_of(after, last) if made else ():
-            if line not in told:
-                self._say(line, "created", next_id, self._plain)
+        # Lines without an outcome are plain people, created in this order.
+        for line in staged.lines_of(after, last) if inserted_count else ():
+            if line not in lines:
+                self._set(line, "created", next_id, self._plain_state)
                 next_id += 1
 
-    def _say(self, line: int, result: str, contact_id: int | None, state: str) -> None:
+    def _set(self, line: int, result: str, contact_id: int | None, state: str) -> None:
         if line >= len(self.results):
             more = line + 1024 - len(self.results)
             self.results.extend(bytes(more))
             self.contacts.extend([0] * more)
             self.states.extend(bytes(more))
-        self.states[line] = STATES.index(state)
+        self.states[line] = CONTACT_STATES.index(state)
         if contact_id is not None and state:
             missing = contact_id + 1 - len(self._last_states)
             if missing > 0:
                 self._last_states.extend(bytes(missing + 1024))
-            self._last_states[contact_id] = STATES.index(state)
-        self.results[line] = _NUMBER[result]
+            self._last_states[contact_id] = CONTACT_STATES.index(state)
+        self.results[line] = _RESULT_NUMBER[result]
         self.contacts[line] = contact_id or 0
 
     def state(self, line: int) -> str:
-        """Return how the contact of a line stands after the whole import; empty for a line that changed nothing."""
-        if self.results[line] == _NUMBER["skipped"]:
+        """Return the final state of the contact of a line, or "" for a line without changes."""
+        if self.results[line] == _RESULT_NUMBER["skipped"]:
             return ""
         contact_id = self.contacts[line]
-        last = self._last_states[contact_id] if 0 < contact_id < len(self._last_states) else 0
-        return STATES[last or self.states[line]]
+        last_state = self._last_states[contact_id] if 0 < contact_id < len(self._last_states) else 0
+        return CONTACT_STATES[last_state or self.states[line]]
 
 
-# The lines that can be asked for alone
-ONLY: dict[str, Callable[[tuple[object, ...]], bool]] = {
+# Filters of the lines of results
+LINE_FILTERS: dict[str, Callable[[tuple[object, ...]], bool]] = {
     "problems": lambda row: row[1] == "failed",
     "warnings": lambda row: bool(row[6]) and row[1] in ("created", "updated"),
     "unsubscribed": lambda row: str(row[7]).startswith("unsubscribed"),
@@ -104,182 +103,199 @@ ONLY: dict[str, Callable[[tuple[object, ...]], bool]] = {
 }
 
 
-def pieces(account_id: int, import_id: int, only: str | None = None) -> Iterator[bytes]:
-    """Yield the results as CSV; each step is some reading. Raises NotFound, also once the lines are no longer kept.
+def stream_results(account_id: int, import_id: int, only: str | None = None) -> Iterator[bytes]:
+    """Yield the results as CSV in pieces; raises NotFound, also after the retention period.
 
-    `only` names some of the lines (see ONLY).
+    `only` is one of LINE_FILTERS. Empty pieces are yielded while outcomes are loaded.
     """
     job = store.get(account_id, import_id)
-    path = store.directory(import_id) / "staging.db"
+    path = store.import_directory(import_id) / "staging.db"
     if job.phase == "staging" or not path.exists():
-        raise NotFound(_why_not(job))
-    plain = "subscribed" if store.options(job).opt_in else "unsubscribed:not_opted_in"
-    outcomes, wanted = _Outcomes(import_id, path, plain), ONLY.get(only or "")
+        raise NotFound(_explain_missing_lines(job))
+    plain_state = "subscribed" if store.get_options(job).opt_in else "unsubscribed:not_opted_in"
+    outcomes, is_selected = _OutcomesByLine(import_id, path, plain_state), LINE_FILTERS.get(only or "")
     while outcomes.more():
         yield b""
-    yield _csv([_HEADER])
+    yield _encode_csv([_HEADER])
     after = 0
     while True:
-        staged = Staged(path)
+        staged = StagingFile(path)
         try:
-            found = staged.lines(after, _LINES)
+            batch = staged.lines(after, _LINE_BATCH)
         finally:
             staged.close()
-        if not found:
+        if not batch:
             return
-        after = found[-1][0]
-        table = [_row(job, outcomes, *one) for one in found]
-        yield _csv([row for row in table if wanted is None or wanted(row)])
+        after = batch[-1][0]
+        table = [_result_row(job, outcomes, *line) for line in batch]
+        yield _encode_csv([row for row in table if is_selected is None or is_selected(row)])
 
 
-def _why_not(job: Import) -> str:
-    """Return why there are no lines to show."""
+def _explain_missing_lines(job: Import) -> str:
+    """Return the reason why there are no lines."""
     if job.phase == "staging":
         return "the file is being read; its lines come when that is done"
-    if job.created_at < clock.now_ms() - store.KEPT_MS:
+    if job.created_at < clock.now_ms() - store.RETENTION_MS:
         return "the lines of an import are kept for 7 days"
     return "the lines of this import are not kept any more: it never was read, or somebody in it was erased"
 
 
-def _row(
-    job: Import, outcomes: _Outcomes, line: int, reason: str | None, text: str, packed: str | None
+def _result_row(
+    job: Import, outcomes: _OutcomesByLine, line: int, reason: str | None, text: str, packed: str | None
 ) -> tuple[object, ...]:  # fmt: skip
     if reason is not None:
-        return line, "failed", reason, _safe(text), "", "", "", ""
-    known = outcomes.results[line] if line < len(outcomes.results) else 0
-    if not known:
-        result = "skipped" if job.status not in store.OPEN else "pending"
-        return line, result, "not reached", _safe(text), "", "", "", ""
-    words, kept, taken = outcomes.words.get(line, (None, "", []))
-    warnings = sentence([*warnings_of(packed), *taken])
+        return line, "failed", reason, _escape_formula(text), "", "", "", ""
+    result_number = outcomes.results[line] if line < len(outcomes.results) else 0
+    if not result_number:
+        result = "skipped" if job.status not in store.OPEN_STATUSES else "pending"
+        return line, result, "not reached", _escape_formula(text), "", "", "", ""
+    outcome_reason, kept, left_out = outcomes.words.get(line, (None, "", []))
+    warnings = describe_warnings([*decode_warnings(packed), *left_out])
     state = outcomes.state(line)
     contact_id = outcomes.contacts[line] or ""
-    return line, _RESULTS[known], words or "", _safe(text), contact_id, kept, _safe(warnings), state
+    return (
+        line,
+        _RESULTS[result_number],
+        outcome_reason or "",
+        _escape_formula(text),
+        contact_id,
+        kept,
+        _escape_formula(warnings),
+        state,
+    )
 
 
-def sentence(warnings: list[Any]) -> str:
-    """Return in words what was left out of a line: `phone: 07700 900003 (has no country code)`."""
-    return "; ".join(f"{field.removeprefix('data.')}: {value} ({why})" for field, value, why in warnings)
+def describe_warnings(warnings: list[Any]) -> str:
+    """Return the warnings of a line as text: `phone: 07700 900003 (has no country code)`."""
+    return "; ".join(f"{field.removeprefix('data.')}: {value} ({reason})" for field, value, reason in warnings)
 
 
-def _safe(text: str) -> str:
-    """Keep a spreadsheet from taking what somebody wrote for a formula; numbers of phones are none."""
+def _escape_formula(text: str) -> str:
+    """Escape a text that a spreadsheet would take for a formula, except phone numbers."""
     text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    return f"'{text}" if text.startswith(_STARTERS) and not _PHONE.fullmatch(text) else text
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _PHONE.fullmatch(text) else text
 
 
-def _csv(table: list[tuple[object, ...]]) -> bytes:
+def _encode_csv(table: list[tuple[object, ...]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerows(table)
     return text.getvalue().encode()
 
 
-# What is worth a look before a file of people is applied: rows that are wrong, addresses that stand there twice,
-# addresses of roles rather than people, and who unsubscribed and stays so.
+# Reviews: invalid rows, repeated addresses, role addresses, and contacts who stay unsubscribed
 
-SHOWN = 8
+MAX_EXAMPLES = 8
 
-# Addresses behind which nobody, or everybody, reads; what is sent there is called spam soon
-_NAMES = """
+# Role addresses are read by many people or by no one, and lead to spam complaints.
+_ROLE_NAMES = """
     abuse account accounting accounts admin administrator billing booking bookings buero careers contact contacto
     customerservice einkauf enquiries feedback finance hello help helpdesk hostmaster hr info information
     inquiries invoices it jobs kontakt mail mailer-daemon marketing media news newsletter no-reply noc noreply
     office orders postmaster press privacy reception rechnung reservations root sales security service shop spam
     staff support team tech verwaltung webmaster
 """
-ROLES = frozenset(_NAMES.split())
+ROLE_NAMES = frozenset(_ROLE_NAMES.split())
 
 
-class Some(NamedTuple):
-    """How many of something there are, and the first of them as (line, text, what is to be said of it)."""
+class CountedLines(NamedTuple):
+    """A number of lines, and the first of them as (line, text, remark)."""
 
     number: int
     first: list[tuple[int, str, str]]
 
 
-class Review(NamedTuple):
-    """What the lines of a file show by themselves."""
+class FileReview(NamedTuple):
+    """Findings in the lines of a file itself."""
 
-    faults: Some
-    lost_emails: Some  # of people who arrive by a phone number alone
-    doubles: Some
-    roles: Some
+    faults: CountedLines
+    lost_emails: CountedLines  # People who are imported with a phone number only
+    doubles: CountedLines
+    roles: CountedLines
 
 
-def of_file(path: Path) -> Review | None:
-    """Look over a staging file, None if it is not kept any more.
+def review_file(path: Path) -> FileReview | None:
+    """Return the review of a staging file, or None if it was deleted.
 
-    It takes a second or so for a million lines: neither on the loop nor on the writer.
+    It takes about a second for a million lines, so call it neither on the event loop nor on the writer thread.
     """
     if not path.exists():
         return None
-    staged = Staged(path)
+    staged = StagingFile(path)
     try:
-        number, first = staged.lost_emails(SHOWN)
-        lost = Some(number, [(line, value, sentence(warnings_of(packed))) for line, value, packed in first])
-        return Review(
-            Some(*staged.faults(SHOWN)), lost, Some(*staged.doubles(SHOWN)), Some(*staged.named(ROLES, SHOWN))
+        number, examples = staged.lost_emails(MAX_EXAMPLES)
+        lost = CountedLines(
+            number, [(line, value, describe_warnings(decode_warnings(packed))) for line, value, packed in examples]
+        )
+        return FileReview(
+            CountedLines(*staged.faults(MAX_EXAMPLES)),
+            lost,
+            CountedLines(*staged.doubles(MAX_EXAMPLES)),
+            CountedLines(*staged.named(ROLE_NAMES, MAX_EXAMPLES)),
         )
     finally:
         staged.close()
 
 
-class Told(NamedTuple):
-    """What a check, or an import, says of single lines: of each the number, and the first of them."""
+class OutcomeReview(NamedTuple):
+    """Findings in the outcomes of a check or an import."""
 
-    warnings: Some
-    unsubscribed: Some
-    suppressed: Some
+    warnings: CountedLines
+    unsubscribed: CountedLines
+    suppressed: CountedLines
     kept: int
 
 
-class Gathering:
-    """Reads the outcomes of an import, some transactions at a time, for what is worth a look."""
+class OutcomeReviewer:
+    """Reviews the outcomes of an import, a batch of chunks at a time."""
 
     def __init__(self, import_id: int) -> None:
         self._import_id, self._last = import_id, 0
         self._kept = 0
-        self._first: dict[str, dict[int, str]] = {"unsubscribed": {}, "suppressed": {}, "taken": {}}
+        self._examples: dict[str, dict[int, str]] = {"unsubscribed": {}, "suppressed": {}, "taken": {}}
 
     def more(self) -> bool:
-        """Read on; returns whether there may be more."""
+        """Load a batch of chunks and return whether more may remain."""
         chunks = rows(
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
-            (self._import_id, self._last, _CHUNKS),
+            (self._import_id, self._last, _CHUNK_BATCH),
         )
         for self._last, packed in chunks:
             for line, _, _, _, kept, warnings, state in _decode(packed)[1]:
                 self._kept += bool(kept)
-                kind, _, why = (state or "").partition(":")
-                if kind in self._first:
-                    self._note(kind, line, why)
+                kind, _, reason = (state or "").partition(":")
+                if kind in self._examples:
+                    self._note(kind, line, reason)
                 if warnings:
-                    self._note("taken", line, sentence(warnings))
-        return len(chunks) == _CHUNKS
+                    self._note("taken", line, describe_warnings(warnings))
+        return len(chunks) == _CHUNK_BATCH
 
-    def _note(self, kind: str, line: int, why: str) -> None:
-        first = self._first[kind]
-        first[line] = why
-        if len(first) > SHOWN:
-            del first[max(first)]
+    def _note(self, kind: str, line: int, reason: str) -> None:
+        examples = self._examples[kind]
+        examples[line] = reason
+        if len(examples) > MAX_EXAMPLES:
+            del examples[max(examples)]
 
-    def told(self, job: Import, path: Path) -> Told:
-        """Return what was found, with the addresses of its lines; `path` is the staging file."""
-        staged = Staged(path)
-        taken = self._first["taken"]
+    def told(self, job: Import, path: Path) -> OutcomeReview:
+        """Return the review with the addresses of its lines; `path` is the staging file."""
+        staged = StagingFile(path)
+        left_out = self._examples["taken"]
         try:
-            lines = sorted({*staged.warned(SHOWN), *taken})[:SHOWN]
-            known = staged.told({*lines, *self._first["unsubscribed"], *self._first["suppressed"]})
+            lines = sorted({*staged.warned(MAX_EXAMPLES), *left_out})[:MAX_EXAMPLES]
+            texts = staged.told({*lines, *self._examples["unsubscribed"], *self._examples["suppressed"]})
         finally:
             staged.close()
         warnings = [
-            (line, known[line][0], "; ".join(filter(None, (sentence(warnings_of(known[line][1])),
-                                                           taken.get(line, "")))))
-            for line in lines if line in known
+            (line, texts[line][0], "; ".join(filter(None, (describe_warnings(decode_warnings(texts[line][1])),
+                                                           left_out.get(line, "")))))
+            for line in lines if line in texts
         ]  # fmt: skip
 
-        def stand(state: str) -> Some:
-            first = sorted(self._first[state].items())
-            return Some(store.arriving(job)[state], [(line, known[line][0], why) for line, why in first])
+        def count_state(state: str) -> CountedLines:
+            examples = sorted(self._examples[state].items())
+            return CountedLines(
+                store.count_arriving(job)[state], [(line, texts[line][0], reason) for line, reason in examples]
+            )
 
-        return Told(Some(job.warnings, warnings), stand("unsubscribed"), stand("suppressed"), self._kept)
+        return OutcomeReview(
+            CountedLines(job.warnings, warnings), count_state("unsubscribed"), count_state("suppressed"), self._kept
+        )

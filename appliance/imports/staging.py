@@ -1,21 +1,307 @@
-"""The staging file of an import: its rows checked and in order, beside the database and never in it.
+"""The staging file of an import: its rows, validated and sorted, in a file beside the database.
 
-It is written without a journal by one child process and only read afterwards; a half-written one is thrown away and
-made again. Its people stand sorted by address at positions 1, 2, 3 ..., which is what makes small transactions as fast
-as huge ones, and lets an import be cut anywhere.
+`PersonReader` turns a record into a person. Only a row without any address is rejected; other invalid values are left
+out with a warning. One child process writes the file without a journal, and it is only read afterwards; a partial file
+is discarded and written again. People are sorted by address at positions 1, 2, 3 ..., which makes small transactions as
+fast as large ones and lets an import be split anywhere.
 """
 
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
+import msgspec
 
-from appliance.core import data_dir
-from appliance.imports.people import Person
-from appliance.storage import identity
-from appliance.storage.open import connection
+from appliance.core import crypto, data_dir
+from appliance.core.addresses import Address
+from appliance.core.validation import MAX_DATA_BYTES, MAX_DATA_DEPTH, is_too_deep
+from appliance.imports import cells, columns
+from appliance.imports.cells import (
+    BLANKS,
+    NO,
+    REASONS_BY_SEVERITY,
+    SPACES,
+    STATES,
+    SUBSCRIBED,
+    UNCLEAN_EDGES,
+    YES,
+    AddressReader,
+    InvalidRecord,
+    RowAddress,
+    add_warning,
+    clean_cell,
+    explain_missing_address,
+    is_blank,
+    normalize_word,
+    parse_typed,
+)
+from appliance.imports.columns import DateFormat
+from appliance.storage.database import attach_file, connection, detach_file
+
+_MAX_NAMES = 2000
+READERS = {**cells.CELL_READERS, **cells.STATE_READERS}
+_MAUTIC_REASONS = {"1": "out", "2": "hard_bounce", "3": "manual"}
+_encode = msgspec.json.Encoder().encode
+_decode_addresses = msgspec.json.Decoder(list[RowAddress]).decode
+_decode_names = msgspec.json.Decoder(list[str]).decode
+_decode_warnings = msgspec.json.Decoder(list[tuple[str, str, str]]).decode
+
+
+class Person(NamedTuple):
+    """A row of the staging file: a person by their first address; `more`, `lists` and `warnings` are JSON."""
+
+    line: int
+    kind: str
+    key: str
+    value: str
+    hash: bytes
+    first_name: str | None = None
+    last_name: str | None = None
+    source: str | None = None
+    country_code: str | None = None
+    phone_country: str | None = None
+    tracking: str | None = None
+    data: str | None = None
+    suppression: str | None = None
+    consent: str | None = None
+    verified: int = 0
+    opt_in_at: int | None = None
+    opt_out_at: int | None = None
+    more: str | None = None
+    lists: str | None = None
+    # The warnings: values that were left out, each as field, value and reason
+    warnings: str | None = None
+    # The first line with this address; None if it is this line
+    first: int | None = None
+    # Whether another line of the file names one of these addresses
+    shared: int = 0
+
+    def given(self) -> list[RowAddress]:
+        """Return the addresses of the person, the identifying one first."""
+        own = RowAddress(
+            self.kind, self.key, self.value, self.suppression, self.consent, bool(self.verified), self.opt_in_at,
+            self.opt_out_at,
+        )  # fmt: skip
+        return [own, *(_decode_addresses(self.more) if self.more else ())]
+
+    def list_names(self) -> list[str]:
+        """Return the names of lists in the row."""
+        return _decode_names(self.lists) if self.lists else []
+
+
+def decode_warnings(packed: str | None) -> list[tuple[str, str, str]]:
+    """Return the warnings of a row, each as field, value and reason."""
+    return _decode_warnings(packed) if packed else []
+
+
+class PersonReader:
+    """Turns records into people by the targets of their columns.
+
+    `country` is the default country of phone numbers. `written` are the date formats by column index. Values of our
+    own export are not taken for placeholders: a name in it may be a dash.
+    """
+
+    def __init__(
+        self, names: list[str], targets: list[str], country: str | None = None,
+        written: dict[int, DateFormat] | None = None, is_own: bool = False,
+    ) -> None:  # fmt: skip
+        self._address_reader = AddressReader(country, is_own)
+        self._written, self._is_own = written or {}, is_own
+        self._hash = crypto.make_address_hasher()
+        self._reason_column = {name for name in names if "reason" in name.lower() or name.lower() == "dnc"}
+        self._columns = [
+            (index, name, target) for index, (name, target) in enumerate(zip(names, targets, strict=True)) if target
+        ]
+        self._names = set(names)
+
+    def person(self, line: int, record: Any) -> Person:
+        """Return the person of a record; raises InvalidRecord."""
+        if isinstance(record, dict):
+            return self._object(line, record)
+        row: dict[str, Any] = {}
+        data: dict[str, Any] = {}
+        states: list[str] = []
+        width = len(record)
+        for index, name, target in self._columns:
+            cell = record[index] if index < width else ""
+            # Only spreadsheet cells have quotes before formulas; values of JSON lines are not cleaned this way.
+            if not cell or ((cell[0] in UNCLEAN_EDGES or cell[-1] in UNCLEAN_EDGES) and not (cell := clean_cell(cell))):
+                continue
+            if index in self._written:
+                cell = self._date(row, cell, index, target)
+            reader = READERS.get(target)
+            if reader is not None:
+                if self._is_own or not is_blank(cell, target):
+                    reader(row, data, cell, target)
+            elif target.startswith("data."):
+                if cell not in BLANKS:
+                    data[target[5:]] = parse_typed(cell)
+            else:
+                self._state(name, target, cell, states, row)
+        return self._build_person(line, row, data, states)
+
+    def _date(self, row: dict[str, Any], cell: str, index: int, target: str) -> str:
+        """Return a date in ISO 8601, or the cell unchanged if it cannot be converted."""
+        iso, reason = columns.convert_date(cell, self._written[index])
+        # Times of consent are skipped: their own readers report invalid ones, and their columns may contain words.
+        if iso is None and target.startswith("data.") and cell not in BLANKS:
+            add_warning(row, target, cell, f"{reason}; kept as text")
+        return iso or cell
+
+    def _object(self, line: int, record: dict[str, Any]) -> Person:
+        row: dict[str, Any] = {}
+        data: dict[str, Any] = {}
+        states: list[str] = []
+        self._add_targets(record)
+        for _, name, target in self._columns:
+            cell = record.get(name)
+            cell = cell.strip(SPACES) if isinstance(cell, str) else cell
+            if cell is None or cell == "" or cell == []:
+                continue
+            if target.startswith("data."):
+                data[target[5:]] = cell
+            elif target in READERS:
+                if self._is_own or not isinstance(cell, str) or not is_blank(cell, target):
+                    READERS[target](row, data, cell, target)
+            else:
+                self._state(name, target, cell, states, row)
+        return self._build_person(line, row, data, states)
+
+    def _add_targets(self, record: dict[str, Any]) -> None:
+        """Add targets for keys of JSON lines that the preview did not contain."""
+        for name in record.keys() - self._names:
+            if len(self._names) >= _MAX_NAMES:
+                raise InvalidRecord(f"the file has too many different keys (maximum is {_MAX_NAMES})")
+            self._names.add(name)
+            target = columns.guess_targets([name])[0]
+            if target:
+                self._columns.append((0, name, target))
+
+    def _state(self, name: str, target: str, cell: Any, states: list[str], row: dict[str, Any]) -> None:
+        word = normalize_word(cell)
+        if word in BLANKS and word not in NO:
+            return
+        if target == "status":
+            state = STATES.get(word)
+            if state is None and word not in SUBSCRIBED and word not in YES:
+                add_warning(row, target, cell, "is not a known status")
+        elif target == "bounced":
+            state = None if word in NO else "hard_bounce"
+        elif target == "unsubscribed":
+            reason = _MAUTIC_REASONS.get(word) if name in self._reason_column else None
+            state = None if word in NO else reason or STATES.get(word, "out")
+            if state == "out":
+                row.setdefault("opt_out_at", cells.parse_past_time(cell))
+        elif target == "opted_out_by":
+            state = "out" if word == "recipient" else "off"
+        else:
+            # The cell may contain the time of consent instead of "yes".
+            state = _consent_word(word) or ("in" if cells.parse_past_time(cell) else None)
+            if state is None:
+                add_warning(row, target, cell, "is neither yes nor no")
+            if target == "subscribed_phone":
+                row["phone_consent"] = "out" if state in REASONS_BY_SEVERITY else state
+                return
+        if state:
+            states.append(state)
+
+    def _build_person(self, line: int, row: dict[str, Any], data: dict[str, Any], states: list[str]) -> Person:
+        email, phone = self._address_reader.email_of(row, data), self._address_reader.phone_of(row, data)
+        identifying = email or phone or _first_channel(row.get("channels"))
+        if identifying is None:
+            raise InvalidRecord(explain_missing_address(row))
+        text = self._data(row, data) if data else None
+        suppression = (
+            next((candidate for candidate in REASONS_BY_SEVERITY if candidate in states), None) if states else None
+        )
+        consent = (
+            next((candidate for candidate in ("out", "off", "in") if candidate in states), None) if states else None
+        )
+        own_state = (suppression, consent, row.get("verified", 0), row.get("opt_in_at"), row.get("opt_out_at"))
+        more = None
+        if (email is not None and phone is not None) or "channels" in row:
+            own_state, more = _further_addresses(identifying, phone if email is not None else None, row, own_state)
+        return Person(
+            line, identifying.kind, identifying.key, identifying.value, self._hash(identifying.kind, identifying.key),
+            row.get("first_name"), row.get("last_name"), row.get("source"), row.get("country_code"),
+            # Our own export has a country column, so no country is derived from the phone number.
+            self._address_reader.country(phone.key) if phone is not None and "channels" not in row else None,
+            row.get("tracking"), text, *own_state, more, row.get("lists"),
+            _encode(row["warnings"]).decode() if "warnings" in row else None,
+        )  # fmt: skip
+
+    def _data(self, row: dict[str, Any], data: dict[str, Any]) -> str | None:
+        """Return the custom data as JSON, or None with a warning if it is invalid."""
+        fault = None
+        text = _encode(data).decode()
+        if len(text) > MAX_DATA_BYTES:
+            fault = f"is too long (maximum is {MAX_DATA_BYTES} bytes)"
+        elif "\\u0000" in text:
+            fault = "holds a NUL character"
+        elif text.count("{") + text.count("[") > MAX_DATA_DEPTH and is_too_deep(data):
+            fault = "is nested too deeply"
+        if fault is None:
+            return text
+        add_warning(row, "data", text, fault)
+        return None
+
+    def suppressed(self, line: int, record: Any) -> Person:
+        """Return the address of a row of suppressions; the default reason is `manual`. Raises InvalidRecord."""
+        row: dict[str, Any] = {}
+        data: dict[str, Any] = {}
+        for index, name, target in self._columns:
+            cell = record.get(name) if isinstance(record, dict) else record[index] if index < len(record) else None
+            cell = clean_cell(cell) if isinstance(cell, str) else cell
+            if cell not in (None, "") and target in READERS and not (isinstance(cell, str) and is_blank(cell, target)):
+                READERS[target](row, data, cell, target)
+        if "phone" not in row and not any("@" in text for text in row.get("email", ())):
+            # A single column of addresses may contain both kinds.
+            row["phone"] = row.pop("email", [])
+        address = self._address_reader.email_of(row, data) or self._address_reader.phone_of(row, data)
+        if address is None:
+            raise InvalidRecord(explain_missing_address(row))
+        return Person(
+            line, address.kind, address.key, address.value, self._hash(address.kind, address.key),
+            source=row.get("note"), suppression=row.get("reason", "manual"),
+            warnings=_encode(row["warnings"]).decode() if "warnings" in row else None,
+        )  # fmt: skip
+
+
+def _consent_word(word: str) -> str | None:
+    """Return the consent state of a word for yes, no or a status, or None for any other word."""
+    if word in YES or word in SUBSCRIBED:
+        return "in"
+    return "off" if word in NO else STATES.get(word)
+
+
+def _first_channel(channels: list[RowAddress] | None) -> Address | None:
+    return Address(channels[0].kind, channels[0].value, channels[0].key) if channels else None
+
+
+def _further_addresses(
+    identifying: Address, phone: Address | None, row: dict[str, Any], own_state: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], str | None]:
+    """Return the state of the identifying address, and the others as JSON; the column `channels` has precedence."""
+    others: dict[tuple[str, str], RowAddress] = {}
+    if phone is not None:
+        # A consent state without an address applies to both addresses.
+        consent = row.get("phone_consent") or (own_state[1] if own_state[1] in ("out", "off") else None)
+        others[("phone", phone.key)] = RowAddress(phone.kind, phone.key, phone.value, None, consent)
+    for channel in row.get("channels", ()):
+        if (channel.kind, channel.key) == (identifying.kind, identifying.key):
+            own_state = (
+                channel.suppression,
+                channel.consent,
+                int(channel.verified),
+                channel.opt_in_at,
+                channel.opt_out_at,
+            )
+        else:
+            others[(channel.kind, channel.key)] = channel
+    return own_state, _encode(list(others.values())).decode() if others else None
+
 
 _FIELDS = ", ".join(Person._fields)
 _TYPES = """line INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, hash BLOB NOT NULL,
@@ -29,7 +315,7 @@ CREATE TABLE fault (line INTEGER PRIMARY KEY, reason TEXT NOT NULL, text TEXT);
 """
 _FURTHER = "INSERT INTO raw.further VALUES (?, ?, ?)"
 _PERSON = f"INSERT INTO raw.person VALUES ({','.join('?' * len(Person._fields))})"
-# Somebody is plain if the row says nothing but fields, and no other row names the address
+# A person is plain if the row has one email address, only fields, and no other row names the address.
 _SORT = f"""
 CREATE TABLE main.person (pos INTEGER PRIMARY KEY, {_TYPES}, plain INTEGER NOT NULL);
 INSERT INTO main.person SELECT NULL, *, kind = 'email' AND more IS NULL AND lists IS NULL AND suppression IS NULL
@@ -46,94 +332,94 @@ UPDATE main.person SET plain = 0, shared = 1 WHERE line IN (SELECT line FROM tem
     (SELECT kind, key FROM temp.named GROUP BY kind, key HAVING count(DISTINCT line) > 1));
 CREATE INDEX main.person_line ON person (line);
 """
-_FETCHED = 1000
+_BATCH = 1000
 
 
 def _open(path: Path, flags: int) -> apsw.Connection:
-    here = apsw.Connection(str(path), flags=flags)
+    db = apsw.Connection(str(path), flags=flags)
     for pragma in ("journal_mode = off", "synchronous = off", "temp_store = 1", "cache_size = -16000"):
-        here.execute(f"PRAGMA {pragma}").fetchall()
-    return here
+        db.execute(f"PRAGMA {pragma}").fetchall()
+    return db
 
 
-class Sink:
-    """Takes what the reading of a file finds; the staging file is there under its name only after `close`."""
+class StagingWriter:
+    """Writes a staging file, which gets its final name only in `close`."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._part, self._raw = path, path.with_suffix(".part"), path.with_suffix(".raw")
-        for left in (path, self._part, self._raw):
-            left.unlink(missing_ok=True)
-        self._here = _open(self._part, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-        self._here.execute("ATTACH ? AS raw", (str(self._raw),))
-        self._here.execute("PRAGMA raw.journal_mode = off; PRAGMA raw.synchronous = off").fetchall()
-        self._here.execute(_SCHEMA)
-        self._here.execute("BEGIN")
+        for old_path in (path, self._part, self._raw):
+            old_path.unlink(missing_ok=True)
+        self._db = _open(self._part, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        self._db.execute("ATTACH ? AS raw", (str(self._raw),))
+        self._db.execute("PRAGMA raw.journal_mode = off; PRAGMA raw.synchronous = off").fetchall()
+        self._db.execute(_SCHEMA)
+        self._db.execute("BEGIN")
         self._people: list[Person] = []
         self._further: list[tuple[str, str, int]] = []
         self._faults: list[tuple[int, str, str]] = []
         self.good = self.bad = 0
 
     def person(self, person: Person) -> None:
-        """Take a good row."""
+        """Add a valid row."""
         self._people.append(person)
         if person.more is not None:
-            self._further += [(one.kind, one.key, person.line) for one in person.given()[1:]]
+            self._further += [(address.kind, address.key, person.line) for address in person.given()[1:]]
         self.good += 1
-        if len(self._people) >= _FETCHED:
+        if len(self._people) >= _BATCH:
             self.flush()
 
     def fault(self, line: int, reason: str, text: str) -> None:
-        """Take a bad row."""
-        # What could not be decoded cannot be stored either
-        shown, why = (one.encode("utf-8", "replace").decode() for one in (text, reason))
-        self._faults.append((line, why, shown))
+        """Add an invalid row."""
+        # Characters that cannot be encoded cannot be stored.
+        stored_text, stored_reason = (string.encode("utf-8", "replace").decode() for string in (text, reason))
+        self._faults.append((line, stored_reason, stored_text))
         self.bad += 1
-        if len(self._faults) >= _FETCHED:
+        if len(self._faults) >= _BATCH:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is at hand."""
-        self._here.executemany(_PERSON, self._people)
-        self._here.executemany(_FURTHER, self._further)
-        self._here.executemany("INSERT INTO fault VALUES (?, ?, ?)", self._faults)
+        """Write the collected rows."""
+        self._db.executemany(_PERSON, self._people)
+        self._db.executemany(_FURTHER, self._further)
+        self._db.executemany("INSERT INTO fault VALUES (?, ?, ?)", self._faults)
         self._people, self._faults, self._further = [], [], []
 
     def close(self) -> None:
-        """Put the people in order and finish the file; it is on disk before the database speaks of it."""
+        """Sort the people, sync the file to disk and give it its final name, before the database refers to it."""
         self.flush()
-        self._here.execute("COMMIT")
-        self._here.execute(f"BEGIN; {_SORT} COMMIT")
-        self._here.close()
+        self._db.execute("COMMIT")
+        self._db.execute(f"BEGIN; {_SORT} COMMIT")
+        self._db.close()
         self._raw.unlink()
-        data_dir.settle(self._part)
+        data_dir.sync_to_disk(self._part)
         self._part.replace(self._path)
-        data_dir.settle(self._path.parent)
+        data_dir.sync_to_disk(self._path.parent)
 
 
-class Staged:
+class StagingFile:
     """A finished staging file."""
 
     def __init__(self, path: Path) -> None:
-        self._here = _open(path, apsw.SQLITE_OPEN_READONLY)
+        self._db = _open(path, apsw.SQLITE_OPEN_READONLY)
 
     def people(self, after: int, last: int) -> list[Person]:
-        """Return the people behind a position, up to and with another."""
+        """Return the people of the positions (after, last]."""
         sql = f"SELECT {_FIELDS} FROM person WHERE pos > ? AND pos <= ? ORDER BY pos"
-        return [Person._make(row) for row in self._here.execute(sql, (after, last))]
+        return [Person._make(row) for row in self._db.execute(sql, (after, last))]
 
     def lines_of(self, after: int, last: int) -> list[int]:
-        """Return the lines of the people behind a position, up to and with another."""
-        found = self._here.execute("SELECT line FROM person WHERE pos > ? AND pos <= ? ORDER BY pos", (after, last))
-        return [row[0] for row in found]
+        """Return the lines of the people of the positions (after, last]."""
+        cursor = self._db.execute("SELECT line FROM person WHERE pos > ? AND pos <= ? ORDER BY pos", (after, last))
+        return [row[0] for row in cursor]
 
     def count(self) -> int:
-        """Return how many people there are, which is the last position."""
-        found: list[tuple[Any, ...]] = self._here.execute("SELECT coalesce(max(pos), 0) FROM person").fetchall()
-        return int(found[0][0])
+        """Return the number of people, which is the last position."""
+        positions: list[tuple[Any, ...]] = self._db.execute("SELECT coalesce(max(pos), 0) FROM person").fetchall()
+        return int(positions[0][0])
 
     def lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
         """Return (line, reason or None, address or beginning of the row, warnings) of the next lines."""
-        return self._here.execute(
+        return self._db.execute(
             "SELECT * FROM (SELECT line, NULL, value, warnings FROM person WHERE line > ?1 ORDER BY line LIMIT ?2) "
             "UNION ALL SELECT * FROM (SELECT line, reason, text, NULL FROM fault WHERE line > ?1 ORDER BY line "
             "LIMIT ?2) ORDER BY 1 LIMIT ?2",
@@ -141,73 +427,81 @@ class Staged:
         ).fetchall()
 
     def faults(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return how many rows are wrong, and the first of them with why."""
-        return self._some("SELECT count(*) FROM fault", "SELECT line, coalesce(text, ''), reason FROM fault", limit, {})
+        """Return the number of invalid rows, and the first ones with their reasons."""
+        return self._count_and_fetch(
+            "SELECT count(*) FROM fault", "SELECT line, coalesce(text, ''), reason FROM fault", limit, {}
+        )
 
     def doubles(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return how many rows repeat an address, and the first of them with the line that names it first."""
-        where = "FROM person WHERE first NOT NULL"
-        return self._some(f"SELECT count(*) {where}", f"SELECT line, value, CAST(first AS TEXT) {where}", limit, {})
+        """Return the number of rows that repeat an address, and the first ones with the line of the first mention."""
+        condition = "FROM person WHERE first NOT NULL"
+        return self._count_and_fetch(
+            f"SELECT count(*) {condition}", f"SELECT line, value, CAST(first AS TEXT) {condition}", limit, {}
+        )
 
     def told(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-        """Return the address of some lines, and what was left out of them."""
-        wanted = {"lines": json.dumps(list(lines))}
-        found = self._here.execute(
-            "SELECT line, value, warnings FROM person WHERE line IN (SELECT value FROM json_each(:lines))", wanted
+        """Return the address and the warnings of some lines, by line."""
+        params = {"lines": json.dumps(list(lines))}
+        cursor = self._db.execute(
+            "SELECT line, value, warnings FROM person WHERE line IN (SELECT value FROM json_each(:lines))", params
         )
-        table: list[tuple[Any, ...]] = found.fetchall()
+        table: list[tuple[Any, ...]] = cursor.fetchall()
         return {line: (value, warnings) for line, value, warnings in table}
 
     def warned(self, limit: int) -> list[int]:
-        """Return the first lines that something is left out of, but those that `lost_emails` tells."""
-        where = "warnings NOT NULL AND instr(warnings, '[\"email\",') = 0"
-        sql = f"SELECT line FROM person WHERE {where} ORDER BY line LIMIT ?"
-        return [row[0] for row in self._here.execute(sql, (limit,))]
+        """Return the first lines with warnings, except those of `lost_emails`."""
+        condition = "warnings NOT NULL AND (kind = 'email' OR instr(warnings, '[\"email\",') = 0)"
+        sql = f"SELECT line FROM person WHERE {condition} ORDER BY line LIMIT ?"
+        return [row[0] for row in self._db.execute(sql, (limit,))]
 
     def lost_emails(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return how many rows have an email address that could not be read beside another address, and the first of
-        them with what was left out."""
-        where = "FROM person WHERE instr(warnings, '[\"email\",') > 0"
-        return self._some(f"SELECT count(*) {where}", f"SELECT line, value, warnings {where}", limit, {})
+        """Return the number of rows with an unreadable email address beside another address, and the first ones with
+        their warnings."""
+        condition = "FROM person WHERE kind <> 'email' AND instr(warnings, '[\"email\",') > 0"
+        return self._count_and_fetch(
+            f"SELECT count(*) {condition}", f"SELECT line, value, warnings {condition}", limit, {}
+        )
 
     def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return how many addresses have one of some names before the @, and the first of them."""
-        where = (
+        """Return the number of email addresses with some local parts (`names`), and the first ones."""
+        condition = (
             "FROM person WHERE kind = 'email' AND first IS NULL "
             "AND substr(key, 1, instr(key, '@') - 1) IN (SELECT value FROM json_each(:names))"
         )
-        given = {"names": json.dumps(sorted(names))}
-        return self._some(f"SELECT count(*) {where}", f"SELECT line, value, '' {where}", limit, given)
+        params = {"names": json.dumps(sorted(names))}
+        return self._count_and_fetch(
+            f"SELECT count(*) {condition}", f"SELECT line, value, '' {condition}", limit, params
+        )
 
-    def _some(
-        self, count: str, first: str, limit: int, given: dict[str, Any]
+    def _count_and_fetch(
+        self, count_sql: str, select_sql: str, limit: int, params: dict[str, Any]
     ) -> tuple[int, list[tuple[int, str, str]]]:
-        number: Any = self._here.execute(count, given).fetchall()[0][0]
-        found: list[Any] = self._here.execute(
-            f"{first} ORDER BY line LIMIT :limit", {**given, "limit": limit}
+        number: Any = self._db.execute(count_sql, params).fetchall()[0][0]
+        examples: list[Any] = self._db.execute(
+            f"{select_sql} ORDER BY line LIMIT :limit", {**params, "limit": limit}
         ).fetchall()
-        return int(number), found
+        return int(number), examples
 
     def close(self) -> None:
         """Close the file."""
-        self._here.close(True)
+        self._db.close(True)
 
 
-def attach(path: Path) -> None:
-    """Put a finished staging file beside the database of this connection as `staged`; outside of a transaction."""
-    identity.attach_file(path, "staged")
+def attach_staging(path: Path) -> None:
+    """Attach a finished staging file to this connection as `staged`; call it outside of a transaction."""
+    attach_file(path, "staged")
 
 
-def detach() -> None:
-    """Take it away again."""
-    identity.detach_file("staged")
+def detach_staging() -> None:
+    """Detach the staging file."""
+    detach_file("staged")
 
 
-def attached_people(after: int, last: int) -> list[Person]:
-    """Return the people of the attached file behind a position up to another, without those in `temp.import_plain`."""
-    found = connection().execute(
+def fetch_attached_people(after: int, last: int) -> list[Person]:
+    """Return the people of positions (after, last] of the attached file, without those in `temp.import_plain`."""
+    cursor = connection().execute(
         f"SELECT {_FIELDS} FROM staged.person WHERE pos > ? AND pos <= ? "
         "AND pos NOT IN (SELECT pos FROM temp.import_plain) ORDER BY pos",
         (after, last),
     )
-    return [Person._make(row) for row in found.fetchall()]
+    return [Person._make(row) for row in cursor.fetchall()]

@@ -1,4 +1,4 @@
-"""Imports: handed in, found, listed, stopped, asked back."""
+"""Imports: create, list, map, apply, cancel, undo and discard them."""
 
 import shutil
 from pathlib import Path
@@ -8,31 +8,26 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from appliance.accounts import accounts
-from appliance.audience.contacts import lists
-from appliance.core import addresses, clock, data_dir, wake_ups
-from appliance.core.errors import Faults, Invalid, NotFound
-from appliance.core.fields import Country, Id, Line, Name, PageQuery
-from appliance.core.pagination import Page, paginate
-from appliance.core.transitions import Action, Standing, refusal
-from appliance.core.validation import RefusedKeys, use_instead, use_within
-from appliance.imports import columns, stage
-from appliance.imports.stage import Look
+from appliance.audience import lists
+from appliance.core import addresses, clock, data_dir, signals
+from appliance.core.errors import CurrentState, Faults, Invalid, NotFound, Transition, refuse_transition
+from appliance.core.validation import Country, Id, Line, Name, PageQuery, RefusedKeys, use_instead, use_within
+from appliance.imports import columns, file_reader
+from appliance.imports.file_reader import FilePreview
 from appliance.settings import config
+from appliance.storage.database import Page, fetch_one, normalize_name, paginate, rows
 from appliance.storage.models import Import
-from appliance.storage.open import fetch_one, name_key, rows
-from appliance.storage.work import after_commit, writing
-
-# How a file is handed in, and how imports are asked for.
+from appliance.storage.transactions import after_commit, require_write_transaction
 
 Column = Annotated[str, Meta(max_length=300)]
 
 
 class ImportOptions(Struct):
-    """What an import does; `map` names where columns go, those it does not name go where their name says.
+    """The options of an import; `map` sets the targets of columns, which are otherwise guessed from their names.
 
-    `list_names` are lists that everybody joins beside `list_ids`; those that are missing are made. `default_country` is
-    that of phone numbers without country code: the account's where nothing is said, none with null. `date_order` is how
-    dates are written where no value of a column tells.
+    All contacts of the file join the lists `list_ids` and `list_names`; missing lists are created by name.
+    `default_country` is the country of phone numbers without country code: if omitted, that of the account; null
+    means none. `date_order` is the order of dates in columns whose values do not show it.
     """
 
     REFUSED: ClassVar[RefusedKeys] = {
@@ -41,44 +36,97 @@ class ImportOptions(Struct):
         **use_instead("`opt_in`", "subscribed", "subscribe", "subscribed_email", "opted_in"),
     }
 
-    map: dict[str, str | None] = field(default_factory=dict)
-    list_ids: Annotated[list[Id], Meta(max_length=500)] = field(default_factory=list)
-    list_names: Annotated[list[Name], Meta(max_length=20)] = field(default_factory=list)
-    on_conflict: Literal["merge", "skip"] = "merge"
-    opt_in: bool = True
-    consent_source: Annotated[str, Meta(max_length=1000)] | None = None
-    trigger_flows: bool = False
-    default_country: Country | None | UnsetType = UNSET
-    date_order: Literal["dmy", "mdy"] | None = None
+    map: Annotated[
+        dict[str, str | None],
+        Meta(
+            description="fields for columns, by column name; null skips a column; columns not listed are "
+            "mapped by their name"
+        ),
+    ] = field(default_factory=dict)
+    list_ids: Annotated[
+        list[Id], Meta(max_length=500), Meta(description="ids of the lists that all imported contacts join")
+    ] = field(default_factory=list)
+    list_names: Annotated[
+        list[Name], Meta(max_length=20), Meta(description="names of further lists; missing lists are created")
+    ] = field(default_factory=list)
+    on_conflict: Annotated[
+        Literal["merge", "skip"],
+        Meta(description="what to do with existing contacts: `merge` updates them, `skip` leaves them unchanged"),
+    ] = "merge"
+    opt_in: Annotated[
+        bool, Meta(description="whether the addresses are opted in; never lifts an opt-out made by the contact")
+    ] = True
+    consent_source: (
+        Annotated[
+            str,
+            Meta(max_length=1000),
+            Meta(description="where the contact consented and to which text, stored as evidence"),
+        ]
+        | None
+    ) = None
+    trigger_flows: Annotated[
+        bool, Meta(description="whether the import starts flows as if each contact had been added individually")
+    ] = False
+    default_country: (
+        Annotated[
+            Country,
+            Meta(
+                description="two-letter country code for phone numbers without a country code; default: that of "
+                "the account; null for none"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    date_order: (
+        Annotated[
+            Literal["dmy", "mdy"],
+            Meta(
+                description="order of day and month in dates such as 03/04/2026, for columns whose values do not "
+                "show it; without it, these are stored as text"
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ImportForm(Struct):
-    """The texts beside the file; `options` is JSON (see ImportOptions)."""
+    """The form fields beside the file; `options` is JSON (see ImportOptions)."""
 
     REFUSED: ClassVar[RefusedKeys] = {
         **use_instead("the query parameter `dry_run`", "dry_run"),
         **use_within("options", *ImportOptions.__struct_fields__),
     }
 
-    resource: Literal["contacts", "suppressions"] = "contacts"
-    options: str | UnsetType = UNSET
+    resource: Annotated[
+        Literal["contacts", "suppressions"], Meta(description="kind of objects to import; default: `contacts`")
+    ] = "contacts"
+    options: Annotated[str, Meta(description="options as JSON (see ImportOptions)")] | UnsetType = UNSET
 
 
 class DryRunQuery(Struct):
-    """Whether a file is only looked at."""
+    """The query parameter for a check without writing."""
 
-    dry_run: bool = False
+    dry_run: Annotated[bool, Meta(description="true to only report what would be done")] = False
 
 
 class ImportQuery(PageQuery):
     """Filters of the list of imports."""
 
-    resource: Literal["contacts", "suppressions"] | UnsetType = UNSET
-    status: Literal["pending", "processing", "complete", "failed", "cancelled"] | UnsetType = UNSET
+    resource: (
+        Annotated[Literal["contacts", "suppressions"], Meta(description="only imports of this kind")] | UnsetType
+    ) = UNSET
+    status: (
+        Annotated[
+            Literal["pending", "processing", "complete", "failed", "cancelled"],
+            Meta(description="only those with this status"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class Upload(Struct):
-    """A file that has come, still where it was received."""
+    """A received file at its temporary path, with the options of its import."""
 
     path: str
     filename: Line
@@ -89,116 +137,123 @@ class Upload(Struct):
 
 
 UNDO_MS = 24 * 3600 * 1000
-# Files and results
-KEPT_MS = 7 * 24 * 3600 * 1000
-OPEN = ("pending", "processing")
+# The retention period of files and results
+RETENTION_MS = 7 * 24 * 3600 * 1000
+OPEN_STATUSES = ("pending", "processing")
 ACTIONS = {
-    "cancel": Action("cancelled", "cancelled", OPEN), "undo": Action("undone", "undone", ("complete", "cancelled")),
-    # Of a dry run
-    "apply": Action("applied", "pending", ("complete",)), "discard": Action("discarded", "discarded", ("complete",)),
+    "cancel": Transition("cancelled", "cancelled", OPEN_STATUSES),
+    "undo": Transition("undone", "undone", ("complete", "cancelled")),
+    # Actions on a dry run
+    "apply": Transition("applied", "pending", ("complete",)),
+    "discard": Transition("discarded", "discarded", ("complete",)),
 }  # fmt: skip
-# Why an undo leaves a contact that the import made
-LEFT = ("changed", "messaged", "in_another_list")
-# A file of which nobody has said yet what its columns are
+# The reasons why an undo keeps a contact that the import created
+KEEP_REASONS = ("changed", "messaged", "in_another_list")
+# The phase of a file whose columns are not mapped yet
 MAPPING = "mapping"
 
 
-def directory(import_id: int | None = None) -> Path:
-    """Return where files of imports are kept: beside the database, private as all of it."""
+def import_directory(import_id: int | None = None) -> Path:
+    """Return the private directory for the files of all imports, or of one import."""
     base = Path(config.current().data_dir) / "imports"
     base.mkdir(mode=0o700, exist_ok=True)
     return base if import_id is None else base / str(import_id)
 
 
-def look(upload: Upload, *, mapped: bool = True) -> Look:
-    """Look at the beginning of a file and check what was asked against it; raises Invalid. Brings the file to disk.
+def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
+    """Preview a file, validate the options against it, and sync it to disk; raises Invalid.
 
-    Which column is the address need not be known before the columns are `mapped`.
+    Unless the columns are `mapped`, the column of addresses may still be unknown.
     """
-    faults, seen = Faults(), None
+    faults, file_preview = Faults(), None
     try:
-        seen = stage.look(Path(upload.path))
-    except stage.Unreadable as fault:
+        file_preview = file_reader.preview_file(Path(upload.path))
+    except file_reader.UnreadableFile as fault:
         faults.add("file", str(fault))
     for name, target in upload.options.map.items():
-        if seen is not None and name not in seen.names and seen.format == "csv":
+        if file_preview is not None and name not in file_preview.names and file_preview.format == "csv":
             faults.add(f"options.map.{name}", "must exist")
         elif target and target not in columns.TARGETS and not (target.startswith("data.") and len(target) > 5):
             faults.add(f"options.map.{name}", "is not included in the list")
-    goes = stage.targets(seen.names, upload.resource, upload.options.map) if seen is not None else []
-    if seen is not None and mapped and not {"email", "phone", "channels"} & set(goes):
+    targets = (
+        file_reader.assign_targets(file_preview.names, upload.resource, upload.options.map)
+        if file_preview is not None
+        else []
+    )
+    if file_preview is not None and mapped and not {"email", "phone", "channels"} & set(targets):
         faults.add("file", "has no column of addresses")
     faults.check()
-    assert seen is not None  # without faults there is a file
-    data_dir.settle(Path(upload.path))
-    return seen
+    assert file_preview is not None  # Without faults the file has a preview.
+    data_dir.sync_to_disk(Path(upload.path))
+    return file_preview
 
 
 def check_lists(account_id: int, options: ImportOptions) -> None:
-    """Raise Invalid for lists that are not there, or take no members."""
-    _settled(account_id, options, dry_run=True)
+    """Raise Invalid for lists that do not exist or take no members."""
+    _resolve_options(account_id, options, dry_run=True)
 
 
-def create(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
-    """Take a file that was looked at; raises Invalid for lists that take no members. Its job starts at once.
+def create(account_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
+    """Create an import of a previewed file and start it; raises Invalid for lists that take no members.
 
-    The file is on disk, and the way to it, before the import is.
+    The file and its directory entry are synced to disk before the import is committed.
     """
-    writing()
-    made = _made(account_id, upload, seen, actor, {"status": "pending", "dry_run": upload.dry_run})
-    after_commit(lambda: wake_ups.ring("imports"))
-    return get(account_id, made.id)
+    require_write_transaction()
+    job = _create(account_id, upload, file_preview, actor, {"status": "pending", "dry_run": upload.dry_run})
+    after_commit(lambda: signals.wake("imports"))
+    return get(account_id, job.id)
 
 
-def hold(account_id: int, upload: Upload, seen: Look, actor: str) -> Import:
-    """Keep a file that was looked at until somebody has said what its columns are; nothing is read before `check`.
+def create_unmapped(account_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
+    """Create an import that waits in the phase `mapping` until its columns are confirmed with `check`.
 
-    It stands like one that was checked and of which nothing came yet, in the phase `mapping`.
+    Its state is that of a completed dry run without outcomes, in the phase `mapping`.
     """
-    writing()
+    require_write_transaction()
     state = {"status": "complete", "phase": MAPPING, "dry_run": True}
-    return get(account_id, _made(account_id, upload, seen, actor, state).id)
+    return get(account_id, _create(account_id, upload, file_preview, actor, state).id)
 
 
-def _made(account_id: int, upload: Upload, seen: Look, actor: str, state: dict[str, Any]) -> Import:
+def _create(account_id: int, upload: Upload, file_preview: FilePreview, actor: str, state: dict[str, Any]) -> Import:
     now = clock.now_ms()
-    made = Import.create(
-        account=account_id, resource=upload.resource, filename=upload.filename, bytes=upload.bytes, format=seen.format,
-        product=seen.product, columns=_columns(upload, seen),
-        options=msgspec.to_builtins(_settled(account_id, upload.options, bool(state["dry_run"]))), actor=actor,
+    job = Import.create(
+        account=account_id, resource=upload.resource, filename=upload.filename, bytes=upload.bytes,
+        format=file_preview.format, product=file_preview.product, columns=_describe_columns(upload, file_preview),
+        options=msgspec.to_builtins(_resolve_options(account_id, upload.options, bool(state["dry_run"]))), actor=actor,
         created_at=now, updated_at=now, **state,
     )  # fmt: skip
-    directory(made.id).mkdir(mode=0o700, exist_ok=True)
-    Path(upload.path).replace(directory(made.id) / "upload")
-    data_dir.settle(directory(made.id))
-    data_dir.settle(directory())
-    return made
+    import_directory(job.id).mkdir(mode=0o700, exist_ok=True)
+    Path(upload.path).replace(import_directory(job.id) / "upload")
+    data_dir.sync_to_disk(import_directory(job.id))
+    data_dir.sync_to_disk(import_directory())
+    return job
 
 
-def _settled(account_id: int, options: ImportOptions, dry_run: bool) -> ImportOptions:
-    """Return what was asked with the lists it names among its `list_ids`; a check makes none of them. Raises Invalid
-    for lists that take no members.
+def _resolve_options(account_id: int, options: ImportOptions, dry_run: bool) -> ImportOptions:
+    """Return options with `list_names` resolved to ids and the default country set; raises Invalid.
+
+    A check does not create missing lists.
     """
     ids = list(options.list_ids)
     for name in options.list_names:
-        known = fetch_one(
-            "SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, name_key(name))
+        existing = fetch_one(
+            "SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, normalize_name(name))
         )
-        if known or not dry_run:
-            ids.append(int(known[0]) if known else lists.create(account_id, lists.ListCreate(name)).id)
+        if existing or not dry_run:
+            ids.append(int(existing[0]) if existing else lists.create(account_id, lists.ListCreate(name)).id)
     country = options.default_country
     if country is UNSET:
         country = accounts.get(account_id).country_code
-    settled = msgspec.structs.replace(options, list_ids=list(dict.fromkeys(ids)), default_country=country)
-    _check_lists(account_id, settled)
-    return settled
+    resolved = msgspec.structs.replace(options, list_ids=list(dict.fromkeys(ids)), default_country=country)
+    _check_lists(account_id, resolved)
+    return resolved
 
 
-def _columns(upload: Upload, seen: Look) -> list[dict[str, Any]]:
-    goes = stage.targets(seen.names, upload.resource, upload.options.map)
+def _describe_columns(upload: Upload, file_preview: FilePreview) -> list[dict[str, Any]]:
+    targets = file_reader.assign_targets(file_preview.names, upload.resource, upload.options.map)
     return [
-        {"name": name, "target": target, "samples": [_sample(row, index) for row in seen.samples]}
-        for index, (name, target) in enumerate(zip(seen.names, goes, strict=True))
+        {"name": name, "target": target, "samples": [_sample(row, index) for row in file_preview.samples]}
+        for index, (name, target) in enumerate(zip(file_preview.names, targets, strict=True))
     ]
 
 
@@ -208,166 +263,168 @@ def _sample(row: list[str], index: int) -> str:
 
 def _check_lists(account_id: int, options: ImportOptions) -> None:
     faults = Faults()
-    if options.default_country and options.default_country not in addresses.countries():
+    if options.default_country and options.default_country not in addresses.phone_countries():
         faults.add("options.default_country", "is not included in the list")
-    found = lists.faults(account_id, options.list_ids)
-    faults.merge({f"options.{name}": messages for name, messages in found.items()})
+    list_errors = lists.find_list_errors(account_id, options.list_ids)
+    faults.merge({f"options.{name}": messages for name, messages in list_errors.items()})
     for list_id in options.list_ids:
         if fetch_one("SELECT 1 FROM contact_list WHERE id = ? AND segment_id IS NOT NULL", (list_id,)):
             faults.add("options.list_ids", "a list that mirrors a segment takes no members by name")
     faults.check()
 
 
-def look_again(account_id: int, import_id: int, options: ImportOptions) -> tuple[Upload, Look]:
-    """Look at a file that was only checked so far, with what is asked of it now; raises NotFound or Invalid."""
-    found = _only_checked(account_id, import_id)
-    resource: Any = found.resource  # a column of text, of which the model knows no more
-    upload = Upload(str(directory(import_id) / "upload"), found.filename, found.bytes, resource, options)
-    return upload, look(upload)
+def preview_again(account_id: int, import_id: int, options: ImportOptions) -> tuple[Upload, FilePreview]:
+    """Preview the file of a dry run again with new options; raises NotFound or Invalid."""
+    job = _get_dry_run(account_id, import_id)
+    resource: Any = job.resource  # The model types this column only as text.
+    upload = Upload(str(import_directory(import_id) / "upload"), job.filename, job.bytes, resource, options)
+    return upload, preview(upload)
 
 
-def apply(account_id: int, import_id: int, upload: Upload, seen: Look, actor: str) -> Import:
-    """Apply a file that was looked at again, from its beginning: the outcomes of the check are forgotten.
+def apply(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
+    """Apply the file of a dry run from its beginning and discard the outcomes of the check.
 
-    It counts as handed in now, for its results as for the day in which it can be undone.
+    Its creation time is set to now, so the retention of its results starts again.
     """
-    return _again(account_id, import_id, upload, seen, actor, dry_run=False)
+    return _restart(account_id, import_id, upload, file_preview, actor, dry_run=False)
 
 
-def check(account_id: int, import_id: int, upload: Upload, seen: Look, actor: str) -> Import:
-    """Check a file that was looked at again, from its beginning and with what is asked of it now."""
-    return _again(account_id, import_id, upload, seen, actor, dry_run=True)
+def check(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
+    """Check the file of a dry run again from its beginning, with new options."""
+    return _restart(account_id, import_id, upload, file_preview, actor, dry_run=True)
 
 
-def _again(account_id: int, import_id: int, upload: Upload, seen: Look, actor: str, *, dry_run: bool) -> Import:
-    writing()
-    found = _only_checked(account_id, import_id)
-    found.options = msgspec.to_builtins(_settled(account_id, upload.options, dry_run))
-    found.columns, found.actor = _columns(upload, seen), actor
-    found.dry_run, found.status, found.phase, found.cursor = dry_run, "pending", None, []
-    found.error = found.cancel_asked_at = found.completed_at = found.undo_until = None
-    found.total = found.processed = found.created = found.updated = found.skipped = found.failed = found.warnings = 0
-    found.arriving, found.left_in_place = {}, {}
-    found.created_at = found.updated_at = clock.now_ms()
-    found.save()
-    after_commit(lambda: wake_ups.ring("imports"))
-    return found
+def _restart(
+    account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str, *, dry_run: bool
+) -> Import:
+    require_write_transaction()
+    job = _get_dry_run(account_id, import_id)
+    job.options = msgspec.to_builtins(_resolve_options(account_id, upload.options, dry_run))
+    job.columns, job.actor = _describe_columns(upload, file_preview), actor
+    job.dry_run, job.status, job.phase, job.cursor = dry_run, "pending", None, []
+    job.error = job.cancel_asked_at = job.completed_at = job.undo_until = None
+    job.total = job.processed = job.created = job.updated = job.skipped = job.failed = job.warnings = 0
+    job.arriving, job.left_in_place = {}, {}
+    job.created_at = job.updated_at = clock.now_ms()
+    job.save()
+    after_commit(lambda: signals.wake("imports"))
+    return job
 
 
-def _only_checked(account_id: int, import_id: int) -> Import:
-    found = get(account_id, import_id)
-    if not found.dry_run or found.status in OPEN:
-        raise _refusal(found, "apply")
-    if not is_kept(import_id):
+def _get_dry_run(account_id: int, import_id: int) -> Import:
+    job = get(account_id, import_id)
+    if not job.dry_run or job.status in OPEN_STATUSES:
+        raise _refusal(job, "apply")
+    if not has_file(import_id):
         raise Invalid({"base": ["the file is not kept any more; hand it in again"]})
-    return found
+    return job
 
 
-def is_kept(import_id: int) -> bool:
-    """Return whether the file of an import is still there."""
-    return (directory(import_id) / "upload").exists()
+def has_file(import_id: int) -> bool:
+    """Return whether the file of an import still exists."""
+    return (import_directory(import_id) / "upload").exists()
 
 
 def discard(account_id: int, import_id: int) -> Import:
-    """Forget an import that wrote nothing, with its file, and answer it; raises NotFound, or Invalid for any other."""
-    writing()
-    found = get(account_id, import_id)
-    if not found.dry_run or found.status in OPEN:
-        raise _refusal(found, "discard")
-    found.delete_instance(recursive=False)
-    after_commit(lambda: shutil.rmtree(directory(import_id), ignore_errors=True))
-    return found
+    """Delete a dry run with its file and return it; raises NotFound, or Invalid if it is not a finished dry run."""
+    require_write_transaction()
+    job = get(account_id, import_id)
+    if not job.dry_run or job.status in OPEN_STATUSES:
+        raise _refusal(job, "discard")
+    job.delete_instance(recursive=False)
+    after_commit(lambda: shutil.rmtree(import_directory(import_id), ignore_errors=True))
+    return job
 
 
 def get(account_id: int, import_id: int) -> Import:
     """Return an import; raises NotFound."""
-    found = Import.get_or_none(Import.account == account_id, Import.id == import_id)
-    if found is None:
+    job = Import.get_or_none(Import.account == account_id, Import.id == import_id)
+    if job is None:
         raise NotFound
-    return found
+    return job
 
 
-def page(account_id: int, query: ImportQuery) -> Page:
-    """List imports, newest first."""
-    found = Import.select().where(Import.account == account_id)
+def fetch_page(account_id: int, query: ImportQuery) -> Page:
+    """Return a page of imports, newest first."""
+    query_set = Import.select().where(Import.account == account_id)
     for name in ("resource", "status"):
         value = getattr(query, name)
         if value is not UNSET:
-            found = found.where(getattr(Import, name) == value)
-    return paginate(found.order_by(Import.created_at.desc(), Import.id.desc()), query.page, query.size())
+            query_set = query_set.where(getattr(Import, name) == value)
+    return paginate(query_set.order_by(Import.created_at.desc(), Import.id.desc()), query.page, query.size())
 
 
 def cancel(account_id: int, import_id: int) -> Import:
-    """Stop an import: at once if it waits, else before its next transaction. What it did stays until it is undone."""
-    writing()
-    found = get(account_id, import_id)
-    if found.status not in OPEN or found.phase == "undoing":
-        raise _refusal(found, "cancel")
+    """Cancel an import: at once if it is pending, else before its next chunk; written chunks stay unless undone."""
+    require_write_transaction()
+    job = get(account_id, import_id)
+    if job.status not in OPEN_STATUSES or job.phase == "undoing":
+        raise _refusal(job, "cancel")
     now = clock.now_ms()
-    found.cancel_asked_at = found.updated_at = now
-    if found.status == "pending":
-        found.status, found.completed_at = "cancelled", now
-    found.save()
-    return found
+    job.cancel_asked_at = job.updated_at = now
+    if job.status == "pending":
+        job.status, job.completed_at = "cancelled", now
+    job.save()
+    return job
 
 
 def undo(account_id: int, import_id: int) -> Import:
-    """Take an import back, within 24 hours of its end; raises NotFound or Invalid. The work is a job of its own."""
-    writing()
-    found = get(account_id, import_id)
-    late = found.undo_until is None or found.undo_until < clock.now_ms()
-    if found.status not in ("complete", "cancelled") or found.dry_run or found.phase is not None or late:
-        raise _refusal(found, "undo")
-    found.phase, found.updated_at = "undoing", clock.now_ms()
-    found.save()
-    after_commit(lambda: wake_ups.ring("imports"))
-    return found
+    """Start the undo of an import within 24 hours of its end; raises NotFound or Invalid."""
+    require_write_transaction()
+    job = get(account_id, import_id)
+    is_late = job.undo_until is None or job.undo_until < clock.now_ms()
+    if job.status not in ("complete", "cancelled") or job.dry_run or job.phase is not None or is_late:
+        raise _refusal(job, "undo")
+    job.phase, job.updated_at = "undoing", clock.now_ms()
+    job.save()
+    after_commit(lambda: signals.wake("imports"))
+    return job
 
 
-def _refusal(found: Import, action: str) -> Invalid:
-    is_open = found.status in OPEN and found.phase != "undoing"
-    why = ""
-    if action == "undo" and found.dry_run:
-        why = "A dry run writes nothing."
-    elif found.phase in ("undoing", "undone"):
-        why = "It is being undone." if found.phase == "undoing" else "It was undone."
-    elif action == "undo" and found.status not in OPEN and found.undo_until is not None:
-        why = "It ended more than 24 hours ago."
-    standing = Standing(found.status, ["cancelled"] if is_open else [], ["cancel"] if is_open else [])
-    return refusal("import", standing, action, ACTIONS[action], why)
+def _refusal(job: Import, action: str) -> Invalid:
+    is_open = job.status in OPEN_STATUSES and job.phase != "undoing"
+    reason = ""
+    if action == "undo" and job.dry_run:
+        reason = "A dry run writes nothing."
+    elif job.phase in ("undoing", "undone"):
+        reason = "It is being undone." if job.phase == "undoing" else "It was undone."
+    elif action == "undo" and job.status not in OPEN_STATUSES and job.undo_until is not None:
+        reason = "It ended more than 24 hours ago."
+    state = CurrentState(job.status, ["cancelled"] if is_open else [], ["cancel"] if is_open else [])
+    return refuse_transition("import", state, action, ACTIONS[action], reason)
 
 
 def is_due() -> bool:
-    """Return whether an import waits for work."""
+    """Return whether any import is pending or in progress."""
     return bool(
         rows("SELECT 1 FROM import WHERE status IN ('pending', 'processing') LIMIT 1")
         or rows("SELECT 1 FROM import WHERE phase = 'undoing' LIMIT 1")
     )
 
 
-def options(found: Import) -> ImportOptions:
-    """Return what an import was asked for."""
-    return msgspec.convert(found.options, ImportOptions)
+def get_options(job: Import) -> ImportOptions:
+    """Return the options of an import."""
+    return msgspec.convert(job.options, ImportOptions)
 
 
-def arriving(found: Import) -> dict[str, int]:
-    """Return how many contacts of an import are subscribed, unsubscribed and suppressed in the end."""
+def count_arriving(job: Import) -> dict[str, int]:
+    """Return the numbers of subscribed, unsubscribed and suppressed contacts of an import."""
     counts = dict.fromkeys(("subscribed", "unsubscribed", "suppressed"), 0)
-    for state, number in found.arriving.items():
+    for state, number in job.arriving.items():
         counts[state.partition(":")[0]] += number
     return counts
 
 
-def reasons(found: Import) -> dict[str, int]:
-    """Return why contacts of an import are not subscribed, each reason with its number."""
+def count_reasons(job: Import) -> dict[str, int]:
+    """Return the number of contacts of an import that are not subscribed, by reason."""
     counts: dict[str, int] = {}
-    for state, number in found.arriving.items():
-        why = state.partition(":")[2]
-        if why and number:
-            counts[why] = counts.get(why, 0) + number
+    for state, number in job.arriving.items():
+        reason = state.partition(":")[2]
+        if reason and number:
+            counts[reason] = counts.get(reason, 0) + number
     return counts
 
 
-def summary(found: Import) -> dict[str, Any]:
-    """Return the numbers of an import."""
-    return {name: getattr(found, name) for name in ("total", "created", "updated", "skipped", "failed", "warnings")}
+def summarize(job: Import) -> dict[str, Any]:
+    """Return the totals of an import."""
+    return {name: getattr(job, name) for name in ("total", "created", "updated", "skipped", "failed", "warnings")}

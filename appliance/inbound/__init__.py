@@ -1,1 +1,1 @@
-"""The door for returned mail: our own SMTP listener, which relays nothing."""
+"""Inbound mail and SMS: bounces, complaints, provider webhooks, replies, and the capture server."""

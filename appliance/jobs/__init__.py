@@ -1,1 +1,1 @@
-"""Work in the background: what runs when, and the queue that runs it."""
+"""Background jobs, and the queue that runs them."""

@@ -1,4 +1,4 @@
-"""Huey's worker threads inside this process, and the once-a-second check for rows that are due."""
+"""Starts and stops the worker threads, and looks for due rows once a second (the pulse)."""
 
 import logging
 import threading
@@ -7,31 +7,30 @@ from pathlib import Path
 
 from huey.consumer import Consumer
 
-from appliance.core import wake_ups
+from appliance.core import signals
 from appliance.core.errors import Unavailable
-from appliance.exports import going
+from appliance.exports import progress
 from appliance.jobs.tasks import Jobs
 from appliance.settings import config
-from appliance.storage.open import close_database
+from appliance.storage.database import close_database
 
 log = logging.getLogger("campanero.pulse")
 
-# One drains the outbox, one reads imports, one writes audiences, one takes people through flows, one tells webhooks and
-# one waits for a backup for as long as that takes, the others tend the rest
+# Sending, imports, audience snapshots, flows, webhooks and a backup may each occupy a thread for long; two do the rest.
 _WORKERS = 8
 
 
-# A pulse may wait for a lock on the database, but not that long
+# A pulse may wait for a lock on the database, but not this long.
 _BEAT_LOST_SECONDS = 60.0
 
 
 class _InProcess(Consumer):  # type: ignore[misc]  # its library has no types
     def _set_signal_handlers(self) -> None:
-        """Leave the process's signals to the server."""
+        """Install nothing: the server handles the signals of this process."""
 
 
-class Works:
-    """Everything that runs beside requests, started and stopped together."""
+class BackgroundWork:
+    """The background jobs of this process, started and stopped together."""
 
     def __init__(self, process: str) -> None:
         self.jobs = Jobs(process)
@@ -48,32 +47,32 @@ class Works:
         self._pulse.start()
 
     def _beat(self) -> None:
-        # The first beat comes at once: what an earlier process left is due now
+        # The first beat comes at once, because rows of an earlier process are due.
         while not self._ending.is_set():
             try:
                 self.jobs.pulse()
                 self._beaten = time.monotonic()
-                going.tell(Path(config.current().data_dir))
+                progress.write_progress(Path(config.current().data_dir))
             except Unavailable as error:
-                log.debug("the pulse waits: %s", error)  # said once already, by the storage
+                log.debug("pulse: waiting: %s", error)  # the storage has logged the reason
             except Exception:
-                log.exception("the pulse missed a beat")
+                log.exception("pulse: a beat failed")
             self._ending.wait(1.0)
         close_database()
 
     def is_running(self) -> bool:
-        """Return whether work is done: its threads live, and the pulse rings for what is due."""
+        """Return whether all threads are alive and the pulse is not late."""
         workers = [thread for _, thread in self._consumer.worker_threads]
         is_late = time.monotonic() > self._beaten + _BEAT_LOST_SECONDS
         return not (self._ending.is_set() or is_late) and all(one.is_alive() for one in (*workers, self._pulse))
 
     def renew(self) -> None:
-        """Let what is on its way end, and send by the present configuration from then on; returns at once."""
+        """Replace the senders by new ones with the present configuration; returns at once."""
         threading.Thread(target=self.jobs.renew, name="renewing").start()
 
     def stop(self) -> None:
-        """Let open SMTP transactions finish (30 s at most), start nothing new."""
-        wake_ups.silence()
+        """Stop all jobs; open SMTP transactions may finish within 30 s."""
+        signals.clear_handlers()
         self._ending.set()
         self.jobs.stop()
         self._consumer.stop_flag.set()

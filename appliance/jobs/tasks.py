@@ -1,9 +1,14 @@
-"""Huey tasks, run on wake-ups: each looks at its tables. A task may run twice, or not at all, without harm."""
+"""Huey tasks, run on wake-ups: each processes the due rows of its tables.
 
+A task may run twice, or not at all, without harm. Two things of Huey are not enough: its memory storage is polled, so
+it would delay each send by up to the polling interval, so `BlockingMemoryStorage` wakes its readers; and `lock_task`
+fails a second run, where here one queued run per name is enough and a later wake-up must still be seen.
+"""
+
+import collections
 import logging
 import threading
 import time
-from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
@@ -11,58 +16,56 @@ import apsw
 from huey import Huey
 from huey.storage import MemoryStorage
 
-from appliance.accounts import heartbeat, keys
-from appliance.audience.contacts import bulk_actions, mirrors, suppress
-from appliance.audience.segments import indexes
-from appliance.campaigns import batches, link_check, preflight, rehearsal, send, states
-from appliance.campaigns.batches import Large
-from appliance.campaigns.ledger_check import Keeper
-from appliance.core import clock, wake_ups
-from appliance.core.counters import Counter, Gauge, Labels
+from appliance.accounts import access, settings
+from appliance.audience import bulk_actions, lists, suppressions
+from appliance.audience.segments import query_plan
+from appliance.campaigns import batches, links, preflight, rehearsal, send, states
+from appliance.campaigns.batches import BatchRunner
+from appliance.campaigns.ledger_check import LedgerChecker
+from appliance.core import clock, signals
 from appliance.core.errors import Unavailable
-from appliance.events import retention
-from appliance.flows import date_triggers, enrollment, paused_messages, segment_events, triggers
-from appliance.flows import run as runs
-from appliance.flows.run import Tender
-from appliance.imports import erase_rows
+from appliance.core.metrics import Counter, Gauge, Labels
+from appliance.events import log as retention
+from appliance.flows import derived_events, engine, enrollment, lifecycle, triggers
+from appliance.flows.engine import FlowWorker
+from appliance.imports import removal
 from appliance.imports import store as imports
 from appliance.imports.job import Importer
 from appliance.jobs import housekeeping
-from appliance.ops.backups import take
-from appliance.sending.domains import verify
-from appliance.sending.messages import capture_inbox, queue, queue_order
+from appliance.ops.backups import create
+from appliance.sending.domains import store
+from appliance.sending.messages import capture_inbox, queue, queue_reader
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.sending.workers.sms_sender import SmsSender
-from appliance.storage import disk_guard, work
-from appliance.storage.open import checkpoint, rows
-from appliance.tracking import hit_verdicts
-from appliance.tracking.hit_verdicts import Settler
-from appliance.webhooks import fanout, teller
-from appliance.webhooks.teller import Teller
-
-# Which background jobs are queued and running, and how often each failed.
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import checkpoint, rows
+from appliance.tracking import hits
+from appliance.tracking.hits import HitJudge
+from appliance.webhooks import queue as webhook_queue
+from appliance.webhooks import worker
+from appliance.webhooks.worker import WebhookWorker
 
 _JOBS = Gauge("jobs", "Background work by its kind: how much waits for a thread, and how much runs.", ("job", "state"))
 _FAILURES = Counter("job_failures_total", "Background work that broke off for a fault, by its kind.", ("job",))
 
 
-class RunningJobs:
-    """The background work of one process, as it stands."""
+class JobMetrics:
+    """The metrics of background jobs: how many are queued and running, and how often each failed."""
 
     def __init__(self, waiting: Callable[[], Collection[str]]) -> None:
         self._waiting = waiting
-        self._running: Tally[str] = Tally()
+        self._running: collections.Counter[str] = collections.Counter()
         self._names: set[str] = set()
         self._lock = threading.Lock()
-        _JOBS.follow(self._stands)
+        _JOBS.set_function(self._stands)
 
     def know(self, name: str) -> None:
-        """Tell of a kind of work also while there is none of it."""
+        """Show a job in the metrics even while it is idle."""
         self._names.add(name)
 
     @contextmanager
     def at_work(self, name: str) -> Iterator[None]:
-        """Count as running meanwhile; storage that cannot be written is no fault of the work."""
+        """Count a job as running during the block, and its failures except storage that cannot be written."""
         with self._lock:
             self._running[name] += 1
         try:
@@ -70,7 +73,7 @@ class RunningJobs:
         except Unavailable:
             raise
         except Exception:
-            _FAILURES.add(name)
+            _FAILURES.increment(name)
             raise
         finally:
             with self._lock:
@@ -85,28 +88,25 @@ class RunningJobs:
             yield (name, "running"), running.get(name, 0)
 
 
-# In-memory storage of Huey tasks, with readers that sleep until there is one.
-
-
-class WakeStorage(MemoryStorage):  # type: ignore[misc]  # its library has no types
-    """Huey's memory storage whose readers sleep until something is put in; nothing that matters lives here."""
+class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # its library has no types
+    """Huey's memory storage with readers that sleep until a task is queued; tasks carry no data."""
 
     blocking = True
 
     def __init__(self, *arguments: object, **named: object) -> None:
-        """Make an empty, open storage."""
+        """Create an empty storage."""
         super().__init__(*arguments, **named)
         self._changed = threading.Condition(self._lock)
         self._closed = False
 
     def enqueue(self, data: bytes, priority: float | None = None) -> None:
-        """Put a task in and wake one reader."""
+        """Queue a task and wake one reader."""
         with self._changed:
             super().enqueue(data, priority)
             self._changed.notify()
 
     def dequeue(self) -> bytes | None:
-        """Take a task, waiting up to a second for one."""
+        """Return the next task, after waiting up to a second for one."""
         with self._changed:
             if not self._queue and not self._closed:
                 self._changed.wait(1.0)
@@ -114,7 +114,7 @@ class WakeStorage(MemoryStorage):  # type: ignore[misc]  # its library has no ty
             return task
 
     def wake_all(self) -> None:
-        """Let every reader look up, because the process is ending."""
+        """Wake all readers, because the process is ending."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -122,26 +122,33 @@ class WakeStorage(MemoryStorage):  # type: ignore[misc]  # its library has no ty
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
-# What is rung with every commit of a sender rests so long between two looks, so that sending is not spent on looking
+# A job that every commit of a sender wakes pauses this long between two runs, so that sending keeps its time.
 _RESTS_SECONDS = {"flows": 0.04}
-# A sender that is told to end has ended by then; requests that hang are ended before
+# A sender that was asked to stop has stopped by then; hanging requests are ended earlier.
 _END_SECONDS = 27.0
 
 
 class Jobs:
-    """The tasks of one process, bound to its bell."""
+    """The tasks of this process, registered as handlers of wake-ups."""
 
     def __init__(self, process: str) -> None:
         self.process = process
-        self.huey = Huey("campanero", storage_class=WakeStorage, results=False)
+        self.huey = Huey("campanero", storage_class=BlockingMemoryStorage, results=False)
         self.sender = EmailSender(process)
         self.texter = SmsSender(process)
         self.importer = Importer()
-        self.large = Large()
-        self.settler = Settler()
-        self.flows = Tender((date_triggers.look, enrollment.take_in, runs.advance, paused_messages.settle))
-        self.keeper = Keeper(process)
-        self.teller = Teller()
+        self.large = BatchRunner()
+        self.settler = HitJudge()
+        self.flows = FlowWorker(
+            (
+                derived_events.check_dates,
+                enrollment.process_events,
+                engine.advance_due_runs,
+                lifecycle.settle_messages,
+            )
+        )
+        self.keeper = LedgerChecker(process)
+        self.teller = WebhookWorker()
         self._draining = threading.Lock()
         self._renewing, self._swapping = threading.Lock(), threading.Lock()
         self._ending = False
@@ -153,10 +160,10 @@ class Jobs:
         self._resting: set[str] = set()
         self._looked: dict[str, float] = {}
         self._queued_lock = threading.Lock()
-        self._under_way = RunningJobs(lambda: self._queued.copy())
+        self._under_way = JobMetrics(lambda: self._queued.copy())
         answers = {
             "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
-            "segments": tend_segments, "erasures": self.forget, "rehearsals": self.rehearse,
+            "segments": refresh_segments, "erasures": self.forget, "rehearsals": self.rehearse,
             "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
             "flows": self.tend_flows, "webhooks": self.teller.tend, "nights": self.look_at_nights,
             "crowds": self.tend_crowds, "links": self.check_links, "backups": self.back_up,
@@ -187,11 +194,11 @@ class Jobs:
                 self._queued.add(name)
             task()
 
-        wake_ups.answer(name, ring)
+        signals.register_handler(name, ring)
         self._under_way.know(name)
 
     def _rest(self, name: str) -> None:
-        """Wait where it was looked a moment ago; whoever rings meanwhile is seen by the look that follows."""
+        """Wait if the job ran a moment ago; wake-ups meanwhile are covered by the run that follows."""
         seconds = self._looked.get(name, 0.0) + _RESTS_SECONDS.get(name, 0.0) - time.monotonic()
         if seconds <= 0:
             return
@@ -204,7 +211,7 @@ class Jobs:
             self._resting.discard(name)
 
     def drain_outbox(self) -> None:
-        """Send what is due; one drain at a time, and a ring meanwhile puts idle places to work."""
+        """Send due messages; one run at a time, and a wake-up meanwhile wakes idle workers."""
         if self.texter.is_due():
             self.texter.wake()
         if not self._draining.acquire(blocking=False):
@@ -217,9 +224,9 @@ class Jobs:
         self.tend_campaigns()
 
     def renew(self) -> None:
-        """Put senders that read the configuration anew in the place of those at work, once these have ended.
+        """Replace the senders by new ones that read the configuration, once the old ones have ended.
 
-        What they had in hand is theirs to the end, so nothing is handed over twice and nothing is left in doubt.
+        The old senders finish the messages they hold, so nothing is sent twice and nothing becomes uncertain.
         """
         with self._renewing:
             self.sender.stop()
@@ -229,10 +236,10 @@ class Jobs:
             self.texter.join(_END_SECONDS)
             with self._swapping:
                 self.texter = self.texter if self._ending else SmsSender(self.process)
-        wake_ups.ring("outbox")
+        signals.wake("outbox")
 
     def stop(self) -> None:
-        """Let open transactions and requests finish, and start nothing new."""
+        """Stop all jobs; open transactions and requests may finish."""
         with self._swapping:
             self._ending = True
             self.sender.stop()
@@ -242,10 +249,10 @@ class Jobs:
         self.teller.stop()
 
     def tend_flows(self) -> None:
-        """Take people through flows; who rings for that wrote events, which webhooks may wait for too."""
-        if fanout.is_listened_to():
-            wake_ups.ring("webhooks")
-        self.flows.tend()
+        """Advance flows, and wake webhooks, because the wake-up means that events were written."""
+        if webhook_queue.has_webhooks():
+            signals.wake("webhooks")
+        self.flows.work()
 
     def _alone(self, lock: threading.Lock, tend: Callable[[threading.Event], None]) -> None:
         if not lock.acquire(blocking=False):
@@ -256,122 +263,132 @@ class Jobs:
             lock.release()
 
     def rehearse(self) -> None:
-        """Render drafts for everybody; one at a time, and a ring meanwhile is answered by the one at work."""
-        self._alone(self._rehearsing, rehearsal.tend)
+        """Render drafts for all recipients; one run at a time, which also covers wake-ups meanwhile."""
+        self._alone(self._rehearsing, rehearsal.run_pending)
 
     def check_links(self) -> None:
-        """Ask the links of drafts; one draft at a time, as each may wait long for its answers."""
-        self._alone(self._linking, link_check.tend)
+        """Check the links of drafts; one run at a time, as it may wait long for responses."""
+        self._alone(self._linking, links.run_pending_checks)
 
     def check_domains(self) -> None:
-        """Ask DNS about domains that are due; one round at a time, as each may wait long for its answers."""
-        self._alone(self._verifying, verify.tend)
+        """Check the DNS records of due domains; one run at a time, as it may wait long for responses."""
+        self._alone(self._verifying, store.run_due_checks)
 
     def back_up(self) -> None:
-        """Make the backup that is due; one at a time."""
-        take.tend(self.importer.stopping)
+        """Make the backup that is due."""
+        create.run_scheduled_backup(self.importer.stopping)
 
     def look_at_nights(self) -> None:
-        """Let what waits for a morning be judged by the quiet hours as they are now."""
-        queue.look_again()
-        wake_ups.ring("outbox")
+        """Check SMS that wait for the end of quiet hours again, after the quiet hours were changed."""
+        queue.recheck_held_sms()
+        signals.wake("outbox")
 
     def tend_crowds(self) -> None:
-        """Do what was asked for many people at once."""
-        bulk_actions.tend(self.importer.stopping)
+        """Run bulk actions."""
+        bulk_actions.run_due(self.importer.stopping)
 
     def forget(self) -> None:
-        """Drop what is over and what is too old."""
-        housekeeping.tend(self.importer.stopping)
-        housekeeping.forget_what_is_over()
-        retention.tend(self.importer.stopping)
-        triggers.forget_ignored(self.importer.stopping)
+        """Delete expired rows and old events."""
+        housekeeping.delete_expired(self.importer.stopping)
+        housekeeping.prune_erased_and_finished()
+        retention.delete_expired(self.importer.stopping)
+        triggers.prune_ignored_runs(self.importer.stopping)
 
     def tend_campaigns(self) -> None:
-        """Start what is due, show what is released, pause what is refused, complete what is done."""
-        for account_id, campaign_id in send.due():
+        """Start due campaigns, release held ones, pause refused ones, and complete finished ones."""
+        for account_id, campaign_id in send.list_due():
             self._start(account_id, campaign_id)
-        work.write(send.release_held)
-        for gate in (self.sender.gate, self.texter.gate):
-            shut = gate.shut()
+        transactions.write(send.release_held_campaigns)
+        for gate in (self.sender.breaker, self.texter.breaker):
+            shut = gate.get_open_circuit()
             if shut.providers or shut.campaigns:
-                work.write(states.stop_refused, shut.providers, shut.campaigns, shut.words)
-                gate.paused(shut)
-        for account_id, campaign_id in states.suspects():
-            work.write(states.check_auto_pause, account_id, campaign_id)
-        work.write(states.settle)
+                transactions.write(states.pause_rejected, shut.providers, shut.campaigns, shut.reason)
+                gate.confirm_pause(shut)
+        for account_id, campaign_id in states.list_auto_pause_candidates():
+            transactions.write(states.check_auto_pause, account_id, campaign_id)
+        transactions.write(states.complete_finished)
         self.keeper.look()
 
     @staticmethod
     def _start(account_id: int, campaign_id: int) -> None:
-        """Start one armed campaign; one that cannot be started waits for a person and stops no other."""
+        """Start a scheduled campaign; one that fails waits for a person and does not stop others."""
         try:
             preflight.warm(account_id, campaign_id, None)
-            work.write(send.fire, account_id, campaign_id)
+            transactions.write(send.start_scheduled, account_id, campaign_id)
         except Unavailable:
             raise
         except Exception:
-            log.exception("campaign %s could not be started", campaign_id)
-            work.write(states.stop_failed, account_id, campaign_id)
+            log.exception("campaigns: start failed campaign=%s", campaign_id)
+            transactions.write(states.pause_failed, account_id, campaign_id)
 
     def _hour_is_over(self) -> bool:
-        """Say once an hour, and at the start, that it is time to look for what is kept too long."""
+        """Return whether an hour has passed since the last cleanup, and wake the cleanup then."""
         now = clock.now_ms()
         if abs(now - self._tidied) < _HOUR_MS:
             return False
         self._tidied = now
-        wake_ups.ring("erasures")
+        signals.wake("erasures")
         return True
 
     @staticmethod
     def _tend_storage() -> None:
-        """See how the storage is; what failed is tried again here, so that it goes on though nobody writes."""
-        disk_guard.look()
-        if disk_guard.unwritable() is not None:
-            work.write(heartbeat.beat)
+        """Measure the storage, and retry a failed write here, so that sending resumes without other writes."""
+        disk_guard.measure()
+        if disk_guard.write_blocker() is not None:
+            transactions.write(settings.write_heartbeat)
         try:
             checkpoint()
         except apsw.Error as error:
-            disk_guard.failed(error)
-            raise disk_guard.storage_error(error) or error from None
+            disk_guard.note_failure(error)
+            raise disk_guard.to_storage_error(error) or error from None
 
     def pulse(self) -> None:
-        """Ring for whatever is due; called once a second, so that a lost ring costs no more than that."""
+        """Wake the jobs that have due rows; called once a second, so that a lost wake-up costs no more."""
         self._tend_storage()
-        if suppress.is_due():
-            work.write(suppress.expire)
-        if used := keys.unwritten():
-            work.write(keys.note_used, used)
-        if not self.sender.halted() and queue_order.is_due((*self.sender.gate.closed(), *self.sender.pace.closed())):
-            wake_ups.ring("outbox")
+        if suppressions.has_expired():
+            transactions.write(suppressions.expire)
+        if used := access.collect_last_uses():
+            transactions.write(access.write_last_uses, used)
+        if not self.sender.is_halted() and queue_reader.has_due(
+            (*self.sender.breaker.get_closed_providers(), *self.sender.limits.get_closed_providers())
+        ):
+            signals.wake("outbox")
         elif self.texter.is_due():
             self.texter.wake()
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
-            wake_ups.ring("campaigns")
+            signals.wake("campaigns")
         if batches.is_due():
-            wake_ups.ring("audiences")
+            signals.wake("audiences")
         if imports.is_due() or self._hour_is_over():
-            wake_ups.ring("imports")
-        if erase_rows.is_due() or capture_inbox.is_due():
-            wake_ups.ring("erasures")
-        if verify.is_due():
-            wake_ups.ring("domains")
-        if segment_events.is_due() | mirrors.is_due():
-            wake_ups.ring("segments")
-        if hit_verdicts.is_due():
-            wake_ups.ring("hits")
-        if any(one.is_due() for one in (date_triggers, enrollment, runs, paused_messages)):
-            wake_ups.ring("flows")
-        if teller.is_due():
-            wake_ups.ring("webhooks")
+            signals.wake("imports")
+        if removal.has_pending_erasures() or capture_inbox.has_cleared():
+            signals.wake("erasures")
+        if store.has_due_checks():
+            signals.wake("domains")
+        if derived_events.is_segment_check_due() | lists.has_stale_mirrors():
+            signals.wake("segments")
+        if hits.has_due_hits():
+            signals.wake("hits")
+        if any(
+            is_due()
+            for is_due in (
+                derived_events.is_date_check_due,
+                enrollment.is_due,
+                engine.is_due,
+                lifecycle.is_settling_due,
+            )
+        ):
+            signals.wake("flows")
+        if worker.has_work():
+            signals.wake("webhooks")
         if bulk_actions.is_due():
-            wake_ups.ring("crowds")
-        if take.is_due():
-            wake_ups.ring("backups")
+            signals.wake("crowds")
+        if create.is_due():
+            signals.wake("backups")
 
 
-def tend_segments() -> None:
-    """Tell who came into segments and went, populate the lists that mirror them, make the indexes that they ask for."""
-    segment_events.tend()
-    mirrors.refresh_due()
-    indexes.tend()
+def refresh_segments() -> None:
+    """Record changes of segments, refresh the lists that mirror them, and create the indexes they need."""
+    derived_events.check_segments()
+    lists.refresh_stale_mirrors()
+    query_plan.maintain_indexes()

@@ -1,1 +1,1 @@
-"""Running the service: commands, health, status, backups, metrics."""
+"""Operation of an installation: the command line, backups, doctor, status and metrics."""

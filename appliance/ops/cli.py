@@ -1,4 +1,4 @@
-"""The command line (docs/decisions.md#17): exit 0 done, 1 refused or failed, 2 wrong command line."""
+"""The command line (docs/decisions.md#17): exit code 0 for success, 1 for failure, 2 for a wrong command line."""
 
 import argparse
 import gc
@@ -7,108 +7,224 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import peewee
 
 from appliance import VERSION
 from appliance.accounts import settings
-from appliance.core import assets, clock, data_dir, logs, tokens
+from appliance.core import clock, crypto, data_dir, executable, logs
 from appliance.core.errors import ConfigError, NotFound, Refused
-from appliance.ops.backups import backup_commands, files, placing, upgrading
+from appliance.ops.backups import archive, create
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from appliance.settings.config import Loaded
-from appliance.storage import disk_guard, identity, journal, migrations, work
-from appliance.storage.identity import Unusable
-from appliance.storage.migrations import MIGRATIONS, TooNew
-from appliance.storage.open import TooOld, check_version, close_database, open_database
+from appliance.storage import disk_guard, journal, migrations, transactions
+from appliance.storage.database import SqliteTooOld, check_version, close_database, open_database
+from appliance.storage.migrations import MIGRATIONS, SchemaTooNew, UnusableDatabase
 
-# Opens a data directory: its database, and the key that belongs to it.
-#
-# The first time both meet, the key's fingerprint is stored with the database. From then on neither is used without
-# the other: another key answers 404 to every link in mail that was sent, and no longer knows who must not be written
-# to.
+if TYPE_CHECKING:
+    from appliance.ops.backups import restore
+
+
+Loader = Callable[[argparse.Namespace], Loaded]
+# The running service has priority.
+_NICENESS = 10
+
+
+class BackupCommandFailed(Refused):
+    """A backup or restore failed."""
+
+    code = "not_done"
+
+
+def add_backup_commands(top: Any, command: Callable[..., Any], load: Loader) -> None:
+    """Add the commands `backup` and `restore`."""
+    words = "back up everything into a new file, also while the service runs"
+    backup_parser = command(top, "backup", lambda options: _run_backup(options, load), words)
+    backup_parser.add_argument("file", metavar="FILE", type=Path, help="a new file, such as monday.tar.gz")
+    backup_parser.add_argument(
+        "--with-key", action="store_true",
+        help="include secret.key: the file then gives access to every secret in it",
+    )  # fmt: skip
+    words = "replace the data by a backup; sending stays stopped until it is resumed for each account"
+    restore_parser = command(top, "restore", lambda options: _run_restore(options, load), words)
+    restore_parser.add_argument("file", metavar="FILE", type=Path, help="a file created by campanero backup")
+    restore_parser.add_argument("--force", action="store_true", help="replace existing data after backing it up")
+
+
+def _run_backup(options: argparse.Namespace, load: Loader) -> None:
+    from appliance.ops.backups import archive, create
+
+    directory = Path(load(options).config.data_dir)
+    if not os.path.lexists(directory / archive.DATABASE):
+        raise BackupCommandFailed(f"{directory} contains no data")
+    os.nice(_NICENESS)
+    crypto.load_key(directory)
+    target = options.file.absolute()
+    progress = _Progress()
+    try:
+        create.create_backup(directory, target, options.with_key, progress.tell)
+    except create.BackupFailed as error:
+        raise BackupCommandFailed(str(error)) from None
+    finally:
+        progress.end()
+    print(f"{options.file}: {target.stat().st_size / 1e6:.1f} MB, verified", flush=True)
+    if not options.with_key:
+        print(f"Keep a copy of {directory / archive.KEY} in another place: the backup cannot be restored without it.")
+
+
+class _Progress:
+    """A progress line that is overwritten on a terminal; other outputs get none."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def tell(self, words: str, part: float) -> None:
+        line = f"{words} {part:4.0%}"
+        if sys.stderr.isatty() and line != self._shown:
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+            self._shown = line
+
+    def end(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _run_restore(options: argparse.Namespace, load: Loader) -> None:
+    from appliance import app
+    from appliance.ops.backups import archive, restore
+
+    if not options.file.is_file():
+        raise BackupCommandFailed(f"{options.file} does not exist")
+    app.connect_signals()
+    directory = data_dir.create(Path(load(options).config.data_dir))
+    with data_dir.lock(directory):
+        try:
+            result = restore.restore_backup(
+                directory, options.file, options.force, lambda words: print(words, flush=True)
+            )
+        except (restore.RestoreFailed, archive.DamagedArchive) as error:
+            raise BackupCommandFailed(str(error)) from None
+        _print_restore_report(result)
+
+
+def _print_restore_report(done: "restore.RestoreResult") -> None:
+    from appliance.core import clock
+    from appliance.ops.backups import restore
+    from appliance.storage.database import rows
+
+    print(f"Restored to {clock.iso(done.manifest.taken_at)}.")
+    if done.kept is not None:
+        print(f"The previous data is kept in {done.kept}.")
+    counts = {name.replace("_", " "): number for name, number in done.replayed._asdict().items() if number}
+    words = ", ".join(f"{number} {name}" for name, number in counts.items())
+    print(f"Opt-outs since then were replayed: {words}." if words else "There were no opt-outs since then.")
+    for account_id, name in rows("SELECT id, name FROM account ORDER BY id"):
+        held = restore.find_held_sending(account_id)
+        print(f"{name}: sending is stopped." + ("" if held.is_empty else " Open messages:"))
+        for campaign in held.campaigns:
+            called = campaign.name or "without a name"
+            print(f"  campaign {campaign.campaign_id}, {called}: {campaign.open} open, {campaign.sent} sent earlier")
+        for flow in held.flows:
+            print(f"  flow {flow.flow_id}, {flow.name or 'without a name'}: paused, {flow.inside} runs")
+        if held.of_flows or held.single:
+            print(f"  {held.of_flows} messages of flows, {held.single} single messages")
+    print("Start the service and open /restored to decide about messages that may have been sent since the backup.")
+
+
+# The fingerprint of the key is stored in the database on first use. From then on the database is opened only with this
+# key: another key would break every link in sent mail and would not recognize suppressed addresses.
 
 DATABASE = "campanero.db"
 
 
 def open_installation(directory: Path, tell: Callable[[str], None]) -> None:
-    """Open the database with its schema and its key; a directory without data becomes a new installation.
+    """Open the database, migrate it and load its key; an empty directory becomes a new installation.
 
-    Raises identity.Unusable, tokens.WrongKey, or what `upgrading.upgrade` raises. `tell` hears what takes its time.
+    Raises UnusableDatabase, WrongKey, or the errors of `upgrade_database`. `tell` gets messages about slow steps.
     """
     check_version()
     path = directory / DATABASE
-    # Before the database is looked at: who makes an installation at this moment makes the database first
-    traces = _traces(directory)
-    found = identity.NEW if identity.is_empty(path) else identity.inspect(path)
-    is_new = found.schema == 0
+    # Traces are read before the database, because a concurrent first start creates the database first.
+    traces = _find_traces(directory)
+    facts = migrations.NEW_DATABASE if migrations.is_missing_or_empty(path) else migrations.inspect_database(path)
+    is_new = facts.schema == 0
     if is_new and traces:
         state = "is empty" if path.exists() else "is missing"
-        raise Unusable(
+        raise UnusableDatabase(
             f"{path} {state}, but {', '.join(traces)} beside it show that this is not a new installation: restore a "
-            f"backup (campanero restore FILE{' --force' if path.exists() else ''}), or begin anew in an empty "
+            f"backup (campanero restore FILE{' --force' if path.exists() else ''}), or start in an empty "
             "directory (--data)"
         )
-    # A first start that was killed: no key was used with it yet
-    is_unbound = found.key_fingerprint is None and not found.has_accounts
+    # After a first start that was killed, no key is bound yet.
+    is_unbound = facts.key_fingerprint is None and not facts.has_accounts
     try:
-        identity.check_key(directory, found)
-    except tokens.KeyMissing:
+        migrations.check_key(directory, facts)
+    except crypto.MissingKey:
         if not is_unbound:
             raise
     open_database(path)
-    journal.use(directory)
+    journal.open_journal(directory)
     if is_unbound:
-        migrations.migrate()  # it holds nothing yet that a backup would keep
-        tokens.create_key(directory)
+        migrations.migrate()  # a new database needs no backup
+        crypto.create_key(directory)
     else:
-        upgrading.upgrade(directory, tell)
-    if found.key_fingerprint is None:
-        tokens.check_key(identity.bind_key(), directory / tokens.FILE)
+        create.upgrade_database(directory, tell)
+    if facts.key_fingerprint is None:
+        crypto.check_key(migrations.bind_key(), directory / crypto.KEY_FILE)
 
 
-def must_exist(directory: Path) -> None:
-    """Raise Unusable where nothing is yet: only `serve` and `setup` begin an installation."""
-    if identity.is_empty(directory / DATABASE) and not _traces(directory):
-        raise Unusable(f"there is nothing in {directory} yet: start with campanero serve, or name another by --data")
+def require_installation(directory: Path) -> None:
+    """Raise an error if the directory has no installation; only `serve` and `setup` create one."""
+    if migrations.is_missing_or_empty(directory / DATABASE) and not _find_traces(directory):
+        raise UnusableDatabase(f"{directory} contains no installation: start with campanero serve, or use --data")
 
 
-def _traces(directory: Path) -> list[str]:
-    """Return the names of what only an installation that was used leaves beside its database."""
-    single = [name for name in (tokens.FILE, journal.FILE) if (directory / name).exists()]
-    folders = [name for name in (*placing.FOLDERS, files.FOLDER) if any((directory / name).glob("*"))]
+def _find_traces(directory: Path) -> list[str]:
+    """Return the names of files that only a used installation has beside its database."""
+    single = [name for name in (crypto.KEY_FILE, journal.JOURNAL_FILE) if (directory / name).exists()]
+    folders = [
+        name for name in (*archive.FILE_DIRECTORIES, create.BACKUP_DIRECTORY) if any((directory / name).glob("*"))
+    ]
     return single + folders
 
 
-# Commands about people who sign in: added, let in again when they forgot something; beside a running service too.
+# Commands for users; they also work while the service runs.
 
-Opened = Callable[[argparse.Namespace], object]
+OpenDatabase = Callable[[argparse.Namespace], object]
 
 
-def mount_people(group: Any, command: Callable[..., Any], opened: Opened) -> None:
-    """Add the commands to the group `user`; `opened` opens the database of a command."""
+def add_user_commands(group: Any, command: Callable[..., Any], opened: OpenDatabase) -> None:
+    """Add the commands of the group `user`; `opened` opens the database."""
 
     def add(name: str, function: Callable[[argparse.Namespace], None], words: str) -> Any:
         def run(options: argparse.Namespace) -> None:
             opened(options)
             function(options)
 
-        made = command(group, name, run, words)
-        made.add_argument("--email", required=True)
-        return made
+        user_parser = command(group, name, run, words)
+        user_parser.add_argument("--email", required=True)
+        return user_parser
 
-    made = add("add", _add, "add a person who signs in; the password is the first line of stdin")
-    made.add_argument("--role", default="owner", help="owner, admin, editor, author or viewer")
-    made.add_argument("--account", type=account_id, default=1, metavar="ID")
-    add("password", _password, "give a person a new password, the first line of stdin; they are signed out everywhere")
-    add("otp-off", _otp_off, "take the second factor from a person who lost it; they are signed out everywhere")
+    user_parser = add("add", _add_user, "add a user; the password is the first line of stdin")
+    user_parser.add_argument("--role", default="owner", help="owner, admin, editor, author or viewer")
+    user_parser.add_argument("--account", type=parse_account_id, default=1, metavar="ID")
+    add(
+        "password",
+        _reset_password,
+        "set a new password, the first line of stdin; all sessions of the user end",
+    )
+    add(
+        "otp-off",
+        _disable_second_factor,
+        "remove the second factor of a user; all sessions of the user end",
+    )
 
 
-def account_id(text: str) -> int:
-    """Return the id of an account from the command line; argparse reports any other text."""
+def parse_account_id(text: str) -> int:
+    """Parse an account id from the command line."""
     number = int(text)
     if not 0 < number < 1 << 63:
         raise argparse.ArgumentTypeError("must be the id of an account")
@@ -122,296 +238,318 @@ def read_password() -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _add(options: argparse.Namespace) -> None:
+def _add_user(options: argparse.Namespace) -> None:
     from appliance.accounts import audit, users
 
-    new, told = users.prepare(options.email, read_password()), {"role": options.role}
-    args = (users.add, options.account, new, options.role)
-    work.write(audit.noting, _by_command(), "user_add", *args, data=told)
+    new_user, data = users.prepare_user(options.email, read_password()), {"role": options.role}
+    args = (users.create, options.account, new_user, options.role)
+    transactions.write(audit.run_and_record, _build_actor(), "user_add", *args, data=data)
 
 
-def _password(options: argparse.Namespace) -> None:
+def _reset_password(options: argparse.Namespace) -> None:
     from appliance.accounts import passwords, users
 
-    user, word = _person(options.email), read_password()
+    user, word = _find_user(options.email), read_password()
     passwords.check_length(word)
-    work.write(users.reset_password, user.id, passwords.make(word), _by_command())
+    transactions.write(users.reset_password, user.id, passwords.hash_password(word), _build_actor())
 
 
-def _otp_off(options: argparse.Namespace) -> None:
-    from appliance.accounts import second_factor
+def _disable_second_factor(options: argparse.Namespace) -> None:
+    from appliance.accounts import login
 
-    work.write(second_factor.switch_off, _person(options.email).id, None, _by_command())
+    transactions.write(login.disable_second_factor, _find_user(options.email).id, None, _build_actor())
 
 
-def _person(email: str) -> Any:
+def _find_user(email: str) -> Any:
     from appliance.accounts import users
 
-    found = users.of_address(email)
-    if found is None:
-        raise NotFound(f"nobody signs in with {email}")
-    return found
+    user = users.find_by_email(email)
+    if user is None:
+        raise NotFound(f"there is no user with the email address {email}")
+    return user
 
 
-def _by_command() -> Any:
-    from appliance.accounts.acting import By
+def _build_actor() -> Any:
+    from appliance.accounts.audit import Actor
 
-    return By("cli")
+    return Actor("cli")
 
 
-class Fault(Exception):
-    """A command that cannot be done; its text is one line for stderr."""
+class CommandFailed(Exception):
+    """A command failed; the message is one line for stderr."""
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and answer its exit code."""
+    """Run a command and return its exit code."""
     try:
         "".join(arguments).encode()
     except UnicodeEncodeError:
-        _tell("the command line must be valid UTF-8")
+        _print_error("the command line must be valid UTF-8")
         return 2
-    options = _parser().parse_args(arguments)
+    options = _build_parser().parse_args(arguments)
     if options.run is not _serve:
         gc.enable()
     try:
         return int(options.run(options) or 0)
     except (
-        Fault, ConfigError, tokens.WrongKey, identity.Unusable, TooOld, TooNew, data_dir.InUse, data_dir.Foreign,
-        upgrading.NotUpgraded,
-    ) as error:  # fmt: skip
-        return _say(str(error))
+        CommandFailed,
+        ConfigError,
+        crypto.WrongKey,
+        migrations.UnusableDatabase,
+        SqliteTooOld,
+        SchemaTooNew,
+        data_dir.DirectoryInUse,
+        data_dir.ForeignDirectory,
+        create.UpgradeFailed,
+    ) as error:
+        return _fail(str(error))
     except Refused as error:
-        return _say(error.message or error.code)
+        return _fail(error.message or error.code)
     except OSError as error:
-        return _say(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     except (apsw.Error, peewee.PeeweeException) as error:
-        # Damage in the middle of a database shows only where a command comes upon it
-        if disk_guard.storage_error(error) is None:
+        # Damage inside a database appears only when a command reads it.
+        if disk_guard.to_storage_error(error) is None:
             raise
-        return _say(f"the database cannot be read or written ({error}): see campanero doctor")
+        return _fail(f"the database cannot be read or written ({error}): see campanero doctor")
     except KeyboardInterrupt:
         return 130
     finally:
         close_database()
 
 
-def _say(text: str) -> int:
-    _tell(text)
+def _fail(text: str) -> int:
+    _print_error(text)
     return 1
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
     print(f"campanero: {line}", file=sys.stderr, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="campanero",
         description="Email and SMS marketing for small teams, on one machine.",
         epilog="Every command takes --data and --config. Start with: campanero serve",
     )
     top = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    serve = _command(top, "serve", _serve, "run the service until it is told to stop")
+    serve = _add_command(top, "serve", _serve, "run the service until it is stopped")
     serve.add_argument("--listen", metavar="HOST:PORT", help="address to listen on (default: 127.0.0.1:8080)")
-    setup = _command(top, "setup", _setup, "make the account and its owner; the password is the first line of stdin")
+    setup = _add_command(
+        top, "setup", _setup, "create the account and its owner; the password is the first line of stdin"
+    )
     setup.add_argument("--email", required=True)
     setup.add_argument("--name", metavar="ACCOUNT", help="name of the account")
-    _people_and_keys(top)
-    _command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
-    words = "look the installation over, a line for each check; exit 1 if one fails"
-    doctor = _command(top, "doctor", _doctor, words)
-    doctor.add_argument("--json", action="store_true", help="answer as JSON: ok, and each finding with what to paste")
-    words = "also send one message the whole way into the built-in inbox, and read it as a recipient's server would"
+    _add_account_commands(top)
+    _add_command(top, "check", _check, "print the effective configuration, secrets masked; exit 1 if it is invalid")
+    words = "check the installation, one line for each check; exit 1 if one fails"
+    doctor = _add_command(top, "doctor", _doctor, words)
+    doctor.add_argument("--json", action="store_true", help="print JSON: ok, and each finding with its fix")
+    words = "also send a test message to the built-in inbox and check it as a receiving server would"
     doctor.add_argument("--seed", action="store_true", help=words)
-    doctor.add_argument("--account", type=account_id, metavar="ID", help="of the accounts look only at this one")
-    backup_commands.mount(top, _command, _load)
-    words = "say what the service is doing: sends, imports, exports, queue, today, storage; it need not run"
-    status = _command(top, "status", _status, words)
-    status.add_argument("--watch", action="store_true", help="draw it again every second, until Ctrl C")
-    status.add_argument("--json", action="store_true", help="as JSON, for scripts; with --watch an object a line")
-    _command(top, "recount", _recount, "judge all opens and clicks again by today's rules, and correct what they count")
-    _command(top, "openapi", _openapi, "print the interface description (OpenAPI 3.1, YAML)")
-    version = _command(top, "version", _version, "print the version")
-    version.add_argument("--json", action="store_true", help="with the versions of what is inside")
-    words = "print the licences of what is inside (of the executable)"
+    doctor.add_argument("--account", type=parse_account_id, metavar="ID", help="check only this account")
+    add_backup_commands(top, _add_command, _load_configuration)
+    words = "show sends, imports, exports, queue, today's numbers and storage; the service need not run"
+    status = _add_command(top, "status", _status, words)
+    status.add_argument("--watch", action="store_true", help="refresh every second until Ctrl C")
+    status.add_argument("--json", action="store_true", help="print JSON; with --watch one object per line")
+    _add_command(
+        top, "recount", _recount, "reclassify all opens and clicks with the current rules, and correct the counts"
+    )
+    _add_command(top, "openapi", _openapi, "print the OpenAPI 3.1 document as YAML")
+    version = _add_command(top, "version", _version, "print the version")
+    version.add_argument("--json", action="store_true", help="include the versions of components")
+    words = "print the licences of the components of the executable"
     version.add_argument("--licences", action="store_true", help=words)
     return parser
 
 
-def _command(where: Any, name: str, function: Callable[[argparse.Namespace], int | None], words: str) -> Any:
-    """Add a command with the options that every command has."""
-    made = where.add_parser(name, help=words, description=words)
-    made.add_argument("--data", metavar="DIR", type=_path, help="data directory (default: ./campanero-data)")
+def _add_command(where: Any, name: str, function: Callable[[argparse.Namespace], int | None], words: str) -> Any:
+    """Add a command with the options of every command."""
+    parser = where.add_parser(name, help=words, description=words)
+    parser.add_argument("--data", metavar="DIR", type=_parse_path, help="data directory (default: ./campanero-data)")
     default = "configuration (default: campanero.toml in the data directory)"
-    made.add_argument("--config", metavar="FILE", type=_path, help=default)
-    made.set_defaults(run=function)
-    return made
+    parser.add_argument("--config", metavar="FILE", type=_parse_path, help=default)
+    parser.set_defaults(run=function)
+    return parser
 
 
-def _path(text: str) -> str:
-    """Return a path from the command line; argparse reports an empty one, as of a variable that is not set."""
+def _parse_path(text: str) -> str:
+    """Parse a path from the command line; it must not be empty, as it is for an unset variable."""
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
-def _people_and_keys(top: Any) -> None:
+def _add_account_commands(top: Any) -> None:
     def group(name: str, words: str) -> Any:
         made = top.add_parser(name, help=words, description=words)
         return made.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    mount_people(group("user", "people who sign in"), _command, _open)
-    key = _command(
-        group("key", "keys for the API"), "create", _key_create, "make a key and print it, the only time it is shown"
+    add_user_commands(group("user", "users"), _add_command, _open_database)
+    key = _add_command(
+        group("key", "API keys"), "create", _key_create, "create an API key and print it, the only time it is shown"
     )
     key.add_argument("name", metavar="NAME")
     key.add_argument("--scope", default="full", help="full, read, send, or a comma list such as contacts:write")
-    key.add_argument("--test", action="store_true", help="all it sends goes to the built-in inbox")
-    key.add_argument("--account", type=account_id, default=1, metavar="ID")
-    account = _command(
-        group("account", "accounts of this installation"), "add", _account_add, "make a further account, print its id"
+    key.add_argument("--test", action="store_true", help="its messages go to the built-in inbox")
+    key.add_argument("--account", type=parse_account_id, default=1, metavar="ID")
+    account = _add_command(
+        group("account", "accounts of the installation"), "add", _account_add, "add an account and print its id"
     )
     account.add_argument("name", metavar="NAME")
 
 
-def _load(options: argparse.Namespace, page: dict[str, Any] | None = None) -> Loaded:
+def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None = None) -> Loaded:
     given = {"data_dir": options.data, "listen": getattr(options, "listen", None)}
     path = options.config or os.environ.get("CAMPANERO_CONFIG")
     named = {name: value for name, value in given.items() if value}
     loaded = config.load(named, file=Path(path) if path else None, page=page)
-    config.use(loaded.config, loaded)
-    if lacks := PROVIDERS[loaded.config.sms.transport].lacks():
-        raise ConfigError("; ".join(f"{name}: {words}" for name, words in lacks))
-    clock.follow(os.environ.get("CAMPANERO_TEST_CLOCK"))
+    config.set_current(loaded.config, loaded)
+    if missing := PROVIDERS[loaded.config.sms.transport].lacks():
+        raise ConfigError("; ".join(f"{name}: {words}" for name, words in missing))
+    clock.use_offset_file(os.environ.get("CAMPANERO_TEST_CLOCK"))
     return loaded
 
 
-def _open(options: argparse.Namespace) -> Loaded:
-    """Open the database for a command: with its schema, its settings of the pages and its key."""
-    directory = Path(_load(options).config.data_dir)
+def _open_database(options: argparse.Namespace) -> Loaded:
+    """Open the database for a command, and load the settings including those of pages."""
+    directory = Path(_load_configuration(options).config.data_dir)
     if options.run in (_serve, _setup):
-        data_dir.make(directory)
+        data_dir.create(directory)
     else:
-        must_exist(directory)
-    open_installation(directory, _tell)
-    return _load(options, settings.read())
+        require_installation(directory)
+    open_installation(directory, _print_error)
+    return _load_configuration(options, settings.load())
 
 
 def _serve(options: argparse.Namespace) -> None:
-    loaded = _load(options)
-    directory, log = data_dir.make(Path(loaded.config.data_dir)), loaded.config.log
-    with data_dir.locked(directory, loaded.config.listen):
-        kept = logs.Kept(directory / log.file, int(log.file_mb * 1_000_000), log.files) if log.file else None
-        logs.start(log.level, log.format, kept)
+    loaded = _load_configuration(options)
+    directory, log = data_dir.create(Path(loaded.config.data_dir)), loaded.config.log
+    with data_dir.lock(directory, loaded.config.listen):
+        log_file = logs.LogFile(directory / log.file, int(log.file_mb * 1_000_000), log.files) if log.file else None
+        logs.configure(log.level, log.format, log_file)
         data_dir.make_private(directory)
-        placing.finish(directory)
-        loaded = _open(options)
+        archive.finish_installation(directory)
+        loaded = _open_database(options)
         for words in loaded.warnings:
             print(f"campanero: {words}", file=sys.stderr)
         if options.config:
-            # What this process starts reads the same
+            # Child processes read the same configuration.
             os.environ["CAMPANERO_CONFIG"] = str(Path(options.config).resolve())
+        from appliance import app
         from appliance.http import server
 
+        app.connect_signals()
         server.serve(loaded.config)
 
 
 def _setup(options: argparse.Namespace) -> None:
     from appliance.accounts import audit, users
-    from appliance.accounts.acting import By
+    from appliance.accounts.audit import Actor
 
-    _open(options)
+    _open_database(options)
     if users.has_users():
-        raise Fault("set-up was done before; use: campanero user add")
-    new = users.prepare(options.email, read_password())
-    work.write(audit.noting, By("cli"), "user_add", users.set_up, new, options.name)
+        raise CommandFailed("the installation is already set up; use: campanero user add")
+    new_user = users.prepare_user(options.email, read_password())
+    transactions.write(audit.run_and_record, Actor("cli"), "user_add", users.create_first_owner, new_user, options.name)
 
 
 def _key_create(options: argparse.Namespace) -> None:
-    from appliance.accounts import keys
-    from appliance.accounts.acting import By
-    from appliance.core.fields import read
+    from appliance.accounts import access
+    from appliance.accounts.audit import Actor
+    from appliance.core.validation import read
 
-    _open(options)
-    read(keys.KeyWrite, {"name": options.name})
-    by = By("cli")
-    print(work.write(keys.create, options.account, options.name, options.scope, options.test, by))
+    _open_database(options)
+    read(access.KeyWrite, {"name": options.name})
+    by = Actor("cli")
+    print(transactions.write(access.issue_key, options.account, options.name, options.scope, options.test, by))
 
 
 def _account_add(options: argparse.Namespace) -> None:
     from appliance.accounts import accounts, audit, users
-    from appliance.accounts.acting import By
-    from appliance.core.fields import read
+    from appliance.accounts.audit import Actor
+    from appliance.core.validation import read
 
-    _open(options)
+    _open_database(options)
     if not users.has_users():
-        raise Fault("set-up comes first: campanero setup, or the link that campanero serve prints")
+        raise CommandFailed("set up the installation first: campanero setup, or the link that campanero serve prints")
     read(accounts.AccountWrite, {"name": options.name})
-    made = work.write(audit.noting, By("cli"), "account_add", accounts.create, options.name.strip())
-    print(made.id)
+    account = transactions.write(
+        audit.run_and_record, Actor("cli"), "account_add", accounts.create, options.name.strip()
+    )
+    print(account.id)
 
 
 def _check(options: argparse.Namespace) -> None:
-    loaded = _load(options)
+    loaded = _load_configuration(options)
     for words in loaded.warnings:
         print(f"campanero: {words}", file=sys.stderr)
-    for name, info in config.leaves():
-        value = config.value_of(loaded.config, name)
-        shown = "***" if config.is_secret(info) and value else json.dumps(value, ensure_ascii=False)
-        print(f"{name} = {shown}  # {loaded.sources[name]}")
+    for name, info in config.list_settings():
+        value = config.get_value(loaded.config, name)
+        displayed = "***" if config.is_secret(info) and value else json.dumps(value, ensure_ascii=False)
+        print(f"{name} = {displayed}  # {loaded.sources[name]}")
 
 
 def _doctor(options: argparse.Namespace) -> int:
     from appliance.ops import doctor as ops_doctor
 
-    found = []
-    for line in ops_doctor.look(lambda page: _load(options, page), options.seed, options.account):
-        found.append(line)
+    findings = []
+    for finding in ops_doctor.run_checks(
+        lambda page: _load_configuration(options, page), options.seed, options.account
+    ):
+        findings.append(finding)
         if not options.json:
-            fix = f" [{' '.join(line.fix.split())}]" if line.fix else ""
-            print(f"{line.level:<4}  {line.check}: {' '.join(line.words.split())}{fix}", flush=True)
-    failed = any(line.level == "fail" for line in found)
+            fix = f" [{' '.join(finding.fix.split())}]" if finding.fix else ""
+            print(f"{finding.level:<4}  {finding.check}: {' '.join(finding.words.split())}{fix}", flush=True)
+    failed = any(finding.level == "fail" for finding in findings)
     if options.json:
-        print(json.dumps({"ok": not failed, "findings": [line._asdict() for line in found]}))
+        print(json.dumps({"ok": not failed, "findings": [finding._asdict() for finding in findings]}))
     return int(failed)
 
 
 def _status(options: argparse.Namespace) -> None:
-    from appliance.ops.status import look, screen
+    from appliance.ops import status as look
+    from appliance.ops.status import terminal
 
-    loaded = _load(options)
-    base = Path(loaded.config.data_dir) / "campanero.db"
-    have = 0 if identity.is_empty(base) else identity.inspect(base).schema
-    if have == 0:
-        raise Fault(f"there is nothing in {base.parent} yet: start with campanero serve, or name another by --data")
-    open_database(base)
-    if have < len(MIGRATIONS):
-        raise Fault(f"the database has schema {have}: the next start of the service brings it to {len(MIGRATIONS)}")
-    if have > len(MIGRATIONS):
-        raise TooNew(f"the database has schema {have}, this program knows {len(MIGRATIONS)}: use the newer program")
-    screen.show(lambda: look.look(loaded.config), options.watch, options.json)
+    loaded = _load_configuration(options)
+    path = Path(loaded.config.data_dir) / "campanero.db"
+    schema = 0 if migrations.is_missing_or_empty(path) else migrations.inspect_database(path).schema
+    if schema == 0:
+        raise CommandFailed(f"{path.parent} contains no installation: start with campanero serve, or use --data")
+    open_database(path)
+    if schema < len(MIGRATIONS):
+        raise CommandFailed(
+            f"the database has schema {schema}: the next start of the service migrates it to {len(MIGRATIONS)}"
+        )
+    if schema > len(MIGRATIONS):
+        raise SchemaTooNew(
+            f"the database has schema {schema}, but this program supports {len(MIGRATIONS)}: use a newer version"
+        )
+    terminal.show_status(lambda: look.collect_status(loaded.config), options.watch, options.json)
 
 
 def _recount(options: argparse.Namespace) -> None:
-    from appliance.tracking import hit_verdicts
+    from appliance.tracking import hits
 
-    _open(options)
-    looked, changed = hit_verdicts.judge_all()
-    print(f"{looked} messages judged again, {changed} opens and clicks are another's now")
+    _open_database(options)
+    reclassified, changed = hits.rejudge_all()
+    print(f"{reclassified} messages reclassified, {changed} opens and clicks changed")
 
 
 def _openapi(options: argparse.Namespace) -> None:
-    config.use(_load(options).config)
-    from appliance.api.document import document
+    config.set_current(_load_configuration(options).config)
+    from appliance.api.openapi import render_yaml
 
-    sys.stdout.write(document().decode())
+    sys.stdout.write(render_yaml().decode())
 
 
 def _version(options: argparse.Namespace) -> None:
     if options.licences:
-        print(assets.licences(), end="")
+        print(executable.read_licences(), end="")
     elif options.json:
-        print(json.dumps({"version": VERSION, "components": assets.components()}))
+        print(json.dumps({"version": VERSION, "components": executable.list_components()}))
     else:
         print(f"campanero {VERSION}")

@@ -1,1 +1,107 @@
-"""The door for recipients: signed links, no login."""
+"""Pages and links for recipients, which need no login, and webhooks of providers.
+
+Reading a page never changes consent (docs/decisions.md#16).
+"""
+
+from typing import Any
+
+from sanic import Blueprint, HTTPResponse, Request, Sanic
+
+from appliance.api.endpoints import FORM_SUBMISSION_PATH
+from appliance.content import media
+from appliance.core import executable
+from appliance.public import clicks, forms, pages, preferences, provider_webhooks
+from appliance.storage.transactions import fetch
+
+_PICTURE_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    # Webmail embeds the image in its own pages.
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "X-Robots-Tag": "noindex",
+}
+# The image of an id never changes.
+_CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+async def show_picture(request: Request, signed_id: str) -> HTTPResponse:
+    """Serve an image of emails and pages to anyone with its URL."""
+    tag = f'"{signed_id}"'
+    known_tags = {value.strip().removeprefix("W/") for value in request.headers.get("if-none-match", "").split(",")}
+    is_cached = bool(known_tags & {tag, "*"})
+    if is_cached and await fetch(media.exists, signed_id):
+        return HTTPResponse(b"", 304, {**_PICTURE_HEADERS, **_CACHE_FOREVER, "ETag": tag})
+    picture = await fetch(media.find_served, signed_id)
+    if picture is None:
+        return HTTPResponse("Not found.", 404, {**_PICTURE_HEADERS, "Cache-Control": "no-store"}, "text/plain")
+    return HTTPResponse(
+        picture.content, 200, {**_PICTURE_HEADERS, **_CACHE_FOREVER, "ETag": tag}, content_type=picture.content_type
+    )
+
+
+_READ_METHODS, _ALL_METHODS = ("GET", "HEAD"), ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_WEBHOOK_PREFIX = "/hooks/"
+# Path, methods and handler. The webhook handlers check the method themselves, after the path.
+_ROUTES = (
+    ("/u/<token:str>", _READ_METHODS, preferences.show_unsubscribe),
+    ("/u/<token:str>", ("POST",), preferences.submit_unsubscribe),
+    ("/p/<token:str>", _READ_METHODS, preferences.show_preferences),
+    ("/p/<token:str>", ("POST",), preferences.submit_preferences),
+    ("/d/<token:str>", _READ_METHODS, preferences.show_confirmation),
+    ("/d/<token:str>", ("POST",), preferences.submit_confirmation),
+    ("/f/<token:str>", _READ_METHODS, forms.show_form),
+    ("/f/<token:str>", ("POST",), forms.submit_form),
+    ("/v/<token:str>", _READ_METHODS, pages.show_message),
+    ("/c/<token:str>", _READ_METHODS, clicks.follow_link),
+    ("/o/<token:str>", _READ_METHODS, clicks.serve_pixel),
+    (f"{media.URL_PATH}<signed_id:str>", _READ_METHODS, show_picture),
+    (f"{_WEBHOOK_PREFIX}<name:str>", _ALL_METHODS, provider_webhooks.receive_email_webhook),
+    (f"{_WEBHOOK_PREFIX}<provider:str>/<name:str>", _ALL_METHODS, provider_webhooks.receive_provider_webhook),
+)
+_PATH_PREFIXES = ("/u/", "/p/", "/d/", "/f/", "/v/", "/c/", "/o/", media.URL_PATH, "/public.css", "/robots.txt")
+
+
+def owns_path(path: str) -> bool:
+    """Return whether a path is for recipients, so that its errors are HTML pages."""
+    # The server has removed a trailing slash from the path.
+    return f"{path}/".startswith(_PATH_PREFIXES)
+
+
+def owns_webhook_path(path: str) -> bool:
+    """Return whether a path is a provider webhook, so that its errors are JSON."""
+    return f"{path}/".startswith(_WEBHOOK_PREFIX)
+
+
+def mount(app: "Sanic[Any, Any]") -> None:
+    """Add the routes for recipients and providers to the server."""
+    app.ctx.desk = None
+    blueprint = Blueprint("public")
+    for path, methods, handler in _ROUTES:
+        name = f"{handler.__module__.rpartition('.')[2]}_{handler.__name__}"
+        blueprint.add_route(handler, path, methods, name=name, error_format="text")
+    submission_path = FORM_SUBMISSION_PATH.replace("{public_key}", "<public_key:str>")
+    blueprint.add_route(forms.submit_form_as_api, submission_path, ["POST"], error_format="json")
+    blueprint.add_route(forms.allow_form_submission, submission_path, ["OPTIONS"], error_format="json")
+    blueprint.add_route(_serve_css, "/public.css", ["GET"], error_format="text")
+    blueprint.add_route(_serve_robots, "/robots.txt", ["GET"], error_format="text")
+    app.blueprint(blueprint)
+    app.after_server_stop(_close_recorder)
+
+
+def error_page(status: int) -> HTTPResponse:
+    """Return the HTML page for an error status."""
+    return pages.unavailable_page() if status >= 500 else pages.not_found_page()
+
+
+async def _close_recorder(app: "Sanic[Any, Any]") -> None:
+    if app.ctx.desk is not None:
+        app.ctx.desk.close()
+
+
+async def _serve_css(request: Request) -> HTTPResponse:
+    body = executable.shipped_path("appliance", "public", "html", "public.css").read_bytes()
+    return HTTPResponse(body, 200, {"Cache-Control": "max-age=3600"}, content_type="text/css; charset=utf-8")
+
+
+async def _serve_robots(request: Request) -> HTTPResponse:
+    return HTTPResponse("User-agent: *\nDisallow: /\n", content_type="text/plain; charset=utf-8")

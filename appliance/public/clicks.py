@@ -1,4 +1,7 @@
-"""The links and pictures that lead through us. Where they lead stands with us; nothing a request says changes it."""
+"""Click and open tracking: redirects, the pixel, and the recording of hits.
+
+The target of a link is stored; nothing in a request changes it.
+"""
 
 import asyncio
 import logging
@@ -9,269 +12,285 @@ from sanic import HTTPResponse, Request
 
 from appliance.core import clock
 from appliance.core.errors import Unavailable
-from appliance.public import answers
+from appliance.public import pages
 from appliance.sending.messages import links
-from appliance.sending.messages.link_targets import Found, Targets, Wanted
-from appliance.storage import work
-from appliance.storage.disk_guard import StorageError, storage_error
-from appliance.storage.open import close_database
+from appliance.sending.messages.links import LinkRequest, LinkResolver, TrackedMessage
+from appliance.storage import transactions
+from appliance.storage.database import close_database
+from appliance.storage.disk_guard import StorageError, to_storage_error
 from appliance.tracking import hits
-from appliance.tracking.hits import Asked, Hit, Limit
+from appliance.tracking.hits import Hit, HitLimiter, HitRequest
 
-# Between the doors of recipients and the writer: hits that come meanwhile are looked up and written together.
-#
-# Who asked is answered when the hit is on disk, or after 250 ms: nobody waits for a slow disk to read a page. Few
-# batches are under way; while they are, the next one gathers. There is no timer for that.
+# Hits are looked up and written in batches. A request is answered when its hit is on disk or after 250 ms, so that a
+# slow disk delays nobody. While batches are in flight, the next one gathers; no timer is involved.
 
 log = logging.getLogger("campanero.tracking")
-PATIENCE_SECONDS = 0.25
-_SAY_SECONDS = 2.0
-# So many may wait for a disk that does not write; more are sent on and not kept
-_MAX_WAITING = 20_000
-_MAX_AT_ONCE = 250
-# While one batch is written, the next is looked up
-_MAX_UNDER_WAY = 2
+MAX_WAIT_SECONDS = 0.25
+_LOG_INTERVAL_SECONDS = 2.0
+# Further hits are redirected without being recorded.
+_MAX_PENDING_HITS = 20_000
+_MAX_BATCH_HITS = 250
+# While one batch is written, the next is looked up.
+_MAX_BATCHES_IN_FLIGHT = 2
 
 
-class _One:
-    """A hit on its way: what was asked for, who waits for the answer, and what is known of it so far."""
+class _PendingHit:
+    """A hit that is not yet recorded, with the future of its response."""
 
-    __slots__ = ("answer", "asked", "found", "is_known", "timer", "wanted")
+    __slots__ = ("future", "hit_request", "is_known", "link", "target", "timer")
 
-    def __init__(self, wanted: Wanted, asked: Asked, answer: "asyncio.Future[Found | None]") -> None:
-        self.wanted, self.asked, self.answer = wanted, asked, answer
-        self.found: Found | None = None
+    def __init__(
+        self, link: LinkRequest, hit_request: HitRequest, future: "asyncio.Future[TrackedMessage | None]"
+    ) -> None:
+        self.link, self.hit_request, self.future = link, hit_request, future
+        self.target: TrackedMessage | None = None
         self.is_known = False
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Desk:
-    """Counts who asks; used on one event loop. What was not counted is: `early`, `unrecorded`."""
+class HitRecorder:
+    """Records hits in batches; used on one event loop.
+
+    `early` counts responses sent before their hit was stored, `unrecorded` counts hits that were lost.
+    """
 
     def __init__(self) -> None:
         self.early = self.unrecorded = 0
-        self._waiting: list[_One] = []
-        self._under_way = 0
-        self._is_called = False
-        self._targets = Targets()
-        self._limit = Limit()
+        self._pending: list[_PendingHit] = []
+        self._in_flight = 0
+        self._is_scheduled = False
+        self._targets = LinkResolver()
+        self._limit = HitLimiter()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hits")
-        self._said = (0, 0)
-        self._saying = False
+        self._logged_counts = (0, 0)
+        self._is_log_scheduled = False
 
-    def ask(self, wanted: Wanted, asked: Asked) -> "asyncio.Future[Found | None]":
-        """Return what was asked for, once that is on disk or it took too long; None for what is not there (any more).
+    def record(self, link: LinkRequest, hit_request: HitRequest) -> "asyncio.Future[TrackedMessage | None]":
+        """Return a future of the target, or None if it does not exist; it completes when the hit is stored or late.
 
-        Raises Unavailable where not even the answer can be read.
+        The future raises Unavailable if the target cannot be read.
         """
         loop = asyncio.get_running_loop()
-        one = _One(wanted, asked, loop.create_future())
-        one.timer = loop.call_later(PATIENCE_SECONDS, self._late, one)
-        if len(self._waiting) < _MAX_WAITING:
-            self._waiting.append(one)
+        pending = _PendingHit(link, hit_request, loop.create_future())
+        pending.timer = loop.call_later(MAX_WAIT_SECONDS, self._handle_timeout, pending)
+        if len(self._pending) < _MAX_PENDING_HITS:
+            self._pending.append(pending)
         else:
-            self._not_kept(1)
-        self._call()
-        return one.answer
+            self._count_unrecorded(1)
+        self._schedule_batch()
+        return pending.future
 
     def close(self) -> None:
-        """End the thread."""
+        """Close the database connection and the thread."""
         self._thread.submit(close_database)
         self._thread.shutdown()
 
     # -- on the loop ----------------------------------------------------------------------------------------------
 
-    def _call(self) -> None:
-        if self._waiting and not self._is_called and self._under_way < _MAX_UNDER_WAY:
-            self._is_called = True
-            # Whoever else asks in this round of the loop comes along
-            asyncio.get_running_loop().call_soon(self._hand_over)
+    def _schedule_batch(self) -> None:
+        if self._pending and not self._is_scheduled and self._in_flight < _MAX_BATCHES_IN_FLIGHT:
+            self._is_scheduled = True
+            # Requests of the same loop iteration join the batch.
+            asyncio.get_running_loop().call_soon(self._submit_batch)
 
-    def _hand_over(self) -> None:
-        self._is_called = False
-        batch, self._waiting = self._waiting[:_MAX_AT_ONCE], self._waiting[_MAX_AT_ONCE:]
-        self._under_way += 1
+    def _submit_batch(self) -> None:
+        self._is_scheduled = False
+        batch, self._pending = self._pending[:_MAX_BATCH_HITS], self._pending[_MAX_BATCH_HITS:]
+        self._in_flight += 1
         loop = asyncio.get_running_loop()
-        self._thread.submit(self._work, batch, loop).add_done_callback(_log_fault)
+        self._thread.submit(self._process_batch, batch, loop).add_done_callback(_log_failure)
 
-    def _answered(self, batch: list[_One], error: BaseException | None) -> None:
-        """Tell those who still wait; without a fault all of it is on disk."""
-        for one in batch:
-            if one.timer is not None:
-                one.timer.cancel()
-            if one.answer.done():
+    def _resolve_batch(self, batch: list[_PendingHit], error: BaseException | None) -> None:
+        """Complete the futures of a batch that was stored or has failed."""
+        for pending in batch:
+            if pending.timer is not None:
+                pending.timer.cancel()
+            if pending.future.done():
                 continue
-            if one.is_known:
-                one.answer.set_result(one.found)
+            if pending.is_known:
+                pending.future.set_result(pending.target)
             else:
-                one.answer.set_exception(error or StorageError("it cannot be read"))
-        self._under_way -= 1
-        self._call()
+                pending.future.set_exception(error or StorageError("it cannot be read"))
+        self._in_flight -= 1
+        self._schedule_batch()
 
-    def _late(self, one: _One) -> None:
-        """Let somebody go first whose hit takes too long to be written."""
-        if one.answer.done():
+    def _handle_timeout(self, pending: _PendingHit) -> None:
+        """Respond to a request whose hit takes too long to be stored."""
+        if pending.future.done():
             return
-        if one.is_known:
-            self._go(one)
+        if pending.is_known:
+            self._release(pending)
         else:
-            # It waits behind a batch that is not written: where it leads is found without that
+            # The hit waits behind a slow batch, so its target is looked up separately.
             loop = asyncio.get_running_loop()
-            self._thread.submit(self._find_alone, one, loop).add_done_callback(_log_fault)
+            self._thread.submit(self._find_alone, pending, loop).add_done_callback(_log_failure)
 
-    def _go(self, one: _One) -> None:
-        if not one.answer.done():
+    def _release(self, pending: _PendingHit) -> None:
+        if not pending.future.done():
             self.early += 1
-            self._say_soon()
-            one.answer.set_result(one.found)
+            self._schedule_log()
+            pending.future.set_result(pending.target)
 
-    def _failed(self, one: _One, error: BaseException) -> None:
-        if not one.answer.done():
-            one.answer.set_exception(error)
+    def _fail(self, pending: _PendingHit, error: BaseException) -> None:
+        if not pending.future.done():
+            pending.future.set_exception(error)
 
-    def _not_kept(self, count: int) -> None:
+    def _count_unrecorded(self, count: int) -> None:
         self.unrecorded += count
-        self._say_soon()
+        self._schedule_log()
 
-    def _say_soon(self) -> None:
-        if not self._saying:
-            self._saying = True
-            asyncio.get_running_loop().call_later(_SAY_SECONDS if any(self._said) else 0, self._say)
+    def _schedule_log(self) -> None:
+        if not self._is_log_scheduled:
+            self._is_log_scheduled = True
+            asyncio.get_running_loop().call_later(
+                _LOG_INTERVAL_SECONDS if any(self._logged_counts) else 0, self._log_counts
+            )
 
-    def _say(self) -> None:
-        self._saying = False
-        early, unrecorded = self.early - self._said[0], self.unrecorded - self._said[1]
-        self._said = (self.early, self.unrecorded)
-        log.warning("readers sent on before their hit was stored: %s; hits that are not stored: %s", early, unrecorded)
+    def _log_counts(self) -> None:
+        self._is_log_scheduled = False
+        early, unrecorded = self.early - self._logged_counts[0], self.unrecorded - self._logged_counts[1]
+        self._logged_counts = (self.early, self.unrecorded)
+        log.warning("tracking: hits delayed early_responses=%s unrecorded=%s", early, unrecorded)
 
     # -- in the thread --------------------------------------------------------------------------------------------
 
-    def _work(self, batch: list[_One], loop: asyncio.AbstractEventLoop) -> None:
-        """Find where a batch leads and hand it to the writer."""
+    def _process_batch(self, batch: list[_PendingHit], loop: asyncio.AbstractEventLoop) -> None:
+        """Look up the targets of a batch and submit its hits to the writer."""
         error: BaseException | None = None
         try:
-            self._find(batch)
-            kept = [Hit(one.asked, one.found) for one in batch if one.found is not None and self._is_hit(one)]
-            if kept:
-                work.submit(hits.keep, kept).add_done_callback(lambda done: self._written(batch, kept, done, loop))
+            self._find_targets(batch)
+            hits_to_write = [
+                Hit(pending.hit_request, pending.target)
+                for pending in batch
+                if pending.target is not None and self._is_hit(pending)
+            ]
+            if hits_to_write:
+                transactions.submit(hits.store_hits, hits_to_write).add_done_callback(
+                    lambda done: self._written(batch, hits_to_write, done, loop)
+                )
                 return
-        except Exception as fault:
-            error = storage_error(fault) or fault
+        except Exception as cause:
+            error = to_storage_error(cause) or cause
             if not isinstance(error, Unavailable):
-                log.exception("hits cannot be looked up")
-        _tell(loop, self._answered, batch, error)
+                log.exception("tracking: hit lookup failed")
+        _call_on_loop(loop, self._resolve_batch, batch, error)
 
-    def _find(self, batch: list[_One]) -> None:
-        found = self._targets.find(one.wanted for one in batch)
-        for one in batch:
-            one.found, one.is_known = found.get(one.wanted), True
+    def _find_targets(self, batch: list[_PendingHit]) -> None:
+        targets = self._targets.resolve(pending.link for pending in batch)
+        for pending in batch:
+            pending.target, pending.is_known = targets.get(pending.link), True
 
-    def _is_hit(self, one: _One) -> bool:
-        """Return whether a hit is for something that exists, by somebody who may be counted, and not repeated."""
-        found = one.found
-        if found is None or not hits.is_kept(found) or (one.wanted.number is not None and found.url is None):
+    def _is_hit(self, pending: _PendingHit) -> bool:
+        """Return whether a hit should be recorded: its target exists, tracking is allowed, the limit is not reached."""
+        target = pending.target
+        if target is None or not hits.is_tracked(target) or (pending.link.number is not None and target.url is None):
             return False
-        return self._limit.allows(found.message_id)
+        return self._limit.allows(target.message_id)
 
-    def _find_alone(self, one: _One, loop: asyncio.AbstractEventLoop) -> None:
+    def _find_alone(self, pending: _PendingHit, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            self._find([one])
+            self._find_targets([pending])
         except Exception as error:
-            _tell(loop, self._failed, one, storage_error(error) or error)
+            _call_on_loop(loop, self._fail, pending, to_storage_error(error) or error)
         else:
-            _tell(loop, self._go, one)
+            _call_on_loop(loop, self._release, pending)
 
     def _written(
-        self, batch: list[_One], kept: list[Hit], done: "Future[None]", loop: asyncio.AbstractEventLoop
+        self, batch: list[_PendingHit], hits_to_write: list[Hit], done: "Future[None]", loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Go on after the writer; where one of many broke the batch, each is written by itself."""
+        """Complete a batch after its write; if a hit broke the batch, write each hit individually."""
         error = done.exception()
         if error is None:
             pass
-        elif isinstance(error, Unavailable) or len(kept) == 1:
+        elif isinstance(error, Unavailable) or len(hits_to_write) == 1:
             if not isinstance(error, Unavailable):
-                log.error("a hit could not be written", exc_info=error)
-            _tell(loop, self._not_kept, len(kept))
+                log.error("tracking: hit write failed", exc_info=error)
+            _call_on_loop(loop, self._count_unrecorded, len(hits_to_write))
         else:
-            log.warning("hits could not be written together: %s", error)
-            self._thread.submit(self._one_by_one, batch, kept, loop).add_done_callback(_log_fault)
+            log.warning("tracking: batch write failed error=%s", error)
+            self._thread.submit(self._write_individually, batch, hits_to_write, loop).add_done_callback(_log_failure)
             return
-        _tell(loop, self._answered, batch, error)
+        _call_on_loop(loop, self._resolve_batch, batch, error)
 
-    def _one_by_one(self, batch: list[_One], kept: list[Hit], loop: asyncio.AbstractEventLoop) -> None:
+    def _write_individually(
+        self, batch: list[_PendingHit], hits_to_write: list[Hit], loop: asyncio.AbstractEventLoop
+    ) -> None:
         failed = 0
-        for hit in kept:
+        for hit in hits_to_write:
             try:
-                work.submit(hits.keep, [hit]).result()
+                transactions.submit(hits.store_hits, [hit]).result()
             except Exception as error:
                 failed += 1
-                log.error("a hit could not be written", exc_info=error)
+                log.error("tracking: hit write failed", exc_info=error)
         if failed:
-            _tell(loop, self._not_kept, failed)
-        _tell(loop, self._answered, batch, None)
+            _call_on_loop(loop, self._count_unrecorded, failed)
+        _call_on_loop(loop, self._resolve_batch, batch, None)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
+def _call_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
     try:
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:
-        log.debug("the service has ended")
+        log.debug("tracking: event loop closed")
 
 
-def _log_fault(done: "Future[None]") -> None:
+def _log_failure(done: "Future[None]") -> None:
     error = None if done.cancelled() else done.exception()
     if error is not None:
-        log.error("a batch of hits broke", exc_info=error)
+        log.error("tracking: batch failed", exc_info=error)
 
 
-# The smallest picture there is: one pixel that nobody sees
+# A transparent GIF of one pixel.
 PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
-_ENDING = ".gif"
-# As much as is kept of what somebody says of themselves
-_AGENT, _REFERRER = 400, 500
+_PIXEL_SUFFIX = ".gif"
+_MAX_AGENT_CHARACTERS, _MAX_REFERRER_CHARACTERS = 400, 500
 
 
-async def click(request: Request, token: str) -> HTTPResponse:
-    """Send the reader on to where the link was written to lead."""
-    read = links.read_click(token)
-    if read is None:
-        return answers.lost()
+async def follow_link(request: Request, token: str) -> HTTPResponse:
+    """Redirect to the target of a link and record the click."""
+    click = links.read_click_token(token)
+    if click is None:
+        return pages.not_found_page()
     try:
-        found = await _ask(request, Wanted(*read))
+        target = await _record_hit(request, LinkRequest(*click))
     except Unavailable:
-        return answers.unavailable()
-    if found is None or found.url is None:
-        return answers.lost()
-    return HTTPResponse(None, 302, {**answers.HEADERS, "Location": found.url}, content_type="text/plain")
+        return pages.unavailable_page()
+    if target is None or target.url is None:
+        return pages.not_found_page()
+    return HTTPResponse(None, 302, {**pages.PAGE_HEADERS, "Location": target.url}, content_type="text/plain")
 
 
-async def seen(request: Request, token: str) -> HTTPResponse:
-    """Return the picture, whatever becomes of the count."""
-    message_id = links.read_open(token.removesuffix(_ENDING)) if token.endswith(_ENDING) else None
+async def serve_pixel(request: Request, token: str) -> HTTPResponse:
+    """Serve the tracking pixel, even if the open cannot be recorded."""
+    message_id = links.read_open_token(token.removesuffix(_PIXEL_SUFFIX)) if token.endswith(_PIXEL_SUFFIX) else None
     if message_id is None:
-        return answers.lost()
+        return pages.not_found_page()
     try:
-        await _ask(request, Wanted(message_id, None))
+        await _record_hit(request, LinkRequest(message_id, None))
     except Unavailable:
-        _desk(request).unrecorded += 1
-    return HTTPResponse(PIXEL, 200, answers.HEADERS, content_type="image/gif")
+        _get_recorder(request).unrecorded += 1
+    return HTTPResponse(PIXEL, 200, pages.PAGE_HEADERS, content_type="image/gif")
 
 
-async def _ask(request: Request, wanted: Wanted) -> Found | None:
+async def _record_hit(request: Request, link: LinkRequest) -> TrackedMessage | None:
     headers = request.headers
-    is_ahead = "prefetch" in (headers.get("sec-purpose") or headers.get("purpose") or "")
+    is_prefetch = "prefetch" in (headers.get("sec-purpose") or headers.get("purpose") or "")
     agent, referrer = headers.get("user-agent"), headers.get("referer")
-    asked = Asked(
-        wanted.number, "PREFETCH" if is_ahead else request.method, request.ctx.client,
-        agent[:_AGENT] if agent else None, referrer[:_REFERRER] if referrer else None, clock.now_ms(),
-    )  # fmt: skip
-    return await _desk(request).ask(wanted, asked)
+    hit_request = HitRequest(
+        link.number,
+        "PREFETCH" if is_prefetch else request.method,
+        request.ctx.client,
+        agent[:_MAX_AGENT_CHARACTERS] if agent else None,
+        referrer[:_MAX_REFERRER_CHARACTERS] if referrer else None,
+        clock.now_ms(),
+    )
+    return await _get_recorder(request).record(link, hit_request)
 
 
-def _desk(request: Request) -> Desk:
-    """Return the desk of this server; who comes first sets it up."""
-    here = request.app.ctx
-    if here.desk is None:
-        here.desk = Desk()
-    found: Desk = here.desk
-    return found
+def _get_recorder(request: Request) -> HitRecorder:
+    """Return the recorder of this server, creating it on first use."""
+    context = request.app.ctx
+    if context.desk is None:
+        context.desk = HitRecorder()
+    recorder: HitRecorder = context.desk
+    return recorder

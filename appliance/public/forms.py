@@ -1,83 +1,88 @@
-"""`/f/{public_key}`: the page of a form, where people sign up; forms on other pages may post here too."""
+"""The hosted page of a sign-up form at `/f/{public_key}`, and submissions from other websites."""
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from sanic import HTTPResponse, Request
 
-from appliance.core import clock, tokens
-from appliance.core.errors import Invalid, NotFound, TooMany, Unavailable
-from appliance.forms import intake, reading, store
-from appliance.forms.reading import Submitted
-from appliance.public import answers
+from appliance.api import http
+from appliance.api.http import ApiError
+from appliance.core import clock, crypto
+from appliance.core.errors import Invalid, NotFound, RateLimitExceeded, Unavailable
+from appliance.forms import store, submissions
+from appliance.forms.submissions import Submission
+from appliance.public import pages
 from appliance.storage.models import Form
-from appliance.storage.work import call
-from appliance.tracking import account_look
+from appliance.storage.transactions import fetch
+from appliance.tracking import page_style
 
-# Nobody reads and fills in a page in less
-QUICKEST_MS = 700
-_TIME = "f"
-_HOST = re.compile(r"[A-Za-z0-9.:\[\]-]+")
+# No person reads and fills in a form faster.
+MIN_FILL_MS = 700
+_SHOWN_AT_PURPOSE = "f"
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9.:\[\]-]+")
 
 
-async def show(request: Request, token: str) -> HTTPResponse:
-    """Show the form."""
+async def show_form(request: Request, token: str) -> HTTPResponse:
+    """Render the form."""
     try:
-        form = await call(store.by_key, token)
-        return await _page(form, {}, {}, tokens.sign(_TIME, clock.now_ms(), 8))
+        form = await fetch(store.find_by_key, token)
+        return await _form_page(form, {}, {}, crypto.sign_token(_SHOWN_AT_PURPOSE, clock.now_ms(), 8))
     except NotFound:
-        return answers.lost(language=answers.language_of(request))
+        return pages.not_found_page(language=pages.detect_language(request))
     except Unavailable:
-        return answers.unavailable(answers.language_of(request))
+        return pages.unavailable_page(pages.detect_language(request))
 
 
-async def act(request: Request, token: str) -> HTTPResponse:
-    """Take what was typed; what is wrong with it stands at its field, and nothing typed is lost."""
-    language = answers.language_of(request)
-    raw = {name: values[0] for name, values in answers.form(request).items() if values}
+async def submit_form(request: Request, token: str) -> HTTPResponse:
+    """Process a submission; errors are shown at their fields and the input is kept."""
+    language = pages.detect_language(request)
+    raw = {name: values[0] for name, values in pages.read_form(request).items() if values}
     try:
-        form = await call(store.by_key, token)
-        said, errors = await call(_read, form, raw)
-        if errors or said is None:
-            return await _page(form, raw, errors, raw.get("t", ""), 422)
-        if not reading.is_trapped(raw):
-            await intake.take(form, said, request.ctx.client, request.headers.get("user-agent"))
+        form = await fetch(store.find_by_key, token)
+        submission, errors = await fetch(_parse_submission, form, raw)
+        if errors or submission is None:
+            return await _form_page(form, raw, errors, raw.get("t", ""), 422)
+        if not submissions.is_honeypot_filled(raw):
+            await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
     except NotFound:
-        return answers.lost(language=language)
+        return pages.not_found_page(language=language)
     except Unavailable:
-        return answers.unavailable(language)
-    except TooMany as refused:
-        answer = answers.page("note.html", None, 429, language, heading="form_many_heading", lead="form_many_lead")
-        answer.headers["Retry-After"] = str(refused.retry_after)
-        return answer
-    leads = store.leads_to(form)
-    if leads:
-        return HTTPResponse("", 303, {**answers.HEADERS, "Location": leads})
-    asks = "form_mailed" if form.double_opt_in else "form_done"
-    return answers.page(
+        return pages.unavailable_page(language)
+    except RateLimitExceeded as error:
+        response = pages.render_page(
+            "note.html", None, 429, language, heading="form_many_heading", lead="form_many_lead"
+        )
+        response.headers["Retry-After"] = str(error.retry_after)
+        return response
+    redirect_url = store.get_redirect_url(form)
+    if redirect_url:
+        return HTTPResponse("", 303, {**pages.PAGE_HEADERS, "Location": redirect_url})
+    phrase_prefix = "form_mailed" if form.double_opt_in else "form_done"
+    return pages.render_page(
         "note.html",
-        await call(account_look.of, form.account_id),
-        heading=f"{asks}_heading",
-        lead=f"{asks}_lead",
+        await fetch(page_style.get_page_style, form.account_id),
+        heading=f"{phrase_prefix}_heading",
+        lead=f"{phrase_prefix}_lead",
         good=True,
     )
 
 
-def _read(form: Form, raw: dict[str, str]) -> tuple[Submitted | None, dict[str, str]]:
-    """Return what was typed, or the phrase for each field that is wrong."""
+def _parse_submission(form: Form, raw: dict[str, str]) -> tuple[Submission | None, dict[str, str]]:
+    """Return the submission, or the phrase of the error by field."""
     try:
-        said = reading.read(form, raw)
-    except Invalid as refused:
-        either = {one.name for one in store.fields_of(form) if not one.required} & {"email", "phone"}
-        return None, {name: _phrase(name, messages[0], either) for name, messages in refused.fields.items()}
-    shown_at = tokens.read(_TIME, raw.get("t", ""), 8)
-    if shown_at is not None and clock.now_ms() - shown_at < QUICKEST_MS:
+        submission = submissions.parse_submission(form, raw)
+    except Invalid as error:
+        either = {field.name for field in store.list_fields(form) if not field.required} & {"email", "phone"}
+        return None, {name: _error_phrase(name, messages[0], either) for name, messages in error.fields.items()}
+    shown_at = crypto.read_token(_SHOWN_AT_PURPOSE, raw.get("t", ""), 8)
+    if shown_at is not None and clock.now_ms() - shown_at < MIN_FILL_MS:
         return None, {"base": "form_again"}
-    return said, {}
+    return submission, {}
 
 
-def _phrase(name: str, message: str, either: set[str]) -> str:
+def _error_phrase(name: str, message: str, either: set[str]) -> str:
     if message == "can't be blank":
         return "form_either" if name in either else "form_blank"
     if name in ("email", "phone"):
@@ -85,18 +90,87 @@ def _phrase(name: str, message: str, either: set[str]) -> str:
     return "form_long"
 
 
-async def _page(
+async def _form_page(
     form: Form, raw: Mapping[str, str], errors: Mapping[str, str], shown_at: str, status: int = 200
 ) -> HTTPResponse:
-    shown = await call(account_look.of, form.account_id)
+    style = await fetch(page_style.get_page_style, form.account_id)
     frames = " ".join(form.origins) or "'none'"
-    return answers.page(
-        "form.html", shown, status, form=form, fields=store.fields_of(form), raw=raw, errors=errors, shown_at=shown_at,
-        leads=_origin(store.leads_to(form)), frames=frames,
-    )  # fmt: skip
+    return pages.render_page(
+        "form.html",
+        style,
+        status,
+        form=form,
+        fields=store.list_fields(form),
+        raw=raw,
+        errors=errors,
+        shown_at=shown_at,
+        leads=_origin_of(store.get_redirect_url(form)),
+        frames=frames,
+    )
 
 
-def _origin(url: str | None) -> str:
-    """Return the origin of an address, for the policy of a page; a browser follows a form's redirect only there."""
+def _origin_of(url: str | None) -> str:
+    """Return the origin of a URL for the `form-action` policy, which also limits where a form may redirect."""
     parts = urlsplit(url or "")
-    return f"{parts.scheme}://{parts.netloc}" if _HOST.fullmatch(parts.netloc) else ""
+    return f"{parts.scheme}://{parts.netloc}" if _HOST_PATTERN.fullmatch(parts.netloc) else ""
+
+
+# The API variant for forms on other websites: a public key is enough, and a success is always `accepted`.
+
+_FORM_CONTENT_TYPES = ("application/json", "application/x-www-form-urlencoded")
+_MAX_FORM_FIELDS = 200
+_MAX_FORM_BYTES = 65_536
+
+
+async def allow_form_submission(request: Request, public_key: str) -> HTTPResponse:
+    """Respond to the CORS preflight request of a page on another origin that embeds the form."""
+    form = await fetch(store.find_by_key, public_key)
+    allowed = _build_cors_headers(request, form)
+    if "Access-Control-Allow-Origin" in allowed:
+        allowed |= {"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "Content-Type",
+                    "Access-Control-Max-Age": "600"}  # fmt: skip
+    return HTTPResponse(b"", 204, allowed)
+
+
+def _build_cors_headers(request: Request, form: Form) -> dict[str, str]:
+    """Return the CORS headers for an origin that the form allows."""
+    origin = (request.headers.get("origin") or "").lower()
+    return {"Vary": "Origin"} | ({"Access-Control-Allow-Origin": origin} if origin in form.origins else {})
+
+
+async def submit_form_as_api(request: Request, public_key: str) -> HTTPResponse:
+    """Process a submission from another website; the response does not reveal whether the address is known."""
+    form = await fetch(store.find_by_key, public_key)
+    cors = _build_cors_headers(request, form)
+    try:
+        is_html_form, raw = _parse_api_body(request)
+        if not submissions.is_honeypot_filled(raw):
+            submission = await fetch(submissions.parse_submission, form, raw)
+            await submissions.submit(form, submission, request.ctx.client, request.headers.get("user-agent"))
+    except Exception as error:
+        # Pages of allowed origins may read errors too.
+        response = http.error_response(request, error)
+        response.headers.update(cors)
+        return response
+    redirect_url = store.get_redirect_url(form)
+    if is_html_form and redirect_url:
+        return HTTPResponse("", 303, {**cors, "Location": redirect_url})
+    return http.json_response({"accepted": True}, 202, cors)
+
+
+def _parse_api_body(request: Request) -> tuple[bool, Mapping[str, Any]]:
+    """Return whether the body is an HTML form, and its fields. Raises ApiError for other content types."""
+    content_type = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
+    if content_type not in _FORM_CONTENT_TYPES:
+        raise ApiError(415, "unsupported_media_type", f"Send the body as {' or '.join(_FORM_CONTENT_TYPES)}.")
+    if len(request.body) > _MAX_FORM_BYTES:
+        raise ApiError(413, "payload_too_large")
+    if content_type == _FORM_CONTENT_TYPES[0]:
+        return False, http.parse_json_object(request, request.body)
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ApiError(415, "unsupported_media_type", "Send the body without a Content-Encoding.")
+    try:
+        fields = parse_qs(request.body.decode("utf-8"), max_num_fields=_MAX_FORM_FIELDS)
+    except ValueError:
+        raise ApiError(400, "bad_request", "The body is not a valid form.") from None
+    return True, {name: values[0] for name, values in fields.items()}

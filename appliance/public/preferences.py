@@ -1,118 +1,239 @@
-"""`/p/{token}`: what somebody wants to get, and what is kept about them."""
+"""Pages to unsubscribe (`/u/`), to change preferences (`/p/`) and to confirm by email (`/d/`)."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from sanic import HTTPResponse, Request
 
-from appliance.audience.contacts.consent import Tracking
-from appliance.core import tokens
+from appliance.audience.consent import Tracking
+from appliance.core import crypto
 from appliance.core.errors import Unavailable
-from appliance.public import answers
+from appliance.forms import confirmations
+from appliance.forms.confirmations import ConfirmationPage
+from appliance.public import pages
 from appliance.sending.messages import links
-from appliance.storage.work import call, commit
+from appliance.storage.transactions import commit, fetch
 from appliance.tracking import erasing, unsubscribes
-from appliance.tracking.unsubscribes import Change, Chosen, Sheet
+from appliance.tracking.unsubscribes import PreferenceChange, PreferenceChoices, PreferencesPage, UnsubscribePage
 
-# What the buttons of the page say
+# The values of the buttons.
 _SAVE, _UNDO, _ERASE = "save", "undo", "erase"
 
 
-async def show(request: Request, token: str) -> HTTPResponse:
-    """Show what may be chosen; reading changes nothing."""
+async def show_preferences(request: Request, token: str) -> HTTPResponse:
+    """Show the preferences page; reading changes nothing."""
     try:
-        sheet = await call(unsubscribes.preferences_sheet, token)
+        sheet = await fetch(unsubscribes.get_preferences_page, token)
     except Unavailable:
-        return answers.unavailable(answers.language_of(request))
-    return answers.lost(language=answers.language_of(request)) if sheet is None else _page(sheet)
+        return pages.unavailable_page(pages.detect_language(request))
+    return pages.not_found_page(language=pages.detect_language(request)) if sheet is None else _preferences_page(sheet)
 
 
-async def act(request: Request, token: str) -> HTTPResponse:
-    """Save what was chosen, take an opt-out back, or ask to be erased: each by its own button."""
-    form = answers.form(request)
-    language, wanted = answers.language_of(request), form.get("act", [""])[0]
-    acts = {_SAVE: _save, _UNDO: _undo, _ERASE: _erase}
-    if wanted not in acts:
-        return answers.lost(400, language)
+async def submit_preferences(request: Request, token: str) -> HTTPResponse:
+    """Save preferences, undo an opt-out or request erasure, depending on the button."""
+    form = pages.read_form(request)
+    language, button = pages.detect_language(request), form.get("act", [""])[0]
+    actions = {_SAVE: _save_preferences, _UNDO: _undo_opt_out, _ERASE: _request_erasure}
+    if button not in actions:
+        return pages.not_found_page(400, language)
     try:
-        sheet = await call(unsubscribes.preferences_sheet, token)
+        sheet = await fetch(unsubscribes.get_preferences_page, token)
         if sheet is None:
-            return answers.lost(language=language)
+            return pages.not_found_page(language=language)
         if sheet.contact_id is None:
-            return _page(sheet)
-        return await acts[wanted](request, token, sheet, form)
+            return _preferences_page(sheet)
+        return await actions[button](request, token, sheet, form)
     except Unavailable:
-        return answers.unavailable(language)
+        return pages.unavailable_page(language)
 
 
-async def _save(request: Request, token: str, sheet: Sheet, form: Mapping[str, list[str]]) -> HTTPResponse:
-    text = answers.shown(sheet.face.language, "prefs_heading", "prefs_channels", "prefs_lists", "prefs_tracking")
-    said = answers.evidence(request, "preferences", text)
-    changes = await commit(unsubscribes.save_preferences, token, _chosen(form), said)
-    after = await call(unsubscribes.preferences_sheet, token)
-    assert after is not None, "a message is never deleted"
-    return _page(after, changes=None if changes is None else _told(sheet, changes))
+async def _save_preferences(
+    request: Request, token: str, sheet: PreferencesPage, form: Mapping[str, list[str]]
+) -> HTTPResponse:
+    text = pages.render_plain_text(
+        sheet.face.language, "prefs_heading", "prefs_channels", "prefs_lists", "prefs_tracking"
+    )
+    evidence = pages.build_evidence(request, "preferences", text)
+    changes = await commit(unsubscribes.save_preferences, token, _parse_choices(form), evidence)
+    updated_sheet = await fetch(unsubscribes.get_preferences_page, token)
+    assert updated_sheet is not None, "a message is never deleted"
+    return _preferences_page(updated_sheet, changes=None if changes is None else _describe_changes(sheet, changes))
 
 
-def _chosen(form: Mapping[str, list[str]]) -> Chosen:
+def _parse_choices(form: Mapping[str, list[str]]) -> PreferenceChoices:
     tracking: Any = form.get("tracking", [""])[0]
-    meant = tracking in get_args(Tracking) and tracking not in form.get("tracking_shown", [])
-    return Chosen(_boxes(form, "channel"), _boxes(form, "list"), tracking if meant else None)
+    is_changed = tracking in get_args(Tracking) and tracking not in form.get("tracking_shown", [])
+    return PreferenceChoices(
+        _parse_checkboxes(form, "channel"), _parse_checkboxes(form, "list"), tracking if is_changed else None
+    )
 
 
-def _boxes(form: Mapping[str, list[str]], name: str) -> dict[int, bool]:
-    """Return what was ticked, or not, of all that the page showed; a box that was not there says nothing.
+def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, bool]:
+    """Return the state of each checkbox that the page showed.
 
-    Nor does a tick that was there when it was shown (`7-on`): a page that lay open takes back nothing left since.
+    A box that was checked when the page was shown (`7-on`) and still is, is left out: a page that stayed open must not
+    revert an opt-out made since.
     """
     ticked = set(form.get(name, []))
-    found = {}
+    states = {}
     for box in form.get(f"{name}_shown", []):
-        one, _, before = box.partition("-")
-        kept = one in ticked and before == "on"
-        if one.isdecimal() and len(one) < 19 and not kept:
-            found[int(one)] = one in ticked
-    return found
+        box_id, _, before = box.partition("-")
+        is_unchanged = box_id in ticked and before == "on"
+        if box_id.isdecimal() and len(box_id) < 19 and not is_unchanged:
+            states[int(box_id)] = box_id in ticked
+    return states
 
 
-def _told(sheet: Sheet, changes: list[Change]) -> list[str]:
-    """Return what is different now."""
-    say = answers.sayer(sheet.face.language)
-    found = []
-    for one in changes:
-        if one.what == "tracking":
-            found.append(say("prefs_noticed", what=say(f"prefs_{one.name}")))
+def _describe_changes(sheet: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
+    """Return the changes as sentences."""
+    say = pages.get_translator(sheet.face.language)
+    sentences = []
+    for change in changes:
+        if change.what == "tracking":
+            sentences.append(say("prefs_noticed", what=say(f"prefs_{change.name}")))
             continue
-        kind, _, masked = one.name.partition(" ")
-        what = one.name if one.what == "list" else say(f"prefs_{kind}", address=masked)
-        found.append(say("prefs_on" if one.on else "prefs_off", what=what))
-    return found
+        kind, _, masked = change.name.partition(" ")
+        what = change.name if change.what == "list" else say(f"prefs_{kind}", address=masked)
+        sentences.append(say("prefs_on" if change.on else "prefs_off", what=what))
+    return sentences
 
 
-async def _undo(request: Request, token: str, sheet: Sheet, form: Mapping[str, list[str]]) -> HTTPResponse:
-    text = answers.shown(sheet.face.language, "left_undo", "left_undo_button")
-    back = await commit(unsubscribes.undo_opt_out, token, answers.evidence(request, "preferences", text))
-    after = await call(unsubscribes.preferences_sheet, token)
-    assert after is not None, "a message is never deleted"
-    if not back:
-        return _page(after)
-    lead = "back_lead_sms" if after.kind == "phone" else "back_lead"
-    return answers.page(
-        "note.html", after.face, heading="back_heading", lead=lead, address=after.masked, good=True, link=f"/p/{token}",
+async def _undo_opt_out(
+    request: Request, token: str, sheet: PreferencesPage, form: Mapping[str, list[str]]
+) -> HTTPResponse:
+    text = pages.render_plain_text(sheet.face.language, "left_undo", "left_undo_button")
+    is_restored = await commit(unsubscribes.undo_opt_out, token, pages.build_evidence(request, "preferences", text))
+    updated_sheet = await fetch(unsubscribes.get_preferences_page, token)
+    assert updated_sheet is not None, "a message is never deleted"
+    if not is_restored:
+        return _preferences_page(updated_sheet)
+    lead = "back_lead_sms" if updated_sheet.kind == "phone" else "back_lead"
+    return pages.render_page(
+        "note.html",
+        updated_sheet.face,
+        heading="back_heading",
+        lead=lead,
+        address=updated_sheet.masked,
+        good=True,
+        link=f"/p/{token}",
         link_words="choose",
-    )  # fmt: skip
+    )
 
 
-async def _erase(request: Request, token: str, sheet: Sheet, form: Mapping[str, list[str]]) -> HTTPResponse:
+async def _request_erasure(
+    request: Request, token: str, sheet: PreferencesPage, form: Mapping[str, list[str]]
+) -> HTTPResponse:
     lead = "erase_lead" if sheet.has_mailbox else "erase_lead_unmailed"
-    text = answers.shown(sheet.face.language, lead, "erase_button", company=sheet.face.company)
-    asked = await commit(erasing.ask, token, answers.evidence(request, "preferences", text))
-    if asked is None:
-        return answers.lost(language=sheet.face.language)
-    heading, lead = f"erase_{asked}_heading", f"erase_{asked}_lead"
-    return answers.page("note.html", sheet.face, heading=heading, lead=lead, address=sheet.masked, good=True)
+    text = pages.render_plain_text(sheet.face.language, lead, "erase_button", company=sheet.face.company)
+    outcome = await commit(erasing.request_erasure, token, pages.build_evidence(request, "preferences", text))
+    if outcome is None:
+        return pages.not_found_page(language=sheet.face.language)
+    heading, lead = f"erase_{outcome}_heading", f"erase_{outcome}_lead"
+    return pages.render_page("note.html", sheet.face, heading=heading, lead=lead, address=sheet.masked, good=True)
 
 
-def _page(sheet: Sheet, changes: list[str] | None = None) -> HTTPResponse:
-    away = f"/u/{tokens.sign(links.UNSUBSCRIBE, sheet.message_id)}"
-    return answers.page("preferences.html", sheet.face, sheet=sheet, changes=changes, away=away)
+def _preferences_page(sheet: PreferencesPage, changes: list[str] | None = None) -> HTTPResponse:
+    away = f"/u/{crypto.sign_token(links.UNSUBSCRIBE, sheet.message_id)}"
+    return pages.render_page("preferences.html", sheet.face, sheet=sheet, changes=changes, away=away)
+
+
+_PHRASE_PREFIXES = {"opt_in": "confirm", "erase": "erasing"}
+_DONE_PREFIXES = {"opt_in": "confirmed", "erase": "erased"}
+
+
+async def show_confirmation(request: Request, token: str) -> HTTPResponse:
+    """Show the confirmation page; only its button confirms."""
+    try:
+        sheet = await fetch(confirmations.load_page, token)
+    except Unavailable:
+        return pages.unavailable_page(pages.detect_language(request))
+    return pages.not_found_page(language=pages.detect_language(request)) if sheet is None else _confirmation_page(sheet)
+
+
+async def submit_confirmation(request: Request, token: str) -> HTTPResponse:
+    """Confirm a request; repeating it has no effect."""
+    language = pages.detect_language(request)
+    if "1" not in pages.read_form(request).get("confirm", []):
+        return pages.not_found_page(400, language)
+    try:
+        sheet = await fetch(confirmations.load_page, token)
+        if sheet is None:
+            return pages.not_found_page(language=language)
+        agent = request.headers.get("user-agent")
+        state = await commit(confirmations.confirm, token, request.ctx.client, agent, _confirmation_text(sheet))
+    except Unavailable:
+        return pages.unavailable_page(language)
+    return pages.not_found_page(language=language) if state is None else _confirmation_page(sheet._replace(state=state))
+
+
+def _confirmation_text(sheet: ConfirmationPage) -> str:
+    kind = _PHRASE_PREFIXES[sheet.purpose]
+    phrases = [f"{kind}_heading", f"{kind}_lead", f"{kind}_button"]
+    if kind == "confirm" and sheet.lists:
+        phrases.insert(2, "confirm_lists")
+    values = {"address": sheet.masked, "company": sheet.face.company, "lists": ", ".join(sheet.lists)}
+    return pages.render_plain_text(sheet.face.language, *phrases, **values)
+
+
+def _confirmation_page(sheet: ConfirmationPage) -> HTTPResponse:
+    if sheet.state == "expired":
+        return pages.render_page("note.html", sheet.face, 404, heading="expired_heading", lead="expired_lead")
+    if sheet.state == "done":
+        kind = _DONE_PREFIXES[sheet.purpose]
+        link = None
+        if sheet.purpose == "opt_in" and sheet.message_id is not None:
+            link = f"/p/{crypto.sign_token(links.PREFERENCES, sheet.message_id)}"
+        return pages.render_page(
+            "note.html", sheet.face, heading=f"{kind}_heading", lead=f"{kind}_lead", address=sheet.masked, good=True,
+            link=link, link_words="choose",
+        )  # fmt: skip
+    return pages.render_page("confirm.html", sheet.face, sheet=sheet, kind=_PHRASE_PREFIXES[sheet.purpose])
+
+
+ONE_CLICK = "List-Unsubscribe"
+
+
+async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
+    """Show the unsubscribe page; link scanners that read it change nothing."""
+    try:
+        page = await fetch(unsubscribes.get_unsubscribe_page, token)
+    except Unavailable:
+        return pages.unavailable_page(pages.detect_language(request))
+    return (
+        pages.not_found_page(language=pages.detect_language(request))
+        if page is None
+        else _unsubscribe_page(page, done=False)
+    )
+
+
+async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
+    """Opt out by the button of the page or by one-click (RFC 8058, 3.1): no cookie, no redirect."""
+    form = pages.read_form(request)
+    one_click = "One-Click" in form.get(ONE_CLICK, [])
+    language = pages.detect_language(request)
+    if not one_click and "1" not in form.get("confirm", []):
+        return pages.not_found_page(400, language)
+    try:
+        page = await fetch(unsubscribes.get_unsubscribe_page, token)
+        if page is None:
+            return pages.not_found_page(language=language)
+        text = f"{ONE_CLICK}=One-Click" if one_click else _unsubscribe_text(page)
+        agent = request.headers.get("user-agent")
+        source = "one_click" if one_click else "link"
+        await commit(unsubscribes.opt_out, token, source, request.ctx.client, agent, text)
+        page = await fetch(unsubscribes.get_unsubscribe_page, token)
+    except Unavailable:
+        return pages.unavailable_page(language)
+    return pages.not_found_page(language=language) if page is None else _unsubscribe_page(page, done=True)
+
+
+def _unsubscribe_text(door: UnsubscribePage) -> str:
+    of = "_sms" if door.kind == "phone" else ""
+    phrases = (f"leave_heading{of}", f"leave_lead{of}", "leave_button")
+    return pages.render_plain_text(door.face.language, *phrases, address=door.masked, company=door.face.company)
+
+
+def _unsubscribe_page(door: UnsubscribePage, done: bool) -> HTTPResponse:
+    preferences = f"/p/{crypto.sign_token(links.PREFERENCES, door.message_id)}"
+    out = done or not door.subscribed
+    return pages.render_page("unsubscribe.html", door.face, door=door, out=out, preferences=preferences)

@@ -1,17 +1,18 @@
-"""Effective configuration from its five layers: option, environment, file, page, default (first one wins)."""
+"""The configuration from its five layers: option, environment, file, page, default (the first one wins)."""
 
 import os
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from appliance.core import addresses, client_ip
+from appliance.core import addresses
 from appliance.core.errors import ConfigError
 from appliance.settings.schema import Config
 
@@ -37,22 +38,22 @@ class Loaded(msgspec.Struct, frozen=True):
         return load(self.options, None, self.file, page)
 
 
-def seconds(duration: str) -> float:
+def parse_seconds(duration: str) -> float:
     """Return a duration like `600s` or `72h` in seconds."""
     return float(duration[:-1]) * _UNITS[duration[-1]]
 
 
-def leaves(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def list_settings(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Walk every setting as (dotted name, declaration) in the order of the file."""
     for info in fields(kind):
         name = prefix + info.encode_name
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
-            yield from leaves(info.type, name + ".")
+            yield from list_settings(info.type, name + ".")
         else:
             yield name, info
 
 
-def value_of(config: Config, name: str) -> Any:
+def get_value(config: Config, name: str) -> Any:
     """Return the value of a setting by its dotted name."""
     value: Any = config
     for part in name.split("."):
@@ -65,7 +66,7 @@ def is_secret(info: FieldInfo) -> bool:
     return bool(_extra(info).get("secret"))
 
 
-def help_of(info: FieldInfo) -> str:
+def help_text(info: FieldInfo) -> str:
     """Return a setting's line of help."""
     return next((m.description for m in _metas(info) if m.description), "")
 
@@ -91,7 +92,7 @@ def load(
     """
     options, page = dict(options or {}), dict(page or {})
     environment = os.environ if environment is None else environment
-    known = dict(leaves())
+    known = dict(list_settings())
     from_environment, warnings = _environment(environment, known)
     data_dir = options.get("data_dir") or from_environment.get("data_dir") or Config().data_dir
     from_file = _file(file, Path(data_dir) / "campanero.toml", known)
@@ -169,7 +170,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 def _build(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
     faults = []
     tree: dict[str, Any] = {}
-    for name, info in leaves():
+    for name, info in list_settings():
         if name not in values:
             continue
         try:
@@ -198,7 +199,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
     if config.email.transport == "relay" and not config.email.relay.host:
         faults.append("email.relay.host: needed when email.transport is relay")
     try:
-        client_ip.networks(tuple(config.network.trusted_proxies))
+        addresses.parse_networks(tuple(config.network.trusted_proxies))
     except ValueError as error:
         faults.append(f"network.trusted_proxies: {error}")
     faults += _pair("tls.", config.tls.certificate, config.tls.key)
@@ -235,7 +236,7 @@ def _sms(config: Config) -> list[str]:
     """Return what is wrong with sender and words of SMS; what their provider lacks it says itself."""
     here, faults = config.sms, []
     try:
-        is_sender = not here.twilio.from_ or addresses.sms_sender(here.twilio.from_) == here.twilio.from_
+        is_sender = not here.twilio.from_ or addresses.parse_sms_sender(here.twilio.from_) == here.twilio.from_
     except ValueError:
         is_sender = False
     if not is_sender:
@@ -245,7 +246,7 @@ def _sms(config: Config) -> list[str]:
 
 def _advice(config: Config) -> list[str]:
     """Return what may be meant so and will not do."""
-    name, found = config.email.direct.helo or host(config), []
+    name, found = config.email.direct.helo or base_host(config), []
     if config.email.transport == "direct" and ("." not in name or name.replace(".", "").isdecimal()):
         found.append(f"email.direct.helo: servers refuse whoever greets as {name}; set the full name of this machine")
     if config.tls.certificate and not is_https(config):
@@ -255,15 +256,15 @@ def _advice(config: Config) -> list[str]:
 
 def base_url(config: Config) -> str:
     """Return the address of every link, without a slash at its end, never from a request (docs/decisions.md#17)."""
-    return (config.base_url or own_url(config)).rstrip("/")
+    return (config.base_url or listen_url(config)).rstrip("/")
 
 
-def own_url(config: Config) -> str:
+def listen_url(config: Config) -> str:
     """Return the address we listen at."""
     return f"{'https' if config.tls.certificate else 'http'}://{config.listen}"
 
 
-def reached(listen: str) -> tuple[str, int]:
+def reachable_address(listen: str) -> tuple[str, int]:
     """Return where somebody on this machine reaches what listens at HOST:PORT, which may be every address."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
@@ -275,7 +276,7 @@ def is_https(config: Config) -> bool:
     return base_url(config).startswith("https://")
 
 
-def host(config: Config) -> str:
+def base_host(config: Config) -> str:
     """Return the host of `base_url`."""
     return urlsplit(base_url(config)).hostname or ""
 
@@ -284,13 +285,13 @@ _current: Config | None = None
 _layers: Loaded | None = None
 
 
-def use(config: Config, layers: Loaded | None = None) -> None:
+def set_current(config: Config, layers: Loaded | None = None) -> None:
     """Fix the configuration of this process, and what it was joined from: at start, and when a page changed it."""
     global _current, _layers
     _current, _layers = config, layers
 
 
-def layers() -> Loaded:
+def loaded() -> Loaded:
     """Return what the configuration of this process was joined from."""
     if _layers is None:
         raise RuntimeError("the configuration was not joined from layers")
@@ -302,3 +303,33 @@ def current() -> Config:
     if _current is None:
         raise RuntimeError("the configuration is not loaded")
     return _current
+
+
+def write_example() -> str:
+    """Write `config.example.toml`: every setting with its default and its line of help."""
+    lines = [
+        "# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,",
+        "",
+    ]
+    lines[0:1] = [lines[0], "# the settings pages, these defaults. Save it as campanero.toml in the data directory."]
+    section = ""
+    for name, info in list_settings():
+        head, _, key = name.rpartition(".")
+        if head != section:
+            section = head
+            lines += ["", f"[{section}]"]
+        default = info.default_factory() if info.default is msgspec.NODEFAULT else info.default
+        lines.append(f"{key} = {_toml(default)}  # {help_text(info)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, NoneType):
+        raise TypeError("a setting needs a default")
+    return (
+        msgspec.json.encode(value).decode().replace(",", ", ")
+        if isinstance(value, list)
+        else (msgspec.json.encode(value).decode())
+    )

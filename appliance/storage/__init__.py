@@ -1,1 +1,1 @@
-"""The one database file: opened, migrated, written by one thread."""
+"""The database: opening, migrations, models, and the thread that writes."""

@@ -1,7 +1,8 @@
-"""Storage that cannot be written, and the guard that stops sending before the disk is full (P9).
+"""Detects storage that cannot be written, stops sending before the disk is full (P9), and checks the database.
 
-A reserve lies in a file of the data directory. When the disk is full it is given up, and only what has happened already
-(the outcomes of messages in hand) is written into its place; all else is refused until there is room for it again.
+A file in the data directory holds a reserve of disk space. When the disk is full, the reserve is released, and only
+what has already happened (the outcomes of messages being sent) is written in its place; every other write is refused
+until there is room for the reserve again. `DamageWatch` checks the database for damage while it is in use.
 """
 
 import contextlib
@@ -18,80 +19,80 @@ import peewee
 
 from appliance.core.errors import Unavailable
 from appliance.settings import config
-from appliance.storage import sql
-from appliance.storage.open import close_database, connection
+from appliance.storage import database
+from appliance.storage.database import close_database, connection
 
 log = logging.getLogger("campanero.storage")
-_STORAGE = (
+_STORAGE_ERRORS = (
     apsw.FullError, apsw.ReadOnlyError, apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.CantOpenError,
     apsw.CorruptError, apsw.NotADBError,
 )  # fmt: skip
-_DAMAGE = (apsw.CorruptError, apsw.NotADBError)
-_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
-_MB = 1_048_576
+_DAMAGE_ERRORS = (apsw.CorruptError, apsw.NotADBError)
+_FILE_ERROR_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
+_MB_BYTES = 1_048_576
 _DATABASE = "campanero.db"
-_LOG = f"{_DATABASE}-wal"
-_MOVED = {
+_WAL = f"{_DATABASE}-wal"
+_MOVED_MESSAGES = {
     _DATABASE: f"{_DATABASE} was removed or replaced while the service runs: put it back, or stop the service and "
     "restore a backup",
-    _LOG: f"{_LOG} was removed or replaced while the service runs: put it back, or stop the service, which saves what "
+    _WAL: f"{_WAL} was removed or replaced while the service runs: put it back, or stop the service, which saves what "
     "was in it",
 }
-_GONE = os.stat_result([0] * 10)
-# With less than this, even a commit that needs no new page may fail in the next moment
-_FLOOR = _MB
+_MISSING_FILE = os.stat_result([0] * 10)
+# With less free space than this, even a commit that needs no new page may fail.
+_MIN_FREE_BYTES = _MB_BYTES
 
 
 class StorageError(Unavailable):
-    """The database cannot be written; nothing was done."""
+    """An error of the storage: the database cannot be written, and nothing was changed."""
 
 
-def storage_error(error: BaseException) -> StorageError | None:
-    """Return the refusal for an error that says the storage is full, read-only or locked; None for any other."""
-    cause = _cause(error)
+def to_storage_error(error: BaseException) -> StorageError | None:
+    """Return a StorageError for an error of full, read-only, locked or damaged storage, or None for any other error."""
+    cause = _find_cause(error)
     if cause is None:
         return None
-    state = "is damaged" if isinstance(cause, _DAMAGE) else "cannot be written"
+    state = "is damaged" if isinstance(cause, _DAMAGE_ERRORS) else "cannot be written"
     return StorageError(f"the database {state}: {cause}")
 
 
-def is_damage(error: BaseException) -> bool:
+def is_damage_error(error: BaseException) -> bool:
     """Return whether an error says that the database file is damaged."""
-    return isinstance(_cause(error), _DAMAGE)
+    return isinstance(_find_cause(error), _DAMAGE_ERRORS)
 
 
-def _cause(error: BaseException) -> BaseException | None:
+def _find_cause(error: BaseException) -> BaseException | None:
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _STORAGE) or (isinstance(cause, OSError) and cause.errno in _FILES):
+        if isinstance(cause, _STORAGE_ERRORS) or (isinstance(cause, OSError) and cause.errno in _FILE_ERROR_NUMBERS):
             return cause
         cause = cause.__cause__ or cause.__context__
     return None
 
 
 class _Guard:
-    """What is known about the storage of this process."""
+    """The state of the storage of this process."""
 
     def __init__(self) -> None:
         self.directory: Path | None = None
-        self.full = False  # the reserve is given up, and there is no room for another
+        self.is_full = False  # the reserve is released, and there is no room for a new one
         self.low: str | None = None
         self.failed: str | None = None
-        self.damaged: str | None = None  # until all of the database is proved whole
-        # The database and its log as they were opened; SQLite removes the log only with the last connection
+        self.damaged: str | None = None  # until a full check of the database finds no damage
+        # The database and its write-ahead log as first opened. SQLite removes the log only with the last connection.
         self.files: dict[str, os.stat_result] = {}
-        self.moved: str | None = None  # the name of one of them was removed, or leads to another file
+        self.moved: str | None = None  # one of these files was removed or replaced
         self._lock = threading.RLock()
-        self._said: str | None = None
+        self._logged_trouble: str | None = None
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is sent, or None."""
+        """Return why nothing is sent, or None."""
         return (
             self.moved
             or self.damaged
             or self.failed
-            or ("the disk of the data directory is full" if self.full else self.low)
+            or ("the disk of the data directory is full" if self.is_full else self.low)
         )
 
     @property
@@ -99,83 +100,86 @@ class _Guard:
         assert self.directory is not None
         return self.directory / "reserve"
 
-    def say(self) -> None:
-        """Write a line into the log when trouble comes, changes or ends."""
+    def log_change(self) -> None:
+        """Log when the trouble begins, changes or ends."""
         now = self.trouble
-        if now != self._said:
-            self._said = now
+        if now != self._logged_trouble:
+            self._logged_trouble = now
             if now is None:
-                log.warning("the storage is well again; sending goes on")
+                log.warning("storage: recovered; sending resumed")
             else:
-                log.error("sending stops: %s", now)
+                log.error("storage: sending stopped: %s", now)
 
-    def give_up(self) -> None:
-        """Free the reserve; nothing but what has happened already is written from here on."""
+    def release_reserve(self) -> None:
+        """Delete the reserve; from now on only what has already happened is written."""
         if self.directory is None:
             return
         with self._lock:
-            self.full = True
+            self.is_full = True
             try:
                 self._reserve.unlink(missing_ok=True)
             except OSError as error:
-                # On a disk that takes nothing at all there is none to give up; who waits is to be told all the same
-                log.debug("the reserve cannot be given up: %s", error)
+                # A disk that refuses every change has no reserve to release; waiting callers still get their error.
+                log.debug("storage: reserve cannot be released: %s", error)
 
-    def look(self) -> None:
-        """Measure the disk: see whether it is full, low, or has room for the reserve again."""
+    def check_disk(self) -> None:
+        """Check whether the disk is full, low, or has room for the reserve again."""
         if self.directory is None:
             return
-        # In one piece: what was given up since the disk was measured must not be taken again because of it
+        # The lock covers measuring and acting, so that an old measurement does not take back a reserve that was
+        # released after it.
         with self._lock:
             self._measure(self.directory)
-        self.say()
+        self.log_change()
 
     def _measure(self, directory: Path) -> None:
-        reserve = config.current().storage.reserve_mb * _MB
+        reserve = config.current().storage.reserve_mb * _MB_BYTES
         self.moved = self.find_moved()
         if self.moved is None:
-            self.note_log()
+            self.remember_wal()
         try:
-            free, least = room(directory)
+            free, minimum = measure_free_space(directory)
         except OSError as error:
             self.failed = f"the data directory cannot be looked at: {error.strerror}"
             return
         self.low = (
-            None if free >= least else f"less than {least / _MB:.0f} MB are free on the disk of the data directory"
+            None
+            if free >= minimum
+            else f"less than {minimum / _MB_BYTES:.0f} MB are free on the disk of the data directory"
         )
-        if free < _FLOOR:
-            self.give_up()
-        elif free >= reserve + _FLOOR or self._reserve.exists():
-            self._make(reserve)
+        if free < _MIN_FREE_BYTES:
+            self.release_reserve()
+        elif free >= reserve + _MIN_FREE_BYTES or self._reserve.exists():
+            self._create_reserve(reserve)
 
     def find_moved(self) -> str | None:
-        """Return what is wrong if the database or its log was removed or replaced since the service opened it."""
+        """Return an error if the database or its log was removed or replaced since the service opened it, else None."""
         for name, opened in self.files.items():
             now = self._stat(name)
             if now is not None and not os.path.samestat(opened, now):
-                return _MOVED[name]
+                return _MOVED_MESSAGES[name]
         return None
 
-    def note_log(self) -> None:
-        """Remember the log of the database once there is one."""
-        if self.files and _LOG not in self.files:
-            log_file = self._stat(_LOG)
+    def remember_wal(self) -> None:
+        """Remember the write-ahead log of the database once it exists."""
+        if self.files and _WAL not in self.files:
+            log_file = self._stat(_WAL)
             if log_file is not None and log_file.st_nlink:
-                self.files[_LOG] = log_file
+                self.files[_WAL] = log_file
 
     def _stat(self, name: str) -> os.stat_result | None:
-        """Look at a file; one that is gone has no inode, and None is said of a disk that cannot be asked now."""
+        """Return the status of a file; `_MISSING_FILE` if it is missing, None if the disk cannot be read now."""
         assert self.directory is not None
         try:
             return (self.directory / name).stat()
         except FileNotFoundError:
-            return _GONE
+            return _MISSING_FILE
         except OSError:
-            return None  # whoever writes is told why
+            return None  # The next write reports the error.
 
-    def _make(self, size: int) -> None:
+    def _create_reserve(self, size: int) -> None:
         if self._reserve.exists() and self._reserve.stat().st_size == size:
-            self.full = False
+            self.is_full = False
             return
         try:
             handle = os.open(self._reserve, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
@@ -185,171 +189,172 @@ class _Guard:
             finally:
                 os.close(handle)
         except OSError as error:
-            log.debug("no reserve can be set aside: %s", error)
-            self._reserve.unlink(missing_ok=True)
+            log.debug("storage: reserve cannot be created: %s", error)
+            with contextlib.suppress(OSError):
+                self._reserve.unlink(missing_ok=True)
         else:
-            self.full = False
+            self.is_full = False
 
 
-def room(directory: Path) -> tuple[int, float]:
-    """Return the bytes that are free on the disk of a directory, and below how many nothing is sent."""
-    here, disk = config.current().storage, os.statvfs(directory)
-    free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    return free, min(here.least_free_mb * _MB, whole * here.least_free_percent / 100)
+def measure_free_space(directory: Path) -> tuple[int, float]:
+    """Return the free bytes on the disk of a directory, and the minimum of free bytes for sending."""
+    settings, disk = config.current().storage, os.statvfs(directory)
+    free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    return free, min(settings.least_free_mb * _MB_BYTES, total * settings.least_free_percent / 100)
 
 
 _guard = _Guard()
 
 
 def watch(directory: Path | str) -> None:
-    """Guard this data directory from here on, and set its reserve aside."""
+    """Guard this data directory from now on, and create its reserve."""
     _guard.directory = Path(directory)
     _guard.files = {_DATABASE: (_guard.directory / _DATABASE).stat()}
-    _guard.look()
+    _guard.check_disk()
 
 
-def look() -> None:
-    """Measure the disk again; called once a second."""
-    _guard.look()
+def measure() -> None:
+    """Check the disk again; called once a second."""
+    _guard.check_disk()
 
 
-def failed(error: BaseException) -> None:
-    """Note that something could not be written; a full disk gets its reserve back."""
-    cause = _cause(error)
+def note_failure(error: BaseException) -> None:
+    """Record a failed write; the reserve is released if the disk is full."""
+    cause = _find_cause(error)
     if cause is None:
         return
     _guard.failed = f"the database cannot be written: {cause}"
     if isinstance(cause, apsw.FullError | apsw.IOError):
-        _guard.give_up()
-    _guard.say()
+        _guard.release_reserve()
+    _guard.log_change()
 
 
-def wrote() -> None:
-    """Note that something was written."""
+def note_success() -> None:
+    """Record a successful write."""
     if _guard.failed is not None:
         _guard.failed = None
-        _guard.say()
+        _guard.log_change()
 
 
-def damaged(words: str | None) -> None:
-    """Note that the database is damaged, and in what words; None once it is proved whole."""
-    _guard.damaged = words
+def set_damage(message: str | None) -> None:
+    """Record a message about damage of the database; None once a full check finds no damage."""
+    _guard.damaged = message
 
 
-def damage() -> str | None:
-    """Return what is known of damage in the database; None if nothing is."""
+def get_damage() -> str | None:
+    """Return the message about damage of the database, or None."""
     return _guard.damaged
 
 
-def must_be_whole() -> None:
+def require_undamaged() -> None:
     """Raise StorageError while the database counts as damaged."""
     if _guard.damaged is not None:
         raise StorageError(_guard.damaged)
 
 
-def must_be_in_place() -> None:
-    """Raise OSError where the database or its log was removed or replaced: what is committed now would be lost."""
+def require_files_in_place() -> None:
+    """Raise OSError if the database or its log was removed or replaced, because a commit would be lost."""
     moved = _guard.find_moved()
     if moved is not None:
         _guard.moved = moved
-        _guard.say()
+        _guard.log_change()
         raise OSError(errno.ENOENT, moved)
 
 
-def trouble() -> str | None:
-    """Return why nothing is sent for now, in words for people; None when all is well."""
+def send_blocker() -> str | None:
+    """Return why nothing is sent now, as a text for people, or None."""
     return _guard.trouble
 
 
-def unwritable() -> str | None:
-    """Return why nothing can be written at this moment; None when it can, be it ever so little."""
-    return _guard.trouble if _guard.full or _guard.failed or _guard.moved else None
+def write_blocker() -> str | None:
+    """Return why nothing can be written now, or None; low disk space does not count."""
+    return _guard.trouble if _guard.is_full or _guard.failed or _guard.moved else None
 
 
-def must_write() -> None:
-    """Raise StorageError where it is known that nothing can be written: before a long request is taken for nothing."""
-    known = unwritable()
-    if known is not None:
-        raise StorageError(known)
+def require_writable() -> None:
+    """Raise StorageError if nothing can be written; called before a long request is accepted in vain."""
+    blocker = write_blocker()
+    if blocker is not None:
+        raise StorageError(blocker)
 
 
-def is_full() -> bool:
-    """Return whether only what has happened already may be written."""
-    return _guard.full
+def is_disk_full() -> bool:
+    """Return whether the disk is full, so that only what has already happened may be written."""
+    return _guard.is_full
 
 
-# Notices damage of the database while it is used, whoever comes upon it, and says when it is proved whole again.
+# Checks of the database for damage while it is in use.
 
-_CODES = (apsw.SQLITE_CORRUPT, apsw.SQLITE_NOTADB)
+_DAMAGE_CODES = (apsw.SQLITE_CORRUPT, apsw.SQLITE_NOTADB)
 _MAX_FAULTS = 3
-# Once it was suspected it is looked through again, but not for more than a twentieth of the time
+# A suspected database is checked again and again, but for no more than a twentieth of the time.
 MIN_REST_SECONDS = 60.0
 _REST_FACTOR = 20
 
 
 class DamageWatch:
-    """A thread that looks through the database once at the start, and whenever SQLite came upon damage in it.
+    """A thread that checks the database at the start, and whenever SQLite reports damage.
 
-    From the first sign of damage on the storage counts as damaged (`storage.damaged`), until all of it is proved whole.
+    From the first sign of damage the storage counts as damaged, until a full check finds none.
     """
 
     def __init__(self) -> None:
-        self._due, self._ending = threading.Event(), threading.Event()
+        self._check_due, self._stopping = threading.Event(), threading.Event()
         self._connection: Any = None
         self._thread = threading.Thread(target=self._run, name="database check", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen, and look through the database beside everything else."""
-        # SQLite reports each damaged page it meets here, also where nobody tells of the error
-        apsw.config(apsw.SQLITE_CONFIG_LOG, self._heard)
+        """Start the thread and the callback for reports of SQLite."""
+        # SQLite calls this for each damaged page that it reads, also where the error is handled elsewhere.
+        apsw.config(apsw.SQLITE_CONFIG_LOG, self._on_sqlite_log)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, also in the middle of a look."""
-        self._ending.set()
-        self._due.set()
+        """Stop the thread, also in the middle of a check."""
+        self._stopping.set()
+        self._check_due.set()
         while self._thread.is_alive():
-            here = self._connection
-            if here is not None:
+            handle = self._connection
+            if handle is not None:
                 with contextlib.suppress(apsw.ConnectionClosedError):
-                    here.interrupt()
+                    handle.interrupt()
             self._thread.join(0.05)
 
-    def _heard(self, code: int, message: str) -> None:
-        # Called inside of SQLite: it may not be asked anything here
-        if code & 0xFF in _CODES:
-            if damage() is None:
-                damaged("the database is damaged: see campanero doctor")
-            self._due.set()
+    def _on_sqlite_log(self, code: int, message: str) -> None:
+        # SQLite calls this function from inside, so that no statement may run here.
+        if code & 0xFF in _DAMAGE_CODES:
+            if get_damage() is None:
+                set_damage("the database is damaged: see campanero doctor")
+            self._check_due.set()
 
     def _run(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-        while not self._ending.is_set():
-            is_suspected = self._due.is_set()
-            self._due.clear()
-            begun = time.monotonic()
-            faults = self._faults(is_suspected)
-            if self._ending.is_set():
+        while not self._stopping.is_set():
+            is_suspected = self._check_due.is_set()
+            self._check_due.clear()
+            started = time.monotonic()
+            faults = self._find_faults(is_suspected)
+            if self._stopping.is_set():
                 return
             if faults or is_suspected:
-                words = f"the database is damaged ({'; '.join(faults)}): see campanero doctor" if faults else None
-                damaged(words)
-                look()
-                self._ending.wait(max(MIN_REST_SECONDS, _REST_FACTOR * (time.monotonic() - begun)))
+                damage = f"the database is damaged ({'; '.join(faults)}): see campanero doctor" if faults else None
+                set_damage(damage)
+                measure()
+                self._stopping.wait(max(MIN_REST_SECONDS, _REST_FACTOR * (time.monotonic() - started)))
             if faults:
-                self._due.set()  # until it is proved whole
-            self._due.wait()
+                self._check_due.set()  # The check is repeated until it finds no damage.
+            self._check_due.wait()
 
-    def _faults(self, is_suspected: bool) -> list[str]:
-        """Look through all of the database, its indexes too if something is wrong somewhere."""
+    def _find_faults(self, is_suspected: bool) -> list[str]:
+        """Check the whole database, including its indexes if damage is suspected; return the faults."""
         try:
             self._connection = connection()
-            look = sql.thorough_damage if is_suspected else sql.damage
-            return look(_MAX_FAULTS)
+            check = database.integrity_check if is_suspected else database.quick_check
+            return check(_MAX_FAULTS)
         except apsw.InterruptError:
             return []
         except (apsw.Error, peewee.PeeweeException) as error:
-            if is_damage(error):
+            if is_damage_error(error):
                 return [str(error)]
             log.warning("storage: database check failed: %s", error)
             return []

@@ -1,10 +1,10 @@
-"""The journal of refusals: `optouts.jsonl`, beside the database and never in it, one line for each, only ever appended.
+"""The journal of opt-outs: the append-only file `optouts.jsonl` beside the database, one line for each opt-out.
 
-A backup that is restored does not know who left since. Whatever keeps somebody from being written to is in this file
-before the transaction that it belongs to is committed, so what was acknowledged is told to a restored database too
-(P11). A line whose commit failed may stand here as well: somebody asked for it, and got a 503.
+A restored backup lacks the opt-outs since it was taken. Each act that stops mail to an address is on disk in this file
+before its transaction is committed, so a restored database gets every acknowledged opt-out again (P11). The file may
+also hold a line whose commit failed: that person asked to opt out and got a 503.
 
-Addresses stand here as keyed hashes: whoever is erased is not named by what remembers it.
+Addresses are stored as keyed hashes, so that the journal does not name an erased person.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from appliance.core import clock, tokens
-from appliance.core.data_dir import new_file, settle
-from appliance.storage.writer import state
+from appliance.core import clock, crypto
+from appliance.core.data_dir import create_file, sync_to_disk
+from appliance.storage.database import write_state
 
 log = logging.getLogger("campanero.storage")
-FILE = "optouts.jsonl"
+JOURNAL_FILE = "optouts.jsonl"
 
 
-class Mark(NamedTuple):
-    """A place in a journal: which one it is, and how many bytes of it there were."""
+class JournalPosition(NamedTuple):
+    """A position in a journal: the id of the journal, and its size in bytes at that time."""
 
     journal: str
     size: int
 
 
 class _Journal:
-    """The open file of this process."""
+    """The open journal file of this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,9 +42,9 @@ class _Journal:
         self._handle: int | None = None
 
     def append(self, lines: list[bytes]) -> None:
-        """Bring lines to disk, all or none; raises OSError."""
+        """Write lines to disk, all or none. Raises OSError."""
         with self._lock:
-            handle = self._handle = self._current()
+            handle = self._handle = self._current_handle()
             size = os.fstat(handle).st_size
             content = b"".join(lines)
             try:
@@ -55,95 +55,101 @@ class _Journal:
                 os.ftruncate(handle, size)
                 raise
 
-    def _current(self) -> int:
-        """Return a handle of the file that has the journal's name now: somebody may have removed or replaced it."""
+    def _current_handle(self) -> int:
+        """Return a handle of the file at the journal's path, which may have been removed or replaced meanwhile."""
         if self._handle is None:
-            return self._opened()
+            return self._open_file()
         try:
             if os.path.samestat(os.fstat(self._handle), self.path.stat()):
                 return self._handle
         except FileNotFoundError:
-            self._put_back(self._handle)
+            self._restore_removed_file(self._handle)
         os.close(self._handle)
         self._handle = None
-        return self._opened()
+        return self._open_file()
 
-    def _put_back(self, handle: int) -> None:
-        """Write a journal whose name was removed into a new file: what it says was acknowledged."""
-        log.warning("%s was removed while the service runs; it is written anew", self.path)
-        with contextlib.suppress(FileExistsError), new_file(self.path) as file, os.fdopen(os.dup(handle), "rb") as old:
+    def _restore_removed_file(self, handle: int) -> None:
+        """Copy a journal file that was removed into a new file, because its opt-outs were acknowledged."""
+        log.warning("journal: file was removed while the service runs; recreated path=%s", self.path)
+        with (
+            contextlib.suppress(FileExistsError),
+            create_file(self.path) as file,
+            os.fdopen(os.dup(handle), "rb") as old,
+        ):
             old.seek(0)
             shutil.copyfileobj(old, file)
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         size = os.fstat(handle).st_size
         if size == 0:
-            os.write(handle, _line({"journal": tokens.random_base62(16)}))
+            os.write(handle, _encode_line({"journal": crypto.random_base62(16)}))
         elif os.pread(handle, 1, size - 1) != b"\n":
-            os.write(handle, b"\n")  # a power cut took the end of a line
+            os.write(handle, b"\n")  # A power cut has cut off the end of the last line.
         os.fsync(handle)
-        settle(self.path.parent)
+        sync_to_disk(self.path.parent)
         return handle
 
 
 _journal: _Journal | None = None
 
 
-def use(directory: Path) -> None:
-    """Write into the journal of this data directory from here on."""
+def open_journal(directory: Path) -> None:
+    """Use the journal of this data directory from now on."""
     global _journal
-    _journal = _Journal(directory / FILE)
+    _journal = _Journal(directory / JOURNAL_FILE)
 
 
-def note(account_id: int, act: str, **facts: Any) -> None:
-    """Note a refusal with the running verb: in the journal before that is committed, and not if the verb fails."""
-    if state.lines is not None:
-        told = {"at": clock.now_ms(), "account": account_id, "act": act, **facts}
-        state.lines.append(_line({key: value for key, value in told.items() if value is not None}))
+def append(account_id: int, act: str, **values: Any) -> None:
+    """Add an opt-out to the running verb: it is written before the verb's commit, and not at all if the verb fails."""
+    if write_state.lines is not None:
+        record = {"at": clock.now_ms(), "account": account_id, "act": act, **values}
+        write_state.lines.append(_encode_line({key: value for key, value in record.items() if value is not None}))
 
 
-def keep(lines: list[bytes]) -> None:
-    """Bring what verbs noted to disk; called before their commit. Raises OSError."""
+def flush(lines: list[bytes]) -> None:
+    """Write the lines of a group of verbs to disk; called before their commit. Raises OSError."""
     if lines and _journal is not None:
         _journal.append(lines)
 
 
-def mark(path: Path) -> Mark | None:
-    """Return where a journal ends now; None where there is none yet."""
+def find_end(path: Path) -> JournalPosition | None:
+    """Return the position of a journal's end, or None if it does not exist or has no header."""
     try:
         with path.open("rb") as file:
-            name = _read(file.readline()).get("journal")
-            return Mark(str(name), file.seek(0, os.SEEK_END)) if name else None
+            name = _parse_line(file.readline()).get("journal")
+            return JournalPosition(str(name), file.seek(0, os.SEEK_END)) if name else None
     except FileNotFoundError:
         return None
 
 
-def since(path: Path, place: Mark | None, moment: int) -> Iterator[dict[str, Any]]:
-    """Yield what a journal says behind a place; where it is another journal, or the place is unknown, since a moment.
+def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of a journal after a position, or since a time in ms if the position is not of this journal.
 
-    What cannot be read, the end of a line that a power cut took, is left out.
+    Lines that cannot be parsed, such as a line that a power cut has cut off, are skipped.
     """
     if not path.exists():
         return
-    here = mark(path)
-    known = place is not None and here is not None and here.journal == place.journal and here.size >= place.size
+    end = find_end(path)
+    is_same_journal = (
+        position is not None and end is not None and end.journal == position.journal and end.size >= position.size
+    )
     with path.open("rb") as file:
-        if known and place is not None:
-            file.seek(place.size)
+        if is_same_journal and position is not None:
+            file.seek(position.size)
         for raw in file:
-            line = _read(raw)
-            if "act" in line and (known or line.get("at", 0) >= moment):
+            line = _parse_line(raw)
+            if "act" in line and (is_same_journal or line.get("at", 0) >= since_ms):
                 yield line
 
 
-def _line(told: dict[str, Any]) -> bytes:
-    return json.dumps(told, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+def _encode_line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _read(raw: bytes) -> dict[str, Any]:
+def _parse_line(raw: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(raw)
+        record = json.loads(raw)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}

@@ -1,65 +1,182 @@
-"""The ordered list of schema changes; the database remembers how many it has had (`PRAGMA user_version`).
+"""The ordered list of schema changes; the database stores how many it has had (`PRAGMA user_version`).
 
-Each runs in one transaction together with its number: a kill at any moment leaves the old or the new schema. To change
-a table: change its columns in `tables/`, append a function here; a test holds the result against the tables.
+Each runs in one transaction together with its number, so that a kill at any moment leaves the old or the new schema.
+Until 0.1.0 is released, the first step creates the tables as the models describe them; at the release its SQL is
+written down and never edited again. To change a table after that: change its model in `models/` and append a function
+here; `tests/rules/test_schema.py` compares the result with the models.
 """
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from appliance.storage import first_schema
-from appliance.storage.identity import APPLICATION_ID
-from appliance.storage.open import connection, scalar
+import apsw
+
+from appliance.core import clock, crypto, data_dir
+from appliance.storage import models, transactions
+from appliance.storage.database import connection, database, run, scalar
+from appliance.storage.transactions import require_write_transaction
+
+# "CAMP": the header of every database of ours says it
+APPLICATION_ID = 0x43414D50
+# Those made before the header said so have at least these tables
+_OLDEST_TABLES = {"account", "contact", "message"}
+_RESTORE = "restore a backup (campanero restore FILE --force)"
+_BUSY_MS = 10_000
+# A log that a kill left is held against the whole database up to this size, which takes half a second
+_MAX_CHECKED_BYTES = 100_000_000
 
 
-class TooNew(Exception):
+class UnusableDatabase(Exception):
+    """The database file cannot be used, and why: one line that says what to do."""
+
+
+class Identity(NamedTuple):
+    """The identity of a database: its schema, key fingerprint, and whether it has accounts."""
+
+    schema: int  # migrations it has had; 0: it is empty
+    key_fingerprint: str | None  # of the key that belongs to it, once one was used with it
+    has_accounts: bool
+
+
+NEW_DATABASE = Identity(0, None, False)
+
+
+def is_missing_or_empty(path: Path) -> bool:
+    """Return whether there is no database at a path, or one of no bytes, which SQLite takes for a new one."""
+    try:
+        return path.stat().st_size == 0 and not data_dir.irregular_kind(path)
+    except FileNotFoundError:
+        return not path.is_symlink()
+    except OSError:
+        return False  # `inspect_database` reports the reason.
+
+
+def inspect_database(path: Path, advice: str = _RESTORE) -> Identity:
+    """Return the identity of a database without changing it. Raises UnusableDatabase if it is not one of ours."""
+    try:
+        if kind := data_dir.irregular_kind(path):
+            raise UnusableDatabase(f"{path} is {kind}, not a database: move it away, then {advice}")
+    except OSError as error:
+        raise UnusableDatabase(f"{path} cannot be opened ({error.strerror}): {advice}") from None
+    try:
+        handle = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            handle.set_busy_timeout(_BUSY_MS)
+            # The log may belong to another database, so closing must not write it into this one.
+            handle.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            identity = _identity(handle, path, advice)
+            if _has_log(path) and path.stat().st_size <= _MAX_CHECKED_BYTES:
+                _check_log(handle)
+            return identity
+        finally:
+            handle.close()
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        suspicion = f", or {path.name}-wal beside it belongs to another database" if _has_log(path) else ""
+        raise UnusableDatabase(f"{path} is damaged{suspicion} ({error}): {advice}") from error
+    except apsw.Error as error:
+        raise UnusableDatabase(f"{path} cannot be read ({error})") from error
+
+
+def _has_log(path: Path) -> bool:
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _check_log(handle: apsw.Connection) -> None:
+    """Raise CorruptError if the write-ahead log does not fit its database, such as a log that was copied by hand."""
+    faults = handle.execute("PRAGMA quick_check(1)").fetchall()
+    if faults != [("ok",)]:
+        raise apsw.CorruptError(str(faults[0][0]))
+
+
+def _identity(handle: apsw.Connection, path: Path, advice: str) -> Identity:
+    tables = {name for (name,) in handle.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()}
+    application = handle.execute("PRAGMA application_id").get
+    schema = int(handle.execute("PRAGMA user_version").get)
+    if not tables and application in (0, APPLICATION_ID) and schema == 0:
+        return NEW_DATABASE
+    if application != APPLICATION_ID and (application or not tables >= _OLDEST_TABLES or schema <= 0):
+        raise UnusableDatabase(f"{path} is the database of another program: move it away, then {advice}")
+    fingerprint = None
+    if "installation" in tables:
+        fingerprint = handle.execute("SELECT key_fingerprint FROM installation").get
+    has_accounts = bool(handle.execute("SELECT EXISTS (SELECT 1 FROM account)").get)
+    return Identity(schema, fingerprint, has_accounts)
+
+
+def check_key(directory: Path, identity: Identity) -> None:
+    """Load the key and compare it with the fingerprint stored in the database. Raises WrongKey."""
+    crypto.load_key(directory)
+    if identity.key_fingerprint is not None:
+        crypto.check_key(identity.key_fingerprint, directory / crypto.KEY_FILE)
+
+
+def bind_key() -> str:
+    """Store the fingerprint of the loaded key in the open database unless it has one; return the stored one."""
+    transactions.write(_bind)
+    return str(scalar("SELECT key_fingerprint FROM installation"))
+
+
+def _bind() -> None:
+    require_write_transaction()
+    run(
+        "INSERT INTO installation (id, key_fingerprint, created_at) VALUES (1, ?, ?) ON CONFLICT DO NOTHING",
+        (crypto.key_fingerprint(), clock.now_ms()),
+    )
+
+
+class SchemaTooNew(Exception):
     """The database was written by a newer version of the program."""
 
 
-def _first(here: Any) -> None:
-    here.execute(first_schema.SQL).fetchall()
+def _create_first_schema(handle: Any) -> None:
+    later_models = (models.Restoration, models.Installation)
+    database.create_tables([model for model in models.ALL if model not in later_models], safe=False)
+    for statement in models.SEARCH_SQL:
+        handle.execute(statement)
 
 
-def _restorations(here: Any) -> None:
-    here.execute(
+def _restorations(handle: Any) -> None:
+    handle.execute(
         "CREATE TABLE restoration (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, taken_at INTEGER NOT NULL, "
         "restored_at INTEGER NOT NULL, taken_by TEXT NOT NULL, restored_by TEXT NOT NULL, replayed TEXT NOT NULL, "
         "paused TEXT NOT NULL)"
     )
 
 
-def _installation(here: Any) -> None:
-    here.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    here.execute(
+def _installation(handle: Any) -> None:
+    handle.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    handle.execute(
         "CREATE TABLE installation (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, key_fingerprint TEXT NOT NULL, "
         "created_at INTEGER NOT NULL)"
     )
 
 
-MIGRATIONS: tuple[Callable[[Any], None], ...] = (_first, _restorations, _installation)
+MIGRATIONS: tuple[Callable[[Any], None], ...] = (_create_first_schema, _restorations, _installation)
 
 
-def current() -> int:
-    """Return how many migrations this database has had."""
+def schema_version() -> int:
+    """Return the number of migrations that this database has had."""
     return int(scalar("PRAGMA user_version"))
 
 
 def migrate() -> int:
-    """Bring the database to this program's schema and answer how many steps that took; raises TooNew."""
-    have, want = current(), len(MIGRATIONS)
-    if have > want:
-        raise TooNew(f"the database has schema {have}, this program knows {want}: use the newer program")
-    here = connection()
-    for number in range(have, want):
-        here.execute("BEGIN IMMEDIATE")
+    """Apply all missing migrations and return their number. Raises SchemaTooNew."""
+    current, latest = schema_version(), len(MIGRATIONS)
+    if current > latest:
+        raise SchemaTooNew(f"the database has schema {current}, this program knows {latest}: use the newer program")
+    handle = connection()
+    for number in range(current, latest):
+        handle.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have been first while we waited for the lock.
-            if current() == number:
-                MIGRATIONS[number](here)
-                here.execute(f"PRAGMA user_version = {number + 1}")
-            here.execute("COMMIT")
+            if schema_version() == number:
+                MIGRATIONS[number](handle)
+                handle.execute(f"PRAGMA user_version = {number + 1}")
+            handle.execute("COMMIT")
         except BaseException:
-            if here.in_transaction:
-                here.execute("ROLLBACK")
+            if handle.in_transaction:
+                handle.execute("ROLLBACK")
             raise
-    return want - have
+    return latest - current

@@ -1,10 +1,9 @@
-"""A database that is only pretended: this thread reads the real one, and writes into tables of its own beside it.
+"""A sandbox for simulations: a thread reads the real database and writes to temporary copies of tables.
 
-The real file is opened for reading alone, at one moment. Tables of which something could be written lie before it as
-temporary ones of the same name, with the same columns and indexes, holding the rows that were asked for and no others:
-SQLite looks for an unqualified name among the temporary tables first, so the same statements find them, raw ones and
-Peewee's. A table that nobody shadowed can be read and not written. Nothing of it outlives the block, what verbs want
-done after their commit is dropped, and no bell is heard.
+The real file is opened read-only, as one snapshot. Each table that may be written has a temporary copy with the same
+name, columns and indexes, which holds only the requested rows. SQLite resolves an unqualified name to the temporary
+table first, so that all statements, raw or by Peewee, use the copies. A table without a copy can be read but not
+written. Nothing outlives the block: callbacks after a commit are dropped, and signals are muted.
 """
 
 import itertools
@@ -16,95 +15,100 @@ from typing import Any, NamedTuple
 import apsw
 import peewee
 
-from appliance.core import wake_ups
-from appliance.storage.open import database
-from appliance.storage.writer import state
+from appliance.core import signals
+from appliance.storage.database import database, write_state
 
-# Ids of what is only pretended: below what a signed link can carry, and above all that will ever be real. So whatever
-# is remembered by such an id (a plan, a compiled message, a link) is never taken for something real.
-FIRST = 1 << 47
-_ROOM = 1 << 24
-# After some million rehearsals of one process the first ones are forgotten
-_blocks = itertools.cycle(range(1 << 22))
-_TABLE = re.compile(r"^CREATE (VIRTUAL )?TABLE ")
-_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")
+# The first id of rows that a sandbox creates: above every real id, and below the largest id that a signed link can
+# carry. Whatever is cached by such an id (a plan, a compiled message, a link) is therefore never taken for a real one.
+FIRST_SANDBOX_ID = 1 << 47
+_IDS_PER_SANDBOX = 1 << 24
+# Id blocks are reused after four million sandboxes of one process, when the first ones have left all caches.
+_id_blocks = itertools.cycle(range(1 << 22))
+_CREATE_TABLE = re.compile(r"^CREATE (VIRTUAL )?TABLE ")
+_CREATE_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")
 
 
-class Rows(NamedTuple):
-    """Which rows of a table are seen: a condition over its columns, with parameters; none of them by default."""
+class TableRows(NamedTuple):
+    """The rows of a table that are copied: a condition over its columns, with parameters; by default none."""
 
     where: str = "0"
     parameters: Mapping[str, Any] = {}
 
 
-NONE = Rows()
-ALL = Rows("1")
+NO_ROWS = TableRows()
+ALL_ROWS = TableRows("1")
 
 
-class Pretended(RuntimeError):
-    """Something would have been written to the real database, or handed to who writes there."""
+class WriteOutsideSandbox(RuntimeError):
+    """An attempt inside a sandbox to write to the real database, or to submit a verb to its writer."""
 
 
-def is_shadowed() -> bool:
-    """Return whether this thread only pretends."""
-    return state.pretends
+def is_active() -> bool:
+    """Return whether this thread runs in a sandbox."""
+    return write_state.pretends
 
 
 @contextmanager
-def shadowed(tables: Mapping[str, Rows]) -> Iterator[None]:
-    """Let this thread write into shadows of these tables, and into nothing else, until the block ends."""
-    if state.pretends or state.inside:
-        raise RuntimeError("a shadow lies over the real database alone, and not inside of a writing verb")
-    here = _opened()
-    # Peewee asks its own state for the connection of this thread; raw statements ask Peewee
-    own = database._state
-    before = (own.conn, own.closed, own.ctx, own.transactions, own.commit_callbacks)
+def sandbox(tables: Mapping[str, TableRows]) -> Iterator[None]:
+    """Direct the writes of this thread into temporary copies of these tables until the block ends.
+
+    Raises WriteOutsideSandbox for a write to any other table, RuntimeError inside a sandbox or a write transaction.
+    """
+    if write_state.pretends or write_state.inside:
+        raise RuntimeError("a sandbox cannot be opened inside another sandbox or inside a write transaction")
+    temporary = _open_read_only()
+    # Peewee takes the connection of this thread from its state, and raw statements take it from Peewee.
+    state = database._state
+    previous = (state.conn, state.closed, state.ctx, state.transactions, state.commit_callbacks)
     try:
-        _fill(here, tables)
-        own.set_connection(here)
-        state.pretends = True
-        with wake_ups.unheard():
+        _create_copies(temporary, tables)
+        state.set_connection(temporary)
+        write_state.pretends = True
+        with signals.muted():
             yield
     except (apsw.ReadOnlyError, peewee.OperationalError) as error:
         if isinstance(error, apsw.ReadOnlyError) or isinstance(
             error.__cause__ or error.__context__, apsw.ReadOnlyError
         ):
-            raise Pretended(f"a table without a shadow would be written: {error}") from error
+            raise WriteOutsideSandbox(f"a table without a copy would be written: {error}") from error
         raise
     finally:
-        state.pretends = False
-        own.conn, own.closed, own.ctx, own.transactions, own.commit_callbacks = before
-        here.close()
+        write_state.pretends = False
+        state.conn, state.closed, state.ctx, state.transactions, state.commit_callbacks = previous
+        temporary.close()
 
 
-def _opened() -> Any:
-    here = apsw.Connection(database.database, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+def _open_read_only() -> Any:
+    handle = apsw.Connection(database.database, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
-        database._add_conn_hooks(here)
-        # References would be looked for among the shadows, where not everything is; nothing is deleted in a rehearsal
-        here.execute("PRAGMA foreign_keys = 0").fetchall()
+        database._add_conn_hooks(handle)
+        # SQLite would check foreign keys within the copies, which lack most rows; a simulation deletes nothing.
+        handle.execute("PRAGMA foreign_keys = 0").fetchall()
     except BaseException:
-        here.close()
+        handle.close()
         raise
-    return here
+    return handle
 
 
-def _fill(here: Any, tables: Mapping[str, Rows]) -> None:
-    """Make the shadows: tables, their rows, and then the indexes, which are quicker made over rows that are there."""
-    here.execute("BEGIN")  # all that is read is of one moment
-    found = here.execute("SELECT type, tbl_name, sql FROM main.sqlite_schema WHERE sql NOT NULL").fetchall()
-    made = {table: sql for kind, table, sql in found if kind == "table"}
-    for table, wanted in tables.items():
-        here.execute(_TABLE.sub(r"CREATE \1TABLE temp.", made[table]))
-        if wanted.where != "0":
-            here.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table} WHERE {wanted.where}",
-                         dict(wanted.parameters))  # fmt: skip
-    for kind, table, sql in found:
+def _create_copies(handle: Any, tables: Mapping[str, TableRows]) -> None:
+    """Create the temporary tables with their rows, and then the indexes, which is quicker than before the rows."""
+    handle.execute("BEGIN")  # All reads see one snapshot.
+    objects = handle.execute("SELECT type, tbl_name, sql FROM main.sqlite_schema WHERE sql NOT NULL").fetchall()
+    create_statements = {table: sql for kind, table, sql in objects if kind == "table"}
+    for table, selection in tables.items():
+        handle.execute(_CREATE_TABLE.sub(r"CREATE \1TABLE temp.", create_statements[table]))
+        if selection.where != "0":
+            handle.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table} WHERE {selection.where}",
+                         dict(selection.parameters))  # fmt: skip
+    for kind, table, sql in objects:
         if kind == "index" and table in tables:
-            here.execute(_INDEX.sub(r"CREATE \1INDEX temp.", sql))
-    first = FIRST + next(_blocks) * _ROOM
-    numbered = [table for table in tables if "AUTOINCREMENT" in made[table]]
-    if not numbered:
+            handle.execute(_CREATE_INDEX.sub(r"CREATE \1INDEX temp.", sql))
+    first_id = FIRST_SANDBOX_ID + next(_id_blocks) * _IDS_PER_SANDBOX
+    autoincrement_tables = [table for table in tables if "AUTOINCREMENT" in create_statements[table]]
+    if not autoincrement_tables:
         return
-    here.execute("DELETE FROM temp.sqlite_sequence")
-    here.executemany("INSERT INTO temp.sqlite_sequence (name, seq) VALUES (?, ?)", [(one, first) for one in numbered])
+    handle.execute("DELETE FROM temp.sqlite_sequence")
+    handle.executemany(
+        "INSERT INTO temp.sqlite_sequence (name, seq) VALUES (?, ?)",
+        [(table_name, first_id) for table_name in autoincrement_tables],
+    )

@@ -1,1 +1,1 @@
-"""What recipients do with a message."""
+"""Track what recipients do: opens, clicks, unsubscribes, preferences and erasure requests."""

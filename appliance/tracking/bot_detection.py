@@ -1,30 +1,30 @@
-"""Tells people from machines by what was asked for, when, and by whom; the same rules for one hit and for all of them.
+"""Distinguish people from machines by what was requested, when, and by which client.
 
-A hit is judged with all others of its message, so what a scanner does at its fourth link is held against its first.
-Nothing invisible is put into mails to trap machines: hidden links cost reputation with the very filters that are meant.
+A hit is judged together with all others of its message, so that the behaviour of a scanner at its fourth link also
+counts for its first. Mails contain no hidden links to trap machines: these cost reputation with the same filters.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from appliance.events import agents
+from appliance.events import user_agents
 
 HUMAN, MACHINE, UNSURE = "human", "machine", "unsure"
-# Nobody has read a mail so soon after it was handed over
-SOON_MS = 3_000
+# No person reads a mail so soon after it was accepted
+TOO_SOON_MS = 3_000
 # More different links than a person follows in that time
-MANY, MANY_MS = 3, 2_000
-# All links of a mail, if it has so many, one right after the other
-EVERY, EVERY_MS = 3, 10_000
-# For so long the same program at the same address is taken for the same
-COMPANY_MS = 60_000
+MAX_BURST_LINKS, BURST_MS = 3, 2_000
+# All links of a mail with at least so many, followed within this time
+MIN_TOUR_LINKS, TOUR_MS = 3, 10_000
+# Within this time, the same user agent at the same address is the same client
+SAME_CLIENT_MS = 60_000
 
-_OF_AGENT = {"scanner": "scanner_agent", "tool": "bare_agent"}
-_OF_METHOD = {"HEAD": "head", "PREFETCH": "prefetch"}
+_REASON_OF_AGENT = {"scanner": "scanner_agent", "tool": "bare_agent"}
+_REASON_OF_METHOD = {"HEAD": "head", "PREFETCH": "prefetch"}
 
 
-class Seen(NamedTuple):
-    """A hit as it was seen; a fetch ahead of the reader, by the browser's own word, has the method `PREFETCH`."""
+class ObservedHit(NamedTuple):
+    """A hit as it was observed; a prefetch announced by the browser has the method `PREFETCH`."""
 
     at: int
     kind: str
@@ -35,83 +35,89 @@ class Seen(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Who we think it was, and why if there is something to say."""
+    """The judgement of a hit, with a reason where there is one."""
 
     verdict: str
     reason: str | None
 
 
-def judge(seen: Sequence[Seen], sent_at: int | None, links: int) -> list[Verdict]:
-    """Judge the hits of one message, which come in the order of their time; `links` is how many it could lead to."""
-    found = [alone(one, sent_at) for one in seen]
-    for reason, group in (*_bursts(seen), *_tours(seen, links)):
+def judge_hits(hits: Sequence[ObservedHit], sent_at: int | None, links: int) -> list[Verdict]:
+    """Return the verdicts for the hits of one message, in order of time; `links` is its number of links."""
+    verdicts = [judge_hit(hit, sent_at) for hit in hits]
+    for reason, group in (*_bursts(hits), *_tours(hits, links)):
         for index in group:
-            if found[index].verdict != MACHINE:
-                found[index] = Verdict(MACHINE, reason)
-    known = [(one.ip, one.agent, one.at) for one, told in zip(seen, found, strict=True) if _tells(one, told)]
-    if known:
-        for index, one in enumerate(seen):
-            if found[index].verdict != MACHINE and _in_company(one, known):
-                found[index] = Verdict(MACHINE, "same_client")
-    return found
+            if verdicts[index].verdict != MACHINE:
+                verdicts[index] = Verdict(MACHINE, reason)
+    machine_clients = [
+        (hit.ip, hit.agent, hit.at)
+        for hit, verdict in zip(hits, verdicts, strict=True)
+        if _identifies_machine(hit, verdict)
+    ]
+    if machine_clients:
+        for index, hit in enumerate(hits):
+            if verdicts[index].verdict != MACHINE and _is_same_client(hit, machine_clients):
+                verdicts[index] = Verdict(MACHINE, "same_client")
+    return verdicts
 
 
-def alone(one: Seen, sent_at: int | None) -> Verdict:
-    """Judge a hit by itself."""
-    method = _OF_METHOD.get(one.method)
+def judge_hit(hit: ObservedHit, sent_at: int | None) -> Verdict:
+    """Return the verdict for a hit by itself."""
+    method = _REASON_OF_METHOD.get(hit.method)
     if method is not None:
         return Verdict(MACHINE, method)
-    sort = agents.sort(one.agent)
-    if sort == "apple":
-        return Verdict(MACHINE, "apple_prefetch" if one.kind == "open" else "bare_agent")
-    if sort in _OF_AGENT:
-        return Verdict(MACHINE, _OF_AGENT[sort])
-    if sent_at is not None and one.at < sent_at + SOON_MS:
+    agent_class = user_agents.classify(hit.agent)
+    if agent_class == "apple":
+        return Verdict(MACHINE, "apple_prefetch" if hit.kind == "open" else "bare_agent")
+    if agent_class in _REASON_OF_AGENT:
+        return Verdict(MACHINE, _REASON_OF_AGENT[agent_class])
+    if sent_at is not None and hit.at < sent_at + TOO_SOON_MS:
         return Verdict(MACHINE, "too_soon")
-    if sort == "proxy":
-        # It fetches what its reader looks at, and never follows a link for them
-        return Verdict(UNSURE, "image_proxy") if one.kind == "open" else Verdict(MACHINE, "scanner_agent")
-    return Verdict(HUMAN, None) if sort == "reader" else Verdict(UNSURE, "unknown_agent")
+    if agent_class == "proxy":
+        # An image proxy fetches the images that its reader sees, but never follows links for them
+        return Verdict(UNSURE, "image_proxy") if hit.kind == "open" else Verdict(MACHINE, "scanner_agent")
+    return Verdict(HUMAN, None) if agent_class == "reader" else Verdict(UNSURE, "unknown_agent")
 
 
-def _clicks(seen: Sequence[Seen]) -> list[int]:
-    return [index for index, one in enumerate(seen) if one.kind == "click"]
+def _click_indexes(hits: Sequence[ObservedHit]) -> list[int]:
+    return [index for index, hit in enumerate(hits) if hit.kind == "click"]
 
 
-def _windows(seen: Sequence[Seen], clicks: list[int], span: int) -> Iterator[list[int]]:
-    """Yield, for each click, the clicks from it until so many milliseconds later."""
+def _windows(hits: Sequence[ObservedHit], clicks: list[int], span: int) -> Iterator[list[int]]:
+    """Yield for each click the clicks within `span` milliseconds after it."""
     end = 0
-    for start, first in enumerate(clicks):
-        while end < len(clicks) and seen[clicks[end]].at <= seen[first].at + span:
+    for start, index in enumerate(clicks):
+        while end < len(clicks) and hits[clicks[end]].at <= hits[index].at + span:
             end += 1
         yield clicks[start:end]
 
 
-def _bursts(seen: Sequence[Seen]) -> Iterator[tuple[str, list[int]]]:
-    clicks = _clicks(seen)
-    if len(clicks) <= MANY or len({seen[index].number for index in clicks}) <= MANY:
+def _bursts(hits: Sequence[ObservedHit]) -> Iterator[tuple[str, list[int]]]:
+    clicks = _click_indexes(hits)
+    if len(clicks) <= MAX_BURST_LINKS or len({hits[index].number for index in clicks}) <= MAX_BURST_LINKS:
         return
-    for group in _windows(seen, clicks, MANY_MS):
-        if len({seen[index].number for index in group}) > MANY:
+    for group in _windows(hits, clicks, BURST_MS):
+        if len({hits[index].number for index in group}) > MAX_BURST_LINKS:
             yield "many_links", group
 
 
-def _tours(seen: Sequence[Seen], links: int) -> Iterator[tuple[str, list[int]]]:
-    if links < EVERY or len(seen) < links:
+def _tours(hits: Sequence[ObservedHit], links: int) -> Iterator[tuple[str, list[int]]]:
+    if links < MIN_TOUR_LINKS or len(hits) < links:
         return
-    clicks = _clicks(seen)
-    if len({seen[index].number for index in clicks}) < links:
+    clicks = _click_indexes(hits)
+    if len({hits[index].number for index in clicks}) < links:
         return
-    for group in _windows(seen, clicks, EVERY_MS):
-        if len({seen[index].number for index in group}) >= links:
+    for group in _windows(hits, clicks, TOUR_MS):
+        if len({hits[index].number for index in group}) >= links:
             yield "every_link", group
 
 
-def _tells(one: Seen, told: Verdict) -> bool:
-    """Return whether a hit gives away who made it; Apple asks in a name that everybody has."""
-    return told.verdict == MACHINE and told.reason != "apple_prefetch" and one.agent is not None
+def _identifies_machine(hit: ObservedHit, verdict: Verdict) -> bool:
+    """Return whether a hit identifies a machine's client; Apple's user agent is shared by everybody."""
+    return verdict.verdict == MACHINE and verdict.reason != "apple_prefetch" and hit.agent is not None
 
 
-def _in_company(one: Seen, known: list[tuple[str | None, str | None, int]]) -> bool:
-    """Return whether the program of a machine's hit made this one too, at about that time."""
-    return any(ip == one.ip and agent == one.agent and abs(at - one.at) <= COMPANY_MS for ip, agent, at in known)
+def _is_same_client(hit: ObservedHit, machine_clients: list[tuple[str | None, str | None, int]]) -> bool:
+    """Return whether the client of a machine's hit also made this one, at about the same time."""
+    return any(
+        ip == hit.ip and agent == hit.agent and abs(at - hit.at) <= SAME_CLIENT_MS for ip, agent, at in machine_clients
+    )

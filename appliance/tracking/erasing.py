@@ -1,60 +1,65 @@
-"""Requests of people to be erased: asked on their page, confirmed by mail, then done at once.
+"""Handle erasure requests: made on the preferences page, confirmed by email, then carried out at once.
 
-Where no mail can be sent the request stays in the activity and the audit for the team, who erase over the API.
+If no mail can be sent, the request stays in the activity and the audit log for the team, which erases by the API.
 """
 
 from typing import Literal
 
-from appliance.audience.contacts import consent, erase
-from appliance.audience.contacts.consent import Evidence
-from appliance.audience.contacts.records import CHANNELS
-from appliance.core import client_ip, clock
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal
+from appliance.core import addresses, clock
 from appliance.core.addresses import Address
 from appliance.core.errors import NotFound
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.sending.messages import links, system
-from appliance.sending.messages.system import Letter
+from appliance.events.log import NewEvent
+from appliance.sending.messages import links, transactional
+from appliance.sending.messages.transactional import SystemEmail
 from appliance.storage.models import Account, Audit, Channel, Confirmation, Message
-from appliance.storage.work import writing
-from appliance.tracking import unsubscribes, words
-from appliance.tracking.unsubscribes import channel_of
+from appliance.storage.models.account import CHANNELS
+from appliance.storage.transactions import require_write_transaction
+from appliance.tracking import recipient_texts, unsubscribes
+from appliance.tracking.unsubscribes import find_channel
 
 DAY_MS = 86_400_000
-Asked = Literal["mailed", "noted"]
+RequestState = Literal["mailed", "noted"]
 
 
-def ask(token: str, evidence: Evidence) -> Asked | None:
-    """Note that somebody wants to be erased and ask them to confirm it by mail, once a day; None: not ours."""
-    writing()
-    message = unsubscribes.find_sheet(token)
-    own = channel_of(message) if message is not None else None
-    if message is None or own is None:
+def request_erasure(token: str, evidence: Evidence) -> RequestState | None:
+    """Record an erasure request and ask for confirmation by email, once a day. Returns None for invalid tokens."""
+    require_write_transaction()
+    message = unsubscribes.find_preferences_message(token)
+    channel = find_channel(message) if message is not None else None
+    if message is None or channel is None:
         return None
     evidence.message_id, evidence.test = message.id, message.test
-    account = Account.get_by_id(own.account_id)
-    before = _asked_lately(own)
-    if before is not None:
-        return "mailed" if before.mailed_at else "noted"
-    now, ip = clock.now_ms(), client_ip.kept(evidence.ip, account.privacy_ip)
-    asked = Confirmation.create(
-        account=account, purpose="erase", kind=own.kind, value=own.value, key=own.key, ip=ip,
+    account = Account.get_by_id(channel.account_id)
+    previous = _find_recent_request(channel)
+    if previous is not None:
+        return "mailed" if previous.mailed_at else "noted"
+    now, ip = clock.now_ms(), addresses.anonymize_ip(evidence.ip, account.privacy_ip)
+    confirmation = Confirmation.create(
+        account=account, purpose="erase", kind=channel.kind, value=channel.value, key=channel.key, ip=ip,
         user_agent=(evidence.user_agent or "")[:400] or None, text=evidence.text, created_at=now,
     )  # fmt: skip
-    consent.record(account.id, (own.kind, own.key), "erase_requested", "recipient", evidence, own.contact_id)
-    log.record(Happened(account.id, "erase_requested", own.contact_id, {"source": evidence.source}, test=evidence.test))
-    _audit(account.id, own.contact_id, "erase_requested", ip)
-    to = _mailbox(own)
-    if to is None:
+    consent.record_evidence(
+        account.id, (channel.kind, channel.key), "erase_requested", "recipient", evidence, channel.contact_id
+    )
+    log.record(
+        NewEvent(account.id, "erase_requested", channel.contact_id, {"source": evidence.source}, test=evidence.test)
+    )
+    _audit(account.id, channel.contact_id, "erase_requested", ip)
+    mailbox = _find_mailbox(channel)
+    if mailbox is None:
         return "noted"
-    mail = _mail(account, to, asked.id)
-    asked.message_id, asked.mailed_at = mail.id, now if mail.status == "queued" else None
-    asked.save()
-    return "mailed" if asked.mailed_at else "noted"
+    mail = _send_confirmation(account, mailbox, confirmation.id)
+    confirmation.message_id, confirmation.mailed_at = mail.id, now if mail.status == "queued" else None
+    confirmation.save()
+    return "mailed" if confirmation.mailed_at else "noted"
 
 
-def _asked_lately(channel: Channel) -> Confirmation | None:
-    found: Confirmation | None = (
+def _find_recent_request(channel: Channel) -> Confirmation | None:
+    confirmation: Confirmation | None = (
         Confirmation.select()
         .where(
             Confirmation.account == channel.account_id, Confirmation.purpose == "erase",
@@ -63,40 +68,40 @@ def _asked_lately(channel: Channel) -> Confirmation | None:
         )
         .first()
     )  # fmt: skip
-    return found
+    return confirmation
 
 
-def _mailbox(own: Channel) -> Channel | None:
-    """Return where the question goes: the address the link came to, else one of theirs that mail still reaches."""
-    mine = CHANNELS.find("contact_id = ? AND kind = 'email' ORDER BY id <> ?, id", (own.contact_id, own.id))
-    return next((one for one in mine if one.suppression is None), None)
+def _find_mailbox(channel: Channel) -> Channel | None:
+    """Return the channel for the confirmation: the one the link came to, or else another that mail reaches."""
+    channels = CHANNELS.find("contact_id = ? AND kind = 'email' ORDER BY id <> ?, id", (channel.contact_id, channel.id))
+    return next((candidate for candidate in channels if candidate.suppression is None), None)
 
 
-def _mail(account: Account, to: Channel, number: int) -> Message:
-    said = words.of(words.language(account.locale))
-    letter = Letter(
-        said["mail_erase_subject"], said["mail_erase_heading"], said["mail_erase_text"], said["mail_erase_button"],
-        links.confirm(number), said["mail_erase_note"],
+def _send_confirmation(account: Account, to: Channel, confirmation_id: int) -> Message:
+    texts = recipient_texts.get_texts(recipient_texts.language_of_locale(account.locale))
+    letter = SystemEmail(
+        texts["mail_erase_subject"], texts["mail_erase_heading"], texts["mail_erase_text"], texts["mail_erase_button"],
+        links.build_confirmation_url(confirmation_id), texts["mail_erase_note"],
     )  # fmt: skip
-    return system.put(account, Address("email", to.value, to.key), to.contact_id, letter, {})
+    return transactional.queue_system_email(account, Address("email", to.value, to.key), to.contact_id, letter, {})
 
 
-def confirmed(asked: Confirmation, evidence: Evidence) -> None:
-    """Erase whoever asked for it; nobody is left to be erased where the team was quicker."""
-    writing()
+def confirm_erasure(confirmation: Confirmation, evidence: Evidence) -> None:
+    """Erase the contact of a confirmed request; does nothing if the contact is gone already."""
+    require_write_transaction()
     channel = Channel.get_or_none(
-        Channel.account == asked.account_id, Channel.kind == asked.kind, Channel.key == asked.key
+        Channel.account == confirmation.account_id, Channel.kind == confirmation.kind, Channel.key == confirmation.key
     )
     now = clock.now_ms()
-    Confirmation.update(confirmed_at=now).where(Confirmation.id == asked.id).execute()
+    Confirmation.update(confirmed_at=now).where(Confirmation.id == confirmation.id).execute()
     if channel is None:
         return
-    account = Account.get_by_id(asked.account_id)
+    account = Account.get_by_id(confirmation.account_id)
     try:
-        erase.erase(asked.account_id, channel.contact_id, Evidence(evidence.source, "recipient"))
+        removal.erase(confirmation.account_id, channel.contact_id, Evidence(evidence.source, "recipient"))
     except NotFound:
         return
-    _audit(account.id, channel.contact_id, "erase", client_ip.kept(evidence.ip, account.privacy_ip))
+    _audit(account.id, channel.contact_id, "erase", addresses.anonymize_ip(evidence.ip, account.privacy_ip))
 
 
 def _audit(account_id: int, contact_id: int, action: str, ip: str | None) -> None:
@@ -106,8 +111,8 @@ def _audit(account_id: int, contact_id: int, action: str, ip: str | None) -> Non
     )  # fmt: skip
 
 
-def is_open(account_id: int, contact_id: int) -> bool:
-    """Return whether a person has asked to be erased and is still here."""
+def has_open_request(account_id: int, contact_id: int) -> bool:
+    """Return whether a contact has an unconfirmed erasure request."""
     return (
         Confirmation.select()
         .join(Channel, on=(Channel.kind == Confirmation.kind) & (Channel.key == Confirmation.key))

@@ -1,46 +1,51 @@
-"""Keeps who asked for the pictures and links of messages, and writes what follows once it is known who that was.
+"""Store requests for pixels and links, and judge them later: by people or by machines.
 
-A hit is kept as it came, at once. It is judged a moment later, with all that came with it (`settling`), and what it
-tells is told once: an event for the first open of a message and for the first click of each of its links, one by people
-and one by machines; fifty looks at a mail are one open. Who chose `aggregate` is counted and not known; who chose
-`none` leaves no trace, also in mail that was sent before.
+A hit is stored at once, as it was received. It is judged a moment later, together with the hits around it (`HitJudge`),
+and recorded once: one event for the first open of a message and for the first click of each link, separately for people
+and machines; fifty opens of a mail are one. A contact with `aggregate` tracking is counted anonymously; one with `none`
+leaves no trace, also in mail that was sent before.
 """
 
+import logging
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from appliance.core import client_ip, wake_ups
-from appliance.sending.messages.link_targets import Found
-from appliance.storage.open import connection, rows, run
-from appliance.storage.work import after_commit, writing
-from appliance.tracking import bot_detection, corrections, counters
-from appliance.tracking.bot_detection import MACHINE, Seen, Verdict
-from appliance.tracking.corrections import Kept
-from appliance.tracking.counters import Told
+from appliance.core import addresses, clock, signals
+from appliance.core.errors import Unavailable
+from appliance.events import user_agents
+from appliance.sending.messages.links import LinkRequest, LinkResolver, TrackedMessage
+from appliance.storage import transactions
+from appliance.storage.database import connection, fetch_one, rows, run
+from appliance.storage.transactions import after_commit, require_write_transaction
+from appliance.tracking import bot_detection, engagement
+from appliance.tracking.bot_detection import MACHINE, ObservedHit, Verdict
+from appliance.tracking.engagement import HitEvent, StoredHit
 
-# Nobody looks at a mail so often; and messages of which that is known
-MAX_OF_A_MESSAGE, _MAX_KNOWN = 1_000, 100_000
-_kept = lru_cache(maxsize=4_096)(client_ip.kept)
-_INSERT = (
+# No person opens a mail so often; and the number of messages that are counted in memory
+MAX_HITS_PER_MESSAGE, _MAX_COUNTED_MESSAGES = 1_000, 100_000
+_stored_ip = lru_cache(maxsize=4_096)(addresses.anonymize_ip)
+_INSERT_HIT = (
     "INSERT INTO hit (account_id, campaign_id, message_id, kind, number, method, ip, user_agent, referrer, verdict, "
     "reason, test, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_OF_MESSAGES = (
+_SELECT_HITS = (
     "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer FROM hit "
     "WHERE message_id IN ({ids}) AND at > ? ORDER BY at, id"
 )
-_JUDGED = "UPDATE hit SET verdict = ?, reason = ?, event_id = ? WHERE id = ?"
-# Of somebody who meanwhile chose not to be known
-_NOBODYS = (
+_UPDATE_VERDICT = "UPDATE hit SET verdict = ?, reason = ?, event_id = ? WHERE id = ?"
+# For contacts who have chosen anonymous tracking since the hit was stored
+_ANONYMIZE = (
     "UPDATE hit SET message_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL, verdict = ?, reason = ? "
     "WHERE id = ?"
 )
 
 
-class Asked(NamedTuple):
-    """A picture or a link that was asked for, as it came over the wire; its words are cut to a bearable length."""
+class HitRequest(NamedTuple):
+    """A requested pixel or link as received, with texts truncated to a maximum length."""
 
     number: int | None
     method: str
@@ -51,154 +56,317 @@ class Asked(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """What was asked for, and the message it belongs to."""
+    """A request with the message it belongs to."""
 
-    asked: Asked
-    found: Found
+    asked: HitRequest
+    found: TrackedMessage
 
 
-class Case(NamedTuple):
-    """A message whose hits are to be judged, as it is known by now, and where each of its links leads."""
+class MessageHits(NamedTuple):
+    """A message whose hits are to be judged, with the targets of its links."""
 
-    found: Found
+    found: TrackedMessage
     urls: Mapping[int | None, str | None]
 
 
-class Limit:
-    """How often a message may be asked for; used by one thread. What asks again and again is led on and not kept."""
+class HitLimiter:
+    """A limit of stored hits for each message; used by one thread. Further requests are redirected but not stored."""
 
     def __init__(self) -> None:
         self._asked = Counter[int]()
 
     def allows(self, message_id: int) -> bool:
-        """Count once more, and say whether that may be kept."""
-        if len(self._asked) >= _MAX_KNOWN:
+        """Count a hit and return whether it may be stored."""
+        if len(self._asked) >= _MAX_COUNTED_MESSAGES:
             self._asked.clear()
         self._asked[message_id] += 1
-        return self._asked[message_id] <= MAX_OF_A_MESSAGE
+        return self._asked[message_id] <= MAX_HITS_PER_MESSAGE
 
 
-def is_kept(found: Found) -> bool:
-    """Return whether a hit of a message is written at all."""
+def is_tracked(found: TrackedMessage) -> bool:
+    """Return whether hits of a message are stored at all."""
     return found.tracking != "none"
 
 
-def keep(batch: Sequence[Hit]) -> None:
-    """Write hits as they came."""
-    writing()
-    connection().executemany(_INSERT, [_row(hit) for hit in batch])
+def store_hits(batch: Sequence[Hit]) -> None:
+    """Store hits as they were received."""
+    require_write_transaction()
+    connection().executemany(_INSERT_HIT, [_hit_row(hit) for hit in batch])
 
 
-def record(batch: Sequence[Hit]) -> None:
-    """Write hits with all that follows from them, at once, without waiting for what may still come."""
-    keep(batch)
-    known: dict[int, Case] = {}
+def record_hits(batch: Sequence[Hit]) -> None:
+    """Store hits and judge them at once, without waiting for later ones."""
+    store_hits(batch)
+    hits_by_message: dict[int, MessageHits] = {}
     for hit in batch:
         if hit.found.tracking == "full":
-            before = known.get(hit.found.message_id, Case(hit.found, {}))
-            known[hit.found.message_id] = Case(hit.found, {**before.urls, hit.asked.number: hit.found.url})
-    if known:
-        settle([*known.values()], min(hit.asked.at for hit in batch), max(hit.asked.at for hit in batch))
+            previous = hits_by_message.get(hit.found.message_id, MessageHits(hit.found, {}))
+            hits_by_message[hit.found.message_id] = MessageHits(
+                hit.found, {**previous.urls, hit.asked.number: hit.found.url}
+            )
+    if hits_by_message:
+        judge_stored_hits(
+            [*hits_by_message.values()], min(hit.asked.at for hit in batch), max(hit.asked.at for hit in batch)
+        )
 
 
-def settle(cases: Sequence[Case], first: int, last: int) -> int:
-    """Judge the hits of messages from one moment to another, and write what follows; returns how many they were.
+def judge_stored_hits(messages: Sequence[MessageHits], first: int, last: int) -> int:
+    """Judge the hits of messages within a time range and write the results; return their number.
 
-    What later hits say about those judged before is corrected.
+    Verdicts of earlier hits are corrected if later ones change them.
     """
-    writing()
-    stored: dict[int, list[tuple[Kept, str | None]]] = {case.found.message_id: [] for case in cases}
+    require_write_transaction()
+    stored: dict[int, list[tuple[StoredHit, str | None]]] = {message.found.message_id: [] for message in messages}
     ids = ",".join(map(str, stored))
-    for row in rows(_OF_MESSAGES.format(ids=ids), (first - bot_detection.COMPANY_MS,)):
-        stored[row[1]].append((corrections.kept(row), row[11]))
-    new: list[tuple[int, Told]] = []
-    changed: list[tuple[Found, list[corrections.Change]]] = []
+    for row in rows(_SELECT_HITS.format(ids=ids), (first - bot_detection.SAME_CLIENT_MS,)):
+        stored[row[1]].append((engagement.read_stored_hit(row), row[11]))
+    judged: list[tuple[int, HitEvent]] = []
+    changed: list[tuple[TrackedMessage, list[engagement.VerdictChange]]] = []
     count = 0
-    for case in cases:
-        known = stored[case.found.message_id]
-        if case.found.tracking == "full":
-            count += _judged(case, known, last, new, changed)
+    for message in messages:
+        stored_hits = stored[message.found.message_id]
+        if message.found.tracking == "full":
+            count += _judge_message(message, stored_hits, last, judged, changed)
         else:
-            count += _withdrawn(case.found, [hit for hit, _ in known], last)
-    _write(new)
+            count += _drop_withdrawn(message.found, [hit for hit, _ in stored_hits], last)
+    _write_verdicts(judged)
     for found, changes in changed:
-        corrections.correct(found, changes)
-    if new:
-        after_commit(lambda: wake_ups.ring("flows"))
+        engagement.apply_changes(found, changes)
+    if judged:
+        after_commit(lambda: signals.wake("flows"))
     return count
 
 
-def _judged(
-    case: Case, known: list[tuple[Kept, str | None]], last: int, new: list[tuple[int, Told]],
-    changed: list[tuple[Found, list[corrections.Change]]],
+def _judge_message(
+    message: MessageHits, stored_hits: list[tuple[StoredHit, str | None]], last: int, new: list[tuple[int, HitEvent]],
+    changed: list[tuple[TrackedMessage, list[engagement.VerdictChange]]],
 ) -> int:  # fmt: skip
-    """Judge the hits of one message together; returns how many of them had no verdict yet."""
-    found = case.found
-    verdicts = bot_detection.judge([hit.seen for hit, _ in known], found.handed_over_at, found.links)
-    before, fresh = [], 0
-    for (hit, referrer), verdict in zip(known, verdicts, strict=True):
+    """Judge the hits of one message together; return how many were new."""
+    found = message.found
+    verdicts = bot_detection.judge_hits([hit.seen for hit, _ in stored_hits], found.accepted_at, found.links)
+    judged_before, new_count = [], 0
+    for (hit, referrer), verdict in zip(stored_hits, verdicts, strict=True):
         if hit.verdict is not None:
-            before.append((hit, verdict))
+            judged_before.append((hit, verdict))
         elif hit.seen.at <= last:
-            fresh += 1
-            led = found._replace(url=case.urls.get(hit.seen.number))
-            new.append((hit.id, Told(led, hit.seen, referrer, verdict)))
-    changes = corrections.changes(before)
+            new_count += 1
+            with_url = found._replace(url=message.urls.get(hit.seen.number))
+            new.append((hit.id, HitEvent(with_url, hit.seen, referrer, verdict)))
+    changes = engagement.find_changes(judged_before)
     if changes:
         changed.append((found, changes))
-    return fresh
+    return new_count
 
 
-def _withdrawn(found: Found, known: Iterable[Kept], last: int) -> int:
-    """Forget the hits of somebody who meanwhile chose not to be counted, or count them for nobody."""
-    waiting = [hit for hit in known if hit.verdict is None and hit.seen.at <= last]
-    for hit in waiting:
-        if is_kept(found):
-            run(_NOBODYS, (*bot_detection.alone(hit.seen, found.handed_over_at), hit.id))
+def _drop_withdrawn(found: TrackedMessage, stored_hits: Iterable[StoredHit], last: int) -> int:
+    """Delete or anonymise hits of a recipient who has opted out of tracking since."""
+    pending = [hit for hit in stored_hits if hit.verdict is None and hit.seen.at <= last]
+    for hit in pending:
+        if is_tracked(found):
+            run(_ANONYMIZE, (*bot_detection.judge_hit(hit.seen, found.accepted_at), hit.id))
         else:
             run("DELETE FROM hit WHERE id = ?", (hit.id,))
-    return len(waiting)
+    return len(pending)
 
 
-def _write(new: list[tuple[int, Told]]) -> None:
-    """Write verdicts with the events and counts that follow from them."""
-    told = counters.events_told({one.found.message_id for _, one in new})
-    first: list[Told] = []
-    places: list[int | None] = []
-    for _, one in new:
-        key = (one.found.message_id, one.seen.kind, one.seen.number, one.verdict.verdict == MACHINE)
-        is_first = key not in told
-        places.append(len(first) if is_first else None)
+def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
+    """Write verdicts with their events and counts."""
+    recorded = engagement.fetch_recorded_keys({hit_event.found.message_id for _, hit_event in new})
+    first_events: list[HitEvent] = []
+    positions: list[int | None] = []
+    for _, hit_event in new:
+        key = (
+            hit_event.found.message_id,
+            hit_event.seen.kind,
+            hit_event.seen.number,
+            hit_event.verdict.verdict == MACHINE,
+        )
+        is_first = key not in recorded
+        positions.append(len(first_events) if is_first else None)
         if is_first:
-            told.add(key)
-            first.append(one)
-    events = counters.tell_hits(first)
+            recorded.add(key)
+            first_events.append(hit_event)
+    events = engagement.record_hit_events(first_events)
     judged = [
-        (*one.verdict, None if place is None else events[place], number)
-        for (number, one), place in zip(new, places, strict=True)
+        (*hit_event.verdict, None if position is None else events[position], hit_id)
+        for (hit_id, hit_event), position in zip(new, positions, strict=True)
     ]
-    connection().executemany(_JUDGED, judged)
-    counters.count([(one.found, one.seen, one.verdict) for _, one in new if one.verdict.verdict != MACHINE])
+    connection().executemany(_UPDATE_VERDICT, judged)
+    engagement.count_engagement(
+        [
+            (hit_event.found, hit_event.seen, hit_event.verdict)
+            for _, hit_event in new
+            if hit_event.verdict.verdict != MACHINE
+        ]
+    )
 
 
-def _row(hit: Hit) -> tuple[Any, ...]:
-    asked, found = hit
-    kind = "open" if asked.number is None else "click"
+def _hit_row(hit: Hit) -> tuple[Any, ...]:
+    request, found = hit
+    kind = "open" if request.number is None else "click"
     if found.tracking == "full":
-        who: tuple[Any, ...] = (_kept(asked.ip, found.privacy_ip), asked.agent, asked.referrer)
+        client: tuple[Any, ...] = (_stored_ip(request.ip, found.privacy_ip), request.agent, request.referrer)
         return (
-            found.account_id, found.campaign_id, found.message_id, kind, asked.number, asked.method, *who, None, None,
-            found.test, asked.at,
+            found.account_id, found.campaign_id, found.message_id, kind, request.number, request.method, *client, None,
+            None, found.test, request.at,
         )  # fmt: skip
-    verdict = _nobodys(asked, kind, found)
+    verdict = _anonymous_verdict(request, kind, found)
     return (
-        found.account_id, found.campaign_id, None, kind, asked.number, asked.method, None, None, None, *verdict,
-        found.test, asked.at,
+        found.account_id, found.campaign_id, None, kind, request.number, request.method, None, None, None, *verdict,
+        found.test, request.at,
     )  # fmt: skip
 
 
-def _nobodys(asked: Asked, kind: str, found: Found) -> Verdict:
-    """Judge a hit of somebody who is not to be known by what it says itself, for nothing of them is kept."""
-    return bot_detection.alone(
-        Seen(asked.at, kind, asked.number, asked.method, None, asked.agent), found.handed_over_at
+def _anonymous_verdict(request: HitRequest, kind: str, found: TrackedMessage) -> Verdict:
+    """Return the verdict for an anonymous hit from the hit alone, since its client is not stored."""
+    return bot_detection.judge_hit(
+        ObservedHit(request.at, kind, request.number, request.method, None, request.agent), found.accepted_at
     )
+
+
+# Judging: hits wait until the hits around them have arrived too, by which scanners are recognised.
+#
+# So flows do not react to a click that is revoked a second later. Waiting hits are in the table, where the next process
+# finds them after a crash.
+
+# The burst of a machine is complete by then
+WAIT_MS = bot_detection.BURST_MS + 500
+# Hits in the future come from a clock that was set back since; they are judged at once
+_FUTURE_MS = 60_000
+_BATCH_SIZE = 50
+_GIVE_UP = (
+    "UPDATE hit SET verdict = 'unsure', reason = 'not_judged' WHERE verdict IS NULL AND message_id = ? AND at <= ?"
+)
+log = logging.getLogger("campanero.tracking")
+_IS_DUE = "verdict IS NULL AND (at <= ? OR at > ?)"
+
+
+def has_due_hits() -> bool:
+    """Return whether hits are due to be judged."""
+    return fetch_one(f"SELECT 1 FROM hit WHERE {_IS_DUE} LIMIT 1", _due_bounds(clock.now_ms())) is not None
+
+
+def _due_bounds(now: int) -> tuple[int, int]:
+    return now - WAIT_MS, now + _FUTURE_MS
+
+
+class HitJudge:
+    """A worker that judges due hits, in one thread at a time."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._working = threading.Lock()
+
+    def tend(self) -> None:
+        """Judge until nothing is due, in short transactions."""
+        if not self._working.acquire(blocking=False):
+            return
+        try:
+            targets = LinkResolver()
+            while not self.stopping.is_set():
+                started = time.perf_counter()
+                if not _judge_batch(targets):
+                    return
+                # A pause as long as the batch lets other work go first
+                self.stopping.wait(time.perf_counter() - started)
+        finally:
+            self._working.release()
+
+
+def _judge_batch(targets: LinkResolver) -> int:
+    now = clock.now_ms()
+    due = rows(
+        f"SELECT message_id, number, at, user_agent FROM hit WHERE {_IS_DUE} ORDER BY at LIMIT {_BATCH_SIZE}",
+        _due_bounds(now),
+    )
+    if not due:
+        return 0
+    # Parsed here into a cache, so that the write transaction does not have to
+    for agent in {row[3] for row in due}:
+        user_agents.parse_device(agent)
+    cases: dict[int, MessageHits] = {}
+    for link_request, found in targets.resolve(
+        LinkRequest(row[0], row[1]) for row in due if row[0] is not None
+    ).items():
+        previous = cases.get(link_request.message_id, MessageHits(found, {}))
+        cases[link_request.message_id] = MessageHits(found, {**previous.urls, link_request.number: found.url})
+    times = [row[2] for row in due]
+    first, last = min(times), max(times)
+    for message_id in {row[0] for row in due if row[0] is not None} - cases.keys():
+        transactions.write(run, _GIVE_UP, (message_id, last))
+    try:
+        return transactions.write(_judge_cases, [*cases.values()], first, last)
+    except Unavailable:
+        raise
+    except Exception:
+        log.exception("tracking: hits could not be judged together; judging each message alone")
+    return sum([_judge_separately(case, first, last) for case in cases.values()])
+
+
+def _judge_separately(case: MessageHits, first: int, last: int) -> int:
+    """Judge the hits of one message; after an error they are given up uncounted, so that they do not block others."""
+    try:
+        return transactions.write(_judge_cases, [case], first, last)
+    except Unavailable:
+        raise
+    except Exception:
+        log.exception("tracking: hits could not be judged message=%s", case.found.message_id)
+    return transactions.write(run, _GIVE_UP, (case.found.message_id, last))
+
+
+def _judge_cases(cases: list[MessageHits], first: int, last: int) -> int:
+    require_write_transaction()
+    count = judge_stored_hits(cases, first, last) if cases else 0
+    # Hits of contacts erased since cannot be judged any more
+    return count + run(
+        "UPDATE hit SET verdict = 'unsure', reason = 'erased' WHERE verdict IS NULL AND message_id IS NULL "
+        "AND at BETWEEN ? AND ?",
+        (first, last),
+    )
+
+
+# Judging again by the present rules: new knowledge about machines corrects earlier counts.
+
+# Messages in one transaction, and hits of one message that are judged, the latest first
+_REJUDGE_BATCH_SIZE, _MAX_REJUDGED_HITS = 50, 1_000
+_SELECT_JUDGED = (
+    "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id FROM "
+    "(SELECT * FROM hit WHERE message_id = ? AND verdict IS NOT NULL ORDER BY at DESC, id DESC LIMIT ?) ORDER BY at, id"
+)
+
+
+def rejudge_all(since: int = 0) -> tuple[int, int]:
+    """Judge the hits of all messages since a moment again; return the number of messages and of changed hits.
+
+    Anonymous hits keep their verdicts: nothing is stored by which they could be judged again.
+    """
+    targets = LinkResolver()
+    message_count = changed = last = 0
+    while True:
+        ids = [
+            row[0]
+            for row in rows(
+                "SELECT DISTINCT message_id FROM hit WHERE message_id > ? AND at >= ? ORDER BY message_id LIMIT ?",
+                (last, since, _REJUDGE_BATCH_SIZE),
+            )
+        ]
+        if not ids:
+            return message_count, changed
+        changed += transactions.write(_rejudge_messages, targets, ids)
+        message_count, last = message_count + len(ids), ids[-1]
+
+
+def _rejudge_messages(targets: LinkResolver, ids: list[int]) -> int:
+    require_write_transaction()
+    count = 0
+    for link_request, found in targets.resolve(LinkRequest(number, None) for number in ids).items():
+        stored_hits = [
+            engagement.read_stored_hit(row)
+            for row in rows(_SELECT_JUDGED, (link_request.message_id, _MAX_REJUDGED_HITS))
+        ]
+        verdicts = bot_detection.judge_hits([hit.seen for hit in stored_hits], found.accepted_at, found.links)
+        changes = engagement.find_changes(zip(stored_hits, verdicts, strict=True))
+        if changes:
+            engagement.apply_changes(found, changes)
+            count += len(changes)
+    return count

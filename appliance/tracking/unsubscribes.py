@@ -1,243 +1,255 @@
-"""Opt-outs by the recipient's own act: a link's page, a mailbox's one click, a mail to the address in the header."""
+"""Unsubscribe and preference changes by recipients: by page, one click, or mail."""
 
 from typing import NamedTuple
 
-from appliance.audience.contacts import consent
-from appliance.audience.contacts.consent import Evidence, Offer, Tracking
-from appliance.audience.contacts.records import CHANNELS
-from appliance.core import clock, tokens
+from appliance.audience import consent
+from appliance.audience.consent import Evidence, ListOffer, Tracking
+from appliance.core import clock, crypto
 from appliance.sending.messages import links
 from appliance.storage.models import Channel, Contact, Message, OptOut
-from appliance.storage.work import writing
-from appliance.tracking import account_look
-from appliance.tracking.account_look import Face
+from appliance.storage.models.account import CHANNELS
+from appliance.storage.transactions import require_write_transaction
+from appliance.tracking import page_style
+from appliance.tracking.page_style import PageStyle
 
 
-class Door(NamedTuple):
-    """What an unsubscribe page may show: nothing that names the person in full."""
+class UnsubscribePage(NamedTuple):
+    """The data of an unsubscribe page; nothing in it names the person in full."""
 
     message_id: int
     kind: str  # of the address: email, phone
-    masked: str | None  # None: erased since
-    face: Face
+    masked: str | None  # None if the recipient was erased since
+    face: PageStyle
     subscribed: bool
     may_return: bool
 
 
-def find(token: str) -> Message | None:
-    """Return the message of an unsubscribe token, or None if it is not ours."""
-    number = tokens.read(links.UNSUBSCRIBE, token)
-    return Message.get_or_none(Message.id == number) if number is not None else None
+def find_message(token: str) -> Message | None:
+    """Return the message of an unsubscribe token, or None if the token is invalid."""
+    message_id = crypto.read_token(links.UNSUBSCRIBE, token)
+    return Message.get_or_none(Message.id == message_id) if message_id is not None else None
 
 
-def find_by_address(token: str) -> Message | None:
-    """Return the message of the token in an unsubscribe address (`links.leave_address`), or None."""
-    number = tokens.read_hex(links.LEAVE, token, 16)
-    return Message.get_or_none(Message.id == number) if number is not None else None
+def find_message_by_address(token: str) -> Message | None:
+    """Return the message of the token in an unsubscribe address (`unsubscribe+<token>@`), or None."""
+    message_id = crypto.read_hex_token(links.LEAVE, token, 16)
+    return Message.get_or_none(Message.id == message_id) if message_id is not None else None
 
 
-def door(token: str) -> Door | None:
-    """Return what the page of a token shows, or None; reading changes nothing."""
-    message = find(token)
+def get_unsubscribe_page(token: str) -> UnsubscribePage | None:
+    """Return the page of a token, or None; changes nothing."""
+    message = find_message(token)
     if message is None:
         return None
-    channel = channel_of(message)
-    return Door(
-        message.id, kind_of(message), account_look.mask(message.recipient) if message.recipient else None,
-        account_look.of(message.account_id),
+    channel = find_channel(message)
+    return UnsubscribePage(
+        message.id, channel_kind(message), page_style.mask_address(message.recipient) if message.recipient else None,
+        page_style.get_page_style(message.account_id),
         channel.subscribed if channel else False,
-        channel is not None and channel.suppression not in consent.KEEPS_OUT,
+        channel is not None and channel.suppression not in consent.BLOCKING_REASONS,
     )  # fmt: skip
 
 
 def opt_out(
     token: str, source: str, ip: str | None = None, user_agent: str | None = None, text: str | None = None
 ) -> bool:
-    """Opt the address of a message out of all marketing, for good; repeating it changes nothing. False: not ours.
+    """Opt the address of a message out of all marketing, idempotently. Returns False if the token is invalid.
 
     `source` is `one_click`, `link`, or `mailto` with the token of an unsubscribe address.
     """
-    writing()
-    message = find_by_address(token) if source == "mailto" else find(token)
+    require_write_transaction()
+    message = find_message_by_address(token) if source == "mailto" else find_message(token)
     if message is None:
         return False
     evidence = Evidence(source, "recipient", ip, user_agent, text, message.id, message.test)
-    channel = channel_of(message)
+    channel = find_channel(message)
     if channel is not None:
         consent.opt_out(channel, "recipient", evidence)
     elif message.recipient_key is not None:
-        _remember(message)
+        _remember_opt_out(message)
     return True
 
 
-def channel_of(message: Message) -> Channel | None:
-    """Return the address that a message went to, if somebody has it: whose links are in it is whoever has it now."""
+def find_channel(message: Message) -> Channel | None:
+    """Return the channel that a message went to, or None; the message's links belong to the contact who has it now."""
     if message.recipient_key is None:
         return None
     return Channel.get_or_none(
-        Channel.account == message.account_id, Channel.kind == kind_of(message), Channel.key == message.recipient_key
+        Channel.account == message.account_id,
+        Channel.kind == channel_kind(message),
+        Channel.key == message.recipient_key,
     )
 
 
-def kind_of(message: Message) -> str:
+def channel_kind(message: Message) -> str:
     """Return the kind of address that a message went to."""
     return "phone" if message.channel == "sms" else "email"
 
 
-def _remember(message: Message) -> None:
-    """Keep the opt-out of somebody whose contact is gone, in case the address comes back."""
+def _remember_opt_out(message: Message) -> None:
+    """Store the opt-out of an address whose contact was deleted, in case it comes back."""
     assert message.recipient_key is not None
-    kind = kind_of(message)
+    kind = channel_kind(message)
     OptOut.insert(
-        account=message.account_id, kind=kind, address_hash=tokens.address_hash(kind, message.recipient_key),
+        account=message.account_id, kind=kind, address_hash=crypto.hash_address(kind, message.recipient_key),
         by="recipient", created_at=clock.now_ms(),
     ).on_conflict_replace().execute()  # fmt: skip
 
 
-# What a person wants to get, said by themselves on the page that every message leads to.
+# The preferences page, to which every message has a link.
 
 
-class Line(NamedTuple):
-    """An address of theirs on the page."""
+class ChannelChoice(NamedTuple):
+    """A channel of the recipient on the preferences page."""
 
     id: int
     kind: str
     masked: str
     subscribed: bool
     blocked: bool
-    reachable: bool  # a mail of ours would still go there
+    reachable: bool  # mail to it is not suppressed
 
 
-class Sheet(NamedTuple):
-    """What the page of preferences shows; without a contact there is nothing to choose."""
+class PreferencesPage(NamedTuple):
+    """The data of the preferences page; without a contact there is nothing to choose."""
 
     message_id: int
     kind: str  # of the address that the link came to: email, phone
     account_id: int
-    face: Face
+    face: PageStyle
     contact_id: int | None
     masked: str | None
-    channels: list[Line]
-    lists: list[Offer]
+    channels: list[ChannelChoice]
+    lists: list[ListOffer]
     tracking: Tracking
 
     @property
     def has_mailbox(self) -> bool:
-        """Return whether there is where to ask by mail if it was themselves who asked for something."""
-        return any(one.kind == "email" and one.reachable for one in self.channels)
+        """Return whether an email that confirms a request can be sent."""
+        return any(channel.kind == "email" and channel.reachable for channel in self.channels)
 
 
-class Chosen(NamedTuple):
-    """What somebody wants, for those channels and lists that their page showed; None leaves tracking as it is."""
+class PreferenceChoices(NamedTuple):
+    """The submitted choices for the channels and lists of the page; None keeps the tracking."""
 
     channels: dict[int, bool]
     lists: dict[int, bool]
     tracking: Tracking | None
 
 
-class Change(NamedTuple):
-    """Something that is different now: `channel`, `list` or `tracking`, what, and whether it is on."""
+class PreferenceChange(NamedTuple):
+    """A change: `channel`, `list` or `tracking`, its name, and whether it is on."""
 
     what: str
     name: str
     on: bool
 
 
-def find_sheet(token: str) -> Message | None:
-    """Return the message of a preferences token, or None if it is not ours."""
-    number = tokens.read(links.PREFERENCES, token)
-    return Message.get_or_none(Message.id == number) if number is not None else None
+def find_preferences_message(token: str) -> Message | None:
+    """Return the message of a preferences token, or None if the token is invalid."""
+    message_id = crypto.read_token(links.PREFERENCES, token)
+    return Message.get_or_none(Message.id == message_id) if message_id is not None else None
 
 
-def preferences_sheet(token: str) -> Sheet | None:
-    """Return what the page of a token shows, or None; reading changes nothing."""
-    message = find_sheet(token)
+def get_preferences_page(token: str) -> PreferencesPage | None:
+    """Return the page of a token, or None; changes nothing."""
+    message = find_preferences_message(token)
     if message is None:
         return None
-    own = channel_of(message)
-    shown = account_look.of(message.account_id)
-    if own is None:
-        return Sheet(message.id, kind_of(message), message.account_id, shown, None, None, [], [], "none")
-    contact = Contact.get_by_id(own.contact_id)
-    return Sheet(
-        message.id, kind_of(message), message.account_id, shown, contact.id, account_look.mask(own.value),
-        [_line(one) for one in _channels(contact.id)], consent.list_offers(message.account_id, contact.id),
-        _tracking(contact),
-    )  # fmt: skip
-
-
-def _tracking(contact: Contact) -> Tracking:
-    found: Tracking = contact.tracking  # type: ignore[assignment]  # no other is ever written
-    return found
-
-
-def _channels(contact_id: int) -> list[Channel]:
-    return CHANNELS.find("contact_id = ? ORDER BY kind, id", (contact_id,))
-
-
-def _line(channel: Channel) -> Line:
-    blocked = channel.suppression in consent.KEEPS_OUT
-    shown = account_look.mask(channel.value)
-    return Line(
-        channel.id, channel.kind, shown, channel.subscribed and not blocked, blocked, channel.suppression is None
+    channel = find_channel(message)
+    style = page_style.get_page_style(message.account_id)
+    if channel is None:
+        return PreferencesPage(message.id, channel_kind(message), message.account_id, style, None, None, [], [], "none")
+    contact = Contact.get_by_id(channel.contact_id)
+    return PreferencesPage(
+        message.id,
+        channel_kind(message),
+        message.account_id,
+        style,
+        contact.id,
+        page_style.mask_address(channel.value),
+        [_channel_choice(contact_channel) for contact_channel in _fetch_channels(contact.id)],
+        consent.fetch_list_offers(message.account_id, contact.id),
+        _tracking_of(contact),
     )
 
 
-def save_preferences(token: str, chosen: Chosen, evidence: Evidence) -> list[Change] | None:
-    """Do what somebody chose and answer what is different now; None if the token is not ours or nobody has it."""
-    writing()
-    message = find_sheet(token)
-    own = channel_of(message) if message is not None else None
-    if message is None or own is None:
+def _tracking_of(contact: Contact) -> Tracking:
+    tracking: Tracking = contact.tracking  # type: ignore[assignment]  # no other is ever written
+    return tracking
+
+
+def _fetch_channels(contact_id: int) -> list[Channel]:
+    return CHANNELS.find("contact_id = ? ORDER BY kind, id", (contact_id,))
+
+
+def _channel_choice(channel: Channel) -> ChannelChoice:
+    is_blocked = channel.suppression in consent.BLOCKING_REASONS
+    masked = page_style.mask_address(channel.value)
+    return ChannelChoice(
+        channel.id, channel.kind, masked, channel.subscribed and not is_blocked, is_blocked, channel.suppression is None
+    )
+
+
+def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence) -> list[PreferenceChange] | None:
+    """Apply the choices and return the changes, or None if the token is invalid or the contact is gone."""
+    require_write_transaction()
+    message = find_preferences_message(token)
+    channel = find_channel(message) if message is not None else None
+    if message is None or channel is None:
         return None
     evidence.message_id, evidence.test = message.id, message.test
-    changes = [change for one in _channels(own.contact_id) if (change := _switch(one, chosen, evidence)) is not None]
-    # Said anew, for what was just written to it
-    own = CHANNELS.find("id = ?", (own.id,))[0]
-    for offer in consent.list_offers(own.account_id, own.contact_id):
-        wanted = chosen.lists.get(offer.id, offer.inside)
-        if wanted != offer.inside:
-            (consent.join_list if wanted else consent.leave_list)(own, offer.id, evidence)
-            changes.append(Change("list", offer.name, wanted))
-    if chosen.tracking is not None and consent.set_tracking(own, chosen.tracking, evidence):
-        changes.append(Change("tracking", chosen.tracking, True))
-    _proved(own)
-    consent.note_own_act(own.contact_id)
+    changes = [
+        change
+        for contact_channel in _fetch_channels(channel.contact_id)
+        if (change := _apply_channel_choice(contact_channel, choices, evidence)) is not None
+    ]
+    # Read again, since the channel may just have been changed
+    channel = CHANNELS.find("id = ?", (channel.id,))[0]
+    for offer in consent.fetch_list_offers(channel.account_id, channel.contact_id):
+        is_wanted = choices.lists.get(offer.id, offer.is_member)
+        if is_wanted != offer.is_member:
+            (consent.join_list if is_wanted else consent.leave_list)(channel, offer.id, evidence)
+            changes.append(PreferenceChange("list", offer.name, is_wanted))
+    if choices.tracking is not None and consent.set_tracking(channel, choices.tracking, evidence):
+        changes.append(PreferenceChange("tracking", choices.tracking, True))
+    _mark_verified(channel)
+    consent.touch_last_interaction(channel.contact_id)
     return changes
 
 
-def _switch(channel: Channel, chosen: Chosen, evidence: Evidence) -> Change | None:
-    before = _line(channel)
-    wanted = chosen.channels.get(channel.id, before.subscribed)
-    if wanted == before.subscribed or before.blocked:
+def _apply_channel_choice(channel: Channel, choices: PreferenceChoices, evidence: Evidence) -> PreferenceChange | None:
+    current = _channel_choice(channel)
+    is_wanted = choices.channels.get(channel.id, current.subscribed)
+    if is_wanted == current.subscribed or current.blocked:
         return None
-    if wanted:
-        consent.returned(channel, evidence)
+    if is_wanted:
+        consent.opt_in_by_recipient(channel, evidence)
     else:
         consent.opt_out(channel, "recipient", evidence)
-    return Change("channel", f"{channel.kind} {before.masked}", wanted)
+    return PreferenceChange("channel", f"{channel.kind} {current.masked}", is_wanted)
 
 
 def undo_opt_out(token: str, evidence: Evidence) -> bool | None:
-    """Take an opt-out back by an act of its own; False where only a new sign-up helps, None if the token is not ours.
+    """Undo an opt-out. Returns False if only a new sign-up helps, and None if the token is invalid.
 
     Repeating it changes nothing.
     """
-    writing()
-    message = find_sheet(token)
-    own = channel_of(message) if message is not None else None
-    if message is None or own is None:
+    require_write_transaction()
+    message = find_preferences_message(token)
+    channel = find_channel(message) if message is not None else None
+    if message is None or channel is None:
         return None
     evidence.message_id, evidence.test = message.id, message.test
-    if not consent.returned(own, evidence):
+    if not consent.opt_in_by_recipient(channel, evidence):
         return False
-    _proved(own)
-    consent.note_own_act(own.contact_id)
+    _mark_verified(channel)
+    consent.touch_last_interaction(channel.contact_id)
     return True
 
 
-def _proved(channel: Channel) -> None:
-    """Note that whoever reads mail at an address has answered it: that is all a confirmation could show."""
+def _mark_verified(channel: Channel) -> None:
+    """Mark a channel as verified: its owner has acted on a message to it."""
     if channel.verified_at is None:
         channel.verified_at = channel.updated_at = clock.now_ms()
         CHANNELS.save(channel)

@@ -1,6 +1,6 @@
-"""Tells others of events: each goes to the webhooks that asked for it, signed, until it was taken or given up.
+"""Deliver events to webhooks, signed, until they are accepted or given up.
 
-Events become deliveries behind a cursor (`fanout`), what is due is posted (`teller`), what came of it is kept
-(`outcomes`). All of it stands in rows: what a process was doing when it died is done again by the next, under the same
-`webhook-id`, so that nothing is lost and whoever listens can tell a repeat.
+Events become deliveries after a cursor, whose outcomes are recorded (`queue`); due deliveries are posted (`worker`).
+All state is in rows: the next process repeats what a crashed one was doing under the same `webhook-id`, so that nothing
+is lost and receivers can detect a repeat.
 """

@@ -1,106 +1,157 @@
-"""The log of deliveries: what was sent to a webhook, what was answered, and sending it once more."""
+"""List and replay the deliveries of a webhook, and send it a test event."""
 
+import secrets
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType, json
+from msgspec import UNSET, Meta, Struct, UnsetType, json
 
-from appliance.core import clock, wake_ups
+from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.fields import EventId, PageQuery, Short, When
-from appliance.core.pagination import Page, paginate
+from appliance.core.validation import EventId, PageQuery, Short, When
+from appliance.events import listing, log
+from appliance.storage.database import Page, paginate, rows, run
 from appliance.storage.models import Event, Webhook, WebhookDelivery
-from appliance.storage.open import rows, run
-from appliance.storage.work import after_commit, writing
-from appliance.webhooks import store
+from appliance.storage.transactions import after_commit, require_write_transaction
+from appliance.webhooks import subscriptions, worker
+from appliance.webhooks.queue import DueDelivery, Outcome
+from appliance.webhooks.subscriptions import EncryptedSecrets
+from appliance.webhooks.worker import Target
 
 Status = Literal["pending", "delivered", "failed", "cancelled"]
-# So many rows are changed in one transaction, that nobody else waits for long
-BITE = 1_000
-OFF = "the webhook is switched off"
+# Rows changed in one transaction, few enough that other writers do not wait for long
+REPLAY_BATCH_SIZE = 1_000
+WEBHOOK_DISABLED = "the webhook is switched off"
 
 
 class DeliveryQuery(PageQuery):
-    """How deliveries of a webhook are asked for."""
+    """Query parameters of the list of deliveries."""
 
-    status: Status | UnsetType = UNSET
-    event: Short | UnsetType = UNSET
-    event_id: EventId | UnsetType = UNSET
+    status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
+    event: Annotated[Short, Meta(description="only deliveries of events with this name")] | UnsetType = UNSET
+    event_id: Annotated[EventId, Meta(description="only deliveries of this event")] | UnsetType = UNSET
 
 
 class ReplayFailed(Struct):
-    """Which of the given-up deliveries are sent once more: those made since a moment, by default all."""
+    """The failed deliveries to replay: those created since a time, by default all."""
 
-    since: When | None | UnsetType = UNSET
+    since: Annotated[When, Meta(description="only deliveries created since then; default: all")] | None | UnsetType = (
+        UNSET
+    )
 
 
-def page(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
-    """List deliveries, those of the newest events first; raises NotFound."""
-    store.get(account_id, webhook_id)
-    found = WebhookDelivery.select().where(WebhookDelivery.webhook == webhook_id)
+def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> Page:
+    """Return a page of deliveries, those of the newest events first. Raises NotFound."""
+    subscriptions.get(account_id, webhook_id)
+    deliveries = WebhookDelivery.select().where(WebhookDelivery.webhook == webhook_id)
     if query.status is not UNSET:
-        found = found.where(WebhookDelivery.status == query.status)
+        deliveries = deliveries.where(WebhookDelivery.status == query.status)
     if query.event_id is not UNSET:
-        found = found.where(WebhookDelivery.event_id == query.event_id)
+        deliveries = deliveries.where(WebhookDelivery.event_id == query.event_id)
     if query.event is not UNSET:
-        found = found.join(Event, on=(Event.id == WebhookDelivery.event_id)).where(Event.event == query.event)
-    # In the order of the events, which is that of the rows: they are written behind the log
-    result = paginate(found.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
-    return result._replace(rows=_named(result.rows))
+        deliveries = deliveries.join(Event, on=(Event.id == WebhookDelivery.event_id)).where(Event.event == query.event)
+    # The order of the events is that of the rows, which are created in the order of the log
+    result = paginate(deliveries.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
+    return result._replace(rows=_with_event_names(result.rows))
 
 
 def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Return a delivery; raises NotFound."""
-    store.get(account_id, webhook_id)
-    found = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
-    if found is None:
+    """Return a delivery. Raises NotFound."""
+    subscriptions.get(account_id, webhook_id)
+    delivery = WebhookDelivery.get_or_none(WebhookDelivery.webhook == webhook_id, WebhookDelivery.id == delivery_id)
+    if delivery is None:
         raise NotFound
-    return _named([found])[0]
+    return _with_event_names([delivery])[0]
 
 
-def _named(found: Sequence[WebhookDelivery]) -> list[WebhookDelivery]:
-    """Give deliveries the name of their event, for as long as that is kept."""
-    ids = json.encode([one.event_id for one in found]).decode()
+def _with_event_names(deliveries: Sequence[WebhookDelivery]) -> list[WebhookDelivery]:
+    """Set the name of the event on each delivery, as long as the event is kept."""
+    ids = json.encode([delivery.event_id for delivery in deliveries]).decode()
     names = dict(rows("SELECT id, event FROM event WHERE id IN (SELECT value FROM json_each(?))", (ids,)))
-    for one in found:
-        one.event = names.get(one.event_id)
-    return list(found)
+    for delivery in deliveries:
+        delivery.event = names.get(delivery.event_id)
+    return list(deliveries)
 
 
 def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Send a delivery once more, now, whatever became of it; raises NotFound, or Invalid if it cannot be."""
-    writing()
-    found = get(account_id, webhook_id, delivery_id)
-    if found.event is None:
+    """Send a delivery again now, whatever its status. Raises NotFound, or Invalid if it cannot be sent."""
+    require_write_transaction()
+    delivery = get(account_id, webhook_id, delivery_id)
+    if delivery.event is None:
         raise Invalid({"base": ["the event is not kept any more"]})
-    _must_be_on(webhook_id)
+    _require_enabled(webhook_id)
     now = clock.now_ms()
     run(
         "UPDATE webhook_delivery SET status = 'pending', attempts = 0, next_attempt_at = ?, updated_at = ? "
         "WHERE id = ?",
         (now, now, delivery_id),
     )
-    after_commit(lambda: wake_ups.ring("webhooks"))
+    after_commit(lambda: signals.wake("webhooks"))
     return get(account_id, webhook_id, delivery_id)
 
 
 def replay_failed(account_id: int, webhook_id: int, request: ReplayFailed) -> int:
-    """Send a bite of what was given up once more, and answer how many those are; raises NotFound, or Invalid."""
-    writing()
-    store.get(account_id, webhook_id)
-    _must_be_on(webhook_id)
+    """Queue a batch of failed deliveries again and return their number. Raises NotFound or Invalid."""
+    require_write_transaction()
+    subscriptions.get(account_id, webhook_id)
+    _require_enabled(webhook_id)
     since = request.since if isinstance(request.since, int) else 0
     now = clock.now_ms()
     count = run(
         "UPDATE webhook_delivery SET status = 'pending', attempts = 0, next_attempt_at = ?, updated_at = ? "
         "WHERE id IN (SELECT id FROM webhook_delivery WHERE webhook_id = ? AND status = 'failed' AND created_at >= ? "
         "ORDER BY event_id LIMIT ?)",
-        (now, now, webhook_id, since, BITE),
+        (now, now, webhook_id, since, REPLAY_BATCH_SIZE),
     )
-    after_commit(lambda: wake_ups.ring("webhooks"))
+    after_commit(lambda: signals.wake("webhooks"))
     return count
 
 
-def _must_be_on(webhook_id: int) -> None:
+def _require_enabled(webhook_id: int) -> None:
     if not Webhook.get_by_id(webhook_id).enabled:
-        raise Invalid({"base": [OFF]})
+        raise Invalid({"base": [WEBHOOK_DISABLED]})
+
+
+# Test events, which show at once how the receiver responds.
+
+_DEFAULT_EVENT = "contact_update"
+
+
+class WebhookTest(Struct):
+    """A test of a webhook: the name of the event, by default one to which the webhook subscribes."""
+
+    event: (
+        Annotated[
+            str,
+            Meta(max_length=64),
+            Meta(description="name of the event to send; default: one to which the webhook subscribes"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+def validate_test(_: int, request: WebhookTest, __: int) -> None:
+    """Raise Invalid for a name that no event has."""
+    if isinstance(request.event, str) and log.find_name_error(request.event) == "is invalid":
+        raise Invalid({"event": ["is invalid"]})
+
+
+def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tuple[Webhook, listing.Event]:
+    """Return the webhook and an invented event. Raises NotFound or Invalid."""
+    webhook = subscriptions.get(account_id, webhook_id)
+    validate_test(account_id, request, webhook_id)
+    name = request.event if isinstance(request.event, str) else (webhook.events or [_DEFAULT_EVENT])[0]
+    now = clock.now_ms()
+    values: dict[str, Any] = {
+        "id": 0, "account": account_id, "event": name, "data": {"webhook_test": True}, "test": True,
+        "generated": True, "created_at": now, "updated_at": now,
+    }  # fmt: skip
+    return webhook, listing.shape_event(Event(**values))
+
+
+async def send_test(webhook: Webhook, event: listing.Event) -> Outcome:
+    """Post an invented event once; it is no delivery and does not count for the state of the webhook."""
+    encrypted = EncryptedSecrets(webhook.account_id, webhook.secret, webhook.old_secret, webhook.old_secret_until)
+    target = Target(webhook.url, encrypted)
+    return await worker.post_event(DueDelivery(0, webhook.id, 0, 0), target, event, f"test_{secrets.token_hex(8)}")

@@ -8,6 +8,8 @@
 
   const set = (field, value) => {
     field.value = value;
+    // A field of merge tags shows its words in an element of its own.
+    field.closest("merge-field")?.show(value);
     for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, { bubbles: true }));
   };
   // Only ours are shown small: pages load nothing from elsewhere.

@@ -40,7 +40,7 @@ def groups(spellings: list[str], ids: list[Any]) -> set[frozenset[str]]:
 
 def expected(spellings: list[str]) -> set[frozenset[str]]:
     """Return which spellings are one address."""
-    return groups(spellings, [addresses.email(one).key for one in spellings])
+    return groups(spellings, [addresses.parse_email(one).key for one in spellings])
 
 
 def by_rule(api: Client, predicate: str, value: Any) -> set[int]:
@@ -75,7 +75,7 @@ def test_the_spellings_that_are_one() -> None:
         "ς",
         "σ",
     )
-    assert len({addresses.email(f"{one}@example.org").key for one in apart}) == len(apart)
+    assert len({addresses.parse_email(f"{one}@example.org").key for one in apart}) == len(apart)
 
 
 def test_over_the_api_and_in_rules(api: Client) -> None:
@@ -153,7 +153,7 @@ def test_one_contact_if_and_only_if_one_normal_form(api: Client, one: str, other
     """Any two spellings: by the API, and by a rule in SQL."""
     number = next(_numbers)
     try:
-        pair = [addresses.email(f"x{text}.{number}@example.org") for text in (one, other)]
+        pair = [addresses.parse_email(f"x{text}.{number}@example.org") for text in (one, other)]
     except ValueError:
         return
     ids = [api.post("/contacts", {"email": f"x{text}.{number}@example.org"}).json["id"] for text in (one, other)]

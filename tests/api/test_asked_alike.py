@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from appliance.accounts.keys import SCOPES
-from appliance.accounts.roles import ROLES
-from appliance.api.declare import Route
+from appliance.accounts.access import ROLES, SCOPES
+from appliance.api.endpoints import Route
 from appliance.api.routes import ROUTES
 from tests.kit.client import Client
 from tests.kit.server import EMAIL, PASSWORD, Server

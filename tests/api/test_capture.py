@@ -153,14 +153,15 @@ def test_many_that_were_emptied_go_by_themselves(api: Client, server: Server) ->
     here = apsw.Connection(str(server.data / "campanero.db"))
     here.set_busy_timeout(10_000)
     here.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3000) INSERT INTO captured (account_id, "
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 3000) INSERT INTO captured_message "
+        "(account_id, "
         "channel, mail_from, rcpt_to, size, source, received_at) SELECT (SELECT id FROM account LIMIT 1), 'email', "
-        "'a@example.org', i || '@example.org', 5, 'words', (SELECT max(received_at) FROM captured) FROM n"
+        "'a@example.org', i || '@example.org', 5, 'words', (SELECT max(received_at) FROM captured_message) FROM n"
     )
     assert api.delete("/capture").expect(200)["deleted"] >= 3000
     assert api.get("/capture").expect(200) == []
     newer = sent(api, "last@example.org")[1]
-    wait_until(lambda: here.execute("SELECT count(*) FROM captured").get == 1)
+    wait_until(lambda: here.execute("SELECT count(*) FROM captured_message").get == 1)
     here.close()
     assert [one["id"] for one in api.get("/capture").expect(200)] == [newer["id"]]
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
-from appliance.api.declare import Route
+from appliance.api.endpoints import Route
 from appliance.api.routes import ROUTES
-from appliance.content.templates.requests import Content
+from appliance.content.templates.validation import Content
 from appliance.imports.store import ImportOptions
 from tests.kit.breaking import BROKEN, GONE, Break, apply, ids, of_struct, of_type, text_of
 from tests.kit.client import Client

@@ -103,7 +103,10 @@ def test_people_from_before_are_enrolled(api: Client, server: Server) -> None:
 def watched(server: Server, segment: int) -> None:
     """Wait until those who are in a segment already are known, which nobody is told."""
     end = time.monotonic() + 30
-    while not (found := stored(server, "SELECT asks FROM segment_watch WHERE segment_id = ?", segment)) or not found[0]:
+    while (
+        not (found := stored(server, "SELECT definition FROM segment_watch WHERE segment_id = ?", segment))
+        or not found[0]
+    ):
         assert time.monotonic() < end, "the segment is not watched"
         time.sleep(0.05)
 

@@ -145,16 +145,16 @@ def test_every_fault_of_a_kind_has_its_path(api: Client) -> None:
     ) == {
         "steps[0]": ["can't be blank"],
         "steps[1]": ["is invalid"],
-        "steps[2]": ["is of the kind email, which has no duration"],
-        "steps[3]": ["is of the kind wait, which has no subject"],
+        "steps[2]": ["is a step of type email, which has no duration"],
+        "steps[3]": ["is a step of type wait, which has no subject"],
         "steps[4].type": ["is not included in the list"],
         "steps[5].id": ["is invalid"],
         "steps[6].type": ["is not included in the list"],
         "steps[7]": ["can't be blank"],
         "steps[8].x?": ["is not a known field"],
         "steps[9].event_name": ["can't be blank"],
-        "steps[10]": ["is of the kind wait, which has no transactional"],
-        "steps[11]": ["is of the kind exit, which has no yes"],
+        "steps[10]": ["is a step of type wait, which has no transactional"],
+        "steps[11]": ["is a step of type exit, which has no yes"],
         "steps[11].yes[0]": ["can't be blank"],
     }  # fmt: skip
 

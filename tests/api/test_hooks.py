@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from appliance.core import tokens
+from appliance.core import crypto
 from appliance.sending.messages import links
 from tests.api.hooks_world import COMPLAINED, NOTHING, World, world
 from tests.kit.disk import unwritable
@@ -128,9 +128,9 @@ def test_diagnostics_are_kept(world: World) -> None:
 
 def test_ses_by_return_path(world: World) -> None:
     """Without the headers of the mail, SES still tells the return path; any case of it will do."""
-    tokens.load_key(world.server.data)
+    crypto.load_key(world.server.data)
     message = world.sent()
-    source = links.return_path(message["id"], "example.org").upper()
+    source = links.build_return_path(message["id"], "example.org").upper()
     said = {"notificationType": "Delivery", "mail": {"source": source}, "delivery": {"recipients": [message["to"]]}}
     assert world.post(world.sns.notification(said, world.clock.now())).status == 200
     assert list(world.state(message)) == list(DELIVERED)
@@ -147,7 +147,7 @@ def test_what_is_remembered_of_reports_names_nobody(world: World) -> None:
         assert world.post(post).status == 200
     world.api.delete(f"/contacts/{message['contact_id']}", erase="true").expect(200)
     with sqlite3.connect(f"file:{world.server.data}/campanero.db?mode=ro", uri=True) as database:
-        names = [row[0] for row in database.execute("SELECT key FROM told")]
+        names = [row[0] for row in database.execute("SELECT key FROM processed_notification")]
     assert len(names) >= 4 and [name for name in names if "@" in name] == []
 
 

@@ -280,7 +280,7 @@ def test_a_slow_body_is_given_up(hasty: Server, begin: bytes, rest: bytes, statu
     assert int(answer.split(b" ")[1]) == status, answer
     assert 0.5 < seconds < 6, seconds
     if status == 408:
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "the request did not arrive whole"
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["message"] == "The request is incomplete."
     assert lists(hasty) == 0
 
 

@@ -118,6 +118,22 @@ def test_dates_become_dates_where_the_column_tells(api: Client) -> None:
     assert person(api, "d1@dates.example")["data"]["joined"] == "2026-04-03"
 
 
+def test_a_date_that_can_be_read_in_one_way_is_read_in_a_mixed_column(api: Client) -> None:
+    """A column of both orders keeps as text only what may be either, and reads that too once the order is chosen."""
+    days = {"m1": "31.12.1985", "m2": "05/13/1991", "m3": "29/02/1984", "m4": "03/04/2024"}
+    file = "email;born\n" + "".join(f"{name}@mixed.example;{day}\n" for name, day in days.items())
+    job = done(api, upload(api, file))
+    assert [column["dates"] for column in job["columns"]] == [None, "mixed"]
+    assert [person(api, f"{name}@mixed.example")["data"]["born"] for name in days] == [
+        "1985-12-31", "1991-05-13", "1984-02-29", "03/04/2024",
+    ]  # fmt: skip
+    assert job["warnings"] == 1
+    done(api, upload(api, file, date_order="dmy"))
+    assert [person(api, f"{name}@mixed.example")["data"]["born"] for name in ("m2", "m4")] == [
+        "1991-05-13", "2024-04-03",
+    ]  # fmt: skip
+
+
 def test_titles_totals_and_empty_lines_are_no_people(api: Client) -> None:
     """The names of columns are found below titles, lines of separators alone are none, a sum is told."""
     titles = "Customers 2026;;\nas of November;;\n\n"

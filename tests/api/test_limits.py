@@ -63,7 +63,7 @@ def test_a_refusal_says_which_limit_was_reached(api: Client) -> None:
     answers, _ = until_refused(lambda: api.get("/lists"))
     refused = answers[-1].json
     assert (refused["reason"], refused["limit"]) == ("burst", 6)
-    assert refused["message"] == "At most 6 of these requests may come at once."
+    assert refused["message"] == "At most 6 of these requests are allowed at once."
 
 
 def test_each_class_has_its_own_bucket(api: Client) -> None:

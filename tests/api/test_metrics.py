@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.core.counters import Family, Sample
-from appliance.ops.metrics import scrape as metrics_scrape
+from appliance.core.metrics import Family, Sample
+from appliance.ops import metrics as metrics_scrape
 from tests.conftest import FreshServer
 from tests.kit import exposition
 from tests.kit.client import Client
@@ -73,7 +73,9 @@ def test_what_is_odd_is_escaped() -> None:
     family = Family("x", "gauge", "Back\\slash\nand more.", [
         Sample("", (("one", odd),), 1.5), Sample("", (("one", ""),), float("inf")), Sample("", (("one", "2"),), 1e21),
     ])  # fmt: skip
-    [found] = exposition.parse(metrics_scrape.written([family, Family("empty", "gauge", "Nothing.", [])])).values()
+    [found] = exposition.parse(
+        metrics_scrape.format_metrics([family, Family("empty", "gauge", "Nothing.", [])])
+    ).values()
     assert list(found.samples.values()) == [1.5, float("inf"), 1e21]
     assert found.values_of("one") == {odd, "", "2"} and found.words == "Back\\\\slash\\nand more."
 

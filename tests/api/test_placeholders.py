@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from appliance.content.designs.theme import Look
-from appliance.content.templates import flow_emails, placeholders, starters
-from appliance.content.templates.arranging import BEGINNINGS
+from appliance.content.templates import starters
+from appliance.content.templates.section_edits import INITIAL_PROPS
 from tests.kit.client import Client
 
-STARTERS = {one.key: one for one in starters.made(Look())}
+STARTERS = {one.key: one for one in starters.build_starters(Look())}
 LINKED = Look(links=(("Shop", "https://acme.example/shop"),))
 OWN = {"type": "text", "props": {"content": "<p>Our oven is new.</p>"}}
 
 
 def told(design: dict[str, Any], **fields: str) -> list[tuple[str, str]]:
     """Return code and path of each placeholder of a template."""
-    return [(one.code, one.path) for one in placeholders.find({"design": design, **fields})]
+    return [(one.code, one.path) for one in starters.find_placeholders({"design": design, **fields})]
 
 
 def draft(api: Client, **template: Any) -> int:
@@ -44,25 +44,25 @@ def test_a_starter_that_nobody_changed_is_told_section_by_section(key: str) -> N
     wanted = {
         f"design.sections[{at}]" for at, section in enumerate(one.design["sections"])
         if section["type"] in ("text", "hero", "list", "quote", "coupon", "product_grid")
-        and not all(part in starters.FIT_TO_SEND for part in [section["props"].get("content", "")[3:-4]])
+        and not all(part in starters.SENDABLE_TEXTS for part in [section["props"].get("content", "")[3:-4]])
     }  # fmt: skip
     assert wanted <= {path for code, path in found if code == "placeholder_content"}
 
 
-@pytest.mark.parametrize("name", flow_emails.made(""))
+@pytest.mark.parametrize("name", starters.build_flow_emails(""))
 def test_an_email_of_a_ready_made_flow_is_told(name: str) -> None:
     """Its text and its preview text are placeholders; its button once there is no web address of the brand."""
-    one = flow_emails.made(starters.HOME)[name]
+    one = starters.build_flow_emails(starters.FALLBACK_URL)[name]
     found = told(one["design"], preheader=one["preheader"])
     assert [code for code, _ in found] == ["placeholder_content", "placeholder_content", "placeholder_link"]
-    linked = flow_emails.made("https://acme.example")[name]
+    linked = starters.build_flow_emails("https://acme.example")[name]
     assert "placeholder_link" not in [code for code, _ in told(linked["design"])]
 
 
-@pytest.mark.parametrize("kind", [kind for kind, props in BEGINNINGS.items() if kind not in ("header", "gallery")])
+@pytest.mark.parametrize("kind", [kind for kind, props in INITIAL_PROPS.items() if kind not in ("header", "gallery")])
 def test_a_new_section_is_told_until_its_text_is_replaced(kind: str) -> None:
     """What the palette puts in is told at its section; a button is told for its missing link instead."""
-    raw = {"id": "s1", "type": kind, "props": BEGINNINGS[kind]}
+    raw = {"id": "s1", "type": kind, "props": INITIAL_PROPS[kind]}
     found = told({"sections": [OWN, raw]})
     if kind == "button":
         assert found == []
@@ -73,10 +73,10 @@ def test_a_new_section_is_told_until_its_text_is_replaced(kind: str) -> None:
 
 def test_what_was_replaced_and_what_may_be_kept_is_not_told() -> None:
     """Own words, greetings, headings and labels of starters with real links are nobody's business."""
-    for one in starters.made(LINKED):
+    for one in starters.build_starters(LINKED):
         kept = [section for section in one.design["sections"] if section["type"] in ("heading", "header", "footer")]
         buttons = [{"type": "button", "props": {"text": "Learn more", "href": "https://acme.example/new"}}]
-        hello = [{"type": "text", "props": {"content": f"<p>{starters.HELLO}</p><p>Our oven is new.</p>"}}]
+        hello = [{"type": "text", "props": {"content": f"<p>{starters.GREETING}</p><p>Our oven is new.</p>"}}]
         assert told({"sections": [*kept, *buttons, *hello]}, preheader="Ours") == []
 
 
@@ -131,7 +131,7 @@ def test_a_preview_and_a_test_tell_it(api: Client) -> None:
 
 def test_a_simulation_of_a_flow_tells_it(api: Client) -> None:
     """The notes of a simulation name step and section of what is still a placeholder."""
-    email = flow_emails.made(starters.HOME)["birthday"]
+    email = starters.build_flow_emails(starters.FALLBACK_URL)["birthday"]
     flow = api.post("/flows", {"name": "Birthday", "trigger": {"event": "manual"}, "steps": [email]}).expect(201)["id"]
     notes = api.post(f"/flows/{flow}/simulate", {}).expect(200)["notes"]
     assert any(one.startswith("It is unfinished: steps[0].design.sections[2]: “Today is yours.") for one in notes)

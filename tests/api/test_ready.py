@@ -55,7 +55,7 @@ def test_until_messages_can_go_it_says_that_it_starts(fresh_server: FreshServer)
     assert Client(server.url).get("/readyz").expect(200) == READY
     early = [answer for answer in heard if answer.status != 200]
     assert {(answer.status, answer.json["message"]) for answer in early} <= {
-        (503, "the service is not ready: starting")
+        (503, "The service is not ready: starting")
     }
 
 
@@ -65,7 +65,7 @@ def test_without_room_it_is_not_ready(fresh_server: FreshServer) -> None:
     stranger = Client(fresh_server(env=room).url)
     answer = stranger.get("/readyz")
     said = answer.expect(503)
-    assert (said["code"], said["message"]) == ("unavailable", "the service is not ready: storage")
+    assert (said["code"], said["message"]) == ("unavailable", "The service is not ready: storage")
     assert answer.headers["Retry-After"] == "5"
     assert stranger.get("/healthz").status == 200
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appliance.imports.erase_rows import Gone
+from appliance.imports.removal import ErasedPerson
 from tests.conftest import FreshServer
 from tests.kit.client import Client
 from tests.kit.clock import TestClock
@@ -110,8 +110,8 @@ def test_an_erased_person_is_in_no_file(fresh_server: FreshServer) -> None:
 )  # fmt: skip
 def test_an_address_is_found_in_a_file_however_it_is_written(encoding: str, form: str) -> None:
     """In capitals, composed or not, in any encoding that has its letters; who only looks alike is not found."""
-    gone = Gone(1, 1, 1, [("email", "über.straße@example.org", "Über.Straße@example.org")], 0)
-    other = Gone(1, 1, 1, [("email", "почта@example.org", "почта@example.org")], 0)
+    gone = ErasedPerson(1, 1, 1, [("email", "über.straße@example.org", "Über.Straße@example.org")], 0)
+    other = ErasedPerson(1, 1, 1, [("email", "почта@example.org", "почта@example.org")], 0)
     for spelling in ("ÜBER.STRAßE@EXAMPLE.ORG", "über.straße@example.org", "üBer.Straße@Example.org"):
         raw = unicodedata.normalize(form, f"a,{spelling},b").encode(encoding).lower()
         assert gone.finder()(raw), spelling
@@ -169,7 +169,7 @@ def test_tests_that_showed_an_erased_person_are_emptied(fresh_server: FreshServe
     assert traces(server.data, SECRET, "Gesinchen") == []
     said = "SELECT subject, body, preheader, design, data, shown_as FROM message_content"
     assert rows_of(server, said) == [(None, None, None, None, "{}", None)]
-    assert rows_of(server, "SELECT count(*) FROM captured") == [(0,)]
+    assert rows_of(server, "SELECT count(*) FROM captured_message") == [(0,)]
 
 
 def test_a_phone_is_forgotten_however_it_was_written(fresh_server: FreshServer) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from appliance.core.logs import clean
+from appliance.core.logs import redact
 from tests.api.test_threats_pages import Visitor
 from tests.conftest import FreshServer
 from tests.kit.client import Client
@@ -125,6 +125,6 @@ def test_the_log_knows_a_secret_by_its_looks() -> None:
         "/u/AAAAbbbbCCCC", "/reset/AAAAbbbbCCCC?x", "/setup/AAAAbbbbCCCC", "camp_live_AAAAbbbbCCCC",
         "camp_test_AAAAbbbbCCCC", "camp_pub_AAAAbbbbCCCC", "whsec_AAAAbbbbCCCC+/=", jwt,
     ):  # fmt: skip
-        line = clean(f'GET {text} failed for "{text}"')
+        line = redact(f'GET {text} failed for "{text}"')
         assert "AAAAbbbb" not in line and jwt[20:] not in line and "failed for" in line
-    assert clean("eyJ is how JSON begins, whsec_ is a mark") == "eyJ is how JSON begins, whsec_ is a mark"
+    assert redact("eyJ is how JSON begins, whsec_ is a mark") == "eyJ is how JSON begins, whsec_ is a mark"

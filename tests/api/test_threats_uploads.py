@@ -192,7 +192,7 @@ def test_a_decoder_that_ends_in_the_middle_is_no_fault_of_ours(
         body = answer.result().expect(status)
 
     if status == 503:
-        assert answer.result().headers["retry-after"] and "upload it again" in body["message"]
+        assert answer.result().headers["retry-after"] and "upload the picture again" in body["message"]
     else:
         assert body["validation_errors"] == {"file": ["cannot be decoded"]}
     upload_picture(client, saved(photo(), "PNG")).expect(201)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance.core import tokens
+from appliance.core import crypto
 from appliance.sending.messages import links
 from tests.conftest import FreshServer
 from tests.kit.client import Client
@@ -107,11 +107,11 @@ def _suppressions(api: Client, address: str) -> Any:
 
 def _prefer(server: Server, address: str, contact: Any) -> None:
     """Switch the address on again, on its own preference page."""
-    tokens.load_key(server.data)
+    crypto.load_key(server.data)
     sent = server.client().post("/messages", {"to": address, "subject": "s", "body": "b"})
     number = sent.json["id"] if sent.status == 201 else sent.json["message_id"]
     channel = contact["channels"][0]["id"]
-    path = f"/p/{tokens.sign(links.PREFERENCES, number)}"
+    path = f"/p/{crypto.sign_token(links.PREFERENCES, number)}"
     page = ask(server, "POST", path, {"act": "save", "channel_shown": [channel], "channel": [channel]})
     assert page.status == 200
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.content.designs.render import render
+from appliance.content.designs.render import render_design
 from tests.designs.samples import EVERY, LOOK
 
 _HERE = Path(__file__).parent / "golden"
@@ -21,7 +21,7 @@ def lines(html: str) -> str:
 @pytest.mark.parametrize("name", EVERY)
 def test_a_mail_is_made_as_it_was(name: str, request: pytest.FixtureRequest) -> None:
     """Every byte of a rendering is the one that was looked at."""
-    made = render(EVERY[name], LOOK)
+    made = render_design(EVERY[name], LOOK)
     for suffix, found in (("html", lines(made.html)), ("txt", made.text)):
         file = _HERE / f"{name}.{suffix}"
         if request.config.getoption("--update-golden"):

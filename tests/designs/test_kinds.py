@@ -7,18 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.content.designs.colours import contrast, lifted
-from appliance.content.designs.render import Rendered, render
-from appliance.content.designs.theme import NARROWEST, WIDEST, WIDTH, Look, resolve, stack
+from appliance.content.designs.render import RenderedDesign, render_design
+from appliance.content.designs.theme import (
+    DEFAULT_WIDTH,
+    MAX_WIDTH,
+    MIN_WIDTH,
+    Look,
+    contrast_ratio,
+    ensure_contrast,
+    font_stack,
+    resolve_theme,
+)
 from tests.designs.samples import LOOK
 
 SHOP, PICTURE = "https://shop.example", "https://pictures.example/a.png"
 BUTTON = {"text": "Go"}
 
 
-def made(kind: str, look: Look = LOOK, styles: dict[str, Any] | None = None, **props: Any) -> Rendered:
+def made(kind: str, look: Look = LOOK, styles: dict[str, Any] | None = None, **props: Any) -> RenderedDesign:
     """Render a mail of one section."""
-    return render({"sections": [{"type": kind, "props": props, "styles": styles or {}}]}, look)
+    return render_design({"sections": [{"type": kind, "props": props, "styles": styles or {}}]}, look)
 
 
 ADVISED: list[tuple[str, dict[str, Any], list[str]]] = [
@@ -118,7 +126,7 @@ def test_a_name_stands_instead_of_the_themes_logo() -> None:
     theme = {"logo_url": "https://pictures.example/theme.png"}
 
     def shown(**props: Any) -> list[str]:
-        return re.findall(r'<img[^>]* src="([^"]+)"', render({"sections": [{"type": "header", "props": props}],
+        return re.findall(r'<img[^>]* src="([^"]+)"', render_design({"sections": [{"type": "header", "props": props}],
                                                                "theme": theme}, LOOK).html)  # fmt: skip
 
     assert shown() == [theme["logo_url"]]
@@ -183,16 +191,16 @@ def test_words_that_step_back_can_be_read_on_any_ground(ground: str) -> None:
     html = made("quote", styles={"background_color": ground}, text="Loud", author="Ann", role="baker").html
     found = re.search(r"color:(#[0-9a-f]{6})[^>]*>[^<]*baker", html)
 
-    assert found is not None and contrast(found[1], ground) >= 4.5
+    assert found is not None and contrast_ratio(found[1], ground) >= 4.5
 
 
 @given(st.integers(0, 0xFFFFFF), st.integers(0, 0xFFFFFF))
 def test_a_colour_is_lifted_until_it_can_be_read(colour: int, ground: int) -> None:
     """On every ground there is; one that can be read stays as it is."""
     one, behind = f"#{colour:06x}", f"#{ground:06x}"
-    found = lifted(one, behind)
+    found = ensure_contrast(one, behind)
 
-    assert contrast(found, behind) >= 4.5 and (found == one or contrast(one, behind) < 4.5)
+    assert contrast_ratio(found, behind) >= 4.5 and (found == one or contrast_ratio(one, behind) < 4.5)
 
 
 def test_a_button_has_no_more_room_than_a_mail() -> None:
@@ -214,15 +222,23 @@ def test_spaces_and_colours_that_are_none_are_told() -> None:
 
 @pytest.mark.parametrize(
     ("said", "width"),
-    [(640, 640), ("640px", 640), ("2000", WIDEST), (1, NARROWEST), ("wide", WIDTH), (True, WIDTH), ("9" * 7, WIDTH)],
+    [
+        (640, 640),
+        ("640px", 640),
+        ("2000", MAX_WIDTH),
+        (1, MIN_WIDTH),
+        ("wide", DEFAULT_WIDTH),
+        (True, DEFAULT_WIDTH),
+        ("9" * 7, DEFAULT_WIDTH),
+    ],
 )
 def test_a_mail_is_as_wide_as_it_may_be(said: Any, width: int) -> None:
     """As near to the width that a document wants as the limits allow; what is no width wants none."""
-    assert resolve({"width": said}, Look()).width == width
+    assert resolve_theme({"width": said}, Look()).width == width
 
 
 def test_a_family_that_is_no_name_is_none() -> None:
     """The system's own letters stand behind every family, and alone where the name could be more than one."""
-    assert stack("Open Sans, Arial").startswith("'Open Sans', ")
-    assert stack("Garamond") == "Garamond, Georgia, serif"
-    assert stack("x;color:red") == stack(None) == stack("'")
+    assert font_stack("Open Sans, Arial").startswith("'Open Sans', ")
+    assert font_stack("Garamond") == "Garamond, Georgia, serif"
+    assert font_stack("x;color:red") == font_stack(None) == font_stack("'")

@@ -13,7 +13,7 @@ import re
 import pytest
 
 from appliance.content.designs import merge
-from appliance.content.designs.render import render
+from appliance.content.designs.render import render_design
 from tests.designs.reading import Mail, dangers
 from tests.designs.samples import EVERY, LOOK
 
@@ -29,7 +29,7 @@ _PAIRS = re.compile(r"([a-zA-Z-]+)\s*:\s*([^;{}]+)")
 
 
 def _mails() -> list[tuple[str, str]]:
-    return [(name, render(document, LOOK).html) for name, document in EVERY.items()]
+    return [(name, render_design(document, LOOK).html) for name, document in EVERY.items()]
 
 
 @pytest.fixture(params=_mails(), ids=lambda one: one[0])

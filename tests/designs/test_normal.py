@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from appliance.content.designs import merge, normal
+from appliance.content.designs import merge, sanitizer
 
 PIECES = st.sampled_from([
     "<p>", "</p>", "<b>", "</b>", "<i class=x>", "</i>", "words & more",
@@ -28,13 +28,13 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 def test_its_one_form(written: str, kept: str) -> None:
     """Emphasis by its own names, nothing that runs, no empty end; merge tags and plain text as they were."""
-    assert normal.rich(written) == kept
+    assert sanitizer.normalize_rich_text(written) == kept
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_twice_is_as_once(written: str) -> None:
     """Whatever was written that a design may hold, its form is its own form, and no script is in it."""
-    assume(merge.fault(written, "html") is None)
-    once = normal.rich(written)
-    assert normal.rich(once) == once
+    assume(merge.find_error(written, "html") is None)
+    once = sanitizer.normalize_rich_text(written)
+    assert sanitizer.normalize_rich_text(once) == once
     assert "<script" not in once and "javascript:" not in once.lower().replace("\n", "")

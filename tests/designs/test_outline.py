@@ -26,7 +26,7 @@ _SECTIONS = st.recursive(
 def test_every_section_has_a_key_of_its_own(sections: list[dict[str, Any]]) -> None:
     """No two alike, all safe in an address and a selector; and nothing in the document is touched."""
     before = repr(sections)
-    found = document.entries({"sections": sections})
+    found = document.list_entries({"sections": sections})
     keys = [one.key for one in found]
 
     assert len(set(keys)) == len(keys)
@@ -35,19 +35,19 @@ def test_every_section_has_a_key_of_its_own(sections: list[dict[str, Any]]) -> N
     for one in found:
         assert one.siblings[one.position] is one.raw
         assert not one.parent or document.find_section(found, one.parent) is not None
-        top = document.find_section(found, document.top_section(found, one.key))
+        top = document.find_section(found, document.find_top_key(found, one.key))
         assert top is not None and top.level == 0
 
 
 def test_an_id_that_is_safe_and_the_first_is_the_key() -> None:
     """Scripts find their own ids again; what does the same twice gets another."""
-    found = document.entries({"sections": [
+    found = document.list_entries({"sections": [
         {"id": "hello", "type": "text"}, {"id": "hello", "type": "text"}, {"id": "a b", "type": "text"},
     ]})  # fmt: skip
 
     assert found[0].key == "hello"
     assert found[1].key != "hello" and found[2].key.startswith("x")
-    assert document.entries({"sections": [{"id": "a b", "type": "text"}]})[0].key == found[2].key
+    assert document.list_entries({"sections": [{"id": "a b", "type": "text"}]})[0].key == found[2].key
 
 
 def test_sections_in_columns_know_where_they_stand() -> None:
@@ -57,9 +57,9 @@ def test_sections_in_columns_know_where_they_stand() -> None:
             {"sections": []}, {"sections": [{"id": "t", "type": "text"}, {"id": "i", "type": "image"}]},
         ]}},
     ]}  # fmt: skip
-    found = document.entries(design)
+    found = document.list_entries(design)
 
     assert [(one.key, one.parent, one.column, one.position, one.level) for one in found] == [
         ("c", "", 0, 0, 0), ("t", "c", 1, 0, 1), ("i", "c", 1, 1, 1),
     ]  # fmt: skip
-    assert document.top_section(found, "i") == "c"
+    assert document.find_top_key(found, "i") == "c"

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from appliance.content.designs import document
-from appliance.content.designs.props import Prop
-from appliance.content.designs.render import render
+from appliance.content.designs.kind import Prop
+from appliance.content.designs.render import render_design
 from appliance.content.designs.sections import KINDS
 from tests.designs.reading import Mail, dangers
 from tests.designs.samples import LOOK
@@ -83,17 +83,17 @@ def _check(made: Any) -> None:
 @given(_json, some.text(max_size=8))
 def test_any_json_at_all_makes_a_mail(anything: Any, locale: str) -> None:
     """Whatever is given for a document, in whatever language: a whole mail comes out and nothing that runs."""
-    _check(render(anything, LOOK, locale))
-    _check(render({"sections": anything, "theme": anything}, LOOK, locale))
+    _check(render_design(anything, LOOK, locale))
+    _check(render_design({"sections": anything, "theme": anything}, LOOK, locale))
 
 
 @_QUIET
 @given(_documents)
 def test_any_value_in_any_property_makes_a_mail(value: dict[str, Any]) -> None:
     """Every property of every kind holds anything, and the check of a document never fails on it either."""
-    _check(render(value, LOOK))
+    _check(render_design(value, LOOK))
     faults: list[tuple[str, str]] = []
-    document.check(value, lambda path, words: faults.append((path, words)))
+    document.validate(value, lambda path, words: faults.append((path, words)))
     assert all(isinstance(words, str) and words for _, words in faults)
 
 
@@ -116,13 +116,15 @@ def test_an_attack_in_every_property_of_a_kind_is_only_words(kind: Any) -> None:
             footer=props, theme={"logo_url": attack, "font_body": attack},
         )  # fmt: skip
 
-        _check(render({"sections": [section, {"type": "header"}, {"type": "footer"}], "theme": props}, look, attack))
+        _check(
+            render_design({"sections": [section, {"type": "header"}, {"type": "footer"}], "theme": props}, look, attack)
+        )
 
 
 def test_filters_are_handed_on_as_they_were_written() -> None:
     """What stands in `show_if` is no text of the mail: quotes within merge tags stay what they are."""
     filters = [{"name": "contact_tag", "value": '{{ "a" }} {% "'}]
-    made = render({"sections": [{"type": "text", "props": {"content": "x", "show_if": filters}}]}, LOOK)
+    made = render_design({"sections": [{"type": "text", "props": {"content": "x", "show_if": filters}}]}, LOOK)
 
     assert list(made.conditions.values()) == [filters]
 
@@ -130,7 +132,7 @@ def test_filters_are_handed_on_as_they_were_written() -> None:
 def test_no_merge_tag_stands_in_the_css_of_a_background() -> None:
     """What a contact's data says would be read as CSS there; the words stand on plain ground, and advice says why."""
     section = {"type": "hero", "props": {"title": "x", "background_url": "https://x.example/{{ contact.data.a }}.png"}}
-    made = render({"sections": [section]}, LOOK)
+    made = render_design({"sections": [section]}, LOOK)
 
     assert "contact.data.a" not in made.html
     assert [one.code for one in made.advice] == ["section"]
@@ -177,9 +179,9 @@ HOSTILE: dict[str, Any] = {
 def test_a_hostile_document_is_answered_within_a_second(name: str) -> None:
     """The largest and the worst: checked and rendered in less than a second of a quiet machine, each."""
     begin = time.thread_time()
-    made = render(HOSTILE[name], LOOK)
+    made = render_design(HOSTILE[name], LOOK)
     rendered = time.thread_time() - begin
-    document.check(HOSTILE[name], lambda path, words: None)
+    document.validate(HOSTILE[name], lambda path, words: None)
     checked = time.thread_time() - begin - rendered
 
     assert max(rendered, checked) < soon(1), (rendered, checked)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from appliance.content.designs import document
-from appliance.content.designs.render import render
+from appliance.content.designs.render import render_design
 from tests.designs.samples import LOOK, MAIL
 from tests.designs.test_robust import _documents
 
@@ -29,10 +29,10 @@ def _whole(value: dict[str, Any]) -> bool:
 def test_reading_a_document_changes_nothing_in_it(value: dict[str, Any]) -> None:
     """Checking, walking and rendering leave every key where it was, known or not."""
     before = copy.deepcopy(value)
-    document.check(value, lambda path, words: None)
-    list(document.walk(value))
-    document.unknown(value)
-    render(value, LOOK)
+    document.validate(value, lambda path, words: None)
+    list(document.walk_sections(value))
+    document.find_unknown(value)
+    render_design(value, LOOK)
 
     assert value == before
     assert json.dumps(value) == json.dumps(before)
@@ -44,19 +44,19 @@ def test_one_edit_changes_one_thing(value: dict[str, Any], words: str, draw: Any
     """A document loaded, one property set at the path that `walk` tells, and saved: all else is what it was."""
     value["sections"].append({"type": "alien", "future": [1, {"a": None}], "props": {"x": 1}})
     value["later"] = {"kept": True}
-    loaded = json.loads(document.canonical(value))
-    found = draw.draw(some.sampled_from(list(document.walk(loaded))))
+    loaded = json.loads(document.to_canonical_json(value))
+    found = draw.draw(some.sampled_from(list(document.walk_sections(loaded))))
     target = _at(loaded, found.path)
     if isinstance(target.get("props"), dict):
         old = target["props"].get("edited")
         target["props"]["edited"] = words
-        saved = json.loads(document.canonical(loaded))
+        saved = json.loads(document.to_canonical_json(loaded))
         again = _at(saved, found.path)["props"]
 
         assert again.pop("edited") == words
         if old is not None:
             again["edited"] = old
-        assert document.canonical(saved) == document.canonical(value)
+        assert document.to_canonical_json(saved) == document.to_canonical_json(value)
 
 
 def _at(value: Any, path: str) -> Any:
@@ -69,9 +69,9 @@ def test_unknown_sections_are_named_and_the_rest_is_shown() -> None:
     """An alien section is listed for the checklist, advised about with its path, and hides nothing else."""
     value = copy.deepcopy(MAIL)
     value["sections"].insert(2, {"type": "alien", "props": {"x": "<b>"}})
-    made = render(value, LOOK)
+    made = render_design(value, LOOK)
 
-    assert [(one.type, one.path) for one in document.unknown(value)] == [("alien", "sections[2]")]
+    assert [(one.type, one.path) for one in document.find_unknown(value)] == [("alien", "sections[2]")]
     assert [(one.code, one.path) for one in made.advice] == [("unknown_section", "sections[2]")]
     assert "The furnace is lit" in made.html
     assert "alien" not in made.html
@@ -88,7 +88,7 @@ def test_the_check_names_the_path_of_each_fault() -> None:
         {"type": "columns", "props": {"columns": [{"sections": [{"type": "columns", "props": {"columns": [
             {"sections": [{"type": "columns", "props": {"columns": []}}]}]}}]}]}},
     ]}  # fmt: skip
-    document.check(value, faults.__setitem__)
+    document.validate(value, faults.__setitem__)
     inner = "sections[6].props.columns[0].sections[0].props.columns[0].sections[0].props.columns"
 
     assert set(faults) == {
@@ -103,7 +103,7 @@ def test_a_document_of_too_many_sections_or_tags_is_refused() -> None:
 
     def told(sections: list[Any]) -> dict[str, str]:
         faults: dict[str, str] = {}
-        document.check({"sections": sections}, faults.__setitem__)
+        document.validate({"sections": sections}, faults.__setitem__)
         return faults
 
     text = {"type": "text", "props": {"content": "x"}}

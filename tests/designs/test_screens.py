@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from appliance.content.designs.render import render
+from appliance.content.designs.render import render_design
 from tests.designs.samples import EVERY, LOOK
 
 _WORDS = """() => [...document.querySelectorAll('body *')]
@@ -22,7 +22,7 @@ def _shown(browser: Browser, document: dict[str, Any], width: int, dark: bool, s
     context = browser.new_context(viewport={"width": width, "height": 600}, color_scheme="dark" if dark else "light")
     page = context.new_page()
     page.route("**/*", lambda route: route.abort())
-    page.set_content(render(document, LOOK).html)
+    page.set_content(render_design(document, LOOK).html)
     found = page.evaluate(script)
     context.close()
     return found

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from appliance.content.designs import document as designs_document
-from appliance.content.designs.render import render
+from appliance.content.designs.document import describe_designs
+from appliance.content.designs.render import render_design
 from appliance.content.designs.sections import BY_NAME, KINDS
-from appliance.content.designs.spec import spec
 from appliance.content.designs.theme import Look
 from tests.designs.samples import EVERY, LOOK, SAMPLES
 
@@ -51,17 +51,17 @@ INFERRED: list[tuple[dict[str, Any], str | None]] = [
 @pytest.mark.parametrize(("props", "kind"), INFERRED)
 def test_a_section_without_a_type_is_recognised_by_its_properties(props: dict[str, Any], kind: str | None) -> None:
     """The first kind that matches wins, in the order of the contract; what matches none is unknown."""
-    found = designs_document.section({"props": props}, "sections[0]")
+    found = designs_document.read_section({"props": props}, "sections[0]")
 
     assert (found.kind.name if found.kind else None) == kind
 
 
 def test_a_type_is_stronger_than_properties_and_may_stand_among_them() -> None:
     """`type` says what a section is, as does `props.type`; HTML is only ever known by its type."""
-    assert designs_document.section({"type": "text", "props": {"code": "x"}}, "s").type == "text"
-    assert designs_document.section({"props": {"type": "coupon", "text": "x"}}, "s").type == "coupon"
-    assert designs_document.section({"type": "html", "props": {"html": "x"}}, "s").type == "html"
-    assert designs_document.section({"type": "alien", "props": {"text": "x"}}, "s").kind is None
+    assert designs_document.read_section({"type": "text", "props": {"code": "x"}}, "s").type == "text"
+    assert designs_document.read_section({"props": {"type": "coupon", "text": "x"}}, "s").type == "coupon"
+    assert designs_document.read_section({"type": "html", "props": {"html": "x"}}, "s").type == "html"
+    assert designs_document.read_section({"type": "alien", "props": {"text": "x"}}, "s").kind is None
 
 
 @pytest.mark.parametrize(("kind", "said", "name"), [
@@ -73,16 +73,16 @@ def test_a_type_is_stronger_than_properties_and_may_stand_among_them() -> None:
 ])  # fmt: skip
 def test_properties_are_known_by_their_other_names(kind: str, said: dict[str, Any], name: str) -> None:
     """What other products call `content`, `href`, `src` and `text` is taken for them."""
-    found = designs_document.section({"type": kind, "props": said}, "s")
+    found = designs_document.read_section({"type": kind, "props": said}, "s")
 
     assert found.kind is not None
     prop = next(one for one in found.kind.props if one.name == name)
-    assert prop.of(found.props) == next(iter(said.values()))
+    assert prop.get_value(found.props) == next(iter(said.values()))
 
 
 def test_links_and_buttons_within_take_other_names_too() -> None:
     """`url` for `href` in a list of links, a button written as its words alone."""
-    made = render({"sections": [
+    made = render_design({"sections": [
         {"type": "header", "props": {"links": [{"text": "Shop", "url": "https://shop.example/a"}]}},
         {"type": "product", "props": {"name": "Bell", "href": "https://shop.example/bell", "button": "Ring it"}},
     ]}, LOOK)  # fmt: skip
@@ -103,20 +103,20 @@ def test_every_kind_of_the_contract_is_there_with_its_properties() -> None:
 def test_no_sample_breaks_a_rule(name: str) -> None:
     """Documents as people write them pass the check and give no advice but about a picture left out."""
     faults: list[tuple[str, str]] = []
-    designs_document.check(EVERY[name], lambda path, words: faults.append((path, words)))
+    designs_document.validate(EVERY[name], lambda path, words: faults.append((path, words)))
 
     assert faults == []
-    assert {one.code for one in render(EVERY[name], LOOK).advice} <= {"image_missing"}
+    assert {one.code for one in render_design(EVERY[name], LOOK).advice} <= {"image_missing"}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.in_columns], ids=lambda kind: kind.name)
 def test_what_may_stand_in_a_column_does(kind: Any) -> None:
     """A section in a column shows the same words, with its own ground, and only to whom it is for."""
     inner = dict(SAMPLES[kind.name]["sections"][-1])
-    alone = render({"sections": [inner]}, LOOK)
+    alone = render_design({"sections": [inner]}, LOOK)
     inner["styles"] = {"background_color": "#fff4d6"}
     inner["props"] = inner["props"] | {"show_if": [{"name": "a"}], "hide_on": "phone"}
-    made = render({"sections": [{"type": "columns", "props": {"columns": [{"sections": [inner]}, {}]}}]}, LOOK)
+    made = render_design({"sections": [{"type": "columns", "props": {"columns": [{"sections": [inner]}, {}]}}]}, LOOK)
 
     name = next(iter(made.conditions))
     assert made.conditions[name] == [{"name": "a"}]
@@ -126,7 +126,7 @@ def test_what_may_stand_in_a_column_does(kind: Any) -> None:
 
 def test_the_spec_says_what_sections_are_made_of() -> None:
     """`/templates/spec` has every kind once, each property with a label, and defaults that the renderer uses."""
-    found = spec()
+    found = describe_designs()
 
     assert sorted(one["type"] for one in found["kinds"]) == sorted(CONTRACT)
     assert all(prop["label"] for one in found["kinds"] for prop in one["props"])
@@ -147,10 +147,10 @@ def test_the_brand_stands_behind_header_footer_and_theme() -> None:
         {"type": "button", "props": {"text": "Go", "href": "a.com"}},
         {"type": "social", "props": {}}, {"type": "footer", "props": {}},
     ]}  # fmt: skip
-    made = render(document, look).html
+    made = render_design(document, look).html
     own = document | {"theme": {"brand_color": "#7a2e0e"}}
     own["sections"] = [{"type": "header", "props": {"wordmark_text": "Own"}}, *document["sections"][1:]]
-    stronger = render(own, look).html
+    stronger = render_design(own, look).html
 
     assert "From the brand" in made
     assert "https://shop.example" in made
@@ -167,7 +167,7 @@ def test_the_brand_stands_behind_header_footer_and_theme() -> None:
 def test_a_document_without_sections_is_a_valid_empty_mail() -> None:
     """An empty document makes a whole mail with nothing in it."""
     for empty in ({}, {"sections": []}, {"sections": None}):
-        made = render(empty, LOOK)
+        made = render_design(empty, LOOK)
 
         assert made.html.startswith("<!doctype html>")
         assert made.html.rstrip().endswith("</html>")
@@ -177,7 +177,7 @@ def test_a_document_without_sections_is_a_valid_empty_mail() -> None:
 
 def test_languages_from_right_to_left_begin_on_the_right() -> None:
     """A mail in Arabic has its direction on the page, its words on the right."""
-    made = render({"sections": [{"type": "text", "props": {"content": "x"}}]}, LOOK, "ar").html
+    made = render_design({"sections": [{"type": "text", "props": {"content": "x"}}]}, LOOK, "ar").html
 
     assert 'lang="ar" dir="rtl"' in made
     assert "text-align:right" in made
@@ -189,12 +189,12 @@ def test_colours_of_the_theme_stand_where_a_section_names_them() -> None:
 
     def made(colour: str, kind: str = "text") -> str:
         section = {"type": kind, "props": {}, "styles": {"background_color": colour}}
-        return render({"sections": [section]}, LOOK).html
+        return render_design({"sections": [section]}, LOOK).html
 
     assert "background:#0b6e4f;background-color:#0b6e4f;margin" in made("theme:brand")
     assert "background:#1f2328;background-color:#1f2328;margin" in made("theme:text")
     assert "background:#ff6347;background-color:#ff6347;margin" in made("tomato")
     assert '<div class="c-page c-pad' in made("theme:bg")
     assert '<div class="c-card' not in made("theme:bg")
-    assert '<div class="c-card c-pad' in render({"sections": [{"type": "text"}]}, LOOK).html
+    assert '<div class="c-card c-pad' in render_design({"sections": [{"type": "text"}]}, LOOK).html
     assert "background:#ff6347;background-color:#ff6347;margin" in made("tomato", "footer")

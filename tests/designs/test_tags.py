@@ -3,8 +3,8 @@
 import re
 
 from appliance.content.designs import merge
-from appliance.content.designs.render import render
-from appliance.content.designs.tags import Tokens
+from appliance.content.designs.markup import Tokens
+from appliance.content.designs.render import render_design
 from appliance.content.designs.theme import Look
 
 DOCUMENT = {"sections": [{"type": "header", "props": {}}, {"type": "text", "props": {"content": "{{ first_name }}"}}]}
@@ -31,7 +31,7 @@ def test_no_merge_tag_is_read_in_the_words_of_a_brand() -> None:
     """Names of the company and of its links show braces as they are, whatever a contact's data says."""
     name = "Acme {{ first_name }} {% if show %}"
     look = Look(company_name=name, links=((name, "https://x.test/"),))
-    made = render({"sections": [{"type": "header"}, {"type": "social"}]}, look)
+    made = render_design({"sections": [{"type": "header"}, {"type": "social"}]}, look)
     for part, context in ((made.html, "html"), (made.text, "text")):
         filled = merge.compile_template(part, context).render({"first_name": "SECRET"})
         assert "SECRET" not in filled and "{ { first_name" in filled
@@ -39,7 +39,7 @@ def test_no_merge_tag_is_read_in_the_words_of_a_brand() -> None:
 
 def test_a_brand_is_only_words_to_every_rendering() -> None:
     """No word of one rendering means anything in another, and none is left in what comes out."""
-    made = render(DOCUMENT, Look(company_name="Acme", header={"wordmark_text": f"{Tokens().keep('x')}"}))
+    made = render_design(DOCUMENT, Look(company_name="Acme", header={"wordmark_text": f"{Tokens().keep('x')}"}))
 
     assert "{{ first_name }}" in made.html
     assert len(re.findall(r"q[0-9a-f]{16}x\d+z", made.html)) == 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.content.designs import document
-from appliance.content.designs.render import render
+from appliance.content.designs.render import render_design
 from appliance.content.designs.theme import Look
 
 SECTIONS = [{"type": "header", "props": {}}]
@@ -14,7 +14,7 @@ SECTIONS = [{"type": "header", "props": {}}]
 def faults(theme: Any) -> dict[str, str]:
     """Return what is told about a document with a theme."""
     found: dict[str, str] = {}
-    document.check({"sections": SECTIONS, "theme": theme}, found.__setitem__)
+    document.validate({"sections": SECTIONS, "theme": theme}, found.__setitem__)
     return found
 
 
@@ -41,14 +41,14 @@ def test_a_theme_that_can_be_used_is_taken() -> None:
     theme = {"brand_color": "#123", "text_color": "navy", "font_body": "Georgia", "width": 640,
              "logo_url": "https://x.test/{{ contact.data.team }}.png"}  # fmt: skip
     assert faults(theme) == {} == faults(None) == faults({})
-    advice = render({"sections": SECTIONS, "theme": theme}, Look()).advice
+    advice = render_design({"sections": SECTIONS, "theme": theme}, Look()).advice
     assert not [one for one in advice if one.path.startswith("theme")]
 
 
 def test_a_colour_that_is_none_is_told() -> None:
     """The mail shows the brand's colour instead, and advice says which words were no colour."""
     theme = {"brand_color": "notacolour", "text_color": 5, "bg_color": ""}
-    found = render({"sections": SECTIONS, "theme": theme}, Look(company_name="Acme")).advice
+    found = render_design({"sections": SECTIONS, "theme": theme}, Look(company_name="Acme")).advice
 
     assert [one.path for one in found if one.path.startswith("theme")] == ["theme.brand_color", "theme.text_color"]
     assert "'notacolour' is no colour" in found[0].message

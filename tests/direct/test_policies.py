@@ -2,9 +2,8 @@
 
 import pytest
 
-from appliance.sending.delivery import mta_sts
-from appliance.sending.delivery.mta_sts import Policy
-from appliance.sending.delivery.routing import organisation
+from appliance.sending.delivery import mx_routes
+from appliance.sending.delivery.mx_routes import MtaStsPolicy, organisation
 
 GOOD = "version: STSv1\nmode: enforce\nmx: mail.example.com\nmx: *.example.net\nmax_age: 604800\n"
 
@@ -13,8 +12,8 @@ GOOD = "version: STSv1\nmode: enforce\nmx: mail.example.com\nmx: *.example.net\n
                                   .replace("stsv1", "STSv1")])  # fmt: skip
 def test_a_policy_is_read(text: str) -> None:
     """Lines end either way, and what is not known is left alone."""
-    found = mta_sts.read("1", text.encode())
-    assert found == Policy("1", "enforce", ("mail.example.com", "*.example.net"), 604800)
+    found = mx_routes.parse_policy("1", text.encode())
+    assert found == MtaStsPolicy("1", "enforce", ("mail.example.com", "*.example.net"), 604800)
 
 
 @pytest.mark.parametrize(
@@ -28,12 +27,12 @@ def test_a_policy_is_read(text: str) -> None:
 )  # fmt: skip
 def test_what_is_no_policy_counts_for_nothing(text: str) -> None:
     """Whatever else stands there is none, and never half of one."""
-    assert mta_sts.read("1", text.encode("latin-1")) is None
+    assert mx_routes.parse_policy("1", text.encode("latin-1")) is None
 
 
 def test_a_policy_holds_a_year_at_most() -> None:
     """What asks for longer gets the most there is (3.2)."""
-    found = mta_sts.read("1", GOOD.replace("604800", "9999999999").encode())
+    found = mx_routes.parse_policy("1", GOOD.replace("604800", "9999999999").encode())
     assert found is not None and found.max_age == 31_557_600
 
 
@@ -44,7 +43,7 @@ def test_a_policy_holds_a_year_at_most() -> None:
 )  # fmt: skip
 def test_which_servers_a_policy_names(host: str, allowed: bool) -> None:
     """A star stands for one label at the beginning and nothing else (4.1)."""
-    assert Policy("1", "enforce", ("mail.example.com", "*.example.net"), 1).allows(host) is allowed
+    assert MtaStsPolicy("1", "enforce", ("mail.example.com", "*.example.net"), 1).allows(host) is allowed
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from appliance.sending.delivery import routing, self_check
+from appliance.sending.delivery import mx_routes, smtp_connect
 from appliance.settings import config
 from tests.conftest import FreshServer
 from tests.kit.browser import Problems, new_page, sign_in
@@ -23,9 +23,9 @@ def configured(dns: DnsServer, tmp_path: Path) -> Iterator[Any]:
     """Use settings in this process; `configured(helo=...)`."""
 
     def use(helo: str = NAME) -> None:
-        routing.forget()
+        mx_routes.clear_caches()
         options = {"data_dir": str(tmp_path), "email.direct.helo": helo, "network.dns_servers": [dns.address]}
-        config.use(config.load(options, {}).config)
+        config.set_current(config.load(options, {}).config)
 
     yield use
     config._current = None
@@ -36,7 +36,7 @@ def test_a_name_that_leads_back(dns: DnsServer, configured: Any) -> None:
     dns.set(NAME, "A", BACK)
     dns.set("8.8.8.8.in-addr.arpa", "PTR", f"{NAME}.")
     configured()
-    assert [found.level for found in self_check.greeting()] == ["ok"]
+    assert [found.level for found in smtp_connect.check_helo_name()] == ["ok"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_name_that_does_not(
     for (name, kind), value in records.items():
         dns.set(name, kind, value)
     configured(helo)
-    [found] = self_check.greeting()
+    [found] = smtp_connect.check_helo_name()
     assert found.level == level and words in found.words
     assert found.record.startswith(record) or record in found.record
 

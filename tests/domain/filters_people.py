@@ -5,8 +5,8 @@ import random
 from typing import Any
 
 from appliance.core import clock
-from appliance.storage import work
-from appliance.storage.open import run
+from appliance.storage import transactions
+from appliance.storage.database import run
 from tests.domain.home import Home
 
 DAY = 86_400_000
@@ -40,7 +40,7 @@ def fill(home: Home) -> list[dict[str, Any]]:
     """Put people of every odd kind into the database, straight into its tables, and answer them as plain values."""
     dice, now = random.Random(4), clock.now_ms()
     made = [person(dice, now, number) for number in range(1, 61)]
-    work.write(lambda: [insert(home.account_id, one, now) for one in made])
+    transactions.write(lambda: [insert(home.account_id, one, now) for one in made])
     return made
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from appliance.core import clock
-from appliance.storage import work
-from appliance.storage.models import Flow, Passage, Run, Trigger
+from appliance.storage import transactions
+from appliance.storage.models import Flow, Run, StepVisit, Trigger
 from tests.domain.home import Home
 
 
@@ -20,7 +20,7 @@ def flow(home: Home, name: str = "Welcome", **fields: Any) -> Flow:
         Trigger.create(account=home.account_id, flow=made, event="tag_add", created_at=now, updated_at=now)
         return made
 
-    return work.write(make)
+    return transactions.write(make)
 
 
 def run(home: Home, in_flow: Flow, contact_id: int | None, step: int = 1, **fields: Any) -> Run:
@@ -32,10 +32,10 @@ def run(home: Home, in_flow: Flow, contact_id: int | None, step: int = 1, **fiel
             account=home.account_id, flow=in_flow, version=1, contact=contact_id, action_id=step,
             **{"due_at": now + 86_400_000, "event_data": {"sku": "A-1"}, **fields}, created_at=now, updated_at=now,
         )  # fmt: skip
-        passage = Passage.create(run=made, flow=in_flow, action_id=step, test=made.test, entered_at=now)
-        Run.update(passage_id=passage.id).where(Run.id == made.id).execute()
+        passage = StepVisit.create(run=made, flow=in_flow, action_id=step, test=made.test, entered_at=now)
+        Run.update(step_visit_id=passage.id).where(Run.id == made.id).execute()
         if not made.test:
             Flow.update(entered_count=Flow.entered_count + 1).where(Flow.id == in_flow.id).execute()
         return made
 
-    return work.write(make)
+    return transactions.write(make)

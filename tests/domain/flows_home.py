@@ -5,11 +5,11 @@ from typing import Any
 from appliance.core import clock
 from appliance.core.errors import Faults
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.flows import document, enrollment, triggers
-from appliance.storage import work
+from appliance.events.log import NewEvent
+from appliance.flows import enrollment, triggers, versions
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Flow, Step, Trigger
-from appliance.storage.open import rows
 from tests.domain.home import Home
 
 
@@ -19,7 +19,7 @@ def live_flow(home: Home, trigger: dict[str, Any], *, goal: str | None = None, n
     def make() -> int:
         now = clock.now_ms()
         faults = Faults()
-        start = triggers.check(home.account_id, trigger, faults)
+        start = triggers.parse_trigger(home.account_id, trigger, faults)
         faults.check()
         flow = Flow.create(
             account=home.account_id, name=name, status="active", version=1, goal=goal, last_action=1,
@@ -29,27 +29,27 @@ def live_flow(home: Home, trigger: dict[str, Any], *, goal: str | None = None, n
             account=home.account_id, flow=flow, event=start.event, segment=start.segment_id,
             contact_list=start.contact_list_id, data=start.data, created_at=now, updated_at=now,
         )  # fmt: skip
-        document.write_plan(flow.id, 1, document.compiled(flow.steps), {})
-        triggers.opened(flow.id)
+        versions.write_plan(flow.id, 1, versions.compile_steps(flow.steps), {})
+        triggers.restart_listening(flow.id)
         return int(flow.id)
 
-    return work.write(make)
+    return transactions.write(make)
 
 
 def happen(home: Home, event: str, contact_id: int | None, data: dict[str, Any] | None = None, **more: Any) -> int:
     """Record an event and answer its id."""
 
     def verb() -> int:
-        log.record(Happened(home.account_id, event, contact_id, data or {}, **more))
+        log.record(NewEvent(home.account_id, event, contact_id, data or {}, **more))
         return int(rows("SELECT max(id) FROM event")[0][0])
 
-    return work.write(verb)
+    return transactions.write(verb)
 
 
 def take_in() -> None:
     """Look at every event that nobody has looked at."""
-    enrollment._written = 0.0
-    while enrollment.take_in():
+    enrollment._cursor_written_at = 0.0
+    while enrollment.process_events():
         pass
 
 
@@ -60,7 +60,7 @@ def runs(flow_id: int) -> list[tuple[int, str, str | None]]:
 
 def end_runs(flow_id: int) -> None:
     """Let everybody have gone through."""
-    work.write(
+    transactions.write(
         lambda: (
             rows("UPDATE run SET status = 'completed', due_at = NULL WHERE flow_id = ? AND status = 'live'",
                  (flow_id,)),

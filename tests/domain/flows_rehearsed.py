@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from appliance.accounts.acting import By
-from appliance.core import fields
-from appliance.flows import bulk_simulation, simulate, store
-from appliance.flows.bulk_simulation import Crowd, CrowdRequest
-from appliance.flows.requests import FlowCreate, FlowPatch
-from appliance.flows.simulation_request import SimulateRequest
-from appliance.flows.timeline import Entry, Simulated
-from appliance.storage import work
+from appliance.accounts.audit import Actor
+from appliance.core import validation
+from appliance.flows import simulation, simulation_bulk, store
+from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation
+from appliance.flows.simulation_events import SimulateRequest
+from appliance.flows.simulation_timeline import Entry, Simulation
+from appliance.flows.store import FlowCreate, FlowPatch
+from appliance.storage import transactions
 from appliance.storage.models import Flow
 from tests.domain.home import Home
 
@@ -19,34 +19,36 @@ DAY = 86_400
 
 def written(home: Home, steps: list[dict[str, Any]], trigger: dict[str, Any] | None = None, **body: Any) -> Flow:
     """Make a flow as the API does."""
-    request = fields.read(FlowCreate, {"trigger": trigger or {"event": "cart_add"}, "steps": steps, **body})
-    return work.write(store.create, home.account_id, request, store.read(home.account_id, request), By(approves=True))
+    request = validation.read(FlowCreate, {"trigger": trigger or {"event": "cart_add"}, "steps": steps, **body})
+    return transactions.write(
+        store.create, home.account_id, request, store.parse_request(home.account_id, request), Actor(can_approve=True)
+    )
 
 
 def changed(home: Home, flow: Flow, **body: Any) -> Flow:
     """Change a flow as the API does."""
-    request = fields.read(FlowPatch, body)
-    draft = store.read(home.account_id, request, flow.id)
-    return work.write(store.update, home.account_id, flow.id, request, draft, By(approves=True))
+    request = validation.read(FlowPatch, body)
+    draft = store.parse_request(home.account_id, request, flow.id)
+    return transactions.write(store.update, home.account_id, flow.id, request, draft, Actor(can_approve=True))
 
 
-def rehearsed(home: Home, flow: Flow, **body: Any) -> Simulated:
+def rehearsed(home: Home, flow: Flow, **body: Any) -> Simulation:
     """Rehearse a flow with one person, from a Monday in spring."""
-    request = fields.read(SimulateRequest, {"start_at": START, **body})
-    return simulate.simulate(home.account_id, flow.id, request)
+    request = validation.read(SimulateRequest, {"start_at": START, **body})
+    return simulation.simulate(home.account_id, flow.id, request)
 
 
-def with_all(home: Home, flow: Flow, **body: Any) -> Crowd:
+def with_all(home: Home, flow: Flow, **body: Any) -> BulkSimulation:
     """Rehearse a flow with everybody who met its trigger."""
-    return bulk_simulation.simulate_all(home.account_id, flow.id, fields.read(CrowdRequest, body))
+    return simulation_bulk.simulate_bulk(home.account_id, flow.id, validation.read(BulkSimulateRequest, body))
 
 
-def told(found: Simulated, step_id: int) -> Entry:
+def told(found: Simulation, step_id: int) -> Entry:
     """Return what is told of a step."""
     return next(entry for entry in found.timeline if entry.step_id == step_id and entry.told == "step")
 
 
-def ways(found: Simulated) -> list[tuple[int | None, str | None]]:
+def ways(found: Simulation) -> list[tuple[int | None, str | None]]:
     """Return the steps that were come to, each with how it was left."""
     return [(entry.step_id, entry.outcome) for entry in found.timeline if entry.told == "step"]
 

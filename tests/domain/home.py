@@ -7,25 +7,26 @@ from typing import Any
 
 from appliance import app
 from appliance.accounts import accounts
-from appliance.accounts.acting import By
-from appliance.audience.contacts import consent, lists, write
-from appliance.audience.contacts.consent import Evidence
-from appliance.audience.contacts.lists import ListCreate
-from appliance.audience.contacts.requests import ContactPatch, ContactWrite
-from appliance.audience.contacts.write import Upserted
+from appliance.accounts.audit import Actor
+from appliance.audience import consent, lists
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import write
+from appliance.audience.contacts.store import ContactPatch, ContactWrite
+from appliance.audience.contacts.write import WriteResult
+from appliance.audience.lists import ListCreate
 from appliance.campaigns import send, store
-from appliance.campaigns.requests import CampaignCreate, SendRequest
-from appliance.core import addresses, clock, fields, tokens, wake_ups
-from appliance.flows import document
-from appliance.sending.messages import hot, retry_bytes
+from appliance.campaigns.store import CampaignCreate, SendRequest
+from appliance.core import addresses, clock, crypto, signals, validation
+from appliance.flows import versions
+from appliance.sending.messages import queue, retries
 from appliance.sending.messages.ledger import Claim, Outcome
-from appliance.sending.messages.prepare import Workshop
-from appliance.sending.messages.queue_order import Line
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.messages.queue_reader import QueueReader
 from appliance.settings import config
-from appliance.storage import disk_guard, work
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import close_database, open_database, rows, run
 from appliance.storage.migrations import migrate
 from appliance.storage.models import Campaign, Channel, Contact, ContactList
-from appliance.storage.open import close_database, open_database, rows, run
 
 BY_API = Evidence(source="api", actor="key:1", ip="192.0.2.1")
 BY_LINK = Evidence(source="one_click", actor="recipient")
@@ -42,25 +43,25 @@ class Home:
         app.connect_signals()
         open_database(directory / "campanero.db")
         migrate()
-        tokens.create_key(directory)
+        crypto.create_key(directory)
         self.configure(**settings)
-        self.account_id: int = work.write(lambda: accounts.create("Acme").id)
+        self.account_id: int = transactions.write(lambda: accounts.create("Acme").id)
         self._offset = 0.0
 
     def configure(self, **settings: Any) -> None:
         """Use these settings, named with `__` for the dots, over the defaults."""
         options = {name.replace("__", "."): value for name, value in settings.items()}
-        config.use(config.load({"data_dir": str(self.directory), **options}, {}).config)
+        config.set_current(config.load({"data_dir": str(self.directory), **options}, {}).config)
 
     def close(self) -> None:
         """Give back everything that belongs to the process."""
-        work.stop()
-        disk_guard.wrote()  # what could not be written there is no trouble of the next
-        wake_ups.silence()
-        clock.follow(None)
-        document.forget_plans()
+        transactions.stop()
+        disk_guard.note_success()  # what could not be written there is no trouble of the next
+        signals.clear_handlers()
+        clock.use_offset_file(None)
+        versions.clear_plan_cache()
         close_database()
-        tokens._key, config._current, work._ended = b"", None, False
+        crypto._key, config._current, transactions._ended = b"", None, False
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -70,17 +71,19 @@ class Home:
         # The clock looks at the file's time, whose grain is coarser than tests are quick: another one each time
         moment = next(_moments)
         os.utime(path, ns=(moment, moment))
-        clock.follow(str(path))
+        clock.use_offset_file(str(path))
 
     # -- contacts --------------------------------------------------------------------------------------------------
 
-    def upsert(self, **body: Any) -> Upserted:
+    def upsert(self, **body: Any) -> WriteResult:
         """Post a contact as the API does."""
-        return work.write(write.upsert, self.account_id, fields.read(ContactWrite, body), BY_API)
+        return transactions.write(write.upsert, self.account_id, validation.read(ContactWrite, body), BY_API)
 
-    def patch(self, contact_id: int, **body: Any) -> Upserted:
+    def patch(self, contact_id: int, **body: Any) -> WriteResult:
         """Change a contact as the API does."""
-        return work.write(write.update, self.account_id, contact_id, fields.read(ContactPatch, body), BY_API)
+        return transactions.write(
+            write.update, self.account_id, contact_id, validation.read(ContactPatch, body), BY_API
+        )
 
     def contact(self, email: str, **body: Any) -> Contact:
         """Make a contact who may be written to."""
@@ -89,35 +92,35 @@ class Home:
     def channel(self, address: str) -> Channel:
         """Return the channel of an address as it is stored."""
         kind = "email" if "@" in address else "phone"
-        return Channel.get(Channel.account == self.account_id, Channel.key == addresses.read(kind, address).key)
+        return Channel.get(Channel.account == self.account_id, Channel.key == addresses.parse(kind, address).key)
 
     def leave(self, address: str) -> None:
         """Opt an address out by the recipient's own act."""
-        work.write(lambda: consent.opt_out(self.channel(address), "recipient", BY_LINK))
+        transactions.write(lambda: consent.opt_out(self.channel(address), "recipient", BY_LINK))
 
     def suppress(self, address: str, reason: str) -> None:
         """Put an address on the suppression list, and tell its channel if there is one."""
         kind = "email" if "@" in address else "phone"
-        key = addresses.read(kind, address).key
-        work.write(
+        key = addresses.parse(kind, address).key
+        transactions.write(
             run,
             "INSERT INTO suppression (account_id, kind, address_hash, address, reason, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?)",
-            (self.account_id, kind, tokens.address_hash(kind, key), key, reason, clock.now_ms()),
+            (self.account_id, kind, crypto.hash_address(kind, key), key, reason, clock.now_ms()),
         )
-        work.write(run, "UPDATE channel SET suppression = ? WHERE key = ?", (reason, key))
+        transactions.write(run, "UPDATE channel SET suppression = ? WHERE key = ?", (reason, key))
 
     def acts(self, address: str) -> list[tuple[str, str, str, str | None]]:
         """Return the consent rows of an address: act, by, source, actor."""
         kind = "email" if "@" in address else "phone"
-        hashed = tokens.address_hash(kind, addresses.read(kind, address).key)
+        hashed = crypto.hash_address(kind, addresses.parse(kind, address).key)
         return rows("SELECT act, by, source, actor FROM consent WHERE address_hash = ? ORDER BY id", (hashed,))
 
     # -- campaigns -------------------------------------------------------------------------------------------------
 
     def list_of(self, *contact_ids: int, name: str = "News") -> ContactList:
         """Make a list with these members."""
-        return work.write(lists.create, self.account_id, ListCreate(name=name, contact_ids=list(contact_ids)))
+        return transactions.write(lists.create, self.account_id, ListCreate(name=name, contact_ids=list(contact_ids)))
 
     def campaign(self, list_id: int, name: str = "Spring", **template: Any) -> Campaign:
         """Make a draft to a list."""
@@ -126,27 +129,29 @@ class Home:
             "trigger_attributes": {"contact_list_id": list_id},
             "template_attributes": {"subject": "Hello", "body": "<p>Hi</p>", **template},
         }
-        return work.write(store.create, self.account_id, fields.read(CampaignCreate, body))
+        return transactions.write(store.create, self.account_id, validation.read(CampaignCreate, body))
 
     def send(self, campaign: Campaign, **body: Any) -> Campaign:
         """Send a campaign as the API does."""
-        return work.write(send.go_live, self.account_id, campaign.id, fields.read(SendRequest, body), By("key:1"))
+        return transactions.write(
+            send.go_live, self.account_id, campaign.id, validation.read(SendRequest, body), Actor("key:1")
+        )
 
 
 def crash() -> int:
     """Do as a process does that begins after another one died; returns how many messages were in hand."""
-    return work.write(retry_bytes.recover, retry_bytes.in_hand())
+    return transactions.write(retries.recover_interrupted, retries.find_interrupted())
 
 
 def turn(outcome: Outcome | None, want: bool, channel: str = "email") -> Claim | None:
     """Store an outcome and take the next message in hand, as a place of the sender does; None if none is due."""
     if outcome is not None:
-        work.write(hot.step, [outcome], [], "process")
-    while want and (found := Line(channel).candidates(1)):
-        row = found[0]._replace(dated_at=found[0].dated_at or clock.now_ms())
+        transactions.write(queue.record_and_claim, [outcome], [], "process")
+    while want and (found := QueueReader(channel).fetch_candidates(1)):
+        row = found[0]._replace(first_attempt_at=found[0].first_attempt_at or clock.now_ms())
         if row.recipient is not None:
-            kept = retry_bytes.load(row.id) if row.doubts else None
-            row = row._replace(digest=retry_bytes.digest(kept or Workshop().prepare(row)))
-        if row.id in work.write(hot.step, [], [row], "process"):
+            kept = retries.load_payload(row.id) if row.uncertain_count else None
+            row = row._replace(body_hash=retries.hash_body(kept or MessagePreparer().prepare(row)))
+        if row.id in transactions.write(queue.record_and_claim, [], [row], "process"):
             return row
     return None

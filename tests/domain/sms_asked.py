@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from appliance.core import clock, tokens
+from appliance.core import clock, crypto
 from appliance.core.errors import DeliveryError
-from appliance.sending.sms import client
-from appliance.sending.sms.gsm import Text
-from appliance.sending.sms.providers import PROVIDERS
+from appliance.sending.sms.providers import PROVIDERS, base
+from appliance.sending.sms.segments import OutgoingSms
 from appliance.settings import config
 from tests.kit.fake_sms import NUMBER, SECRET, SID, TOKEN, FakeSms
 
@@ -30,11 +29,11 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSms]:
 def fake(provider: FakeSms, tmp_path: Path) -> Iterator[FakeSms]:
     """The provider, in the settings of this process."""
     provider.behave()
-    tokens.create_key(tmp_path)
+    crypto.create_key(tmp_path)
     use(provider)
     yield provider
-    config._current, tokens._key = None, b""
-    clock.follow(None)
+    config._current, crypto._key = None, b""
+    clock.use_offset_file(None)
 
 
 def use(fake: FakeSms, **more: Any) -> None:
@@ -43,12 +42,14 @@ def use(fake: FakeSms, **more: Any) -> None:
         "sms.transport": "twilio", "sms.twilio.base_url": fake.url, "sms.twilio.account_sid": SID,
         "sms.twilio.auth_token": TOKEN, "sms.http.url": f"{fake.url}/send", "sms.http.secret": SECRET,
     }  # fmt: skip
-    config.use(config.load(options | {name.replace("__", "."): value for name, value in more.items()}, {}).config)
+    config.set_current(
+        config.load(options | {name.replace("__", "."): value for name, value in more.items()}, {}).config
+    )
 
 
-def text(number: int = 1, body: str = "Hello €", to: str = TO, sender: str = NUMBER) -> Text:
+def text(number: int = 1, body: str = "Hello €", to: str = TO, sender: str = NUMBER) -> OutgoingSms:
     """Write an SMS."""
-    return Text(number, to, sender, body, f"http://127.0.0.1:8080/hooks?m={number}")
+    return OutgoingSms(number, to, sender, body, f"http://127.0.0.1:8080/hooks?m={number}")
 
 
 def run(*asked: Callable[[], Awaitable[Any]]) -> list[Any]:
@@ -61,12 +62,12 @@ def run(*asked: Callable[[], Awaitable[Any]]) -> list[Any]:
                 found.append(await one())
             except DeliveryError as error:
                 found.append(error)
-        await client.close()
+        await base.close_connections()
         return found
 
     return asyncio.run(all_of_them())
 
 
-def sent(*texts: Text, by: Any = TWILIO) -> list[Any]:
+def sent(*texts: OutgoingSms, by: Any = TWILIO) -> list[Any]:
     """Hand over, one after the other."""
     return run(*(lambda one=one: by.send(one) for one in texts))

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from appliance.inbound.conversations import receiving
-from appliance.sending.sms.codes import Incoming as Heard
-from appliance.storage import work
+from appliance.inbound import incoming_sms
+from appliance.sending.sms.error_codes import IncomingSms
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Incoming, Message
-from appliance.storage.open import rows
 
 ANN, OURS = "+14155550101", "+14155550199"
 
 
 def hear(body: str, sender: str = ANN, to: str = OURS, **more: Any) -> bool:
     """Take in an SMS as the hook of a provider does."""
-    heard = Heard(more.pop("provider_id", None), sender, to, body, more.pop("answered", None))
-    return work.write(receiving.receive, "twilio", heard, **more)
+    heard = IncomingSms(more.pop("provider_id", None), sender, to, body, more.pop("answered", None))
+    return transactions.write(incoming_sms.receive_sms, "twilio", heard, **more)
 
 
 def events(*names: str) -> list[tuple[Any, ...]]:
@@ -30,4 +30,4 @@ def kept() -> list[Incoming]:
 
 def answers() -> list[str | None]:
     """Return what we answered, the oldest first."""
-    return [receiving.text_of(row.id) for row in Message.select().order_by(Message.id)]
+    return [incoming_sms.get_answer_text(row.id) for row in Message.select().order_by(Message.id)]

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from appliance.events import agents, submit
+from appliance.events import submit, user_agents
 
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko)"
@@ -45,18 +45,18 @@ IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605
 )  # fmt: skip
 def test_what_somebody_reads_with(agent: str | None, device: tuple[str | None, ...]) -> None:
     """Browser, system and kind of device, where a person's program says so; of proxies and machines nothing."""
-    assert agents.device(agent) == device
+    assert user_agents.parse_device(agent) == device
 
 
 def test_no_agent_takes_long() -> None:
     """Whatever a stranger calls a program, reading it takes no time that anybody would notice."""
     chance = random.Random(4)
     atoms = ["Mozilla/5.0 ", "(", ")", ";", " ", "1", ".", "/", "Android ", "Version/", "Mobile", "Linux; ", "Chrome/"]
-    agents.device("Mozilla/5.0 nothing of this kind is known")
+    user_agents.parse_device("Mozilla/5.0 nothing of this kind is known")
     for _ in range(100):
         agent = "".join(chance.choice(atoms) for _ in range(2_000))
         begun = time.thread_time()
-        agents.device(agent)
+        user_agents.parse_device(agent)
         assert time.thread_time() - begun < 0.3, agent
 
 
@@ -72,4 +72,4 @@ def test_no_agent_takes_long() -> None:
 )  # fmt: skip
 def test_what_an_address_says_of_its_campaign(url: str | None, said: tuple[str | None, ...]) -> None:
     """The first value of each, cut to a bearable length; an address that cannot be read says nothing."""
-    assert submit.utm_of(url) == said
+    assert submit.parse_utm(url) == said

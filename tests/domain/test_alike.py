@@ -21,10 +21,10 @@ GOOGLE = "550-5.1.1 does not exist. https://support.google.com/mail/?p=NoSuchUse
 )
 def test_words_are_those_for_everybody(said: str | None, kept: str | None) -> None:
     """Addresses, names in a queue and moments go; hosts, codes and addresses of ours stay."""
-    assert report.group_words(said) == kept
+    assert report.normalize_reply(said) == kept
 
 
 def test_hostile_words_cost_no_more() -> None:
     """A thousand signs that almost fit are looked through at once."""
     for sign in ("a", "1a", "a.", "@", "<a@", "A1", "-"):
-        assert report.group_words(sign * 1000) is not None
+        assert report.normalize_reply(sign * 1000) is not None

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.audience.contacts import merge
+from appliance.audience.contacts import removal
 from appliance.campaigns import ledger_check, states, store
-from appliance.campaigns.ledger_check import Keeper
-from appliance.events import retention
-from appliance.storage import work
+from appliance.campaigns.ledger_check import LedgerChecker
+from appliance.events import log
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Campaign
-from appliance.storage.open import rows, run
 from tests.domain.home import BY_API, Home
 from tests.domain.test_outcomes import finish, take
 
@@ -30,34 +30,36 @@ def campaign(home: Home) -> Campaign:
     home.advance(600)
     while (claim := take()) is not None:
         finish(claim, "accepted")
-    work.write(states.settle)
+    transactions.write(states.complete_finished)
     return made
 
 
 def found(home: Home, campaign: Campaign, process: str | None = None) -> list[str]:
     """Return all that is wrong with the books of a campaign."""
     here = store.get(home.account_id, campaign.id)
-    return ledger_check.quick(here) + [words for part in ledger_check.thorough(here, process) for words in part]
+    return ledger_check.check_quickly(here) + [
+        words for part in ledger_check.check_thoroughly(here, process) for words in part
+    ]
 
 
 def test_books_balance(home: Home, campaign: Campaign) -> None:
     """After refusals, doubts, retries, skips, a merge and an erasure nothing differs."""
     assert store.get(home.account_id, campaign.id).status == "completed"
-    assert found(home, campaign, "process") == [] and ledger_check.of_people(home.account_id) == []
+    assert found(home, campaign, "process") == [] and ledger_check.check_contacts(home.account_id) == []
     people = [row[0] for row in rows("SELECT id FROM contact ORDER BY id")]
-    work.write(merge.merge, home.account_id, people[0], people[1], BY_API)
-    assert found(home, campaign, "process") == [] and ledger_check.of_people(home.account_id) == []
+    transactions.write(removal.merge, home.account_id, people[0], people[1], BY_API)
+    assert found(home, campaign, "process") == [] and ledger_check.check_contacts(home.account_id) == []
 
 
 def test_what_was_deleted_for_its_age_is_not_missed(home: Home, campaign: Campaign) -> None:
     """Old messages have no events any more where those are not kept; without that word the books find them."""
-    work.write(run, "INSERT INTO cursor (name, event_id) SELECT 'flows', max(id) FROM event")
+    transactions.write(run, "INSERT INTO cursor (name, event_id) SELECT 'flows', max(id) FROM event")
     home.advance(40 * 86_400)
     home.configure(events__keep="30d")
-    retention.tend(threading.Event())
+    log.delete_expired(threading.Event())
     assert rows("SELECT count(*) FROM event") == [(0,)]
-    assert found(home, campaign, "process") == [] and ledger_check.of_people(home.account_id) == []
-    work.write(run, "UPDATE account SET events_since = NULL")
+    assert found(home, campaign, "process") == [] and ledger_check.check_contacts(home.account_id) == []
+    transactions.write(run, "UPDATE account SET events_since = NULL")
     assert any("have no event" in words for words in found(home, campaign, "process"))
 
 
@@ -82,16 +84,16 @@ WRONGS: dict[str, tuple[str, str]] = {
 def test_what_does_not_balance_is_found(what: str, home: Home, campaign: Campaign) -> None:
     """Each check finds what it is for."""
     sql, words = WRONGS[what]
-    work.write(run, sql)
+    transactions.write(run, sql)
 
     assert any(words in one for one in found(home, campaign, "process"))
 
 
 def test_people_who_were_sent_more_than_is_counted(home: Home, campaign: Campaign) -> None:
     """The counts kept with people are held against the rows too."""
-    work.write(run, "UPDATE contact SET email_sent_count = 0")
+    transactions.write(run, "UPDATE contact SET email_sent_count = 0")
 
-    assert "more messages than are counted" in ledger_check.of_people(home.account_id)[0]
+    assert "more messages than are counted" in ledger_check.check_contacts(home.account_id)[0]
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -99,26 +101,26 @@ def test_the_service_says_it_once(
     ended: bool, home: Home, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What does not balance is an error in the log, with numbers, once; at the end every row is looked at."""
-    monkeypatch.setattr("appliance.campaigns.ledger_check._SHARE", 1.0)
+    monkeypatch.setattr("appliance.campaigns.ledger_check._MAX_SHARE_OF_TIME", 1.0)
     made = home.send(home.campaign(home.list_of(home.contact("a@example.org").id, home.contact("b@example.org").id).id))
-    keeper = Keeper("process")
+    keeper = LedgerChecker("process")
     finish(take(), "accepted")
     keeper.look()
     assert caplog.records == []
     if ended:
         finish(take(), "accepted")
-        work.write(states.settle)
-        work.write(run, "DELETE FROM event WHERE event = 'email_sent'")
+        transactions.write(states.complete_finished)
+        transactions.write(run, "DELETE FROM event WHERE event = 'email_sent'")
         expected = "2 rows are sent and have no event"
     else:
-        work.write(run, "UPDATE campaign SET audience_count = 3")
-        keeper._seen.clear()
+        transactions.write(run, "UPDATE campaign SET audience_count = 3")
+        keeper._last_checks.clear()
         expected = "3 people were written down, 2 have a row"
     for _ in range(2):
         keeper.look()
 
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert f"the books of campaign {made.id} do not balance: {expected}" in caplog.text
+    assert f"campaigns: books of campaign {made.id} do not balance: {expected}" in caplog.text
 
 
 def overlap(home: Home) -> list[int]:
@@ -131,7 +133,7 @@ def merged(home: Home) -> list[int]:
     """Return a list of two people who became one."""
     first, second = home.contact("first@example.org").id, home.contact("second@example.org").id
     made = home.list_of(first, second).id
-    work.write(merge.merge, home.account_id, second, first, BY_API)
+    transactions.write(removal.merge, home.account_id, second, first, BY_API)
     return [made]
 
 
@@ -147,7 +149,7 @@ def test_one_row_for_each_address(people: Callable[[Home], list[int]], count: in
     """Lists that overlap, people who became one, an address written in several ways: one row, one message (P2, P3)."""
     first, *others = people(home)
     campaign = home.campaign(first)
-    work.write(
+    transactions.write(
         run, "UPDATE trigger SET data = ? WHERE id = ?",
         (f'{{"contact_list_ids": {others}}}', campaign.trigger_id),
     )  # fmt: skip

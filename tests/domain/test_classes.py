@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.sending.delivery import classes
+from appliance.sending.delivery import bounce_classes
 from tests.kit.patience import soon
 
 SAID = [
@@ -76,12 +76,12 @@ SAID = [
 @pytest.mark.parametrize(("smtp", "enhanced", "text", "name"), SAID)
 def test_a_refusal_has_its_class(smtp: int | None, enhanced: str | None, text: str, name: str) -> None:
     """The table of classes, row by row."""
-    assert classes.classify(smtp, enhanced, text).name == name
+    assert bounce_classes.classify(smtp, enhanced, text).name == name
 
 
 def test_who_is_blamed_follows_from_the_class() -> None:
     """At once: nobody there; second time: switched off; third: a phone that is off; fifth: full, late; never: us."""
-    blamed = {kind: [one.name for one in classes.ALL if one.against == kind] for kind in
+    blamed = {kind: [one.name for one in bounce_classes.ALL_CLASSES if one.against == kind] for kind in
               ("at_once", "second", "third", "fifth", "left", "nobody")}  # fmt: skip
     assert blamed == {
         "at_once": ["hard"],
@@ -102,7 +102,7 @@ def test_who_is_blamed_follows_from_the_class() -> None:
             "country",
         ],
     }
-    assert all(one.words and (one.help or one is classes.REFUSED) for one in classes.ALL)
+    assert all(one.words and (one.help or one is bounce_classes.REFUSED) for one in bounce_classes.ALL_CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_who_is_blamed_follows_from_the_class() -> None:
 )  # fmt: skip
 def test_what_names_our_dns_is_answered_with_the_record(enhanced: str | None, text: str, word: str) -> None:
     """A refusal for want of authentication comes with the record that mends it."""
-    assert word in classes.remedy(enhanced, text)
+    assert word in bounce_classes.authentication_help(enhanced, text)
 
 
 @pytest.mark.parametrize("piece", ["mailbox ", "user a", "sender ", "quota", "5.1.1.", "address x ", "\n", "host "])
@@ -123,5 +123,5 @@ def test_no_words_take_long(piece: str) -> None:
 
     begun = time.perf_counter()
     for _ in range(5):
-        classes.classify(None, None, piece * 100_000)
+        bounce_classes.classify(None, None, piece * 100_000)
     assert time.perf_counter() - begun < soon(0.5)

@@ -6,10 +6,10 @@ import pytest
 
 from appliance.accounts import accounts
 from appliance.accounts.accounts import AccountWrite
-from appliance.audience.contacts import consent
-from appliance.audience.contacts.consent import Evidence
-from appliance.core import client_ip
-from appliance.storage import work
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.core import addresses
+from appliance.storage import transactions
 from appliance.storage.models import Consent
 from tests.domain.home import Home
 
@@ -40,12 +40,12 @@ def test_only_what_a_trusted_proxy_added_is_believed(
     peer: str, forwarded: list[str], trusted: list[str], client: str
 ) -> None:
     """The header is read from its end, hop by hop, as long as those who wrote it are trusted."""
-    assert client_ip.address(peer, forwarded, trusted) == client
+    assert addresses.find_client_ip(peer, forwarded, trusted) == client
 
 
 def test_a_header_of_any_length_is_read_quickly() -> None:
     """What a stranger puts before is not walked through."""
-    assert client_ip.address(PROXY, [f"{PROXY}," * 100_000], [PROXY]) == PROXY
+    assert addresses.find_client_ip(PROXY, [f"{PROXY}," * 100_000], [PROXY]) == PROXY
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,16 @@ def test_a_header_of_any_length_is_read_quickly() -> None:
 )  # fmt: skip
 def test_as_much_of_an_address_is_kept_as_the_account_says(ip: str | None, how: str, kept: str | None) -> None:
     """In full, its network, or nothing; never what is no address."""
-    assert client_ip.kept(ip, how) == kept
+    assert addresses.anonymize_ip(ip, how) == kept
 
 
 @pytest.mark.parametrize(("how", "kept"), [("truncated", "203.0.113.0"), ("full", "203.0.113.9"), ("none", None)])
 def test_evidence_of_consent_follows_the_setting(how: Any, kept: str | None, home: Home) -> None:
     """What a consent row says of where it came from is what `privacy_ip` allows."""
     home.contact("ana@example.org")
-    work.write(accounts.update, home.account_id, AccountWrite(privacy_ip=how))
+    transactions.write(accounts.update, home.account_id, AccountWrite(privacy_ip=how))
     evidence = Evidence("link", "recipient", "203.0.113.9", "x" * 1000)
-    work.write(lambda: consent.opt_out(home.channel("ana@example.org"), "recipient", evidence))
+    transactions.write(lambda: consent.opt_out(home.channel("ana@example.org"), "recipient", evidence))
     last = Consent.select().order_by(Consent.id.desc()).get()
     assert (last.ip, len(last.user_agent)) == (kept, 400)
 
@@ -75,8 +75,8 @@ def test_evidence_of_consent_follows_the_setting(how: Any, kept: str | None, hom
 def test_one_line_is_one_client() -> None:
     """Of IPv6 the /64 counts, which one household has; an IPv4 address is one."""
     assert (
-        client_ip.household("2001:db8::1")
-        == client_ip.household("2001:db8::ffff:1")
-        != client_ip.household("2001:db9::1")
+        addresses.client_network("2001:db8::1")
+        == addresses.client_network("2001:db8::ffff:1")
+        != addresses.client_network("2001:db9::1")
     )
-    assert client_ip.household("203.0.113.9") == "203.0.113.9"
+    assert addresses.client_network("203.0.113.9") == "203.0.113.9"

@@ -7,7 +7,8 @@ import pytest
 
 from appliance.sending.delivery.mime import Mail
 from appliance.sending.messages import compose, links
-from appliance.sending.messages.compose import Parts, Sender, Source
+from appliance.sending.messages.compose import MessageSource, Sender
+from appliance.sending.messages.shared_content import EncodedMessage
 from tests.domain.home import Home
 
 URL = "https://news.example.org/u/token"
@@ -15,17 +16,19 @@ BRAND = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
 VALUES: dict[str, Any] = {"unsubscribe_url": URL, "first_name": "Ann", "brand": BRAND, "account": {"name": "Acme"}}
 
 
-def filled(body: str, marketing: bool = True, values: dict[str, Any] | None = None, **source: Any) -> compose.Filled:
+def filled(
+    body: str, marketing: bool = True, values: dict[str, Any] | None = None, **source: Any
+) -> compose.FilledMessage:
     """Compile and fill a message."""
-    content = compose.compile_source(Source("Hi {{ first_name }}", body, marketing=marketing, **source))
+    content = compose.compile_message(MessageSource("Hi {{ first_name }}", body, marketing=marketing, **source))
     return compose.fill(content, VALUES if values is None else values)
 
 
 def mailed(message_id: int = 7, date: float = 0.0, **source: Any) -> Mail:
     """Make the mail of a message from an address with its own name and one for answers."""
-    content = compose.compile_source(Source("Hi {{ first_name }}", "x", marketing=True, **source))
+    content = compose.compile_message(MessageSource("Hi {{ first_name }}", "x", marketing=True, **source))
     sender = Sender("news@münchen.de", "Account", "answers@example.org")
-    return Parts(content).mail(VALUES, sender, message_id, "b@example.org", date, ())
+    return EncodedMessage(content).build_mail(VALUES, sender, message_id, "b@example.org", date, ())
 
 
 def visible(html: str) -> str:
@@ -136,18 +139,20 @@ def test_a_message_keeps_its_message_id(home: Home) -> None:
     """The Message-ID stands on the From domain, is the same on every attempt, and names its message."""
     first, again, other = (mailed(number, date).message_id for number, date in ((7, 0.0), (7, 99.0), (8, 0.0)))
     assert first == again != other and first.endswith("@xn--mnchen-3ya.de")
-    assert links.message_of(f"<{first}>") == 7
+    assert links.read_message_id(f"<{first}>") == 7
 
 
 def test_marketing_headers_name_one_https_way_out(home: Home) -> None:
     """Campaigns carry one-click unsubscribing (RFC 8058), List-Id, Feedback-ID and Precedence; flows say auto."""
     home.configure(base_url="https://news.example.org/" + "very/long/" * 12)
-    headers = dict(compose.marketing_headers(7, 3, "News, daily", "list-5", "example.org", 1))
-    assert headers["List-Unsubscribe"] == f"<{links.unsubscribe(7)}>" and len(headers["List-Unsubscribe"]) > 150
+    headers = dict(compose.build_marketing_headers(7, 3, "News, daily", "list-5", "example.org", 1))
+    assert (
+        headers["List-Unsubscribe"] == f"<{links.build_unsubscribe_url(7)}>" and len(headers["List-Unsubscribe"]) > 150
+    )
     assert headers["List-Unsubscribe"].startswith("<https://news.example.org/very/long/")
     assert headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert headers["List-Id"] == '"News, daily" <list-5.example.org>'
     assert headers["Feedback-ID"] == "c3:a1:campaign:campanero" and headers["Precedence"] == "bulk"
     assert headers["X-Auto-Response-Suppress"] == "All"
-    flow = dict(compose.marketing_headers(7, None, "News", "list-5", "example.org", 1))
+    flow = dict(compose.build_marketing_headers(7, None, "News", "list-5", "example.org", 1))
     assert "Precedence" not in flow and flow["Auto-Submitted"] == "auto-generated"

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from appliance.content.designs.theme import Look
-from appliance.sending.messages import compose, values
-from appliance.sending.messages.compose import Content, Filled, Parts, Sender
+from appliance.sending.messages import compose, merge_tags
+from appliance.sending.messages.compose import CompiledMessage, FilledMessage, Sender
 from appliance.sending.messages.ledger import Claim
-from appliance.sending.messages.prepare import Workshop
-from appliance.storage import work
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.messages.shared_content import EncodedMessage
+from appliance.storage import transactions
+from appliance.storage.database import connection, run
 from appliance.storage.models import Message
-from appliance.storage.open import connection, run
 from tests.domain.home import Home
 
 LOOK = Look(company_name="Acme Ltd", physical_address="1 Main St, Town")
@@ -22,27 +23,27 @@ FOR_SOME: dict[str, Any] = {"show_if": [{"name": "first_name", "predicate": "eq"
 TEXT: dict[str, Any] = {"type": "text", "props": {"content": "<p>Hello {{ first_name }}</p>"}}
 
 
-def source(*sections: dict[str, Any], **fields: Any) -> compose.Source:
+def source(*sections: dict[str, Any], **fields: Any) -> compose.MessageSource:
     """Return the source of a marketing mail with these sections."""
     said = {"subject": "Hi", "body": None, "preheader": None, "from_name": None, **fields}
-    return compose.source_of(said | {"design": {"sections": list(sections)}}, LOOK, "en", True)
+    return compose.build_source(said | {"design": {"sections": list(sections)}}, LOOK, "en", True)
 
 
-def said(content: Content, shows: bool = True) -> dict[str, Any]:
+def said(content: CompiledMessage, shows: bool = True) -> dict[str, Any]:
     """Return the values of a message to Ann, whose conditions hold or not."""
     brand = {"company_name": "Acme Ltd", "physical_address": "1 Main St, Town"}
     return {"first_name": "Ann", "brand": brand, "unsubscribe_url": URL, "preferences_url": "https://p.test/",
             "view_url": "https://v.test/", "show": dict.fromkeys(content.conditions, shows)}  # fmt: skip
 
 
-def filled(content: Content, shows: bool = True) -> Filled:
+def filled(content: CompiledMessage, shows: bool = True) -> FilledMessage:
     """Fill a message for Ann, whose conditions hold or not."""
     return compose.fill(content, said(content, shows))
 
 
 def test_a_footer_of_the_design_is_enough() -> None:
     """With a footer that everybody sees nothing is appended."""
-    found = filled(compose.compile_source(source(TEXT, {"type": "footer"})))
+    found = filled(compose.compile_message(source(TEXT, {"type": "footer"})))
     assert found.html.count(URL) == 1 and found.text.count(URL) == 1
     assert found.html.count("1 Main St, Town") == 1 and found.text.count("1 Main St, Town") == 1
 
@@ -50,7 +51,7 @@ def test_a_footer_of_the_design_is_enough() -> None:
 @pytest.mark.parametrize("shows", [True, False])
 def test_a_footer_for_some_is_not_enough(shows: bool) -> None:
     """A link that only some people see does not count: everybody gets one, in both parts."""
-    content = compose.compile_source(source(TEXT, {"type": "footer", "props": FOR_SOME}))
+    content = compose.compile_message(source(TEXT, {"type": "footer", "props": FOR_SOME}))
     found = filled(content, shows)
     assert found.html.count(URL) == found.text.count(URL) == 1 + shows
     assert found.html.count("1 Main St, Town") == found.text.count("1 Main St, Town") == 1 + shows
@@ -71,7 +72,7 @@ def test_a_footer_for_some_is_not_enough(shows: bool) -> None:
 def test_what_stands_in_conditions_does_not_count(body: str) -> None:
     """A body whose link and address are not there for all gets both appended."""
     said = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
-    found = filled(compose.compile_source(compose.source_of(said, LOOK, "en", True)))
+    found = filled(compose.compile_message(compose.build_source(said, LOOK, "en", True)))
     assert (
         f'<a href="{URL}" style="color:inherit">Unsubscribe</a>' in found.html and f"Unsubscribe: {URL}" in found.text
     )
@@ -84,26 +85,26 @@ def test_a_design_without_a_footer_gets_one_of_its_own() -> None:
     said = {"subject": "Hi", "body": "", "preheader": None, "from_name": None, "design": design}
     drawn = {**design, "sections": [*design["sections"], {"type": "footer", "props": BARE}]}
     pages = [
-        filled(compose.compile_source(compose.source_of({**said, "design": each}, LOOK, "en", True)))
+        filled(compose.compile_message(compose.build_source({**said, "design": each}, LOOK, "en", True)))
         for each in (design, drawn)
     ]
     assert pages[0] == pages[1] and pages[0].html.count("1 Main St, Town") == 1
     assert f"Unsubscribe: {URL}" in pages[0].text and pages[0].html.count(URL) == 1
-    canvas = compose.source_of(said, LOOK, "en", True)._replace(marked=True)
-    assert filled(compose.compile_source(canvas)).html.count("Unsubscribe") == 1
+    canvas = compose.build_source(said, LOOK, "en", True)._replace(marked=True)
+    assert filled(compose.compile_message(canvas)).html.count("Unsubscribe") == 1
 
 
 def test_an_address_asked_for_before_it_is_shown_counts() -> None:
     """The usual way to write the address does not bring a second one."""
     body = "<p>{% if brand.physical_address %}{{ brand.physical_address }}{% endif %} {{ unsubscribe_url }}</p>"
     said = {"subject": "Hi", "body": body, "preheader": None, "from_name": None, "design": {}}
-    found = filled(compose.compile_source(compose.source_of(said, LOOK, "en", True)))
+    found = filled(compose.compile_message(compose.build_source(said, LOOK, "en", True)))
     assert found.html.count("1 Main St") == found.text.count("1 Main St") == 1
 
 
 def test_a_body_beside_sections_is_the_text_part() -> None:
     """Who writes a body beside sections writes the text; the HTML is that of the sections."""
-    found = filled(compose.compile_source(source(TEXT, body="In words for {{ first_name }}", preheader="First look")))
+    found = filled(compose.compile_message(source(TEXT, body="In words for {{ first_name }}", preheader="First look")))
     assert found.text.startswith("In words for Ann\n") and URL in found.text
     assert "Hello Ann" in found.html and "In words" not in found.html and "First look" in found.html
 
@@ -116,7 +117,7 @@ def test_links_are_numbered_as_they_are_read() -> None:
         {"type": "image", "props": {"src": "https://x.test/i.png", "alt": "Three", "href": "https://x.test/b"}},
         {"type": "footer", "props": {"preferences": False, "view_in_browser": False}},
     ]
-    found = compose.compile_source(source(*sections)).links
+    found = compose.compile_message(source(*sections)).links
     assert [tuple(one) for one in found] == [
         (1, "https://x.test/a?b=1&c={{ email }}", "One"),
         (2, "https://x.test/b", "Two {{ first_name }}"),
@@ -127,8 +128,8 @@ def test_links_are_numbered_as_they_are_read() -> None:
 
 def test_a_source_is_compiled_once() -> None:
     """The same fields, look and language are the same compiled message, whoever asks."""
-    first = compose.compile_source(source(TEXT, subject="Only once"))
-    assert compose.compile_source(source(TEXT, subject="Only once")) is first
+    first = compose.compile_message(source(TEXT, subject="Only once"))
+    assert compose.compile_message(source(TEXT, subject="Only once")) is first
 
 
 def test_sections_are_shown_to_those_who_are_meant(home: Home) -> None:
@@ -138,16 +139,16 @@ def test_sections_are_shown_to_those_who_are_meant(home: Home) -> None:
     campaign = home.send(home.campaign(home.list_of(*(one.id for one in people)).id, body=None, design=design))
     asked: list[str] = []
     connection().set_exec_trace(lambda cursor, sql, bindings: asked.append(sql) is None)
-    workshop = Workshop()
+    workshop = MessagePreparer()
     try:
         for message in Message.select().where(Message.campaign == campaign.id):
-            text = workshop.view(message).text
+            text = workshop.fill_again(message).text
             assert ("Only for Ann" in text) == ("Hello Ann" in text)
         asked.clear()
         claims = [_claim(message) for message in Message.select().where(Message.campaign == campaign.id)]
         # Wherever they stand by now: in hand, or behind very many that may not go
-        work.write(run, "UPDATE message SET status = 'sending'")
-        workshop.fetch(claims)
+        transactions.write(run, "UPDATE message SET status = 'sending'")
+        workshop.prefetch(claims)
         for claim in claims:
             wire = quopri.decodestring(workshop.prepare(claim).envelope.content)
             assert wire.count(b"Only for Ann") == wire.count(b"Hello Ann") in (0, 2)
@@ -164,14 +165,20 @@ def test_conditions_nobody_can_read_hold_for_nobody(home: Home) -> None:
     """A part with broken filters is hidden, not shown to all; with nobody to ask about, everything shows."""
     contact = home.contact("a@example.org", first_name="Ann")
     conditions = {"good": FOR_SOME["show_if"], "bad": [{"name": "no such", "predicate": "is", "value": 1}], "not": [7]}
-    assert values.shown(home.account_id, contact.id, conditions) == {"show": {"good": True, "bad": False, "not": False}}
-    assert values.shown(home.account_id, 999, conditions) == {"show": dict.fromkeys(conditions, False)}
-    assert values.shown(home.account_id, None, conditions) == {"show": {"good": True, "bad": True, "not": True}}
+    assert merge_tags.get_show_values(home.account_id, contact.id, conditions) == {
+        "show": {"good": True, "bad": False, "not": False}
+    }
+    assert merge_tags.get_show_values(home.account_id, 999, conditions) == {"show": dict.fromkeys(conditions, False)}
+    assert merge_tags.get_show_values(home.account_id, None, conditions) == {
+        "show": {"good": True, "bad": True, "not": True}
+    }
 
 
 def test_a_mail_of_a_design_is_whole(home: Home) -> None:
     """The filled message becomes a mail with both parts."""
-    content = compose.compile_source(source(TEXT))
-    mail = Parts(content).mail(said(content), Sender("a@example.org", None, None), 7, "b@example.org", 0.0, ())
+    content = compose.compile_message(source(TEXT))
+    mail = EncodedMessage(content).build_mail(
+        said(content), Sender("a@example.org", None, None), 7, "b@example.org", 0.0, ()
+    )
     text, html = (quopri.decodestring(part).decode() for part in (mail.text, mail.html) if isinstance(part, bytes))
     assert html.startswith("<!doctype html>") and "Hello Ann" in html and "Hello Ann" in text

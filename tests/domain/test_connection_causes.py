@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from appliance.core.errors import DeliveryError
-from appliance.sending.delivery import greeting
-from appliance.sending.delivery.send import Server
+from appliance.sending.delivery import smtp_connect
+from appliance.sending.delivery.smtp_client import Server
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -49,7 +49,9 @@ def failed(talk: Talk | None, **more: Any) -> tuple[DeliveryError, int]:
             port = int(free.getsockname()[1])
         running = await asyncio.start_server(talk, "127.0.0.1", port) if talk is not None else None
         try:
-            await greeting.connect(Server(more.pop("host", "127.0.0.1"), port, more.pop("tls", "none"), **more))
+            await smtp_connect.open_connection(
+                Server(more.pop("host", "127.0.0.1"), port, more.pop("tls", "none"), **more)
+            )
         except DeliveryError as error:
             return error, port
         finally:

@@ -4,9 +4,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance.audience.contacts import consent, store, timeline, write
-from appliance.audience.contacts.consent import Evidence
-from appliance.storage import work
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal, store, timeline, write
+from appliance.storage import transactions
 from appliance.storage.models import Channel, Consent
 from tests.domain.home import Home
 
@@ -93,7 +94,7 @@ def reach(home: Home, wanted: State) -> int:
     return int(contact.id)
 
 
-def act(home: Home, contact_id: int, body: dict[str, Any]) -> write.Upserted:
+def act(home: Home, contact_id: int, body: dict[str, Any]) -> write.WriteResult:
     """Write to the contact: by its address where the body names it at the top, else by its id."""
     return home.upsert(**body) if "email" in body else home.patch(contact_id, **body)
 
@@ -175,7 +176,7 @@ def test_it_survives_the_contact(before: str, how: str, home: Home) -> None:
     """Opt-outs and suppressions outlive contact and channel: the address comes back as if it had never gone."""
     contact_id = reach(home, STATES[before])
     if how == "delete":
-        work.write(write.delete, home.account_id, contact_id)
+        transactions.write(removal.delete, home.account_id, contact_id)
     elif how == "destroy":
         home.patch(contact_id, channels_attributes=[{"id": home.channel(ADDRESS).id, "_destroy": True}])
     else:
@@ -199,7 +200,7 @@ def test_a_lifted_opt_out_is_forgotten(home: Home) -> None:
     """Who was opted in again by an explicit yes stays in when contact and address go and come back."""
     contact_id = reach(home, STATES["recipient"])
     home.upsert(email=ADDRESS, opt_in=True)
-    work.write(write.delete, home.account_id, contact_id)
+    transactions.write(removal.delete, home.account_id, contact_id)
     assert home.upsert(email=ADDRESS).kept_opt_out == []
     assert state(home.channel(ADDRESS)) == IN
 
@@ -217,9 +218,9 @@ def test_the_evidence_is_kept(home: Home) -> None:
     """A consent row tells act, source, actor and address, and outlives the contact without naming it."""
     contact_id = home.contact(ADDRESS).id
     evidence = Evidence(source="ui", actor="user:3", ip="192.0.2.9", user_agent="Browser", text="Yes, I want news")
-    work.write(lambda: consent.opt_out(home.channel(ADDRESS), "operator", evidence))
-    work.write(lambda: consent.opt_in(home.channel(ADDRESS), "operator", evidence))
-    work.write(write.delete, home.account_id, contact_id)
+    transactions.write(lambda: consent.opt_out(home.channel(ADDRESS), "operator", evidence))
+    transactions.write(lambda: consent.opt_in(home.channel(ADDRESS), "operator", evidence))
+    transactions.write(removal.delete, home.account_id, contact_id)
     last = Consent.select().order_by(Consent.id.desc()).get()
     assert (last.act, last.by, last.source, last.actor) == ("opt_in", "operator", "ui", "user:3")
     assert (last.ip, last.user_agent, last.text) == ("192.0.2.0", "Browser", "Yes, I want news")
@@ -230,10 +231,10 @@ def test_evidence_from_before_is_found_by_the_address(home: Home) -> None:
     """Who comes back has the evidence about the address from when it was somebody who is gone; nobody else has it."""
     first = home.contact(ADDRESS).id
     home.leave(ADDRESS)
-    work.write(write.delete, home.account_id, first)
+    transactions.write(removal.delete, home.account_id, first)
     again, other = home.contact(ADDRESS).id, home.contact("bo@example.org").id
-    found = timeline.consents(home.account_id, again)
+    found = timeline.fetch_evidence(home.account_id, again)
 
     assert [row.act for row in found.rows][-2:] == ["opt_out", "opt_in"] and found.total >= 2
     assert {row.address for row in found.rows} == {ADDRESS}
-    assert {row.address for row in timeline.consents(home.account_id, other).rows} == {"bo@example.org"}
+    assert {row.address for row in timeline.fetch_evidence(home.account_id, other).rows} == {"bo@example.org"}

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import lists, store, write
-from appliance.audience.contacts.requests import ContactQuery
+from appliance.audience import lists
+from appliance.audience.contacts import removal, store, write
+from appliance.audience.contacts.store import ContactQuery
 from appliance.core.errors import Invalid, NotFound
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import scalar
 from appliance.storage.models import Contact
-from appliance.storage.open import scalar
 from tests.domain.home import Home
 
 
@@ -52,7 +53,7 @@ def test_two_people_are_not_mixed(home: Home) -> None:
     assert faults(home.upsert, email="a@example.org", phone="+14155550123", first_name="X") == {
         "phone": ["has already been taken"]
     }
-    assert store.find(home.account_id, "a@example.org").rows[0].first_name == "A"
+    assert store.find_by_words(home.account_id, "a@example.org").rows[0].first_name == "A"
 
 
 def test_no_address_at_all_is_allowed(home: Home) -> None:
@@ -181,10 +182,13 @@ def test_a_deleted_contact_is_gone(home: Home) -> None:
     """A deleted contact answers as it was, and then is in no list, no search and no table."""
     number = home.list_of().id
     contact = home.contact("gone@example.org", first_name="Gone", list_ids=[number])
-    assert addresses_of(work.write(write.delete, home.account_id, contact.id)) == ["gone@example.org"]
+    assert addresses_of(transactions.write(removal.delete, home.account_id, contact.id)) == ["gone@example.org"]
     with pytest.raises(NotFound):
         store.get(home.account_id, contact.id)
-    assert store.find(home.account_id, "gone").total == 0 and lists.get(home.account_id, number).contacts_count == 0
+    assert (
+        store.find_by_words(home.account_id, "gone").total == 0
+        and lists.get(home.account_id, number).contacts_count == 0
+    )
     assert scalar("SELECT count(*) FROM channel") == scalar("SELECT count(*) FROM membership") == 0
 
 
@@ -194,14 +198,14 @@ def test_accounts_are_apart(home: Home) -> None:
 
     mine, list_id = home.contact("a@example.org", first_name="Mine"), home.list_of().id
     home.leave("a@example.org")
-    ours, home.account_id = home.account_id, work.write(lambda: accounts.create("Other").id)
+    ours, home.account_id = home.account_id, transactions.write(lambda: accounts.create("Other").id)
     other = home.upsert(email="a@example.org")
     assert other.created and other.kept_opt_out == [] and other.contact.channels[0].subscribed
     for reach in (store.get, lambda account, number: home.patch(number, first_name="X"),
-                  lambda account, number: work.write(write.delete, account, number)):  # fmt: skip
+                  lambda account, number: transactions.write(removal.delete, account, number)):  # fmt: skip
         with pytest.raises(NotFound):
             reach(home.account_id, mine.id)
-    assert store.find(home.account_id, "Mine").total == 0
+    assert store.find_by_words(home.account_id, "Mine").total == 0
     assert faults(home.upsert, list_ids=[list_id]) == {"list_ids": ["must exist"]}
     foreign = [{"id": mine.channels[0].id, "value": "x@example.org"}]
     assert faults(home.patch, other.contact.id, channels_attributes=foreign) == {
@@ -218,7 +222,7 @@ def test_filters_find_who_they_name(home: Home) -> None:
     home.upsert(phone="+14155550123", data={"tags": ["vip"]})
 
     def found(**query: Any) -> list[str]:
-        page = store.page(home.account_id, ContactQuery(**query))
+        page = store.fetch_page(home.account_id, ContactQuery(**query))
         assert page.total == len(page.rows)
         return sorted(addresses_of(row)[0][0] for row in page.rows)
 

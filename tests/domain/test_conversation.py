@@ -5,18 +5,17 @@ from typing import Any
 import pytest
 
 from appliance.api import contacts
-from appliance.audience.contacts import erase, merge
+from appliance.audience.contacts import removal
 from appliance.core.errors import NotFound
-from appliance.inbound.conversations import reading
-from appliance.inbound.conversations.reading import IncomingQuery, Seen
-from appliance.inbound.feedback import receipts
-from appliance.ops.doctor import refusals
-from appliance.sending.messages import single
-from appliance.sending.messages.single import MessageWrite
-from appliance.sending.sms.codes import Receipt
-from appliance.storage import work
+from appliance.inbound import delivery_reports, sms_conversations
+from appliance.inbound.sms_conversations import IncomingQuery, Seen
+from appliance.ops.doctor import accounts
+from appliance.sending.messages import transactional
+from appliance.sending.messages.transactional import MessageWrite
+from appliance.sending.sms.error_codes import Receipt
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Incoming, Message
-from appliance.storage.open import rows, run
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import rehearsed, told, written
 from tests.domain.home import BY_API, Home
@@ -27,12 +26,16 @@ BOB = "+14155550102"
 
 def text(home: Home, body: str, to: str = ANN) -> int:
     """Send a single SMS, as far as the line."""
-    return int(work.write(single.put, home.account_id, MessageWrite(to=to, channel="sms", body=body)).id)
+    return int(
+        transactions.write(
+            transactional.queue_message, home.account_id, MessageWrite(to=to, channel="sms", body=body)
+        ).id
+    )
 
 
 def said(home: Home, contact_id: int, **page: Any) -> list[tuple[str, str | None]]:
     """Return a conversation, the newest first."""
-    found = reading.conversation(home.account_id, contact_id, **page)
+    found = sms_conversations.list_conversation(home.account_id, contact_id, **page)
     return [("in" if line.incoming else "out", line.body) for line in found.rows]
 
 
@@ -55,7 +58,7 @@ def test_both_ways_in_one_row(home: Home, ann: int) -> None:
 def test_what_never_left_was_not_said(home: Home, ann: int) -> None:
     """A message that was skipped or taken back is no part of it."""
     number = text(home, "x")
-    work.write(lambda: Message.update(status="skipped").where(Message.id == number).execute())
+    transactions.write(lambda: Message.update(status="skipped").where(Message.id == number).execute())
     assert said(home, ann) == []
 
 
@@ -66,7 +69,7 @@ def test_a_number_that_becomes_somebodys(home: Home, ann: int) -> None:
     bob = home.upsert(phone=BOB).contact
     assert sorted(said(home, bob.id)) == [("in", "hello"), ("out", "who is there?")]
     assert said(home, ann) == []
-    assert [row.body for row in contacts.dossier_of(home.account_id, bob.id).incoming] == ["hello"]
+    assert [row.body for row in contacts.collect_contact_data(home.account_id, bob.id).incoming] == ["hello"]
 
 
 def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:
@@ -74,7 +77,7 @@ def test_the_merged_keep_what_both_said(home: Home, ann: int) -> None:
     bob = home.upsert(phone=BOB).contact
     hear("one")
     hear("two", BOB)
-    work.write(merge.merge, home.account_id, ann, bob.id, BY_API)
+    transactions.write(removal.merge, home.account_id, ann, bob.id, BY_API)
     assert sorted(said(home, ann)) == [("in", "one"), ("in", "two")]
 
 
@@ -84,8 +87,10 @@ def test_the_erased_leave_no_word(home: Home, ann: int) -> None:
     bob = home.upsert(phone=BOB).contact
     hear("please stop texting me", BOB)
     hear("hello from Ann")
-    work.write(receipts.apply, "twilio", Receipt("SM1", "failed", text=f"no such number: {BOB}"))
-    work.write(erase.erase, home.account_id, bob.id, BY_API)
+    transactions.write(
+        delivery_reports.apply_receipt, "twilio", Receipt("SM1", "failed", text=f"no such number: {BOB}")
+    )
+    transactions.write(removal.erase, home.account_id, bob.id, BY_API)
     kept = [(row.sender, row.body, row.keyword) for row in Incoming.select().order_by(Incoming.id)]
     assert kept == [(None, None, None)] * 2 + [(ANN, "hello from Ann", None)]
     everything = " ".join(
@@ -111,7 +116,7 @@ def test_a_number_they_had_before_is_forgotten_too(home: Home, ann: int) -> None
         home.patch(bob.id, channels_attributes=own)
         if number != BOB:
             home.upsert(phone=number)
-        work.write(erase.erase, home.account_id, bob.id, BY_API)
+        transactions.write(removal.erase, home.account_id, bob.id, BY_API)
     told = "SELECT address, diagnostic FROM suppression WHERE reason = 'stop_keyword' ORDER BY id"
     assert rows(told) == [(None, None), ("+14155550103", "please stop texting me")]
 
@@ -122,24 +127,27 @@ def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:
     hear("do you hate spam too?", BOB)
     hear("thanks")
     account = home.account_id
-    waiting = reading.page(account, IncomingQuery(unseen=True)).rows
+    waiting = sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).rows
     assert [row.body for row in waiting] == ["do you hate spam too?", "please stop by the shop"]
-    [line] = refusals.unseen(home.directory, account)
-    assert (line.level, line.words.split(",")[0]) == (
+    [line] = accounts.check_unseen_refusals(home.directory, account)
+    assert (line.level, line.words.partition(" since ")[0]) == (
         "warn",
-        "account 1: 2 SMS may be refusals and wait to be looked at",
+        "account 1: 2 SMS may be opt-outs and have waited for review",
     )
-    seen = work.write(reading.see, account, waiting[0].id, Seen(), "key:1")
+    seen = transactions.write(sms_conversations.mark_seen, account, waiting[0].id, Seen(), "key:1")
     assert (seen.opted_out, seen.seen_at is not None) == (False, True)
-    gone = work.write(reading.see, account, waiting[1].id, Seen(opt_out=True), "user:1")
+    gone = transactions.write(sms_conversations.mark_seen, account, waiting[1].id, Seen(opt_out=True), "user:1")
     assert gone.opted_out and home.channel(ANN).suppression == "stop_keyword"
     assert ("opt_out", "recipient", "keyword", "user:1") in home.acts(ANN)
-    assert reading.page(account, IncomingQuery(unseen=True)).total == 0
-    assert list(refusals.unseen(home.directory, None)) == []
-    assert reading.page(account, IncomingQuery(unseen=False)).total == 3
-    assert reading.page(account, IncomingQuery(from_="+1 415 555 0102")).total == 1
-    assert reading.page(account, IncomingQuery(kind="message", contact_id=ann)).total == 1
-    for verb in (lambda: reading.get(account + 1, waiting[0].id), lambda: reading.get(account, 999)):
+    assert sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).total == 0
+    assert list(accounts.check_unseen_refusals(home.directory, None)) == []
+    assert sms_conversations.list_incoming(account, IncomingQuery(unseen=False)).total == 3
+    assert sms_conversations.list_incoming(account, IncomingQuery(from_="+1 415 555 0102")).total == 1
+    assert sms_conversations.list_incoming(account, IncomingQuery(kind="message", contact_id=ann)).total == 1
+    for verb in (
+        lambda: sms_conversations.get_incoming(account + 1, waiting[0].id),
+        lambda: sms_conversations.get_incoming(account, 999),
+    ):
         with pytest.raises(NotFound):
             verb()
 
@@ -179,12 +187,14 @@ def test_two_machines_do_not_answer_each_other_for_ever(home: Home, ann: int) ->
     """Whoever answers a flow again and again within a day is kept and told of, and starts no flow any more."""
     hear("hello")
     number = text(home, "We got it")
-    work.write(run, "UPDATE message SET status = 'sent', sent_at = 1, source_type = 'flow' WHERE id = ?", (number,))
+    transactions.write(
+        run, "UPDATE message SET status = 'sent', sent_at = 1, source_type = 'flow' WHERE id = ?", (number,)
+    )
     for _ in range(22):
         hear("Thanks for your message, we are away.")
     found = [row[0] for row in rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id")]
     assert found == [0] * 21 + [1] * 2
-    work.write(run, "UPDATE incoming SET created_at = created_at - 86400000")
+    transactions.write(run, "UPDATE incoming SET created_at = created_at - 86400000")
     hear("hello again")
     assert rows("SELECT quiet FROM event WHERE event = 'message' ORDER BY id DESC LIMIT 1") == [(0,)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.audience.segments import counting, people
+from appliance.audience.segments import members
 from tests.domain.home import Home
 
 YES = [{"name": "contact_data.n", "predicate": "gteq", "value": 10}]
@@ -20,12 +20,12 @@ def test_a_count_ends_with_the_number_and_some_of_the_people(crowd: Home) -> Non
     """All are counted, and those shown are among them, the same for the same seed and others for another."""
     shown = []
     for asker, seed in (("one", 1), ("two", 1), ("three", 2)):
-        found = counting.begin(crowd.account_id, asker, YES, seed)
+        found = members.start_count(crowd.account_id, asker, YES, seed)
         assert found.wait(10) and found.fault is None
         assert (found.found, found.everybody) == (20, 30)
-        assert len(set(found.sample)) == counting.SAMPLE
-        nodes = people.nodes(crowd.account_id, YES)
-        everyone = people.some(crowd.account_id, nodes, people.scope(crowd.account_id), 30)
+        assert len(set(found.sample)) == members.SAMPLE_SIZE
+        nodes = members.parse_filters(crowd.account_id, YES)
+        everyone = members.fetch_some(crowd.account_id, nodes, members.build_scope(crowd.account_id), 30)
         assert set(found.sample) <= set(everyone)
         shown.append(found.sample)
     assert shown[0] == shown[1] != shown[2]
@@ -33,29 +33,29 @@ def test_a_count_ends_with_the_number_and_some_of_the_people(crowd: Home) -> Non
 
 def test_without_filters_everybody_is_meant(crowd: Home) -> None:
     """No filters are all people, some of whom are shown."""
-    found = counting.begin(crowd.account_id, "one", [])
+    found = members.start_count(crowd.account_id, "one", [])
     assert found.wait(10)
-    assert (found.found, len(set(found.sample))) == (30, counting.SAMPLE)
+    assert (found.found, len(set(found.sample))) == (30, members.SAMPLE_SIZE)
 
 
 def test_a_newer_question_ends_the_older(crowd: Home) -> None:
     """What an asker asked before counts no further; other askers, and other accounts, are not touched."""
-    with counting._AT_ONCE, counting._AT_ONCE:
-        older = counting.begin(crowd.account_id, "one", YES)
-        same = counting.begin(crowd.account_id, "one", YES)
-        newer = counting.begin(crowd.account_id, "one", [])
-        other = counting.begin(crowd.account_id, "two", YES)
+    with members._running, members._running:
+        older = members.start_count(crowd.account_id, "one", YES)
+        same = members.start_count(crowd.account_id, "one", YES)
+        newer = members.start_count(crowd.account_id, "one", [])
+        other = members.start_count(crowd.account_id, "two", YES)
         assert same is older
     assert older.wait(10) and older.found == 0
     assert newer.wait(10) and newer.found == 30
     assert other.wait(10) and other.found == 20
-    assert counting.latest(crowd.account_id, "one") is newer
-    assert counting.latest(crowd.account_id + 1, "one") is None
+    assert members.find_count(crowd.account_id, "one") is newer
+    assert members.find_count(crowd.account_id + 1, "one") is None
 
 
 def test_a_number_is_said_roughly_while_it_grows(crowd: Home) -> None:
     """What is surely reached is said in round numbers, and nothing while it is small."""
-    found = counting.Counting(crowd.account_id, [], 0)
+    found = members.BackgroundCount(crowd.account_id, [], 0)
     said = []
     for number in (0, 999, 1_000, 1_999, 12_345, 123_456, 987_654):
         found.found = number

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.accounts import accounts
-from appliance.audience.contacts import bulk_actions, lists, store, tags
-from appliance.audience.contacts.consent import Evidence
+from appliance.audience import bulk_actions, lists
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import store
+from appliance.audience.contacts import write as tags
 from appliance.core.errors import Invalid, NotFound
-from appliance.storage.open import rows
-from appliance.storage.work import write
+from appliance.storage.database import rows
+from appliance.storage.transactions import write
 from tests.domain.home import Home
 
 HERE = Evidence("ui", "user:1")
@@ -33,8 +35,8 @@ def people(home: Home) -> list[int]:
 
 def act(home: Home, name: str, ids: list[int], **argument: Any) -> Any:
     """Do an act to its end and answer it."""
-    made = write(bulk_actions.begin, home.account_id, 1, name, argument, ids, HERE)
-    while write(bulk_actions.step, made.id):
+    made = write(bulk_actions.start, home.account_id, 1, name, argument, ids, HERE)
+    while write(bulk_actions.run_batch, made.id):
         pass
     return bulk_actions.get(home.account_id, made.id)
 
@@ -42,7 +44,7 @@ def act(home: Home, name: str, ids: list[int], **argument: Any) -> Any:
 def undo(home: Home, act_id: int) -> Any:
     """Take an act back and answer what did that."""
     made = write(bulk_actions.undo, home.account_id, act_id, 1, HERE)
-    while write(bulk_actions.step, made.id):
+    while write(bulk_actions.run_batch, made.id):
         pass
     return bulk_actions.get(home.account_id, made.id)
 
@@ -57,7 +59,7 @@ def members(home: Home) -> set[int]:
 def tagged(home: Home, tag: str) -> set[int]:
     """Return who has a tag, in whatever letters."""
     return {row[0] for row in rows("SELECT id FROM contact") if tag.casefold() in {
-        one.casefold() for one in tags.of(store.get(home.account_id, row[0]).data)}}  # fmt: skip
+        one.casefold() for one in tags.tags_of(store.get(home.account_id, row[0]).data)}}  # fmt: skip
 
 
 @given(chosen=st.lists(st.integers(0, NUMBER + 2), max_size=12), name=st.sampled_from(
@@ -78,7 +80,7 @@ def test_an_act_and_its_undo_leave_everything_as_it_was(
     after = before | here if name.endswith("_add") else before - here
     assert look() == after
     assert done.state == "done"
-    assert done.number == len(set(ids)) == done.changed + sum(done.skipped.values())
+    assert done.contact_count == len(set(ids)) == done.changed + sum(done.skipped.values())
     assert done.changed == len(before ^ after)
     if done.changed:
         undo(home, done.id)
@@ -102,11 +104,11 @@ def test_an_act_reaches_nobody_of_another_account(home: Home, people: list[int])
     """Ids of others' people are nobody's, and others' lists are not there."""
     other = write(lambda: int(accounts.create("Other").id))
     with pytest.raises(NotFound):
-        write(bulk_actions.begin, other, 1, "list_add", {"contact_list_id": 1}, people, HERE)
+        write(bulk_actions.start, other, 1, "list_add", {"contact_list_id": 1}, people, HERE)
     with pytest.raises(NotFound):
         bulk_actions.get(other, act(home, "tag_add", people, tag="vip").id)
-    theirs = write(bulk_actions.begin, other, 1, "delete", {}, people, HERE)
-    while write(bulk_actions.step, theirs.id):
+    theirs = write(bulk_actions.start, other, 1, "delete", {}, people, HERE)
+    while write(bulk_actions.run_batch, theirs.id):
         pass
     assert bulk_actions.get(other, theirs.id).skipped == {"gone": NUMBER}
     assert len(rows("SELECT id FROM contact")) == NUMBER
@@ -114,8 +116,8 @@ def test_an_act_reaches_nobody_of_another_account(home: Home, people: list[int])
 
 def test_a_list_that_is_deleted_meanwhile_ends_the_act(home: Home, people: list[int]) -> None:
     """An act about a list that is gone fails as a whole; it does not go on for ever."""
-    made = write(bulk_actions.begin, home.account_id, 1, "list_add", {"contact_list_id": 1}, people, HERE)
+    made = write(bulk_actions.start, home.account_id, 1, "list_add", {"contact_list_id": 1}, people, HERE)
     write(lists.delete, home.account_id, 1)
-    assert write(bulk_actions.step, made.id) is False
+    assert write(bulk_actions.run_batch, made.id) is False
     assert bulk_actions.get(home.account_id, made.id).state == "failed"
     assert not bulk_actions.is_due()

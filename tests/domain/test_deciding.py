@@ -4,38 +4,38 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import states, store
-from appliance.sending.messages import manual_decisions
-from appliance.sending.messages.manual_decisions import Part
-from appliance.storage import work
+from appliance.sending.messages import retries
+from appliance.sending.messages.retries import MessageSelection
+from appliance.storage import transactions
 from appliance.storage.models import Campaign, Message
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 
-Verb = Callable[[int, Part, str], tuple[int, int]]
+Verb = Callable[[int, MessageSelection, str], tuple[int, int]]
 
 
 @pytest.fixture
 def campaign(home: Home, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     """A completed campaign: five messages in doubt, three refused; two rows make a part."""
-    monkeypatch.setattr("appliance.sending.messages.manual_decisions._MAX_MESSAGES", 2)
+    monkeypatch.setattr("appliance.sending.messages.retries._MAX_BATCH_ROWS", 2)
     home.configure(email__in_doubt="hold")
     people = [home.contact(f"p{number}@example.org").id for number in range(8)]
     made = home.send(home.campaign(home.list_of(*people).id))
     for kind in ("uncertain", "uncertain", "expired", "uncertain", "expired", "uncertain", "uncertain", "expired"):
         finish(take(), "permanent" if kind == "expired" else kind)
-    work.write(states.settle)
+    transactions.write(states.complete_finished)
     return made
 
 
-def decide(verb: Verb, campaign: Campaign, part: Part) -> list[int]:
+def decide(verb: Verb, campaign: Campaign, part: MessageSelection) -> list[int]:
     """Decide part by part, as the page does; returns how many each part was."""
     counts, more = [], True
     while more:
-        count, after = work.write(verb, campaign.id, part, "user:1")
+        count, after = transactions.write(verb, campaign.id, part, "user:1")
         counts.append(count)
-        part, more = part._replace(after=after), after > 0
+        part, more = part._replace(after_id=after), after > 0
     return counts
 
 
@@ -46,7 +46,7 @@ def stats(home: Home, campaign: Campaign) -> dict[str, int]:
 
 def test_all_in_doubt_count_as_sent(home: Home, campaign: Campaign) -> None:
     """All five, in parts, and nothing else."""
-    counts = decide(manual_decisions.assume_some, campaign, Part("uncertain"))
+    counts = decide(retries.assume_sent_batch, campaign, MessageSelection("uncertain"))
 
     assert (sum(counts), max(counts)) == (5, 2)
     assert stats(home, campaign) == {"audience": 8, "sent": 5, "accepted": 5, "failed": 3}
@@ -58,7 +58,9 @@ def test_those_chosen_go_again(home: Home, campaign: Campaign) -> None:
     numbers = [row.id for row in Message.select().where(Message.status == "uncertain").order_by(Message.id)]
     refused = Message.get(Message.status == "failed").id
     counts = decide(
-        manual_decisions.retry_some, campaign, Part("uncertain", chosen=(numbers[0], numbers[3], refused, 4242))
+        retries.retry_batch,
+        campaign,
+        MessageSelection("uncertain", ids=(numbers[0], numbers[3], refused, 4242)),
     )
     while (claim := take()) is not None:
         finish(claim, "accepted")
@@ -69,14 +71,14 @@ def test_those_chosen_go_again(home: Home, campaign: Campaign) -> None:
 
 def test_those_chosen_do_not_wait_for_a_clock_that_stepped_back(home: Home, campaign: Campaign) -> None:
     """What a person sends again goes at once, whatever the clock says by then."""
-    assert sum(decide(manual_decisions.retry_some, campaign, Part("uncertain"))) == 5
+    assert sum(decide(retries.retry_batch, campaign, MessageSelection("uncertain"))) == 5
     home.advance(-3600)
     assert take() is not None
 
 
 def test_who_may_not_be_written_to_is_left(home: Home, campaign: Campaign) -> None:
     """Those refused as nobody's address are on the do-not-send list by now: sending all again sends none."""
-    assert decide(manual_decisions.retry_some, campaign, Part("failed")) == [0, 0]
+    assert decide(retries.retry_batch, campaign, MessageSelection("failed")) == [0, 0]
     assert take() is None and stats(home, campaign)["failed"] == 3
 
 
@@ -85,7 +87,7 @@ def test_what_cannot_be_sent_again_is_not(status: str, home: Home, campaign: Cam
     """Whatever a form says, only refused messages and those in doubt go again."""
     before = stats(home, campaign)
 
-    assert decide(manual_decisions.retry_some, campaign, Part(status)) == [0] and stats(home, campaign) == before
+    assert decide(retries.retry_batch, campaign, MessageSelection(status)) == [0] and stats(home, campaign) == before
 
 
 def test_nothing_of_a_cancelled_campaign_goes_again(home: Home) -> None:
@@ -93,7 +95,7 @@ def test_nothing_of_a_cancelled_campaign_goes_again(home: Home) -> None:
     home.configure(email__in_doubt="hold")
     made = home.send(home.campaign(home.list_of(home.contact("a@example.org").id, home.contact("b@example.org").id).id))
     finish(take(), "uncertain")
-    work.write(states.cancel, home.account_id, made.id, By("user:1"))
+    transactions.write(states.cancel, home.account_id, made.id, Actor("user:1"))
 
-    assert decide(manual_decisions.retry_some, made, Part("uncertain")) == [0]
+    assert decide(retries.retry_batch, made, MessageSelection("uncertain")) == [0]
     assert stats(home, made) == {"audience": 2, "uncertain": 1, "cancelled": 1}

@@ -12,12 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.core.errors import Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
-from appliance.sending.delivery import greeting
-from appliance.sending.delivery.dialogue import Dialogue
-from appliance.sending.delivery.offered import Refused
-from appliance.sending.delivery.replies import MAX_LINE_BYTES, Garbled, Replies, Reply
-from appliance.sending.delivery.send import Envelope, Server
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    Deferred,
+    RecipientRejected,
+    SenderRejected,
+    Uncertain,
+)
+from appliance.sending.delivery import smtp_connect
+from appliance.sending.delivery.smtp_client import (
+    MAX_REPLY_LINE_BYTES,
+    Envelope,
+    MalformedReply,
+    MessageRejected,
+    Reply,
+    ReplyParser,
+    Server,
+    SmtpClient,
+)
 from tests.kit.smtp import SmtpServer
 
 BODY = b"Subject: x\r\n\r\n.dot\r\nend\r\n"
@@ -28,7 +41,7 @@ def envelope(number: int, content: bytes = BODY) -> Envelope:
     return Envelope("sender@example.com", f"person{number}@example.org", content)
 
 
-def talk(port: int, conversation: Callable[[Dialogue], Awaitable[Any]], **settings: Any) -> Any:
+def talk(port: int, conversation: Callable[[SmtpClient], Awaitable[Any]], **settings: Any) -> Any:
     """Hold a conversation and return what it returns."""
 
     async def run() -> Any:
@@ -37,7 +50,7 @@ def talk(port: int, conversation: Callable[[Dialogue], Awaitable[Any]], **settin
             port,
             **{"tls": "none", "connect_timeout": 3, "command_timeout": 3, "reply_timeout": 3, **settings},
         )
-        dialogue = await greeting.connect(server, _trusting)
+        dialogue = await smtp_connect.open_connection(server, _trusting)
         try:
             return await conversation(dialogue)
         finally:
@@ -52,7 +65,7 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-async def send(dialogue: Dialogue, count: int, content: bytes = BODY) -> list[Any]:
+async def send(dialogue: SmtpClient, count: int, content: bytes = BODY) -> list[Any]:
     """Send messages one behind the other as the sender does; return the reply or the error of each."""
     found: list[Any] = []
     opened = None
@@ -62,7 +75,7 @@ async def send(dialogue: Dialogue, count: int, content: bytes = BODY) -> list[An
         try:
             opened = opened or dialogue.open(envelope(number, content))
             await dialogue.ready(opened)
-        except (Temporary, Permanent, SenderRefused) as error:
+        except (Deferred, RecipientRejected, SenderRejected) as error:
             found.append(error)
             opened = None
             continue
@@ -71,10 +84,10 @@ async def send(dialogue: Dialogue, count: int, content: bytes = BODY) -> list[An
         try:
             reply, opened = await dialogue.deliver(envelope(number, content), following)
             found.append(reply)
-        except Refused as refused:
+        except MessageRejected as refused:
             found.append(refused.error)
             opened = refused.opened
-        except (Temporary, Uncertain) as error:
+        except (Deferred, Uncertain) as error:
             found.append(error)
     return found
 
@@ -97,7 +110,7 @@ def test_a_message_costs_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None
         smtp.rules.delay("body", 0.02)
         asked: list[str] = []
 
-        async def conversation(dialogue: Dialogue) -> None:
+        async def conversation(dialogue: SmtpClient) -> None:
             write = dialogue.write
 
             def noted(data: bytes) -> None:
@@ -116,9 +129,15 @@ def _ends(data: bytes) -> str:
 
 
 REFUSALS = [
-    ("mail", 550, SenderRefused), ("mail", 451, Temporary), ("rcpt", 550, Permanent), ("rcpt", 450, Temporary),
-    ("data", 554, Permanent), ("data", 451, Temporary), ("body", 554, Permanent), ("body", 452, Temporary),
-]  # fmt: skip
+    ("mail", 550, SenderRejected),
+    ("mail", 451, Deferred),
+    ("rcpt", 550, RecipientRejected),
+    ("rcpt", 450, Deferred),
+    ("data", 554, RecipientRejected),
+    ("data", 451, Deferred),
+    ("body", 554, RecipientRejected),
+    ("body", 452, Deferred),
+]
 
 
 @pytest.mark.parametrize("pipelining", [True, False])
@@ -146,7 +165,7 @@ def test_a_drop_before_the_dot_is_no_doubt() -> None:
         smtp.rules.drop("rcpt", "person1@*")
         found = talk(smtp.port, lambda dialogue: send(dialogue, 3))
 
-    assert [type(one) for one in found] == [Reply, Temporary]
+    assert [type(one) for one in found] == [Reply, Deferred]
 
 
 def test_a_drop_after_the_dot_is_a_doubt() -> None:
@@ -159,7 +178,7 @@ def test_a_drop_after_the_dot_is_a_doubt() -> None:
 
 def test_silence_ends() -> None:
     """A server that says nothing is left after the time of the phase: before the dot no doubt, after it one."""
-    for phase, kind in (("rcpt", Temporary), ("body", Uncertain)):
+    for phase, kind in (("rcpt", Deferred), ("body", Uncertain)):
         with SmtpServer() as smtp:
             smtp.rules.delay(phase, 30)
             (found,) = talk(smtp.port, lambda dialogue: send(dialogue, 1), command_timeout=0.3, reply_timeout=0.3)
@@ -171,7 +190,7 @@ def test_421_closes_the_connection() -> None:
     with SmtpServer() as smtp:
         smtp.rules.refuse("rcpt", "person1@*", code=421, text="4.7.0 too many")
         found = talk(smtp.port, lambda dialogue: send(dialogue, 4))
-    assert [type(one) for one in found] == [Reply, Temporary] and found[1].smtp == 421
+    assert [type(one) for one in found] == [Reply, Deferred] and found[1].smtp == 421
 
 
 def test_a_connection_takes_as_many_as_agreed() -> None:
@@ -186,10 +205,10 @@ def test_what_the_server_cannot_take_is_said_before() -> None:
     """A message over the announced size, or an address that needs SMTPUTF8, never leaves."""
     with SmtpServer(size_limit=1000, smtputf8=False) as smtp:
 
-        async def conversation(dialogue: Dialogue) -> None:
-            with pytest.raises(Permanent, match="no more than 1000"):
+        async def conversation(dialogue: SmtpClient) -> None:
+            with pytest.raises(RecipientRejected, match="no more than 1000"):
                 dialogue.open(envelope(1, b"x" * 2000))
-            with pytest.raises(Permanent) as caught:
+            with pytest.raises(RecipientRejected) as caught:
                 dialogue.open(Envelope("a@example.com", "jörg@example.org", BODY))
             assert caught.value.enhanced == "5.6.7"
 
@@ -204,16 +223,16 @@ def test_encryption_and_login() -> None:
             settings = {"tls": "starttls" if "starttls" in how else "tls", "username": "me", "password": "pass"}
             talk(smtp.port, lambda dialogue: send(dialogue, 2), **settings)
             assert [(one.tls, one.user) for one in smtp.wait_for(2).messages] == [(True, "me")] * 2
-            with pytest.raises(Ours):
+            with pytest.raises(ClientRejected):
                 talk(smtp.port, lambda dialogue: send(dialogue, 1), **settings | {"password": "wrong"})
 
 
 def test_nothing_is_said_in_clear_text() -> None:
     """Without STARTTLS where it is wanted there is no message; an untrusted certificate ends it too."""
-    with SmtpServer() as smtp, pytest.raises(Ours, match="STARTTLS"):
+    with SmtpServer() as smtp, pytest.raises(ClientRejected, match="STARTTLS"):
         talk(smtp.port, lambda dialogue: send(dialogue, 1), tls="starttls")
-    with SmtpServer(tls=True) as smtp, pytest.raises(Ours, match="TLS"):
-        asyncio.run(greeting.connect(Server("127.0.0.1", smtp.port, "tls", connect_timeout=3)))
+    with SmtpServer(tls=True) as smtp, pytest.raises(ClientRejected, match="TLS"):
+        asyncio.run(smtp_connect.open_connection(Server("127.0.0.1", smtp.port, "tls", connect_timeout=3)))
 
 
 @contextmanager
@@ -244,7 +263,7 @@ def saying(*chunks: bytes) -> Iterator[int]:
 )  # fmt: skip
 def test_a_server_that_talks_nonsense_is_unreachable(words: bytes) -> None:
     """What is no SMTP ends the conversation with clear words, and quickly."""
-    with saying(words) as port, pytest.raises(Unreachable):
+    with saying(words) as port, pytest.raises(ConnectionFailed):
         talk(port, lambda dialogue: send(dialogue, 1), connect_timeout=2)
 
 
@@ -256,7 +275,7 @@ def test_replies_are_read_however_they_are_cut(said: list[tuple[int, list[str]]]
     for code, lines in said:
         for index, line in enumerate(lines):
             raw += f"{code}{' ' if index == len(lines) - 1 else '-'}{line}\r\n".encode()
-    replies, found = Replies(), []
+    replies, found = ReplyParser(), []
     while raw:
         size = data.draw(st.integers(1, len(raw)))
         found += replies.feed(raw[:size])
@@ -267,7 +286,7 @@ def test_replies_are_read_however_they_are_cut(said: list[tuple[int, list[str]]]
 
 def test_a_line_without_end_is_refused() -> None:
     """Nobody fills our memory with one line."""
-    replies = Replies()
-    with pytest.raises(Garbled):
+    replies = ReplyParser()
+    with pytest.raises(MalformedReply):
         for _ in range(20):
-            replies.feed(b"220 " + b"x" * (MAX_LINE_BYTES // 2))
+            replies.feed(b"220 " + b"x" * (MAX_REPLY_LINE_BYTES // 2))

@@ -10,7 +10,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message
 
-from appliance.sending.delivery.replies import Reply
+from appliance.sending.delivery.smtp_client import Reply
 from tests.domain.test_dialogue import send, talk
 from tests.kit.server import free_port
 

@@ -20,7 +20,7 @@ from tests.domain.test_mime import BODY
 from tests.kit import dkim as kit
 from tests.kit.dkim import NotSigned
 
-RSA, ED = keys.generate(("rsa", "ed25519"))
+RSA, ED = keys.generate_keys(("rsa", "ed25519"))
 SIGNERS = (Signer("bakery.example", "c1", RSA.private_key), Signer("bakery.example", "e1", ED.private_key))
 RECORDS = {
     "c1._domainkey.bakery.example": f"v=DKIM1; k=rsa; p={RSA.public_key}",
@@ -108,7 +108,7 @@ def test_any_body_is_canonical(body: bytes) -> None:
 def test_what_is_single_spaced_is_canonical(body: bytes) -> None:
     """A body that is said to need no change has the same canonical form whether it is looked through or not."""
     if mime.is_single_spaced(body + b"\r\n"):
-        assert dkim.canonical_body(body + b"\r\n") == dkim.canonical_body(body + b"\r\n", is_single_spaced=True)
+        assert dkim.canonicalize_body(body + b"\r\n") == dkim.canonicalize_body(body + b"\r\n", is_single_spaced=True)
 
 
 def test_the_example_of_the_rfc() -> None:
@@ -129,9 +129,9 @@ def test_the_example_of_the_rfc() -> None:
     public = "v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
     kit.verify(start + expected.encode() + b"\r\n" + head + b"\r\n\r\n" + body, lambda name: [public])
     key = Ed25519PrivateKey.from_private_bytes(base64.b64decode("nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A="))
-    data = b"\r\n".join((*dkim.canonical_head(head), *dkim.canonical_head(start)))
-    assert base64.b64encode(dkim.signature(key, data)).decode() == expected
-    body_hash = base64.b64encode(hashlib.sha256(dkim.canonical_body(body)).digest())
+    data = b"\r\n".join((*dkim.canonicalize_headers(head), *dkim.canonicalize_headers(start)))
+    assert base64.b64encode(dkim.sign_data(key, data)).decode() == expected
+    body_hash = base64.b64encode(hashlib.sha256(dkim.canonicalize_body(body)).digest())
     assert b" bh=" + body_hash + b";" in start
 
 

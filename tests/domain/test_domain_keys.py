@@ -7,22 +7,22 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from appliance.core import clock, tokens
+from appliance.core import clock, crypto
 from appliance.core.errors import Conflict
 from appliance.sending.domains import keys
 from appliance.sending.domains.keys import KeyUnusable
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import DomainKey, SendingDomain
-from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
-PAIRS = [keys.generate(("rsa",)) for _ in range(3)]
+PAIRS = [keys.generate_keys(("rsa",)) for _ in range(3)]
 
 
 def domain(home: Home, name: str = "bakery.example", status: str = "verified") -> SendingDomain:
     """Make a sending domain without a key."""
     now = clock.now_ms()
-    return work.write(
+    return transactions.write(
         SendingDomain.create, account=home.account_id, name=name, status=status, ownership_token="x",
         verified_at=now if status == "verified" else None, created_at=now, updated_at=now,
     )  # fmt: skip
@@ -30,62 +30,62 @@ def domain(home: Home, name: str = "bakery.example", status: str = "verified") -
 
 def selectors(home: Home, name: str = "bakery.example", at: int | None = None) -> list[tuple[str, str]]:
     """Return domain and selector of each signature of mail from a domain."""
-    return [(one.domain, one.selector) for one in keys.signers(home.account_id, name, at)]
+    return [(one.domain, one.selector) for one in keys.fetch_signers(home.account_id, name, at)]
 
 
 def test_a_key_is_kept_encrypted_and_comes_back(home: Home) -> None:
     """The row holds no private key anybody could read, and what signs is the key that was made."""
-    (row,) = work.write(keys.make, domain(home), PAIRS[0])
+    (row,) = transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
     plain = PAIRS[0][0].private_key.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     ((stored,),) = rows("SELECT private_key FROM domain_key")
     assert not any(plain[at : at + 16] in stored for at in range(0, len(plain) - 16, 16))
-    (signer,) = keys.signers(home.account_id, "bakery.example")
+    (signer,) = keys.fetch_signers(home.account_id, "bakery.example")
     assert isinstance(signer.key, RSAPrivateKey) and signer.key.key_size == 2048
     assert signer.key.private_numbers() == PAIRS[0][0].private_key.private_numbers()
-    assert keys.record(row) == (f"{row.selector}._domainkey.bakery.example", f"v=DKIM1; k=rsa; p={row.public_key}")
+    assert keys.txt_record(row) == (f"{row.selector}._domainkey.bakery.example", f"v=DKIM1; k=rsa; p={row.public_key}")
     assert row.selector.startswith("c1-")
 
 
 def test_a_key_of_another_installation_is_not_read(home: Home, tmp_path: Path) -> None:
     """With another secret.key, a changed byte, or in the row of another domain, a key is refused in clear words."""
-    work.write(keys.make, domain(home), PAIRS[0])
-    work.write(keys.make, domain(home, "other.example"), PAIRS[1])
-    work.write(run, "UPDATE domain_key SET private_key = (SELECT private_key FROM domain_key WHERE id = 1)")
+    transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
+    transactions.write(keys.store_first_keys, domain(home, "other.example"), PAIRS[1])
+    transactions.write(run, "UPDATE domain_key SET private_key = (SELECT private_key FROM domain_key WHERE id = 1)")
     assert selectors(home)
     with pytest.raises(KeyUnusable, match=r"of other\.example cannot be read: put back the secret\.key"):
         selectors(home, "other.example")
-    work.write(run, "UPDATE domain_key SET private_key = CAST(private_key || x'00' AS BLOB)")
+    transactions.write(run, "UPDATE domain_key SET private_key = CAST(private_key || x'00' AS BLOB)")
     with pytest.raises(KeyUnusable):
         selectors(home)
-    work.write(run, "UPDATE domain_key SET private_key = x''")
+    transactions.write(run, "UPDATE domain_key SET private_key = x''")
     with pytest.raises(KeyUnusable):
         selectors(home)
     (tmp_path / "elsewhere").mkdir()
-    work.write(lambda: keys._store(SendingDomain.get_by_id(1), PAIRS[2][0], "next"))
-    work.write(lambda: keys.activate(DomainKey.get(DomainKey.state == "next")))
+    transactions.write(lambda: keys._store_key(SendingDomain.get_by_id(1), PAIRS[2][0], "next"))
+    transactions.write(lambda: keys.activate_key(DomainKey.get(DomainKey.state == "next")))
     assert selectors(home)
-    tokens.create_key(tmp_path / "elsewhere")
+    crypto.create_key(tmp_path / "elsewhere")
     with pytest.raises(KeyUnusable):
         selectors(home)
 
 
 def test_only_a_verified_domain_signs(home: Home) -> None:
     """A domain that is pending, failed, switched off or somebody else's signs nothing."""
-    work.write(keys.make, domain(home), PAIRS[0])
-    assert len(selectors(home)) == 1 and not keys.signers(home.account_id + 1, "bakery.example")
+    transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
+    assert len(selectors(home)) == 1 and not keys.fetch_signers(home.account_id + 1, "bakery.example")
     for change in ("status = 'pending'", "status = 'failed', failed_at = verified_at", "enabled = 0"):
-        work.write(run, f"UPDATE sending_domain SET status = 'verified', enabled = 1, {change}")
+        transactions.write(run, f"UPDATE sending_domain SET status = 'verified', enabled = 1, {change}")
         assert not selectors(home)
 
 
 def test_a_domain_signs_for_what_is_below_it(home: Home) -> None:
     """Mail from a host below a verified domain is signed by that domain, unless the host has its own; no other is."""
-    work.write(keys.make, domain(home), PAIRS[0])
+    transactions.write(keys.store_first_keys, domain(home), PAIRS[0])
     assert [name for name, _ in selectors(home, "News.Bakery.example")] == ["bakery.example"]
     assert not selectors(home, "notbakery.example") and not selectors(home, "example")
-    work.write(keys.make, domain(home, "news.bakery.example"), PAIRS[1])
+    transactions.write(keys.store_first_keys, domain(home, "news.bakery.example"), PAIRS[1])
     assert [name for name, _ in selectors(home, "news.bakery.example")] == ["news.bakery.example"]
     assert [name for name, _ in selectors(home, "a.b.bakery.example")] == ["bakery.example"]
 
@@ -93,60 +93,60 @@ def test_a_domain_signs_for_what_is_below_it(home: Home) -> None:
 def test_a_key_follows_another(home: Home) -> None:
     """The next key signs once it is activated; what is dated before that is signed as it was."""
     here = domain(home)
-    (first,) = work.write(keys.make, here, PAIRS[0])
+    (first,) = transactions.write(keys.store_first_keys, here, PAIRS[0])
     before = clock.now_ms()
     home.advance(60)
-    (second,) = work.write(keys.rotate, here, PAIRS[1])
+    (second,) = transactions.write(keys.store_next_keys, here, PAIRS[1])
     assert second.selector.startswith("c2-") and selectors(home) == [("bakery.example", first.selector)]
     with pytest.raises(Conflict):
-        work.write(keys.rotate, here, PAIRS[2])
-    work.write(keys.activate, second)
+        transactions.write(keys.store_next_keys, here, PAIRS[2])
+    transactions.write(keys.activate_key, second)
     assert [one.state for one in DomainKey.select().order_by(DomainKey.id)] == ["retired", "active"]
     assert selectors(home) == [("bakery.example", second.selector)]
     assert selectors(home, at=before) == [("bakery.example", first.selector)]
     # A clock that stepped back is no reason to sign nothing
     assert selectors(home, at=before - 3_600_000) == [("bakery.example", second.selector)]
     with pytest.raises(Conflict):
-        work.write(lambda: keys.activate(DomainKey.get_by_id(first.id)))
+        transactions.write(lambda: keys.activate_key(DomainKey.get_by_id(first.id)))
     with pytest.raises(Conflict):
-        work.write(lambda: keys.retire(DomainKey.get_by_id(second.id)))
+        transactions.write(lambda: keys.retire_key(DomainKey.get_by_id(second.id)))
 
 
 def test_what_was_signed_before_a_domain_failed_stays_signed(home: Home) -> None:
     """A domain that fails between an attempt and its repeat changes no byte of the repeat."""
     here = domain(home)
-    work.write(keys.make, here, PAIRS[0])
+    transactions.write(keys.store_first_keys, here, PAIRS[0])
     home.advance(60)
     before = clock.now_ms()
     home.advance(60)
-    work.write(run, "UPDATE sending_domain SET status = 'failed', failed_at = ?", (clock.now_ms(),))
+    transactions.write(run, "UPDATE sending_domain SET status = 'failed', failed_at = ?", (clock.now_ms(),))
     assert not selectors(home) and len(selectors(home, at=before)) == 1
 
 
 def test_records_stand_while_mail_may_need_them(home: Home) -> None:
     """The record of a retired key is wanted for a week more; that of a key that never signed is not."""
     here = domain(home)
-    work.write(keys.make, here, PAIRS[0])
-    (second,) = work.write(keys.rotate, here, PAIRS[1])
-    work.write(keys.activate, second)
-    (third,) = work.write(keys.rotate, here, PAIRS[2])
-    work.write(keys.retire, third)
-    assert [key.selector[:2] for key in keys.published(here)] == ["c1", "c2"]
+    transactions.write(keys.store_first_keys, here, PAIRS[0])
+    (second,) = transactions.write(keys.store_next_keys, here, PAIRS[1])
+    transactions.write(keys.activate_key, second)
+    (third,) = transactions.write(keys.store_next_keys, here, PAIRS[2])
+    transactions.write(keys.retire_key, third)
+    assert [key.selector[:2] for key in keys.fetch_published_keys(here)] == ["c1", "c2"]
     home.advance(7 * 86_400 + 1)
-    assert [key.selector[:2] for key in keys.published(here)] == ["c2"]
+    assert [key.selector[:2] for key in keys.fetch_published_keys(here)] == ["c2"]
 
 
 def test_a_second_signature_waits_for_its_record(home: Home) -> None:
     """With the setting a domain gets two keys; the short one signs, second, once it was activated."""
     home.configure(email__dkim_ed25519=True)
-    pairs = keys.generate()
-    first, second = work.write(keys.make, domain(home), pairs)
+    pairs = keys.generate_keys()
+    first, second = transactions.write(keys.store_first_keys, domain(home), pairs)
     assert [name for _, name in selectors(home)] == [first.selector] and second.state == "next"
-    work.write(keys.activate, second)
-    both = keys.signers(home.account_id, "bakery.example")
+    transactions.write(keys.activate_key, second)
+    both = keys.fetch_signers(home.account_id, "bakery.example")
     assert [one.selector for one in both] == [first.selector, second.selector]
     assert isinstance(both[1].key, Ed25519PrivateKey)
-    assert keys.record(second)[1].startswith("v=DKIM1; k=ed25519; p=") and len(second.public_key) == 44
+    assert keys.txt_record(second)[1].startswith("v=DKIM1; k=ed25519; p=") and len(second.public_key) == 44
     home.configure()
     assert [name for _, name in selectors(home)] == [first.selector]
 
@@ -154,4 +154,4 @@ def test_a_second_signature_waits_for_its_record(home: Home) -> None:
 def test_no_key_is_made_on_the_writer(home: Home) -> None:
     """Making a key takes long, so a verb cannot do it."""
     with pytest.raises(RuntimeError):
-        work.write(keys.generate)
+        transactions.write(keys.generate_keys)

@@ -7,8 +7,8 @@ import pytest
 from dns import rdatatype
 from dns.zone import from_text
 
-from appliance.sending.delivery import resolver
-from appliance.sending.domains import look, records
+from appliance.sending.delivery import dns_lookup
+from appliance.sending.domains import dns_checks, records
 from appliance.sending.domains.records import Record
 from appliance.storage.models import SendingDomain
 from tests.domain.home import Home
@@ -165,7 +165,9 @@ def zone(running: DnsServer) -> Iterator[DnsServer]:
 def test_what_is_there(zone: DnsServer, purpose: str, case: str, enter: Enter, valid: str, words: str) -> None:
     """Right, wrong with what was found, or not to be known: each in its own words."""
     enter(zone)
-    (found,) = look.look([WANTED[purpose]], "a.test", 0.5 if "silent" in case else look.PATIENCE)
+    (found,) = dns_checks.check_records(
+        [WANTED[purpose]], "a.test", 0.5 if "silent" in case else dns_checks.TIMEOUT_SECONDS
+    )
     assert (found.valid, words in (found.problem or "")) == (valid, True), found
     assert (found.problem is None) == (words == "")
     assert found.checked_at is not None
@@ -178,23 +180,23 @@ def test_slow_servers_of_others_end_a_check_in_time(zone: DnsServer) -> None:
     included(9)(zone)
     for number in range(1, 10):
         zone.delay(f"s{number}.test", 0.3)
-    (found,) = look.look([WANTED["spf"]], "a.test", 1)
+    (found,) = dns_checks.check_records([WANTED["spf"]], "a.test", 1)
     assert found.valid == "unknown", found
     for number in range(20):
         zone.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
         zone.delay(f"n{number}.test", 0.3)
     zone.chases = False
-    assert resolver.lookup("n0.test", "TXT", patience=1).cause == "timeout"
+    assert dns_lookup.lookup("n0.test", "TXT", patience=1).cause == "timeout"
 
 
 def test_a_policy_of_the_domain_above_holds(zone: DnsServer) -> None:
     """A domain below another one inherits its DMARC policy, the one for sub-domains if there is one."""
     wanted = Record("TXT", "_dmarc.news.a.test", "v=DMARC1; p=none", "", "dmarc", False)
     zone.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=quarantine")
-    (found,) = look.look([wanted], "news.a.test")
+    (found,) = dns_checks.check_records([wanted], "news.a.test")
     assert (found.valid, found.problem) == ("valid", "it is the one of a.test")
     zone.set("_dmarc.a.test", "TXT", "v=DMARC1; p=reject; sp=all")
-    assert look.look([wanted], "news.a.test")[0].valid == "invalid"
+    assert dns_checks.check_records([wanted], "news.a.test")[0].valid == "invalid"
     assert zone.asked("_dmarc.test") == 0
 
 
@@ -209,16 +211,22 @@ def test_who_sends_is_named_as_receivers_know_it(home: Home) -> None:
         "2001:db8::25": "ip6:2001:db8::25",
     }.items():
         home.configure(email__transport="relay", email__relay__host=host)
-        assert records.sends() == term
+        assert records.spf_term() == term
     home.configure(base_url="https://mail.us.test:8443", email__direct__helo="")
-    assert (records.sends(), records.mail_host(), records.has_public_name()) == ("a:mail.us.test", "mail.us.test", True)
+    assert (records.spf_term(), records.mail_host(), records.has_public_name()) == (
+        "a:mail.us.test",
+        "mail.us.test",
+        True,
+    )
     home.configure(base_url="http://192.0.2.1:8080")
     assert not records.has_public_name()
 
 
 def test_a_zone_file_says_the_same() -> None:
     """Its lines, read by another program, are the records; long texts are in parts that DNS can hold."""
-    zone = from_text(records.zone(list(WANTED.values())), origin="test.", relativize=False, check_origin=False)
+    zone = from_text(
+        records.write_zone_file(list(WANTED.values())), origin="test.", relativize=False, check_origin=False
+    )
     kept = {(str(name), rdatatype.to_text(data.rdtype)): str(data) for name, _, data in zone.iterate_rdatas()}
     assert kept[f"{SELECTOR}.", "TXT"] == f'"{DKIM[:255]}" "{DKIM[255:]}"'
     assert kept[f"{BOUNCE}.", "MX"] == "10 mail.us.test."
@@ -240,7 +248,7 @@ def test_garbage_in_dns_breaks_nothing(zone: DnsServer) -> None:
         zone.set(one.name, "TXT", *junk)
     zone.set(BOUNCE, "MX", "65535 .")
     zone.set("track.a.test", "CNAME", "<b>.test.")
-    for found in look.look(list(WANTED.values()), "a.test"):
+    for found in dns_checks.check_records(list(WANTED.values()), "a.test"):
         assert found.valid == "invalid", found
         assert all(len(text) <= 1000 and text.isprintable() for text in [*found.found, found.problem or ""])
 
@@ -265,12 +273,12 @@ def test_no_record_names_what_only_this_machine_reaches(
     """Where there is no public name a record has no value, says what to set, is in no zone file and is not asked."""
     home.configure(base_url=base_url, email__transport=transport, email__relay__host=relay, email__direct__helo="")
     domain = SendingDomain(id=1, name="a.test", ownership_token="t", dns_records=[])
-    found = {one.purpose: one for one in records.of(domain)}
+    found = {one.purpose: one for one in records.get_records(domain)}
     assert (found["return_path"].value, found["spf"].value, found["tracking"].value) == (mx, spf, cname)
     waiting = [one for one in found.values() if not one.value]
-    for one in look.look(waiting, "a.test"):
+    for one in dns_checks.check_records(waiting, "a.test"):
         assert one.valid == "unknown" and one.problem
         assert "base_url" in one.problem or relay in one.problem
-    zone = records.zone(list(found.values()))
+    zone = records.write_zone_file(list(found.values()))
     assert not any(word in zone for word in ("127.0.0.1", "localhost", "192.168.", "10.0.0.", "::1", "home.arpa"))
     assert zone.count("\n") + 1 == len([one for one in found.values() if one.value])

@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.content.designs import document
-from appliance.content.templates import arranging, editing, history, places, store
-from appliance.content.templates.arranging import Spot
+from appliance.content.templates import editing, section_edits, store
 from appliance.content.templates.editing import Change
-from appliance.content.templates.requests import TemplateWrite
-from appliance.core import fields
+from appliance.content.templates.section_edits import SectionTarget
+from appliance.content.templates.validation import TemplateWrite
+from appliance.core import validation
 from appliance.core.errors import Conflict, Invalid, NotFound
-from appliance.storage import work
+from appliance.storage import transactions
 from appliance.storage.models import Template, TemplateRevision
 from tests.domain.home import Home
 
@@ -32,30 +32,32 @@ DESIGN: dict[str, Any] = {"sections": [
 
 def make(home: Home, design: dict[str, Any] = DESIGN) -> int:
     """Keep a template with a design."""
-    request = fields.read(TemplateWrite, {"name": "T", "subject": "S", "design": copy.deepcopy(design)})
-    return int(work.write(store.create, home.account_id, request).id)
+    request = validation.read(TemplateWrite, {"name": "T", "subject": "S", "design": copy.deepcopy(design)})
+    return int(transactions.write(store.create, home.account_id, request).id)
 
 
 def change(
     home: Home, one: int, key: str | None, path: str, typed: str, seen: str | None = None, user: int | None = None
 ) -> Template:
     """Change one value."""
-    return work.write(editing.change, home.account_id, one, key, [Change(path, typed, seen)], user).template
+    return transactions.write(
+        editing.edit_values, home.account_id, one, key, [Change(path, typed, seen)], user
+    ).template
 
 
-def arrange(home: Home, one: int, made: editing.Make) -> str | None:
+def arrange(home: Home, one: int, made: editing.SectionEdit) -> str | None:
     """Change the sections; returns the one to look at next."""
-    return work.write(editing.restructure, home.account_id, one, made, None).key
+    return transactions.write(editing.edit_sections, home.account_id, one, made, None).key
 
 
 def keys(home: Home, one: int) -> list[str]:
     """Return the keys of all sections in the order of reading."""
-    return [each.key for each in document.entries(store.get(home.account_id, one).design)]
+    return [each.key for each in document.list_entries(store.get(home.account_id, one).design)]
 
 
 def props(home: Home, one: int, key: str) -> dict[str, Any]:
     """Return the properties of a section as they are stored."""
-    found = document.find_section(document.entries(store.get(home.account_id, one).design), key)
+    found = document.find_section(document.list_entries(store.get(home.account_id, one).design), key)
     assert found is not None
     return dict(found.raw["props"])
 
@@ -126,7 +128,7 @@ def test_changes_of_one_value_within_moments_are_one_step(home: Home) -> None:
     ]
     seen = []
     for _ in range(4):
-        work.write(history.undo, home.account_id, one)
+        transactions.write(store.undo, home.account_id, one)
         seen.append(props(home, one, "press").get("text"))
     assert seen == ["Hello", "Hel", "Hel", None]
 
@@ -134,14 +136,14 @@ def test_changes_of_one_value_within_moments_are_one_step(home: Home) -> None:
 def test_another_section_merges_and_the_same_value_tells_both(home: Home) -> None:
     """Who changes what another did not is never refused; the same value answers with theirs."""
     one = make(home)
-    seen = places.digest("Old name")
-    change(home, one, "left", "props.content", "<p>Theirs</p>", places.digest("<p>L</p>"))
-    change(home, one, "press", "props.note", "Theirs too", places.digest(None))
+    seen = editing.hash_value("Old name")
+    change(home, one, "left", "props.content", "<p>Theirs</p>", editing.hash_value("<p>L</p>"))
+    change(home, one, "press", "props.note", "Theirs too", editing.hash_value(None))
     change(home, one, "press", "props.text", "Mine", seen)
     with pytest.raises(Conflict) as refused:
         change(home, one, "press", "props.text", "Late", seen)
 
-    assert refused.value.extra["theirs"] == "Mine" and refused.value.extra["seen"] == places.digest("Mine")
+    assert refused.value.extra["theirs"] == "Mine" and refused.value.extra["seen"] == editing.hash_value("Mine")
     assert props(home, one, "press")["text"] == "Mine" and props(home, one, "press")["note"] == "Theirs too"
     change(home, one, "press", "props.text", "Late", refused.value.extra["seen"])
     assert props(home, one, "press")["text"] == "Late"
@@ -152,55 +154,57 @@ def test_another_section_merges_and_the_same_value_tells_both(home: Home) -> Non
 def test_sections_are_moved_added_duplicated_and_taken_out(home: Home) -> None:
     """Each goes where it was put; the footer stays last; a column takes only what stands in columns."""
     one = make(home)
-    added = arrange(home, one, arranging.add("heading", Spot(behind="left")))
-    whole = arrange(home, one, arranging.add("split", Spot(behind="left")))
-    last = arrange(home, one, arranging.add("text", Spot()))
+    added = arrange(home, one, section_edits.add_section("heading", SectionTarget(behind="left")))
+    whole = arrange(home, one, section_edits.add_section("split", SectionTarget(behind="left")))
+    last = arrange(home, one, section_edits.add_section("text", SectionTarget()))
     assert keys(home, one) == ["head", "odd", "press", "two", "left", added, "right", whole, last, "foot"]
-    assert arrange(home, one, arranging.move("press", Spot(parent="two", column=1))) == "press"
-    assert arrange(home, one, arranging.move("odd", Spot(before="head"))) == "odd"
+    assert arrange(home, one, section_edits.move_section("press", SectionTarget(parent="two", column=1))) == "press"
+    assert arrange(home, one, section_edits.move_section("odd", SectionTarget(before="head"))) == "odd"
     assert keys(home, one) == ["odd", "head", "two", "left", added, "right", "press", whole, last, "foot"]
-    copied = arrange(home, one, arranging.duplicate("two"))
-    found = document.entries(store.get(home.account_id, one).design)
+    copied = arrange(home, one, section_edits.duplicate_section("two"))
+    found = document.list_entries(store.get(home.account_id, one).design)
     assert len([each for each in found if each.parent == copied]) == 4
     assert len({each.key for each in found}) == len(found)
-    arrange(home, one, arranging.remove("two"))
+    arrange(home, one, section_edits.remove_section("two"))
     assert "left" not in keys(home, one)
     with pytest.raises(Invalid):
-        arrange(home, one, arranging.move("head", Spot(parent=copied, column=0)))
+        arrange(home, one, section_edits.move_section("head", SectionTarget(parent=copied, column=0)))
     with pytest.raises(NotFound):
-        arrange(home, one, arranging.add("hologram", Spot()))
+        arrange(home, one, section_edits.add_section("hologram", SectionTarget()))
 
 
 def test_nothing_stands_in_itself(home: Home) -> None:
     """Columns do not go into one of their own columns."""
     one = make(home)
-    for spot in (Spot(parent="two", column=0), Spot(before="left"), Spot(before="two")):
+    for spot in (SectionTarget(parent="two", column=0), SectionTarget(before="left"), SectionTarget(before="two")):
         with pytest.raises(Invalid):
-            arrange(home, one, arranging.move("two", spot))
+            arrange(home, one, section_edits.move_section("two", spot))
 
 
 def test_entries_of_a_list_keep_to_their_bounds(home: Home) -> None:
     """No fewer and no more than the kind says; an entry is changed by its number."""
     one = make(home, {"sections": [{"id": "l", "type": "list", "props": {"items": [{"title": "A"}, {"title": "B"}]}},
                                    {"id": "g", "type": "gallery", "props": {"items": [{}, {}]}}]})  # fmt: skip
-    arrange(home, one, arranging.item("l", "items", "up", 1))
+    arrange(home, one, section_edits.edit_list("l", "items", "up", 1))
     change(home, one, "l", "props.items.0.text", "More")
     assert props(home, one, "l")["items"] == [{"title": "B", "text": "More"}, {"title": "A"}]
     with pytest.raises(Invalid):
-        arrange(home, one, arranging.item("g", "items", "remove", 0))
+        arrange(home, one, section_edits.edit_list("g", "items", "remove", 0))
     for _ in range(4):
-        arrange(home, one, arranging.item("g", "items", "add"))
+        arrange(home, one, section_edits.edit_list("g", "items", "add"))
     with pytest.raises(Invalid):
-        arrange(home, one, arranging.item("g", "items", "add"))
+        arrange(home, one, section_edits.edit_list("g", "items", "add"))
 
 
 def test_fewer_columns_keep_what_stood_in_the_others(home: Home) -> None:
     """What stood in a column that goes stands in the last that stays."""
     one = make(home)
     change(home, one, "two", "props.preset", "1:1:1")
-    arrange(home, one, arranging.move("right", Spot(parent="two", column=2)))
+    arrange(home, one, section_edits.move_section("right", SectionTarget(parent="two", column=2)))
     change(home, one, "two", "props.preset", "1:2")
-    found = document.columns(document.find_section(document.entries(store.get(home.account_id, one).design), "two").raw)  # type: ignore[union-attr]  # the section is there
+    found = document.get_columns(
+        document.find_section(document.list_entries(store.get(home.account_id, one).design), "two").raw
+    )  # type: ignore[union-attr]  # the section is there
     assert [[each["id"] for each in column["sections"]] for column in found] == [["left"], ["right"]]
 
 
@@ -224,19 +228,23 @@ def test_as_many_undos_and_redos_as_edits_are_the_same_document(home: Home, step
         if act == "change" or not here:
             change(home, one, None, "theme.font_body", f"Font {number}")
         elif act == "add":
-            arrange(home, one, arranging.add("text", Spot(behind=here[what % len(here)])))
+            arrange(home, one, section_edits.add_section("text", SectionTarget(behind=here[what % len(here)])))
         else:
             key = here[what % len(here)]
-            made = {"up": arranging.step(key, -1), "down": arranging.step(key, 1),
-                    "duplicate": arranging.duplicate(key), "remove": arranging.remove(key)}[act]  # fmt: skip
-            arrange(home, one, made)
+            edits = {
+                "up": section_edits.shift_section(key, -1),
+                "down": section_edits.shift_section(key, 1),
+                "duplicate": section_edits.duplicate_section(key),
+                "remove": section_edits.remove_section(key),
+            }
+            arrange(home, one, edits[act])
         now = store.get(home.account_id, one).design
         if now != seen[-1]:
             seen.append(now)
     last = store.get(home.account_id, one)
-    while history.reach(store.get(home.account_id, one)).undo is not None:
-        work.write(history.undo, home.account_id, one)
+    while store.find_undo_steps(store.get(home.account_id, one)).undo is not None:
+        transactions.write(store.undo, home.account_id, one)
     assert store.get(home.account_id, one).design == seen[0]
-    while history.reach(store.get(home.account_id, one)).redo is not None:
-        work.write(history.redo, home.account_id, one)
+    while store.find_undo_steps(store.get(home.account_id, one)).redo is not None:
+        transactions.write(store.redo, home.account_id, one)
     assert store.get(home.account_id, one).design == last.design

@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.audience.contacts import erase, merge, store, write
-from appliance.core.errors import DeliveryError, Permanent, Temporary, Throttled, Uncertain
-from appliance.sending.messages import queue_order
+from appliance.audience.contacts import removal, store
+from appliance.core.errors import Deferred, DeliveryError, RateLimited, RecipientRejected, Uncertain
+from appliance.sending.messages import queue_reader
 from appliance.sending.messages.ledger import Outcome
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Message
-from appliance.storage.open import rows, run, scalar
 from tests.domain.home import BY_API, Home, turn
 from tests.domain.test_outcomes import finish, take
 
 HOWS: dict[str, Callable[[Home, int, int], None]] = {
-    "delete": lambda home, one, two: work.write(write.delete, home.account_id, one) and None,
-    "erase": lambda home, one, two: work.write(erase.erase, home.account_id, one, BY_API) and None,
-    "merge": lambda home, one, two: work.write(merge.merge, home.account_id, two, one, BY_API) and None,
+    "delete": lambda home, one, two: transactions.write(removal.delete, home.account_id, one) and None,
+    "erase": lambda home, one, two: transactions.write(removal.erase, home.account_id, one, BY_API) and None,
+    "merge": lambda home, one, two: transactions.write(removal.merge, home.account_id, two, one, BY_API) and None,
 }
 
 
@@ -50,7 +50,7 @@ def test_a_message_in_hand_keeps_its_outcome(kind: str, status: str, how: str, h
 
 
 @pytest.mark.parametrize("in_doubt", ["resend", "hold"])
-@pytest.mark.parametrize("error", [Permanent, Temporary, Throttled, Uncertain])
+@pytest.mark.parametrize("error", [RecipientRejected, Deferred, RateLimited, Uncertain])
 def test_the_words_of_the_other_side_do_not_bring_an_erased_address_back(
     error: type[DeliveryError], in_doubt: str, home: Home
 ) -> None:
@@ -59,9 +59,9 @@ def test_the_words_of_the_other_side_do_not_bring_an_erased_address_back(
     contact = home.contact("one@example.org").id
     home.send(home.campaign(home.list_of(contact).id))
     claim = take()
-    work.write(erase.erase, home.account_id, contact, BY_API)
+    transactions.write(removal.erase, home.account_id, contact, BY_API)
     text = "550 5.1.1 <one@example.org>: no such user"
-    said = Throttled(text, 60, 451, "4.7.0") if error is Throttled else error(text, 550, "5.1.1")
+    said = RateLimited(text, 60, 451, "4.7.0") if error is RateLimited else error(text, 550, "5.1.1")
     turn(Outcome(claim, said), False)
     # The note for those who keep files is taken away by them
     tables = [row[0] for row in rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'erasure'")]
@@ -74,7 +74,7 @@ def test_merged_people_get_a_campaign_once(home: Home) -> None:
     """Of two messages of one campaign that wait for people who become one, one goes out, the other is skipped."""
     one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
     campaign = home.send(home.campaign(home.list_of(one, two).id))
-    work.write(merge.merge, home.account_id, two, one, BY_API)
+    transactions.write(removal.merge, home.account_id, two, one, BY_API)
     assert finish(take(), "accepted").contact_id == two
     assert take() is None
     found = {row.status: row for row in Message.select().where(Message.campaign == campaign.id)}
@@ -86,51 +86,52 @@ def test_the_message_that_counts_stays_with_the_merged(home: Home) -> None:
     one, two = home.contact("one@example.org").id, home.contact("two@example.org", opt_in=False).id
     home.send(home.campaign(home.list_of(one, two).id))
     assert finish(take(), "accepted").contact_id == one
-    work.write(merge.merge, home.account_id, two, one, BY_API)
+    transactions.write(removal.merge, home.account_id, two, one, BY_API)
     mine = [row.status for row in Message.select().where(Message.contact == two)]
-    assert mine == ["sent"] and not queue_order.is_due()
+    assert mine == ["sent"] and not queue_reader.has_due()
 
 
 def test_a_list_that_either_left_is_left(home: Home) -> None:
     """Strictest counts for lists too: a refusal of one of the two takes the person out, and the counts follow."""
     one, two = home.contact("one@example.org").id, home.contact("two@example.org").id
     left, kept = home.list_of(two, name="left").id, home.list_of(one, two, name="kept").id
-    work.write(run, "INSERT INTO list_refusal VALUES (?, ?, 1)", (left, one))
-    merged = work.write(merge.merge, home.account_id, two, one, BY_API)
+    transactions.write(run, "INSERT INTO list_opt_out VALUES (?, ?, 1)", (left, one))
+    merged = transactions.write(removal.merge, home.account_id, two, one, BY_API)
     assert merged.list_ids == [kept]
     counts = dict(rows("SELECT id, contacts_count FROM contact_list"))
     assert counts == {left: 0, kept: 1}
-    assert scalar("SELECT count(*) FROM list_refusal WHERE contact_id = ?", (two,)) == 1
+    assert scalar("SELECT count(*) FROM list_opt_out WHERE contact_id = ?", (two,)) == 1
 
 
 def test_erasing_reaches_messages_to_an_address_that_was_nobodys(home: Home) -> None:
     """A message sent before there was a contact, or after an earlier one was deleted, names the person no more."""
-    from appliance.core import fields
-    from appliance.sending.messages import single
-    from appliance.sending.messages.single import MessageWrite
+    from appliance.core import validation as fields
+    from appliance.sending.messages import transactional
+    from appliance.sending.messages.transactional import MessageWrite
 
     body = {"to": "one@example.org", "subject": "For one", "body": "<p>one</p>"}
-    first = work.write(single.put, home.account_id, fields.read(MessageWrite, body)).id
+    first = transactions.write(transactional.queue_message, home.account_id, fields.read(MessageWrite, body)).id
     contact = home.contact("one@example.org")
-    work.write(write.delete, home.account_id, contact.id)
+    transactions.write(removal.delete, home.account_id, contact.id)
     again = home.contact("one@example.org")
-    work.write(erase.erase, home.account_id, again.id, BY_API)
+    transactions.write(removal.erase, home.account_id, again.id, BY_API)
     row = Message.get_by_id(first)
     assert (row.recipient, row.recipient_key, row.subject, row.status) == (None, None, None, "skipped")
     assert rows("SELECT body FROM message_content") == [(None,)]
-    assert store.find(home.account_id, "one").total == 0
+    assert store.find_by_words(home.account_id, "one").total == 0
 
 
 def asked_for(home: Home, contact_id: int, to: str = "colleague@example.org") -> Message:
     """Ask for a test to a colleague with a contact's values; answer its row."""
     from appliance.content.templates import store as templates
-    from appliance.core import fields
-    from appliance.sending.messages import send_test
+    from appliance.content.templates import validation
+    from appliance.core import validation as fields
+    from appliance.sending.messages import test_sends
 
-    said = fields.read(templates.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
-    template = work.write(templates.create, home.account_id, said)
-    body = fields.read(send_test.TestRequest, {"email": to, "contact_id": contact_id})
-    work.write(send_test.send, home.account_id, template.id, body, True)
+    said = fields.read(validation.TemplateWrite, {"subject": "S", "body": "<p>{{ contact.first_name }}</p>"})
+    template = transactions.write(templates.create, home.account_id, said)
+    body = fields.read(test_sends.TestRequest, {"email": to, "contact_id": contact_id})
+    transactions.write(test_sends.send, home.account_id, template.id, body, True)
     return Message.get(Message.template == template.id)
 
 
@@ -140,7 +141,7 @@ def test_a_test_that_waits_is_not_sent_without_the_values_it_shows(home: Home) -
     in_hand = asked_for(home, one)
     claim = take()
     waiting = asked_for(home, one)
-    work.write(erase.erase, home.account_id, one, BY_API)
+    transactions.write(removal.erase, home.account_id, one, BY_API)
     assert (Message.get_by_id(waiting.id).status, Message.get_by_id(waiting.id).recipient) == (
         "skipped", "colleague@example.org",
     )  # fmt: skip
@@ -154,11 +155,11 @@ def test_a_colleague_who_is_erased_later_is_forgotten_too(home: Home) -> None:
     """That a test once showed somebody else hides nobody from their own erasure; nor does a merge."""
     one, two, colleague = (home.contact(f"{name}@example.org").id for name in ("one", "two", "colleague"))
     row = asked_for(home, one)
-    work.write(merge.merge, home.account_id, two, one, BY_API)
-    work.write(erase.erase, home.account_id, two, BY_API)
+    transactions.write(removal.merge, home.account_id, two, one, BY_API)
+    transactions.write(removal.erase, home.account_id, two, BY_API)
     assert rows("SELECT body, shown_as FROM message_content") == [(None, None)]
     assert Message.get_by_id(row.id).recipient == "colleague@example.org"
-    work.write(erase.erase, home.account_id, colleague, BY_API)
+    transactions.write(removal.erase, home.account_id, colleague, BY_API)
     assert Message.get_by_id(row.id).recipient is None
 
 
@@ -167,7 +168,7 @@ def test_a_test_to_a_former_address_names_it_no_more(home: Home) -> None:
     one = home.contact("one@example.org").id
     row = asked_for(home, one, "one@example.org")
     home.patch(one, email="uno@example.org")
-    work.write(erase.erase, home.account_id, one, BY_API)
+    transactions.write(removal.erase, home.account_id, one, BY_API)
     again = Message.get_by_id(row.id)
     assert (again.recipient, again.recipient_key, again.status) == (None, None, "skipped")
 
@@ -178,10 +179,10 @@ def test_overwriting_ends_with_its_transaction(home: Home) -> None:
     seen: list[int] = []
 
     def erased() -> None:
-        erase.erase(home.account_id, one, BY_API)
+        removal.erase(home.account_id, one, BY_API)
         seen.append(scalar("PRAGMA secure_delete"))
 
     one = home.contact("one@example.org").id
-    work.write(erased)
+    transactions.write(erased)
 
     assert (usual, seen, scalar("PRAGMA secure_delete")) == (2, [1], 2)

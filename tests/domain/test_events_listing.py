@@ -10,8 +10,8 @@ from appliance.core import clock
 from appliance.core.errors import Invalid
 from appliance.events import listing, log
 from appliance.events.log import EventQuery
-from appliance.storage import work
-from appliance.storage.open import connection, rows, run
+from appliance.storage import transactions
+from appliance.storage.database import connection, rows, run
 from tests.domain.home import Home
 
 NAMES = ("email_sent", "email_opened", "order_paid")
@@ -21,11 +21,11 @@ FIRST, STEP = 1_700_000_000_000, 60_000
 @pytest.fixture
 def crowded(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Some hundreds of events of three people, many of one moment; every count is kept."""
-    monkeypatch.setattr(listing, "_WORTH_KEEPING", 0)
+    monkeypatch.setattr(listing, "_MIN_CACHED_COUNT", 0)
     for number in range(3):
         home.contact(f"p{number}@example.org")
-    work.write(run, "DELETE FROM event")
-    work.write(write, home, 400, 5)
+    transactions.write(run, "DELETE FROM event")
+    transactions.write(write, home, 400, 5)
     return home
 
 
@@ -63,7 +63,7 @@ def walked(home: Home, asked: dict[str, Any], limit: int) -> list[int]:
     """Return the ids of all pages one after the other, with the total checked on each."""
     found: list[int] = []
     for number in itertools.count(1):
-        page = log.page(home.account_id, EventQuery(page=number, limit=limit, **asked))
+        page = log.list_events(home.account_id, EventQuery(page=number, limit=limit, **asked))
         if not page.rows:
             assert page.total == len(found)
             return found
@@ -103,32 +103,34 @@ def test_the_total_follows_what_comes_and_goes(crowded: Home, monkeypatch: pytes
 
     def check() -> None:
         for one in asked:
-            assert log.page(crowded.account_id, EventQuery(limit=1, **one)).total == len(plain(crowded, one)), one
+            assert log.list_events(crowded.account_id, EventQuery(limit=1, **one)).total == len(plain(crowded, one)), (
+                one
+            )
 
     check()
-    work.write(write, crowded, 50, 6)
+    transactions.write(write, crowded, 50, 6)
     check()
-    work.write(run, "DELETE FROM event WHERE id IN (SELECT id FROM event ORDER BY id LIMIT 30)")
+    transactions.write(run, "DELETE FROM event WHERE id IN (SELECT id FROM event ORDER BY id LIMIT 30)")
     check()
-    work.write(run, "DELETE FROM event WHERE id = (SELECT max(id) FROM event)")
-    work.write(write, crowded, 1, 7)
+    transactions.write(run, "DELETE FROM event WHERE id = (SELECT max(id) FROM event)")
+    transactions.write(write, crowded, 1, 7)
     check()
-    work.write(run, "UPDATE event SET contact_id = NULL WHERE contact_id = ? AND id % 2", (contact,))
+    transactions.write(run, "UPDATE event SET contact_id = NULL WHERE contact_id = ? AND id % 2", (contact,))
     check()
-    monkeypatch.setattr(listing, "_MAX_NEW", 10)
-    work.write(write, crowded, 40, 8)
+    monkeypatch.setattr(listing, "_MAX_NEW_EVENTS", 10)
+    transactions.write(write, crowded, 40, 8)
     check()
-    work.write(run, "DELETE FROM event")
+    transactions.write(run, "DELETE FROM event")
     check()
 
 
 def test_names_are_counted_since_a_moment(crowded: Home) -> None:
     """Each name that happened since then with how often; none that happened only before, none of other accounts."""
-    work.write(run, "UPDATE event SET created_at = 1 WHERE event = 'email_opened'")
+    transactions.write(run, "UPDATE event SET created_at = 1 WHERE event = 'email_opened'")
     since = FIRST + 30 * STEP
     plainly = rows("SELECT event, count(*) FROM event NOT INDEXED WHERE created_at >= ? GROUP BY event", (since,))
-    assert log.counts(crowded.account_id, since) == dict(plainly) and len(plainly) == 2
-    assert log.counts(crowded.account_id + 1, since) == {}
+    assert log.count_by_name(crowded.account_id, since) == dict(plainly) and len(plainly) == 2
+    assert log.count_by_name(crowded.account_id + 1, since) == {}
 
 
 def test_another_accounts_contact_has_no_events(crowded: Home) -> None:
@@ -136,15 +138,15 @@ def test_another_accounts_contact_has_no_events(crowded: Home) -> None:
     from appliance.accounts import accounts
 
     contact = rows("SELECT contact_id FROM event WHERE contact_id NOT NULL")[0][0]
-    other = work.write(lambda: accounts.create("Other").id)
-    page = log.page(other, EventQuery(contact_id=contact))
+    other = transactions.write(lambda: accounts.create("Other").id)
+    page = log.list_events(other, EventQuery(contact_id=contact))
     assert (page.total, page.rows) == (0, [])
 
 
 def test_a_page_is_found_without_reading_events(crowded: Home) -> None:
     """Whatever is asked by one filter is answered from its index alone, already in order."""
     for asked in (one for one in combinations(crowded) if len(one) <= 1 and "contact_id" not in one):
-        found = listing.way(log.asked(crowded.account_id, EventQuery(**asked)))
+        found = listing.build_query(log.read_filters(crowded.account_id, EventQuery(**asked)))
         plan = rows(
             f"EXPLAIN QUERY PLAN SELECT id FROM {found.source} WHERE {found.where} "
             "ORDER BY created_at DESC, id DESC LIMIT 50",
@@ -157,5 +159,5 @@ def test_a_page_is_found_without_reading_events(crowded: Home) -> None:
 def test_a_wrong_moment_is_refused(home: Home) -> None:
     """Both times are looked at, and each fault stands under its name."""
     with pytest.raises(Invalid) as told:
-        log.page(home.account_id, EventQuery(created_after="soon", created_before="2026-13-01"))
+        log.list_events(home.account_id, EventQuery(created_after="soon", created_before="2026-13-01"))
     assert set(told.value.fields) == {"created_after", "created_before"}

@@ -6,11 +6,11 @@ import pytest
 
 from appliance.core import clock
 from appliance.core.errors import ConfigError
-from appliance.events import retention
+from appliance.events import log
 from appliance.settings import config
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Flow, Run
-from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 
 DAY = 86_400_000
@@ -19,10 +19,10 @@ DAY = 86_400_000
 @pytest.fixture
 def aged(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Events of a hundred days, one a day, all of one person, which are kept for thirty; small chunks."""
-    monkeypatch.setattr(retention, "_NEXT", retention._NEXT.replace(f"LIMIT {retention._CHUNK}", "LIMIT 7"))
+    monkeypatch.setattr(log, "_SELECT_EXPIRED", log._SELECT_EXPIRED.replace(f"LIMIT {log._CHUNK_EVENTS}", "LIMIT 7"))
     contact = home.contact("old@example.org").id
     now = clock.now_ms()
-    work.write(run, "DELETE FROM event")
+    transactions.write(run, "DELETE FROM event")
     for day in range(100):
         happen(home, contact, now - day * DAY)
     read_to(10**9)
@@ -32,7 +32,7 @@ def aged(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def happen(home: Home, contact: int, at: int) -> int:
     """Write an event and answer its id."""
-    work.write(
+    transactions.write(
         run,
         "INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, "
         "updated_at) VALUES (?, ?, 'order_paid', '{}', 0, 0, 0, 0, ?, ?)",
@@ -43,7 +43,7 @@ def happen(home: Home, contact: int, at: int) -> int:
 
 def read_to(event_id: int, name: str = "flows") -> None:
     """Let a reader of the log stand at an event."""
-    work.write(
+    transactions.write(
         run, "INSERT INTO cursor (name, event_id) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET event_id = ?2",
         (name, event_id),
     )  # fmt: skip
@@ -60,7 +60,7 @@ def enter(home: Home, contact: int, at: int, event_id: int | None, status: str =
         )  # fmt: skip
         return int(made.id)
 
-    return work.write(verb)
+    return transactions.write(verb)
 
 
 def days() -> list[int]:
@@ -71,7 +71,7 @@ def days() -> list[int]:
 
 def tend() -> None:
     """Let one round pass."""
-    retention.tend(threading.Event())
+    log.delete_expired(threading.Event())
 
 
 def test_what_is_older_goes(aged: Home) -> None:
@@ -101,7 +101,7 @@ def test_nobody_loses_what_they_have_not_read(aged: Home) -> None:
     read_to(ids[60], "webhooks")
     tend()
     assert days() == [*range(30), *range(61, 100)]
-    work.write(run, "DELETE FROM cursor")
+    transactions.write(run, "DELETE FROM cursor")
     tend()
     assert days() == [*range(30), *range(61, 100)]
 
@@ -117,7 +117,7 @@ def test_a_run_keeps_what_it_may_ask_for(aged: Home) -> None:
     tend()
     assert [day for day in days() if day >= 30] == [*range(30, 61), 99]
     assert scalar("SELECT count(*) FROM event WHERE id = ?", (theirs,)) == 0
-    work.write(run, "UPDATE run SET status = 'completed' WHERE id = ?", (number,))
+    transactions.write(run, "UPDATE run SET status = 'completed' WHERE id = ?", (number,))
     tend()
     assert [day for day in days() if day >= 30] == []
 
@@ -125,13 +125,13 @@ def test_a_run_keeps_what_it_may_ask_for(aged: Home) -> None:
 def test_what_is_on_its_way_stays(aged: Home) -> None:
     """An event that a webhook still has to be told of stays until that has ended."""
     event = rows("SELECT id FROM event ORDER BY created_at LIMIT 1")[0][0]
-    work.write(
+    transactions.write(
         run,
         "INSERT INTO webhook (account_id, url, events, enabled, secret, after_event_id, created_at, updated_at) "
         "VALUES (?, 'https://a.example', '[]', 1, x'00', 0, 0, 0)",
         (aged.account_id,),
     )
-    work.write(
+    transactions.write(
         run,
         "INSERT INTO webhook_delivery (webhook_id, event_id, status, attempts, created_at, updated_at) "
         "VALUES (1, ?, 'pending', 1, 0, 0)",
@@ -139,7 +139,7 @@ def test_what_is_on_its_way_stays(aged: Home) -> None:
     )
     tend()
     assert [day for day in days() if day >= 30] == [99]
-    work.write(run, "UPDATE webhook_delivery SET status = 'failed'")
+    transactions.write(run, "UPDATE webhook_delivery SET status = 'failed'")
     tend()
     assert [day for day in days() if day >= 30] == []
 
@@ -148,7 +148,7 @@ def test_a_round_ends_with_the_service(aged: Home) -> None:
     """Who is told to stop deletes nothing more."""
     stopping = threading.Event()
     stopping.set()
-    retention.tend(stopping)
+    log.delete_expired(stopping)
     assert len(days()) == 100
 
 

@@ -4,27 +4,27 @@ from typing import Any
 
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import ledger_check, states, store
 from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    Deferred,
     DeliveryError,
-    Ours,
-    Permanent,
-    Temporary,
-    Throttled,
-    Unauthenticated,
+    MailUnauthenticated,
+    RateLimited,
+    RecipientRejected,
     Unavailable,
     Uncertain,
-    Unreachable,
 )
-from appliance.inbound.feedback import record
-from appliance.inbound.feedback.record import Fact
+from appliance.inbound import delivery_reports
+from appliance.inbound.delivery_reports import DeliveryReport
 from appliance.sending.messages import outcomes
 from appliance.sending.messages.ledger import Claim, Outcome
-from appliance.sending.messages.prepare import Workshop
-from appliance.storage import work
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one, rows, run, scalar
 from appliance.storage.models import Campaign, Message
-from appliance.storage.open import fetch_one, rows, run, scalar
 from tests.domain.home import Home, turn
 
 HARD = {"smtp": 550, "enhanced": "5.1.1", "text": "550 5.1.1 no such user"}
@@ -57,7 +57,7 @@ def again(home: Home, address: str, error: DeliveryError | None = None) -> int:
 def tell(message_id: int, kind: str = "bounced", source: str = "dsn", **more: Any) -> bool:
     """Hand in a fact, about the recipient of the message if nobody else is named."""
     more = {"recipient": scalar("SELECT recipient FROM message WHERE id = ?", (message_id,)) or "x@example.org"} | more
-    return work.write(record.apply, Fact(message_id, kind, source, **more))  # type: ignore[arg-type]  # a test's word
+    return transactions.write(delivery_reports.record_report, DeliveryReport(message_id, kind, source, **more))  # type: ignore[arg-type]  # a test's word
 
 
 def row(message_id: int) -> Message:
@@ -78,7 +78,7 @@ def suppressed() -> list[str]:
 
 def everything() -> list[Any]:
     """Return all that a report could change."""
-    tables = ("message", "event", "suppression", "consent", "channel", "contact", "campaign", "returned", "opt_out")
+    tables = ("message", "event", "suppression", "consent", "channel", "contact", "campaign", "bounce", "opt_out")
     return [rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
 
@@ -95,7 +95,7 @@ def test_a_hard_bounce_is_written_with_all_that_follows(home: Home) -> None:
     assert home.channel("gone@example.org").fail_count == 1
     now = store.get(home.account_id, campaign.id)
     assert (now.bounced_count, now.refused_count, now.sent_count) == (1, 0, 2)
-    assert (now.stats["sent"], now.stats["bounced"], now.stats["accepted"]) == (1, 1, 2) and ledger_check.quick(
+    assert (now.stats["sent"], now.stats["bounced"], now.stats["accepted"]) == (1, 1, 2) and ledger_check.check_quickly(
         now
     ) == []
     assert fetch_one("SELECT diagnostic, source FROM suppression") == ("550 5.1.1 no such user", "dsn")
@@ -110,7 +110,7 @@ def test_a_complaint_opts_out_with_evidence(home: Home) -> None:
     assert row(first).status == "complained" and events(first) == ["email_complained"]
     assert ("suppressed", "recipient", "arf", "recipient") in home.acts("a@example.org")
     now = store.get(home.account_id, campaign.id)
-    assert (now.complained_count, now.stats["complained"]) == (1, 1) and ledger_check.quick(now) == []
+    assert (now.complained_count, now.stats["complained"]) == (1, 1) and ledger_check.check_quickly(now) == []
 
 
 def test_a_delivery_is_noted(home: Home) -> None:
@@ -138,7 +138,7 @@ def test_a_status_never_goes_back(told: tuple[str, ...], status: str, names: lis
     for kind in told:
         tell(first, kind, "ses")
     assert row(first).status == status and events(first) == names
-    assert ledger_check.quick(store.get(home.account_id, campaign.id)) == []
+    assert ledger_check.check_quickly(store.get(home.account_id, campaign.id)) == []
 
 
 def test_what_cannot_be_true_changes_nothing(home: Home) -> None:
@@ -155,10 +155,10 @@ def test_what_cannot_be_true_changes_nothing(home: Home) -> None:
     assert not tell(queued, **HARD) and not tell(queued, "complained", "arf")
     assert everything() == before
     for change in ("test = 1", "test = 0, recipient_key = NULL", "recipient_key = 'a@example.org', status = 'failed'"):
-        work.write(run, f"UPDATE message SET {change} WHERE id = ?", (first,))
+        transactions.write(run, f"UPDATE message SET {change} WHERE id = ?", (first,))
         before = everything()
         assert not tell(first, **HARD) and everything() == before
-    work.write(run, "UPDATE message SET status = 'sent' WHERE id = ?", (first,))
+    transactions.write(run, "UPDATE message SET status = 'sent' WHERE id = ?", (first,))
     home.advance(14 * 86400 + 1)
     before = everything()
     assert not tell(first, **HARD) and everything() == before
@@ -183,7 +183,7 @@ def test_a_report_counts_once(home: Home) -> None:
     ) == 1
     home.advance(101 * 86400)
     third = again(home, "c@example.org")
-    assert tell(third, "delivered", "ses", key="k3") and scalar("SELECT count(*) FROM told") == 1
+    assert tell(third, "delivered", "ses", key="k3") and scalar("SELECT count(*) FROM processed_notification") == 1
 
 
 def test_what_is_in_hand_is_told_again_later(home: Home) -> None:
@@ -199,11 +199,15 @@ def test_what_is_in_hand_is_told_again_later(home: Home) -> None:
 def test_a_report_settles_a_doubt(home: Home) -> None:
     """What came back was accepted: a message in doubt counts as sent first, so that the books balance."""
     campaign, [first] = sent(home)
-    work.write(run, "UPDATE message SET status = 'uncertain', sent_at = NULL, doubts = 1 WHERE id = ?", (first,))
-    work.write(run, "UPDATE campaign SET sent_count = 0 WHERE id = ?", (campaign.id,))
+    transactions.write(
+        run, "UPDATE message SET status = 'uncertain', sent_at = NULL, uncertain_count = 1 WHERE id = ?", (first,)
+    )
+    transactions.write(run, "UPDATE campaign SET sent_count = 0 WHERE id = ?", (campaign.id,))
     assert tell(first, **HARD)
     now = store.get(home.account_id, campaign.id)
-    assert (row(first).status, now.sent_count, now.bounced_count) == ("bounced", 1, 1) and ledger_check.quick(now) == []
+    assert (row(first).status, now.sent_count, now.bounced_count) == ("bounced", 1, 1) and ledger_check.check_quickly(
+        now
+    ) == []
 
 
 @pytest.mark.parametrize("kind", ["complained", "bounced"])
@@ -211,20 +215,24 @@ def test_a_report_about_what_waits_for_its_repeat_is_believed(kind: str, home: H
     """However long its campaign pauses, what came back arrived: it is told now, and no second copy leaves."""
     campaign, [first] = sent(home, accept=False)
     claim = Claim._make(fetch_one(f"SELECT {', '.join(Claim._fields)} FROM message WHERE id = ?", (first,)) or ())
-    turn(Outcome(claim, Uncertain("the connection broke"), prepared=Workshop().prepare(claim)), False)
-    work.write(states.pause, home.account_id, campaign.id, By("key:1"))
-    assert (row(first).status, row(first).doubts) == ("queued", 1)
+    turn(Outcome(claim, Uncertain("the connection broke"), prepared=MessagePreparer().prepare(claim)), False)
+    transactions.write(states.pause, home.account_id, campaign.id, Actor("key:1"))
+    assert (row(first).status, row(first).uncertain_count) == ("queued", 1)
     assert tell(first, kind) and not tell(first, kind)
     now = store.get(home.account_id, campaign.id)
-    assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and ledger_check.quick(now) == []
-    work.write(states.resume, home.account_id, campaign.id, By("key:1"))
-    assert turn(None, True) is None and fetch_one("SELECT count(*) FROM repeat") == (0,)
+    assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and ledger_check.check_quickly(
+        now
+    ) == []
+    transactions.write(states.resume, home.account_id, campaign.id, Actor("key:1"))
+    assert turn(None, True) is None and fetch_one("SELECT count(*) FROM retry_payload") == (0,)
 
 
 def test_a_bounce_after_the_end_moves_the_sums(home: Home) -> None:
     """After a campaign is completed a bounce moves one message from sent to bounced; the identity holds."""
     campaign, [first] = sent(home)
-    work.write(run, "UPDATE campaign SET phase = 'completed', status = 'completed' WHERE id = ?", (campaign.id,))
+    transactions.write(
+        run, "UPDATE campaign SET phase = 'completed', status = 'completed' WHERE id = ?", (campaign.id,)
+    )
     assert tell(first, **HARD)
     stats = store.get(home.account_id, campaign.id).stats
     assert (stats["sent"], stats["bounced"], stats["audience"]) == (0, 1, 1)
@@ -232,9 +240,13 @@ def test_a_bounce_after_the_end_moves_the_sums(home: Home) -> None:
 
 def refused(kind: str) -> DeliveryError:
     """Return what a server says at once where a report says the same later."""
-    return {"hard": Permanent("550 5.1.1 no such user", 550, "5.1.1"), "full": Permanent("5.2.2 full", 552, "5.2.2"),
-            "off": Permanent("550 5.2.1 disabled", 550, "5.2.1"), "spam": Permanent("550 5.7.1 spam", 550, "5.7.1"),
-            "expired": Temporary("451 4.3.0 later", 451, "4.3.0")}[kind]  # fmt: skip
+    return {
+        "hard": RecipientRejected("550 5.1.1 no such user", 550, "5.1.1"),
+        "full": RecipientRejected("5.2.2 full", 552, "5.2.2"),
+        "off": RecipientRejected("550 5.2.1 disabled", 550, "5.2.1"),
+        "spam": RecipientRejected("550 5.7.1 spam", 550, "5.7.1"),
+        "expired": Deferred("451 4.3.0 later", 451, "4.3.0"),
+    }[kind]
 
 
 @pytest.mark.parametrize("reported", [False, True], ids=["refused", "reported"])
@@ -319,18 +331,18 @@ def test_who_judges_is_believed_where_words_say_nothing(
 @pytest.mark.parametrize(
     ("error", "name"),
     [
-        (Temporary("451 4.3.0 later", 451, "4.3.0"), "temporary"),
-        (Temporary("nobody answers there", None, "4.4.1"), "temporary"),
-        (Temporary("452 4.2.2 full", 452, "4.2.2"), "full"),
-        (Temporary("the connection broke before the message was handed over"), "setup"),
-        (Temporary("421 4.7.28 unusual rate", 421, "4.7.28"), "reputation"),
-        (Throttled("451 slow down", 60, 451, "4.7.1"), "setup"),
-        (Unreachable("no route to the relay"), "setup"),
-        (Ours("535 wrong password", 535), "setup"),
-        (Unauthenticated("421 4.7.26 unauthenticated", 421, "4.7.26"), "authentication"),
-        (Permanent("550 5.0.0 no", 550, "5.0.0"), "refused"),
+        (Deferred("451 4.3.0 later", 451, "4.3.0"), "temporary"),
+        (Deferred("nobody answers there", None, "4.4.1"), "temporary"),
+        (Deferred("452 4.2.2 full", 452, "4.2.2"), "full"),
+        (Deferred("the connection broke before the message was handed over"), "setup"),
+        (Deferred("421 4.7.28 unusual rate", 421, "4.7.28"), "reputation"),
+        (RateLimited("451 slow down", 60, 451, "4.7.1"), "setup"),
+        (ConnectionFailed("no route to the relay"), "setup"),
+        (ClientRejected("535 wrong password", 535), "setup"),
+        (MailUnauthenticated("421 4.7.26 unauthenticated", 421, "4.7.26"), "authentication"),
+        (RecipientRejected("550 5.0.0 no", 550, "5.0.0"), "refused"),
     ],
 )
 def test_what_was_given_up_blames_whom_it_should(error: DeliveryError, name: str) -> None:
     """A mailbox or its server that took no mail for days counts; a way out that was closed is nobody's fault."""
-    assert outcomes.judged(error).name == name
+    assert outcomes.classify_error(error).name == name

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from appliance.core import fields
-from appliance.core.errors import Temporary
-from appliance.sending.delivery.rates import asks_for_less
-from appliance.sending.messages import hot, single
-from appliance.sending.messages.queue_order import Line
-from appliance.sending.messages.single import MessageWrite
+from appliance.core import validation
+from appliance.core.errors import Deferred
+from appliance.sending.delivery.bounce_classes import is_rate_limited
+from appliance.sending.messages import queue, transactional
+from appliance.sending.messages.queue_reader import QueueReader
+from appliance.sending.messages.transactional import MessageWrite
 from appliance.sending.workers import ready_queue
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.sending.workers.email_sender import EmailSender
 from appliance.settings import config
-from appliance.storage import work
-from appliance.storage.open import run
+from appliance.storage import transactions
+from appliance.storage.database import run
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
 from tests.kit.server import free_port
@@ -33,7 +33,7 @@ def relay(home: Home, port: int, **settings: Any) -> None:
         email__transport="relay", email__relay__host="127.0.0.1", email__relay__port=str(port),
         email__relay__tls="none", email__allow_unverified_domains="true", **settings,
     )  # fmt: skip
-    work.write(run, "UPDATE message SET provider = 'relay'")
+    transactions.write(run, "UPDATE message SET provider = 'relay'")
 
 
 def singles(home: Home, count: int) -> None:
@@ -41,16 +41,16 @@ def singles(home: Home, count: int) -> None:
 
     def put(number: int) -> None:
         body = {"to": f"s{number:04}@example.org", "subject": "x", "body": "y"}
-        single.put(home.account_id, fields.read(MessageWrite, body))
+        transactional.queue_message(home.account_id, validation.read(MessageWrite, body))
 
-    work.write(lambda: [put(number) for number in range(count)])
+    transactions.write(lambda: [put(number) for number in range(count)])
 
 
 @contextmanager
 def sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Send in a thread of its own; yields how often something was made ready, and how many messages."""
     made: Counter[str] = Counter()
-    make = ready_queue.ReadyQueue._make
+    make = ready_queue.ReadyQueue._render
 
     def counted(self: ready_queue.ReadyQueue, *arguments: Any) -> Any:
         found = make(self, *arguments)
@@ -58,8 +58,8 @@ def sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
         made["messages"] += len(found)
         return found
 
-    monkeypatch.setattr(ready_queue.ReadyQueue, "_make", counted)
-    work.start()
+    monkeypatch.setattr(ready_queue.ReadyQueue, "_render", counted)
+    transactions.start()
     sender = EmailSender("p")
 
     def drain() -> None:
@@ -130,24 +130,24 @@ def test_an_opt_out_is_heard_before_another_connection(home: Home, monkeypatch: 
 def test_what_an_account_may_not_send_is_not_handed_out_again(home: Home) -> None:
     """A message that was taken when its account was switched off waits, also while some group is spared."""
     singles(home, 2)
-    work.write(run, "UPDATE message SET recipient = 'a@gmail.com', recipient_key = 'a@gmail.com' WHERE id = 1")
-    line = Line()
-    (row,) = line.candidates(16, frozenset(), room={"google": 0})
-    work.write(run, "UPDATE account SET sending_stopped = 1")
-    assert work.write(hot.step, [], [row], "p") == set()
-    line.back(row)
-    assert line.candidates(16, frozenset(), room={"google": 0}) == []
+    transactions.write(run, "UPDATE message SET recipient = 'a@gmail.com', recipient_key = 'a@gmail.com' WHERE id = 1")
+    line = QueueReader()
+    (row,) = line.fetch_candidates(16, frozenset(), room={"google": 0})
+    transactions.write(run, "UPDATE account SET sending_stopped = 1")
+    assert transactions.write(queue.record_and_claim, [], [row], "p") == set()
+    line.give_back(row)
+    assert line.fetch_candidates(16, frozenset(), room={"google": 0}) == []
 
 
 def test_groups_of_which_nothing_is_heard_are_forgotten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """What thousands of domains once asked for does not stay in memory for ever."""
     crowd(home, "p@example.org")
     pace, now = EmailRateLimits(config.current().email), 1000.0
-    monkeypatch.setattr("appliance.core.clock.steady", lambda: now)
-    (claim,) = Line().candidates(1)
-    error = Temporary("slow down", 421, "4.7.0")
-    assert asks_for_less(error)
+    monkeypatch.setattr("appliance.core.clock.monotonic", lambda: now)
+    (claim,) = QueueReader().fetch_candidates(1)
+    error = Deferred("slow down", 421, "4.7.0")
+    assert is_rate_limited(error)
     for number in range(2_000):
         now += 10.0
-        pace.heard(claim._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
-    assert len(pace._slow) < 400
+        pace.record_answer(claim._replace(recipient_key=f"a@d{number}.example", provider="relay"), error)
+    assert len(pace._throttles) < 400

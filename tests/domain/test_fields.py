@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.audience.contacts.requests import ContactPatch, ContactQuery, ContactWrite
-from appliance.campaigns.requests import CampaignCreate, SendRequest
+from appliance.audience.contacts.store import ContactPatch, ContactQuery, ContactWrite
+from appliance.campaigns.store import CampaignCreate, SendRequest
 from appliance.content.brand import BrandWrite
-from appliance.core import fields
+from appliance.core import validation
 from appliance.core.errors import Invalid
-from appliance.core.fields import PageQuery
+from appliance.core.validation import PageQuery
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
@@ -23,7 +23,7 @@ JSON = st.recursive(
 def faults(kind: type, body: Any, loose: bool = False) -> dict[str, list[str]]:
     """Return what is wrong with a body; empty if nothing is."""
     try:
-        fields.read(kind, body, loose=loose)
+        validation.read(kind, body, loose=loose)
     except Invalid as error:
         return error.fields
     return {}
@@ -152,12 +152,12 @@ def test_a_time_needs_its_offset(text: Any) -> None:
 )
 def test_any_offset_is_the_same_moment(text: str) -> None:
     """The same moment in any offset is the same number."""
-    assert fields.read(CampaignCreate, {"name": "n", "scheduled_at": text}).scheduled_at == 1_795_167_000_000
+    assert validation.read(CampaignCreate, {"name": "n", "scheduled_at": text}).scheduled_at == 1_795_167_000_000
 
 
 def test_absent_and_null_differ() -> None:
     """Absent fields are not among the given ones; null is, as None."""
-    assert fields.given(fields.read(ContactPatch, {"first_name": None, "last_name": "Lee"})) == {
+    assert validation.sent_fields(validation.read(ContactPatch, {"first_name": None, "last_name": "Lee"})) == {
         "first_name": None,
         "last_name": "Lee",
     }
@@ -166,20 +166,22 @@ def test_absent_and_null_differ() -> None:
 def test_unknown_keys_are_ignored_and_named() -> None:
     """Keys nobody declared are left out and named with their path, also inside entries."""
     body = {"id": 7, "email": "a@example.org", "channels_attributes": [{"value": "b@example.org", "verified_at": "x"}]}
-    value, ignored = fields.read_with_ignored(ContactWrite, body)
+    value, ignored = validation.read_with_ignored(ContactWrite, body)
     assert value.email == "a@example.org"
     assert sorted(ignored) == ["channels_attributes[0].verified_at", "id"]
 
 
 def test_values_are_normalised_while_read() -> None:
     """Addresses and countries come out in the form in which they are kept."""
-    found = fields.read(ContactWrite, {"email": " Ann@EXAMPLE.org", "phone": "+1 (415) 555-0123", "country_code": "de"})
+    found = validation.read(
+        ContactWrite, {"email": " Ann@EXAMPLE.org", "phone": "+1 (415) 555-0123", "country_code": "de"}
+    )
     assert (found.email, found.phone, found.country_code) == ("Ann@example.org", "+14155550123", "DE")
 
 
 def test_a_query_takes_numbers_as_text() -> None:
     """A query string's numbers and booleans are text; faults are told like those of a body."""
-    found = fields.read(
+    found = validation.read(
         ContactQuery, {"page": "2", "limit": "10", "list_id": "7", "subscribed_email": "true"}, loose=True
     )
     assert (found.page, found.size(), found.list_id, found.subscribed_email) == (2, 10, 7, True)
@@ -197,7 +199,7 @@ def test_a_query_takes_numbers_as_text() -> None:
 )  # fmt: skip
 def test_the_first_name_of_a_limit_wins(query: dict[str, str], size: int) -> None:
     """`limit`, `per_page`, `per`: the first present counts, 50 without any, 100 at most."""
-    assert fields.read(PageQuery, query, loose=True).size() == size
+    assert validation.read(PageQuery, query, loose=True).size() == size
 
 
 @pytest.mark.parametrize("colour", ["#fff", "red", "#gggggg", "ffffff", "#ffffff;x", "#12345678"])

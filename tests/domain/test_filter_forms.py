@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.audience.filters.read import Group, Lived, Node
-from appliance.audience.segments import people
+from appliance.audience.filters.parse import ConditionGroup, EventCondition, Node
+from appliance.audience.segments import members
 from appliance.core.errors import Invalid
 from tests.domain.filters_people import fill
 from tests.domain.filters_random import filters
 from tests.domain.home import Home
 from tests.kit.posting import posted
-from ui import filter_look, view
-from ui.filters import Rows
+from ui import view
+from ui.forms.filter_rows import FilterRows
+from ui.widgets import filter_builder
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +34,9 @@ def meaning(nodes: list[Node]) -> list[Any]:
     """Return what filters mean, without how they were written."""
     found: list[Any] = []
     for node in nodes:
-        if isinstance(node, Group):
+        if isinstance(node, ConditionGroup):
             found.append((node.mode, meaning(node.parts)))
-        elif isinstance(node, Lived):
+        elif isinstance(node, EventCondition):
             where = meaning(node.history.where or [])
             found.append((node.negative, node.history._replace(where_raw=None, where=where)))
         else:
@@ -45,24 +46,24 @@ def meaning(nodes: list[Node]) -> list[Any]:
     return found
 
 
-def shown(home: Home, rows: Rows, place: str = "segment") -> str:
+def shown(home: Home, rows: FilterRows, place: str = "segment") -> str:
     """Return the HTML of rows."""
     return (
-        view.environment()
+        view.template_environment()
         .get_template("segments/_rows.html")
-        .render(shown=filter_look.look(home.account_id, rows, place, counted=False), sample=None, checked=None)
+        .render(shown=filter_builder.build_view(home.account_id, rows, place, counted=False), sample=None, checked=None)
     )
 
 
 @given(asked=st.lists(filters, max_size=4))
 def test_a_form_keeps_what_filters_mean(home: Home, asked: list[Any]) -> None:
     """Random filters, shown and posted back untouched, are the same question; a second time too."""
-    wanted = meaning(people.nodes(home.account_id, asked))
-    rows = Rows.of(asked)
+    wanted = meaning(members.parse_filters(home.account_id, asked))
+    rows = FilterRows.from_filters(asked)
     for _ in range(2):
-        rows = Rows.posted(posted(shown(home, rows)))
-        assert meaning(people.nodes(home.account_id, rows.filters(), writing=True)) == wanted
-        assert rows.filters() == rows.complete()
+        rows = FilterRows.from_form(posted(shown(home, rows)))
+        assert meaning(members.parse_filters(home.account_id, rows.to_filters(), writing=True)) == wanted
+        assert rows.to_filters() == rows.complete_filters()
 
 
 NAMES = st.sampled_from([
@@ -99,12 +100,12 @@ def typed(draw: st.DrawFn) -> dict[str, list[str]]:
 @given(said=typed())
 def test_whatever_is_posted_is_shown_or_refused(home: Home, said: dict[str, list[str]]) -> None:
     """Anything posted is drawn again, and is either filters or refused with its faults at rows; never a crash."""
-    rows = Rows.posted(said)
-    rows.act(said)
+    rows = FilterRows.from_form(said)
+    rows.apply_action(said)
     for place in ("segment", "split"):
         assert 'id="f-rules"' in shown(home, rows, place)
     try:
-        people.nodes(home.account_id, rows.filters(), writing=True)
+        members.parse_filters(home.account_id, rows.to_filters(), writing=True)
     except Invalid as refused:
-        rows.take(refused)
+        rows.add_errors(refused)
         assert rows.error or any(row.error for row in rows)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.audience.filters import compile
-from appliance.audience.segments import explain, people, query_plan, store
+from appliance.audience.filters import compiler
+from appliance.audience.segments import explain, members, query_plan, store
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core import clock
-from appliance.storage import work
-from appliance.storage.open import rows, run
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from tests.domain.filters_people import ZONE, fill
 from tests.domain.filters_random import filters
 from tests.domain.filters_reference import holds, texts
@@ -26,7 +26,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, list
     home = Home(tmp_path_factory.mktemp("crowd"))
     for name in "abc":
         home.list_of(name=name)
-    work.write(run, "UPDATE account SET time_zone = ?", (ZONE,))
+    transactions.write(run, "UPDATE account SET time_zone = ?", (ZONE,))
     yield home, fill(home)
     home.close()
 
@@ -35,20 +35,20 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, list
 def test_the_sql_says_what_the_rules_say(crowd: tuple[Home, list[dict[str, Any]]], asked: list[Any]) -> None:
     """Random filters let through exactly the people whom the slow evaluator lets through, in every form of asking."""
     home, everybody = crowd
-    here = people.scope(home.account_id, writing=True)
-    nodes = people.nodes(home.account_id, asked, writing=True)
+    here = members.build_scope(home.account_id, writing=True)
+    nodes = members.parse_filters(home.account_id, asked, writing=True)
     expected = [one["id"] for one in everybody if all(holds(one, part, here.now) for part in asked)]
-    chosen = people.select(home.account_id, nodes, here)
+    chosen = members.select_members(home.account_id, nodes, here)
     assert [row[0] for row in rows(f"SELECT c.id {chosen.sql} ORDER BY c.id", chosen.parameters)] == expected
-    assert people.count(home.account_id, nodes, here) == len(expected)
-    counted, some = people.look(home.account_id, nodes, here)
+    assert members.count_members(home.account_id, nodes, here) == len(expected)
+    counted, some = members.count_and_fetch_some(home.account_id, nodes, here)
     assert counted == len(expected) and set(some) <= set(expected) and len(some) == min(5, counted)
-    shares = people.shares(home.account_id, nodes, here)
+    shares = members.count_each(home.account_id, nodes, here)
     assert [share.count for share in shares] == [sum(holds(one, part, here.now) for one in everybody) for part in asked]
-    assert [one for one in (1, 17, 42) if explain.holds(nodes, here, one)] == [
+    assert [one for one in (1, 17, 42) if explain.is_member(nodes, here, one)] == [
         one for one in (1, 17, 42) if one in expected
     ]
-    assert explain.sentence(home.account_id, nodes, here)
+    assert explain.describe_filters(home.account_id, nodes, here)
 
 
 @given(asked=st.lists(filters, max_size=4), turn=st.randoms(use_true_random=False))
@@ -57,16 +57,16 @@ def test_the_way_changes_nobody(
 ) -> None:
     """In whatever order conditions are asked, and with every set of events made first, the same people are meant."""
     home, everybody = crowd
-    here = people.scope(home.account_id, writing=True)
-    nodes = people.nodes(home.account_id, asked, writing=True)
-    way = compile.Way(lambda node: turn.random(), tuple(query_plan.sets(nodes)))
-    sql, parameters = compile.condition(nodes, here, way=way)
+    here = members.build_scope(home.account_id, writing=True)
+    nodes = members.parse_filters(home.account_id, asked, writing=True)
+    way = compiler.CompileHints(lambda node: turn.random(), tuple(query_plan.iter_event_sets(nodes)))
+    sql, parameters = compiler.compile_filters(nodes, here, way=way)
     found = rows(f"SELECT c.id FROM contact c WHERE {sql} ORDER BY c.id", parameters)
     assert [row[0] for row in found] == [
         one["id"] for one in everybody if all(holds(one, part, here.now) for part in asked)
     ]
-    for leaf in query_plan.sets(nodes):
-        of = compile.people_of(leaf, here, "s")
+    for leaf in query_plan.iter_event_sets(nodes):
+        of = compiler.compile_event_contacts(leaf, here, "s")
         assert {row[0] for row in rows(of.sql, of.parameters)} == {
             one["id"] for one in everybody if holds(one, {**leaf.raw, "predicate": "performed"}, here.now)
         }
@@ -83,7 +83,7 @@ def test_explanations_agree(crowd: tuple[Home, list[dict[str, Any]]], asked: lis
         store.delete(home.account_id, made.id)
         return found
 
-    found, now = work.write(told), clock.now_ms()
+    found, now = transactions.write(told), clock.now_ms()
     one = everybody[number - 1]
     assert found.matches == all(row.matches for row in found.rows)
     assert [row.matches for row in found.rows] == [holds(one, part, now) for part in asked]
@@ -96,5 +96,5 @@ def test_addresses_compare_by_their_normal_form(crowd: tuple[Home, list[dict[str
     """An address finds its owner however its domain and case are written."""
     home, everybody = crowd
     owners = [one["id"] for one in everybody if "P0.7@Bücher.example" in texts(one, "email")]
-    nodes = people.nodes(home.account_id, [{"name": "email", "predicate": "eq", "value": address}])
-    assert people.some(home.account_id, nodes, people.scope(home.account_id)) == owners
+    nodes = members.parse_filters(home.account_id, [{"name": "email", "predicate": "eq", "value": address}])
+    assert members.fetch_some(home.account_id, nodes, members.build_scope(home.account_id)) == owners

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import lists, mirrors
-from appliance.audience.contacts.lists import ListCreate
-from appliance.audience.filters.fields import fold
-from appliance.audience.segments import explain, indexes, people, store
+from appliance.audience import lists
+from appliance.audience.lists import ListCreate
+from appliance.audience.segments import explain, query_plan, store
+from appliance.audience.segments import members as people
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch
 from appliance.core import clock
-from appliance.storage import work
-from appliance.storage.open import rows, run, scalar
+from appliance.storage import transactions
+from appliance.storage.database import fold_case, rows, run, scalar
 from tests.domain.home import Home
 
 MANY = 6_000
@@ -23,7 +23,7 @@ RARE = [{"name": "data.number", "predicate": "eq", "value": "N77"}]
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """Six thousand people, each with a number of their own; three paid."""
     home = Home(tmp_path_factory.mktemp("town"))
-    work.write(
+    transactions.write(
         run,
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :many) "
         "INSERT INTO contact (id, account_id, uuid, first_name, data, tracking, email_sent_count, email_open_count, "
@@ -32,7 +32,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         ":now, :now FROM n",
         {"many": MANY, "account": home.account_id, "now": clock.now_ms() - 60_000},
     )
-    work.write(
+    transactions.write(
         run,
         "INSERT INTO event (account_id, contact_id, event, data, test, generated, quiet, chain_depth, created_at, "
         "updated_at) SELECT account_id, id, 'order_paid', '{}', 0, 0, 0, 0, :now, :now FROM contact "
@@ -45,31 +45,31 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 def asked(home: Home, filters: list[dict[str, Any]]) -> tuple[int, str]:
     """Return how many people filters let through, and by which way SQLite goes."""
-    here = people.scope(home.account_id)
-    nodes = people.nodes(home.account_id, filters)
-    chosen = people.select(home.account_id, nodes, here)
+    here = people.build_scope(home.account_id)
+    nodes = people.parse_filters(home.account_id, filters)
+    chosen = people.select_members(home.account_id, nodes, here)
     plan = rows(f"EXPLAIN QUERY PLAN SELECT count(*) {chosen.sql}", chosen.parameters)
-    return people.count(home.account_id, nodes, here), " | ".join(row[3] for row in plan)
+    return people.count_members(home.account_id, nodes, here), " | ".join(row[3] for row in plan)
 
 
 def test_a_path_gets_its_index_and_loses_it(town: Home) -> None:
     """A path that a segment compares gets an index, questions begin with it, and it goes with the last segment."""
-    made = work.write(store.create, town.account_id, SegmentCreate(name="One", filters=RARE))
+    made = transactions.write(store.create, town.account_id, SegmentCreate(name="One", filters=RARE))
     number, way = asked(town, RARE)
     assert number == 1 and way.startswith("SCAN c")
-    indexes.tend()
+    query_plan.maintain_indexes()
     number, way = asked(town, RARE)
     assert number == 1 and "SEARCH k USING PRIMARY KEY" in way and "SCAN" not in way
-    work.write(store.delete, town.account_id, made.id)
-    indexes.tend()
+    transactions.write(store.delete, town.account_id, made.id)
+    query_plan.maintain_indexes()
     assert "contact_data_" not in str(rows("SELECT name FROM sqlite_schema"))
 
 
 def test_an_index_follows_every_change(town: Home) -> None:
     """Whatever is written once an index is there, its rows are those that the data of everybody has."""
-    made = work.write(store.create, town.account_id, SegmentCreate(name="One", filters=RARE))
-    indexes.tend()
-    name = indexes.of("number")
+    made = transactions.write(store.create, town.account_id, SegmentCreate(name="One", filters=RARE))
+    query_plan.maintain_indexes()
+    name = query_plan.find_index("number")
     assert name
     copied = "'full', 0, 0, 0, 0, 0, 0, 0 FROM contact WHERE id = 1"
     for sql in (
@@ -86,28 +86,28 @@ def test_an_index_follows_every_change(town: Home) -> None:
         f"SELECT 7002, account_id, 'gone', '{{\"number\": \"gone\"}}', {copied}",
         "DELETE FROM contact WHERE id = 7002",
     ):
-        work.write(run, sql)
+        transactions.write(run, sql)
         assert rows(f"SELECT value, contact_id FROM {name} ORDER BY contact_id") == rows(
             "SELECT data ->> 'number', id FROM contact WHERE json_type(data, '$.number') = 'text' ORDER BY id"
         )
     assert [asked(town, [{**RARE[0], "value": value}])[0] for value in ("n11", "new", "gone", "n13")] == [1, 1, 0, 0]
-    work.write(run, "DELETE FROM contact WHERE id = 7001")
-    work.write(store.delete, town.account_id, made.id)
-    indexes.tend()
-    assert indexes.of("number") is None
+    transactions.write(run, "DELETE FROM contact WHERE id = 7001")
+    transactions.write(store.delete, town.account_id, made.id)
+    query_plan.maintain_indexes()
+    assert query_plan.find_index("number") is None
 
 
 def test_indexes_are_few(town: Home) -> None:
     """Ever more paths do not make ever more indexes."""
     filters = [{"name": f"data.k{n}", "predicate": "eq", "value": "x"} for n in range(20)]
-    made = work.write(store.create, town.account_id, SegmentCreate(name="Many", filters=filters))
-    indexes.tend()
+    made = transactions.write(store.create, town.account_id, SegmentCreate(name="Many", filters=filters))
+    query_plan.maintain_indexes()
     assert (
         scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name LIKE 'contact_data_%'")
-        == indexes.MAX_INDEXES
+        == query_plan.MAX_INDEXES
     )
-    work.write(store.delete, town.account_id, made.id)
-    indexes.tend()
+    transactions.write(store.delete, town.account_id, made.id)
+    query_plan.maintain_indexes()
 
 
 def test_what_is_rare_is_asked_first(town: Home) -> None:
@@ -124,15 +124,15 @@ def test_what_is_rare_is_asked_first(town: Home) -> None:
 def test_a_mirror_follows_in_chunks(town: Home) -> None:
     """A mirror of thousands has exactly its segment's people, after each change of the segment, and no refused one."""
     half = [{"name": "data.half", "predicate": "eq", "value": 1}]
-    segment = work.write(store.create, town.account_id, SegmentCreate(name="Half", filters=half))
-    made = work.write(lists.create, town.account_id, ListCreate(name="Mirror", segment_id=segment.id))
-    work.write(run, "INSERT INTO list_refusal VALUES (?, 3, 0)", (made.id,))
-    mirrors.refresh(made.id)
+    segment = transactions.write(store.create, town.account_id, SegmentCreate(name="Half", filters=half))
+    made = transactions.write(lists.create, town.account_id, ListCreate(name="Mirror", segment_id=segment.id))
+    transactions.write(run, "INSERT INTO list_opt_out VALUES (?, 3, 0)", (made.id,))
+    lists.refresh_mirror(made.id)
     found = lists.get(town.account_id, made.id)
     assert (found.contacts_count, found.stale) == (MANY // 2 - 1, False)
-    work.write(store.update, town.account_id, segment.id, SegmentPatch(filters=[{**half[0], "value": 0}]))
+    transactions.write(store.update, town.account_id, segment.id, SegmentPatch(filters=[{**half[0], "value": 0}]))
     assert lists.get(town.account_id, made.id).stale
-    mirrors.refresh(made.id)
+    lists.refresh_mirror(made.id)
     members = rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (made.id,))
     assert [row[0] for row in members] == list(range(2, MANY + 1, 2))
     assert lists.get(town.account_id, made.id).contacts_count == len(members)
@@ -140,29 +140,33 @@ def test_a_mirror_follows_in_chunks(town: Home) -> None:
 
 def test_shares_of_many_are_estimates(town: Home) -> None:
     """Above the limit a share is told from a sample, and says so."""
-    here = people.scope(town.account_id)
+    here = people.build_scope(town.account_id)
     filters = [
         {"name": "first_name", "predicate": "eq", "value": "ANN"},
         {"name": "data.half", "predicate": "eq", "value": 1},
         {"name": "first_name", "predicate": "eq", "value": "Bob"},
     ]
-    nodes = people.nodes(town.account_id, filters)
-    exact = people.shares(town.account_id, nodes, here)
+    nodes = people.parse_filters(town.account_id, filters)
+    exact = people.count_each(town.account_id, nodes, here)
     assert [(share.count, share.estimated) for share in exact] == [(MANY, False), (MANY // 2, False), (0, False)]
-    told = people.shares(town.account_id, nodes, here, exact_below=MANY - 1, sampled=600)
+    told = people.count_each(town.account_id, nodes, here, exact_below=MANY - 1, sampled=600)
     assert [share.estimated for share in told] == [True] * 3
     # Six hundred of six thousand, half of whom alternate
     assert (told[0].count, told[2].count) == (MANY, 0) and abs(told[1].count - MANY // 2) < MANY // 10
-    assert [share.estimated for share in people.shares(town.account_id, nodes, here, exact_below=MANY)] == [False] * 3
+    assert [share.estimated for share in people.count_each(town.account_id, nodes, here, exact_below=MANY)] == [
+        False
+    ] * 3
 
 
 def test_a_look_counts_and_shows(town: Home) -> None:
     """The number and some of the people come together, whichever way the question is asked."""
-    here = people.scope(town.account_id)
+    here = people.build_scope(town.account_id)
     half = {"name": "data.half", "predicate": "eq", "value": 1}
     rare = {"name": "event", "predicate": "performed", "value": {"event": "order_paid"}}
     for filters, number in (([half], MANY // 2), ([rare], 3), ([half, rare], 1), ([], MANY)):
-        counted, some = people.look(town.account_id, people.nodes(town.account_id, filters), here)
+        counted, some = people.count_and_fetch_some(
+            town.account_id, people.parse_filters(town.account_id, filters), here
+        )
         assert counted == number and len(set(some)) == min(5, number)
 
 
@@ -181,11 +185,15 @@ def test_a_look_counts_and_shows(town: Home) -> None:
 )  # fmt: skip
 def test_filters_in_words(town: Home, filters: list[dict[str, Any]], words: str) -> None:
     """A segment says in a sentence whom it means."""
-    here = people.scope(town.account_id)
-    assert explain.sentence(town.account_id, people.nodes(town.account_id, filters), here) == words
+    here = people.build_scope(town.account_id)
+    assert explain.describe_filters(town.account_id, people.parse_filters(town.account_id, filters), here) == words
 
 
 def test_case_is_folded_letter_by_letter() -> None:
     """Case does not count, and no other letter becomes one of ASCII, so that SQLite's own comparison is exact."""
-    assert fold("JÜRGEN") == "jürgen" and fold("ΟΔΟΣ") == fold("οδος") and fold("STRAẞE") == fold("straße")
-    assert all(not fold(chr(n)).isascii() for n in range(128, 0x3000))
+    assert (
+        fold_case("JÜRGEN") == "jürgen"
+        and fold_case("ΟΔΟΣ") == fold_case("οδος")
+        and fold_case("STRAẞE") == fold_case("straße")
+    )
+    assert all(not fold_case(chr(n)).isascii() for n in range(128, 0x3000))

@@ -4,18 +4,17 @@ from typing import Any
 
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
-from appliance.content.templates.requests import TemplateWrite
-from appliance.core import fields
+from appliance.content.templates.validation import TemplateWrite
+from appliance.core import validation
 from appliance.core.errors import Invalid, NotFound, Unavailable
-from appliance.flows import document as flows_document
-from appliance.flows import paused_messages, states, store, version_snapshot
-from appliance.flows.requests import FlowCreate, FlowPatch
-from appliance.storage import work
+from appliance.flows import lifecycle, store, versions
+from appliance.flows.store import FlowCreate, FlowPatch
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Flow, Step, Template, TemplateRevision
-from appliance.storage.open import rows, run
 from tests.domain.home import Home
 from tests.domain.test_flow_run import enter
 
@@ -25,15 +24,17 @@ LETTER = {"subject": "One", "body": "<p>Hi <a href='https://acme.test/a'>a</a></
 def make(home: Home, *steps: dict[str, Any], **more: Any) -> Flow:
     """Make a flow as a request does."""
     raw = {"trigger": {"event": "order_paid"}, "status": "active", "steps": list(steps), **more}
-    request = fields.read(FlowCreate, raw)
-    return work.write(store.create, home.account_id, request, store.read(home.account_id, request), By())
+    request = validation.read(FlowCreate, raw)
+    return transactions.write(
+        store.create, home.account_id, request, store.parse_request(home.account_id, request), Actor()
+    )
 
 
 def patch(home: Home, flow: Flow, **body: Any) -> Flow:
     """Change a flow as a request does."""
-    request = fields.read(FlowPatch, body)
-    draft = store.read(home.account_id, request, flow.id)
-    return work.write(store.update, home.account_id, flow.id, request, draft, By())
+    request = validation.read(FlowPatch, body)
+    draft = store.parse_request(home.account_id, request, flow.id)
+    return transactions.write(store.update, home.account_id, flow.id, request, draft, Actor())
 
 
 def said(flow: Flow, version: int) -> dict[str, Any]:
@@ -49,13 +50,13 @@ def test_what_a_version_says_is_kept(home: Home) -> None:
     template = flow.written[0].id
     (number,) = [row.number for row in TemplateRevision.select() if row.named]
     # Nobody names it any more, and it is old
-    work.write(revisions.name, home.account_id, template, number, None)
+    transactions.write(revisions.name_revision, home.account_id, template, number, None)
     for each in range(120):
-        work.write(templates.update, home.account_id, template, TemplateWrite(subject=f"Subject {each}"))
+        transactions.write(templates.update, home.account_id, template, TemplateWrite(subject=f"Subject {each}"))
         if each == 0:
             # So that its edits make no versions
-            work.write(store.moved, home.account_id, flow.id, states.pause)
-    work.write(revisions.thin, template)
+            transactions.write(store.apply_action, home.account_id, flow.id, lifecycle.pause)
+    transactions.write(revisions.prune, template)
     assert said(flow, 1)["subject"] == "One" and said(flow, 2)["subject"] == "Subject 0"
     assert Flow.get_by_id(flow.id).version == 2
 
@@ -64,9 +65,9 @@ def test_a_name_that_somebody_gave_stays(home: Home) -> None:
     """Going live keeps a revision for good, and calls it live only where it has no name yet."""
     flow = make(home, LETTER, status="draft")
     template = flow.written[0].id
-    work.write(revisions.name, home.account_id, template, 1, "The good one")
-    work.write(store.moved, home.account_id, flow.id, states.activate, By())
-    work.write(templates.update, home.account_id, template, TemplateWrite(subject="Two"))
+    transactions.write(revisions.name_revision, home.account_id, template, 1, "The good one")
+    transactions.write(store.apply_action, home.account_id, flow.id, lifecycle.activate, Actor())
+    transactions.write(templates.update, home.account_id, template, TemplateWrite(subject="Two"))
     labels = [row.label for row in TemplateRevision.select().order_by(TemplateRevision.number)]
     assert labels[0] == "The good one" and labels[1].startswith("Live 20")
     assert all(row.named for row in TemplateRevision.select())
@@ -77,14 +78,15 @@ def test_a_step_that_was_taken_out_still_speaks_to_those_on_the_way(home: Home) 
     flow = make(home, LETTER, {"duration": 60})
     wait = flow.steps[1]
     patch(home, flow, steps=[wait])
-    assert [*flows_document.read_plan(flow.id, 2).nodes] == [wait["id"]] and [
-        *flows_document.read_plan(flow.id, 1).nodes
-    ] == [1, wait["id"]]
+    assert [*versions.read_plan(flow.id, 2).nodes] == [wait["id"]] and [*versions.read_plan(flow.id, 1).nodes] == [
+        1,
+        wait["id"],
+    ]
     assert said(flow, 1)["subject"] == "One" and said(flow, 1)["body"] == LETTER["body"]
     assert store.get(home.account_id, flow.id).written == []
     (template,) = Template.select().where(Template.flow == flow.id)
     # Changing it by itself means nothing to the flow any more
-    work.write(templates.update, home.account_id, template.id, TemplateWrite(subject=""))
+    transactions.write(templates.update, home.account_id, template.id, TemplateWrite(subject=""))
     assert Flow.get_by_id(flow.id).version == 2
 
 
@@ -96,24 +98,26 @@ def test_links_and_senders_are_fixed_with_the_version(home: Home) -> None:
     assert first["sender"]["email"] == "ann@acme.test" and (first["tracking"], second["tracking"]) == (True, False)
     assert first["values"]["campaign"]["name"] == "Untitled flow"
     # A new name is said from the next version on
-    work.write(run, "UPDATE flow SET name = 'Later'")
-    assert work.write(lambda: version_snapshot.publish(Flow.get_by_id(flow.id)))
+    transactions.write(run, "UPDATE flow SET name = 'Later'")
+    assert transactions.write(lambda: versions.publish(Flow.get_by_id(flow.id)))
 
 
 def test_an_edit_is_held_against_the_flow_as_it_is_by_then(home: Home) -> None:
     """Between reading and writing somebody else took a step away: the id means nothing any more, and is given anew."""
     flow = make(home, LETTER, {"duration": 60})
-    request = fields.read(FlowPatch, {"steps": [{"id": 1}, {"id": 2, "duration": 90}]})
-    draft = store.read(home.account_id, request, flow.id)
+    request = validation.read(FlowPatch, {"steps": [{"id": 1}, {"id": 2, "duration": 90}]})
+    draft = store.parse_request(home.account_id, request, flow.id)
     patch(home, flow, steps=[{"id": 1}])
     with pytest.raises(Invalid) as refused:
-        work.write(store.update, home.account_id, flow.id, fields.read(FlowPatch, {"steps": [{"id": 2}]}), draft, By())
+        transactions.write(
+            store.update, home.account_id, flow.id, validation.read(FlowPatch, {"steps": [{"id": 2}]}), draft, Actor()
+        )
     assert refused.value.fields == {"steps[0]": ["can't be blank"]}
-    after = work.write(store.update, home.account_id, flow.id, request, draft, By())
+    after = transactions.write(store.update, home.account_id, flow.id, request, draft, Actor())
     assert [(step["id"], step["type"]) for step in after.steps] == [(1, "email"), (3, "wait")]
-    work.write(store.delete, home.account_id, flow.id)
+    transactions.write(store.delete, home.account_id, flow.id)
     with pytest.raises(NotFound):
-        work.write(store.update, home.account_id, flow.id, request, draft, By())
+        transactions.write(store.update, home.account_id, flow.id, request, draft, Actor())
 
 
 def test_many_are_taken_out_in_parts(home: Home) -> None:
@@ -121,12 +125,14 @@ def test_many_are_taken_out_in_parts(home: Home) -> None:
     flow = make(home, {"duration": 999})
     people = [home.contact(f"p{n}@acme.test").id for n in range(301)]
     enter(home, flow, *people, due_at=2**50)
-    work.write(store.moved, home.account_id, flow.id, states.archive, True)
+    transactions.write(store.apply_action, home.account_id, flow.id, lifecycle.archive, True)
     assert rows("SELECT status, count(*) FROM run GROUP BY status ORDER BY status") == [("exited", 300), ("live", 1)]
     patch(home, flow, status="draft")
     with pytest.raises(Unavailable):
-        work.write(store.moved, home.account_id, flow.id, states.activate, By())
-    while paused_messages.settle():
+        transactions.write(store.apply_action, home.account_id, flow.id, lifecycle.activate, Actor())
+    while lifecycle.settle_messages():
         pass
     assert rows("SELECT DISTINCT status, exit_reason FROM run") == [("exited", "flow_archived")]
-    assert work.write(store.moved, home.account_id, flow.id, states.activate, By()).status == "active"
+    assert (
+        transactions.write(store.apply_action, home.account_id, flow.id, lifecycle.activate, Actor()).status == "active"
+    )

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from appliance.core.errors import Invalid, TooMany
-from appliance.flows import bulk_simulation
+from appliance.core.errors import Invalid, RateLimitExceeded
+from appliance.flows import simulation_bulk
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import DAY, clicked, rehearsed, ways, with_all, written
 from tests.domain.home import Home
@@ -72,7 +72,7 @@ def test_who_gets_nothing_is_counted_with_the_reason(home: Home) -> None:
 
 def test_many_are_drawn_and_that_is_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the bound some are drawn, evenly over all of them."""
-    monkeypatch.setattr(bulk_simulation, "MAX_CONTACTS", 10)
+    monkeypatch.setattr(simulation_bulk, "MAX_CONTACTS", 10)
     for n in range(30):
         flows_home.happen(home, "cart_add", home.contact(f"p{n}@example.org").id)
     found = with_all(home, written(home, [{"duration": 60}]))
@@ -85,7 +85,7 @@ def test_nobody_met_it_and_nobody_waits_for_another(home: Home) -> None:
     flow = written(home, [{"duration": 60}])
     assert with_all(home, flow).notes == ["Nobody met the trigger in that time."]
     assert with_all(home, written(home, [{"duration": 60}], {"event": "manual"})).met == 0
-    with bulk_simulation._busy, pytest.raises(TooMany):
+    with simulation_bulk._bulk_lock, pytest.raises(RateLimitExceeded):
         with_all(home, flow)
     refused: list[str] = []
     thread = threading.Thread(target=lambda: refused.extend(with_all(home, flow).notes))

@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from appliance.core import clock
-from appliance.flows import date_fields, date_triggers
-from appliance.flows.date_fields import Wanted
-from appliance.storage import work
-from appliance.storage.open import rows, run, scalar
+from appliance.flows import derived_events, triggers
+from appliance.flows.derived_events import DateQuery
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from tests.domain.flows_home import live_flow, runs, take_in
 from tests.domain.home import Home
 
@@ -44,7 +44,7 @@ ZONE = ZoneInfo("America/New_York")
 )
 def test_a_date_comes_round_on_its_day(value: Any, day: str, yearly: bool, comes: bool) -> None:
     """From the date itself on, with or without a year, in the account's time zone; the 29th may be the 28th."""
-    assert date_fields.comes_round(value, Wanted(date.fromisoformat(day), yearly, ZONE)) is comes
+    assert derived_events.falls_on(value, DateQuery(date.fromisoformat(day), yearly, ZONE)) is comes
 
 
 def test_whoever_comes_round_is_found_by_the_rough_question(home: Home) -> None:
@@ -53,22 +53,22 @@ def test_whoever_comes_round_is_found_by_the_rough_question(home: Home) -> None:
               "2000-01-01T03:00:00+00:00"]  # fmt: skip
     for value in values:
         home.upsert(data={"day": value})
-    where = date_fields.source("day")
+    where = triggers.find_date_source("day")
     assert where is not None
     for number in range(800):
         for yearly in (True, False):
-            wanted = Wanted(date(2026, 1, 1) + timedelta(days=number), yearly, ZONE)
-            if not any(date_fields.comes_round(value, wanted) for value in values):
+            wanted = DateQuery(date(2026, 1, 1) + timedelta(days=number), yearly, ZONE)
+            if not any(derived_events.falls_on(value, wanted) for value in values):
                 continue
-            binder = date_fields.Binder("d", date_triggers.triggers.scope(home.account_id))
-            sql = f"SELECT {where.sql} FROM contact c WHERE {date_fields.possible(where, wanted, binder)}"
+            binder = derived_events.Binder("d", derived_events.triggers.get_condition_scope(home.account_id))
+            sql = f"SELECT {where.sql} FROM contact c WHERE {derived_events.compile_candidates(where, wanted, binder)}"
             found = {row[0] for row in rows(sql, binder.values)}
-            assert {value for value in values if date_fields.comes_round(value, wanted)} <= found
+            assert {value for value in values if derived_events.falls_on(value, wanted)} <= found
 
 
 def look() -> None:
     """Look at whatever days have come, and at what that means."""
-    while date_triggers.look():
+    while derived_events.check_dates():
         pass
     take_in()
 
@@ -81,7 +81,7 @@ def at(home: Home, text: str) -> None:
 @pytest.fixture
 def born(home: Home) -> dict[str, int]:
     """Two people of one birthday and one of another; it is the evening before, and the account is in New York."""
-    work.write(run, "UPDATE account SET time_zone = 'America/New_York'")
+    transactions.write(run, "UPDATE account SET time_zone = 'America/New_York'")
     at(home, "2027-05-12T02:00:00")
     return {
         name: home.contact(f"{name}@example.org", data={"birthday": day}).id
@@ -94,11 +94,11 @@ def test_everybody_enters_on_the_day_at_the_hour_once(home: Home, born: dict[str
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True, "at": "10:30"}})
     look()
     at(home, "2027-05-12T14:29:59")
-    assert not date_triggers.is_due()
+    assert not derived_events.is_date_check_due()
     look()
     assert runs(flow) == []
     at(home, "2027-05-12T14:30:00")
-    assert date_triggers.is_due()
+    assert derived_events.is_date_check_due()
     look()
     home.advance(-7200)
     look()
@@ -108,7 +108,7 @@ def test_everybody_enters_on_the_day_at_the_hour_once(home: Home, born: dict[str
     assert scalar("SELECT event_data FROM run LIMIT 1") == (
         f'{{"flow_id":{flow},"path":"birthday","date":"1990-05-12","day":"2027-05-12"}}'
     )
-    work.write(run, "UPDATE run SET status = 'completed'")
+    transactions.write(run, "UPDATE run SET status = 'completed'")
     at(home, "2028-05-12T14:30:00")
     look()
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]] * 2
@@ -122,7 +122,7 @@ def test_a_clock_that_ran_ahead_by_years_stops_no_flow(home: Home, born: dict[st
     look()
     home.advance(-10 * 366 * 86_400)
     look()
-    assert not date_triggers.is_due()
+    assert not derived_events.is_date_check_due()
     at(home, "2027-05-12T14:30:00")
     look()
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
@@ -154,14 +154,14 @@ def test_a_late_start_makes_up_for_hours_and_not_for_days(home: Home, born: dict
     """What was missed by more than the setting says is over; what was begun is finished, however late."""
     flow = live_flow(home, {"event": "date_reached", "data": {"path": "birthday", "yearly": True}})
     look()
-    before, date_triggers._BITE = date_triggers._BITE, 1
+    before, derived_events._DATE_BATCH_SIZE = derived_events._DATE_BATCH_SIZE, 1
     try:
         at(home, "2027-05-12T18:00:00")
-        assert date_triggers.look()
+        assert derived_events.check_dates()
         at(home, "2027-05-15T18:00:00")
         look()
     finally:
-        date_triggers._BITE = before
+        derived_events._DATE_BATCH_SIZE = before
     assert [row[0] for row in runs(flow)] == [born["anna"], born["ben"]]
     at(home, "2027-05-19T22:00:01")
     look()
@@ -190,9 +190,11 @@ def test_dates_that_cannot_be_looked_at_stop_no_other(home: Home, born: dict[str
     said = {"event": "date_reached", "data": {"path": "birthday", "yearly": True}}
     broken, whole = live_flow(home, said), live_flow(home, said)
     look()
-    work.write(run, "UPDATE trigger SET data = json_set(data, '$.offset_days', 1e9) WHERE flow_id = ?", (broken,))
+    transactions.write(
+        run, "UPDATE trigger SET data = json_set(data, '$.offset_days', 1e9) WHERE flow_id = ?", (broken,)
+    )
     look()
     at(home, "2027-05-12T13:00:00")
     look()
     assert (runs(broken), len(runs(whole))) == ([], 2)
-    date_triggers._failed.clear()
+    derived_events._date_retry_at.clear()

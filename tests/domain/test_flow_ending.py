@@ -4,20 +4,20 @@ from collections.abc import Callable
 
 import pytest
 
-from appliance.audience.contacts import erase, merge, write
+from appliance.audience.contacts import removal
 from appliance.core import clock
 from appliance.flows import run_ends
 from appliance.imports import store as imports
-from appliance.storage import work
-from appliance.storage.models import Contact, Event, Flow, Passage, Run
-from appliance.storage.open import rows
+from appliance.storage import transactions
+from appliance.storage.database import rows
+from appliance.storage.models import Contact, Event, Flow, Run, StepVisit
 from tests.domain import flow_rows
 from tests.domain.home import BY_API, Home
 from tests.domain.test_importing_apply import applied, checked, worked
 
 GONE: dict[str, Callable[[Home, int], object]] = {
-    "delete": lambda home, one: work.write(write.delete, home.account_id, one),
-    "erase": lambda home, one: work.write(erase.erase, home.account_id, one, BY_API),
+    "delete": lambda home, one: transactions.write(removal.delete, home.account_id, one),
+    "erase": lambda home, one: transactions.write(removal.erase, home.account_id, one, BY_API),
 }
 
 
@@ -38,12 +38,12 @@ def test_a_run_ends_once(home: Home) -> None:
     one = flow_rows.run(home, flow, home.contact("one@example.org").id, chain_depth=2)
     test = flow_rows.run(home, flow, home.contact("two@example.org").id, test=True)
     now = clock.now_ms()
-    assert work.write(run_ends.end, [one.id, test.id, 99], "exited", "taken_out", now) == [one.id, test.id]
-    assert work.write(run_ends.end, [one.id], "completed", None, now + 1) == []
+    assert transactions.write(run_ends.end_runs, [one.id, test.id, 99], "exited", "taken_out", now) == [one.id, test.id]
+    assert transactions.write(run_ends.end_runs, [one.id], "completed", None, now + 1) == []
     row = Run.get_by_id(one.id)
-    assert (row.status, row.exit_reason, row.due_at, row.passage_id) == ("exited", "taken_out", None, None)
+    assert (row.status, row.exit_reason, row.due_at, row.step_visit_id) == ("exited", "taken_out", None, None)
     assert (row.ended_at, row.action_id) == (now, 1)
-    passage = Passage.get(Passage.run == one)
+    passage = StepVisit.get(StepVisit.run == one)
     assert (passage.outcome, passage.reason, passage.left_at) == ("exited", "taken_out", now)
     assert counts(flow) == (1, 0, 1)
     assert [(event.data, event.chain_depth, event.test) for event in told("flow_exit")] == [
@@ -56,9 +56,9 @@ def test_what_a_step_said_of_itself_stays(home: Home) -> None:
     """A run that ends behind its last step leaves the outcome of that step alone."""
     flow = flow_rows.flow(home)
     run = flow_rows.run(home, flow, home.contact("one@example.org").id)
-    work.write(lambda: Passage.update(outcome="no", left_at=5).where(Passage.run == run).execute())
-    work.write(run_ends.end, [run.id], "completed", None, clock.now_ms())
-    assert [(one.outcome, one.reason, one.left_at) for one in Passage.select()] == [("no", None, 5)]
+    transactions.write(lambda: StepVisit.update(outcome="no", left_at=5).where(StepVisit.run == run).execute())
+    transactions.write(run_ends.end_runs, [run.id], "completed", None, clock.now_ms())
+    assert [(one.outcome, one.reason, one.left_at) for one in StepVisit.select()] == [("no", None, 5)]
     assert counts(flow) == (1, 1, 0)
 
 
@@ -66,7 +66,7 @@ def test_a_goal_completes(home: Home) -> None:
     """Who reaches the goal has completed the flow, and both events say so."""
     flow = flow_rows.flow(home, goal="order_paid")
     run = flow_rows.run(home, flow, home.contact("one@example.org").id)
-    assert work.write(run_ends.reach, [run.id], "order_paid", clock.now_ms()) == [run.id]
+    assert transactions.write(run_ends.complete_runs_at_goal, [run.id], "order_paid", clock.now_ms()) == [run.id]
     row = Run.get_by_id(run.id)
     assert (row.status, row.exit_reason) == ("completed", "goal")
     assert counts(flow) == (1, 1, 0)
@@ -94,7 +94,7 @@ def test_an_import_taken_back_takes_its_people_out_of_flows(home: Home) -> None:
     job = applied(home, checked(home, "email\none@example.org\n").id)
     flow = flow_rows.flow(home)
     run = flow_rows.run(home, flow, Contact.get().id)
-    work.write(imports.undo, home.account_id, job.id)
+    transactions.write(imports.undo, home.account_id, job.id)
     assert worked(job.id).phase == "undone" and Contact.select().count() == 0
     row = Run.get_by_id(run.id)
     assert (row.status, row.exit_reason, row.event_data) == ("exited", "contact_deleted", {})
@@ -107,7 +107,7 @@ def test_of_two_merged_people_each_flow_keeps_one_way(home: Home) -> None:
     stays, goes = home.contact("one@example.org").id, home.contact("two@example.org").id
     mine, theirs = flow_rows.run(home, both, stays), flow_rows.run(home, both, goes)
     moved, test = flow_rows.run(home, alone, goes), flow_rows.run(home, both, goes, test=True)
-    work.write(merge.merge, home.account_id, stays, goes, BY_API)
+    transactions.write(removal.merge, home.account_id, stays, goes, BY_API)
     found = {row.id: (row.status, row.exit_reason, row.contact_id) for row in Run.select()}
     assert found == {
         mine.id: ("live", None, stays),

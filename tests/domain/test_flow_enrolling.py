@@ -6,21 +6,21 @@ import pytest
 
 from appliance.audience.segments import store
 from appliance.audience.segments.store import SegmentCreate
-from appliance.core import fields
+from appliance.core import validation
 from appliance.core.errors import Invalid, NotFound
 from appliance.flows import enrollment
 from appliance.flows.enrollment import Enrolled, EnrollWrite
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Flow
-from appliance.storage.open import rows, run
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
 
 def enroll(home: Home, flow_id: int, *, test: bool = False, **body: Any) -> Enrolled | None:
     """Let people in, as the API does with few."""
-    chosen = enrollment.who(home.account_id, flow_id, fields.read(EnrollWrite, body))
-    return work.write(enrollment.let_in, flow_id, chosen, test)
+    chosen = enrollment.resolve_contacts(home.account_id, flow_id, validation.read(EnrollWrite, body))
+    return transactions.write(enrollment.enroll, flow_id, chosen, test)
 
 
 def test_people_and_segments_are_let_in_whatever_the_trigger_asks(home: Home) -> None:
@@ -30,7 +30,7 @@ def test_people_and_segments_are_let_in_whatever_the_trigger_asks(home: Home) ->
     flow = live_flow(home, {"event": "list_add", "contact_list_id": news})
     assert enroll(home, flow, contact_ids=[ben, ben]) == Enrolled(1, 0, 0)
     segment = {"name": "S", "filters": [{"name": "first_name", "predicate": "present"}]}
-    number = work.write(store.create, home.account_id, fields.read(SegmentCreate, segment)).id
+    number = transactions.write(store.create, home.account_id, validation.read(SegmentCreate, segment)).id
     assert enroll(home, flow, segment_id=number) == Enrolled(1, 1, 0)
     end_runs(flow)
     assert enroll(home, flow, contact_ids=[anna]) == Enrolled(0, 0, 1)
@@ -59,7 +59,7 @@ def test_everybody_has_to_be_confirmed(home: Home) -> None:
     """A segment without filters is everybody."""
     home.contact("anna@example.org")
     flow = live_flow(home, {"event": "checkout"})
-    number = work.write(store.create, home.account_id, SegmentCreate(name="all")).id
+    number = transactions.write(store.create, home.account_id, SegmentCreate(name="all")).id
     with pytest.raises(Invalid) as refused:
         enroll(home, flow, segment_id=number)
     assert refused.value.reason == "confirmation_required"
@@ -74,7 +74,7 @@ def test_everybody_has_to_be_confirmed(home: Home) -> None:
         ({"contact_ids": [99]}, {"contact_ids": ["must exist"]}),
         ({"segment_id": 99}, {"segment_id": ["must exist"]}),
         ({"contact_ids": [], "segment_id": 99},
-         {"base": ["takes either contacts or a segment"], "segment_id": ["must exist"]}),
+         {"base": ["must name either contacts or a segment"], "segment_id": ["must exist"]}),
     ],
 )  # fmt: skip
 def test_what_names_nobody_is_refused(home: Home, body: dict[str, Any], faults: dict[str, list[str]]) -> None:
@@ -89,10 +89,10 @@ def test_only_an_active_flow_takes_people_in(home: Home) -> None:
     """One that stands still refuses, or stops in the middle; one that is nobody's is not there."""
     anna = home.contact("anna@example.org").id
     flow = live_flow(home, {"event": "checkout"})
-    work.write(run, "UPDATE flow SET status = 'paused'")
+    transactions.write(run, "UPDATE flow SET status = 'paused'")
     with pytest.raises(Invalid) as refused:
         enroll(home, flow, contact_ids=[anna])
     assert refused.value.fields == {"base": ["is not active"]}
-    assert work.write(enrollment.let_in, flow, [anna], False) is None
+    assert transactions.write(enrollment.enroll, flow, [anna], False) is None
     with pytest.raises(NotFound):
         enroll(home, flow + 1, contact_ids=[anna])

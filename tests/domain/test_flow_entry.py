@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from appliance.flows import enrollment, triggers
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import close_database, rows, run, scalar
 from appliance.storage.models import Flow, Trigger
-from appliance.storage.open import close_database, rows, run, scalar
 from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
@@ -35,7 +35,7 @@ def test_an_event_starts_a_run_once_and_the_books_agree(home: Home, people: list
     told = rows("SELECT contact_id, chain_depth, data ->> '$.flow_id', resource_uid FROM event "
                 "WHERE event = 'flow_enter'")  # fmt: skip
     assert told == [(people[0], 1, flow, f"flow:{flow}")]
-    assert enrollment.position() == scalar("SELECT max(id) FROM event") and not enrollment.is_due()
+    assert enrollment.get_cursor() == scalar("SELECT max(id) FROM event") and not enrollment.is_due()
 
 
 def test_what_happened_before_it_went_live_starts_nothing(home: Home, people: list[int]) -> None:
@@ -51,10 +51,10 @@ def test_what_happened_before_it_went_live_starts_nothing(home: Home, people: li
 def test_nobody_enters_a_flow_that_is_not_active(home: Home, people: list[int], status: str) -> None:
     """A flow that stands still takes nobody in, and those events are over when it goes on."""
     flow = live_flow(home, {"event": "order_paid"})
-    work.write(run, "UPDATE flow SET status = ? WHERE id = ?", (status, flow))
+    transactions.write(run, "UPDATE flow SET status = ? WHERE id = ?", (status, flow))
     happen(home, "order_paid", people[0])
     take_in()
-    work.write(run, "UPDATE flow SET status = 'active' WHERE id = ?", (flow,))
+    transactions.write(run, "UPDATE flow SET status = 'active' WHERE id = ?", (flow,))
     take_in()
     assert runs(flow) == []
 
@@ -116,7 +116,7 @@ def test_a_test_runs_beside_what_is_real(home: Home, people: list[int]) -> None:
 def test_a_flow_of_a_test_key_takes_in_only_tests(home: Home, people: list[int]) -> None:
     """What went live with a test key does nothing to anybody for real."""
     flow = live_flow(home, {"event": "order_paid"})
-    work.write(run, "UPDATE flow SET test = 1 WHERE id = ?", (flow,))
+    transactions.write(run, "UPDATE flow SET test = 1 WHERE id = ?", (flow,))
     happen(home, "order_paid", people[0])
     happen(home, "order_paid", people[1], test=True)
     take_in()
@@ -175,10 +175,10 @@ def test_a_segment_must_hold_when_somebody_enters(home: Home, people: list[int])
     """The segment is asked at entry, as it is then."""
     from appliance.audience.segments import store
     from appliance.audience.segments.store import SegmentCreate
-    from appliance.core import fields
+    from appliance.core import validation
 
     body = {"name": "S", "filters": [{"name": "first_name", "predicate": "eq", "value": "Anna"}]}
-    segment = work.write(store.create, home.account_id, fields.read(SegmentCreate, body)).id
+    segment = transactions.write(store.create, home.account_id, validation.read(SegmentCreate, body)).id
     flow = live_flow(home, {"event": "order_paid", "segment_id": segment})
     home.patch(people[0], first_name="Anna")
     for person in people:
@@ -199,7 +199,7 @@ def test_a_goal_ends_the_run_that_began_before(home: Home, people: list[int]) ->
     take_in()
     assert runs(flow) == [(people[0], "completed", "goal"), (people[1], "live", None)]
     assert runs(same)[:2] == [(people[1], "live", None), (people[0], "live", None)]
-    work.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (flow,))
+    transactions.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (flow,))
     happen(home, "order_paid", people[1])
     take_in()
     assert runs(flow)[1] == (people[1], "completed", "goal")
@@ -214,13 +214,13 @@ def test_many_events_are_taken_in_order_whatever_the_chunk(home: Home, people: l
     for _ in range(3):
         for person in people:
             happen(home, "order_paid", person)
-    work.write(run, "DELETE FROM contact WHERE id = ?", (gone,))
-    before = (enrollment._BITE, enrollment._CHUNK)
-    enrollment._BITE, enrollment._CHUNK = 4, 2
+    transactions.write(run, "DELETE FROM contact WHERE id = ?", (gone,))
+    before = (enrollment._MAX_EVENTS, enrollment._MAX_EFFECTS)
+    enrollment._MAX_EVENTS, enrollment._MAX_EFFECTS = 4, 2
     try:
         take_in()
     finally:
-        enrollment._BITE, enrollment._CHUNK = before
+        enrollment._MAX_EVENTS, enrollment._MAX_EFFECTS = before
     assert [row[:2] for row in runs(flow)] == [
         *((person, "live") for person in people), *((person, "ignored") for person in people * 2)
     ]  # fmt: skip
@@ -233,12 +233,13 @@ def test_large_events_are_taken_in_few_at_a_time(home: Home, people: list[int]) 
     live_flow(home, {"event": "started"}, goal="order_paid")
     for number in range(10):
         happen(home, "order_paid", people[number % 3], {"basket": "x" * (60_000 if number else 600_000)})
-    began, newest, flows = enrollment.position(), scalar("SELECT max(id) FROM event"), enrollment._live()
-    found = enrollment._behind(began, newest, {"order_paid"})
+    began, newest, flows = enrollment.get_cursor(), scalar("SELECT max(id) FROM event"), enrollment._load_live_flows()
+    found = enrollment._fetch_events(began, newest, {"order_paid"})
     acts = sorted(
-        enrollment._acts(found, flows, enrollment._goals()), key=lambda act: (act.event.id, act.is_start, act.flow_id)
+        enrollment._list_effects(found, flows, enrollment._load_goals()),
+        key=lambda act: (act.event.id, act.is_start, act.flow_id),
     )
-    chunks = list(enrollment._chunks(acts, newest))
+    chunks = list(enrollment._split_into_batches(acts, newest))
     assert [len({act.event.id for act in chunk}) for chunk, _ in chunks] == [1, 4, 4, 1]
     assert [act for chunk, _ in chunks for act in chunk] == acts and chunks[-1][1] == newest
 
@@ -246,7 +247,7 @@ def test_large_events_are_taken_in_few_at_a_time(home: Home, people: list[int]) 
 def test_events_that_come_meanwhile_count_once(home: Home, people: list[int]) -> None:
     """Whoever records events while others are looked at: each starts or is ignored exactly once."""
     flow = live_flow(home, {"event": "order_paid"})
-    work.start()
+    transactions.start()
 
     def post() -> None:
         for number in range(400):
@@ -268,14 +269,14 @@ def test_a_flow_that_cannot_take_people_in_stops_no_other(home: Home, people: li
     broken = live_flow(home, {"event": "order_paid", "data": {"frequency": {"min_gap_seconds": 1}}})
     unread = live_flow(home, {"event": "order_paid"})
     whole = live_flow(home, {"event": "order_paid"}, goal="checkout")
-    work.write(run, "UPDATE trigger SET data = '{\"frequency\": {}}' WHERE flow_id = ?", (broken,))
-    work.write(run, "UPDATE trigger SET data = '{\"where\": [1]}' WHERE flow_id = ?", (unread,))
+    transactions.write(run, "UPDATE trigger SET data = '{\"frequency\": {}}' WHERE flow_id = ?", (broken,))
+    transactions.write(run, "UPDATE trigger SET data = '{\"where\": [1]}' WHERE flow_id = ?", (unread,))
     happen(home, "order_paid", people[0])
     last = happen(home, "checkout", people[0])
     take_in()
     assert (runs(broken), runs(unread)) == ([], [])
     assert runs(whole) == [(people[0], "completed", "goal")]
-    assert enrollment.position() >= last
+    assert enrollment.get_cursor() >= last
 
 
 def test_what_started_nothing_is_kept_as_long_as_events(home: Home, people: list[int]) -> None:
@@ -287,8 +288,8 @@ def test_what_started_nothing_is_kept_as_long_as_events(home: Home, people: list
     home.advance(40 * 86_400)
     happen(home, "order_paid", people[0])
     take_in()
-    triggers.forget_ignored(threading.Event())
+    triggers.prune_ignored_runs(threading.Event())
     assert [row[1] for row in runs(flow)] == ["live", "ignored", "ignored", "ignored"]
     home.configure(events__keep="30d")
-    triggers.forget_ignored(threading.Event())
+    triggers.prune_ignored_runs(threading.Event())
     assert [row[1] for row in runs(flow)] == ["live", "ignored"]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from appliance.core import clock
-from appliance.flows import run as runner
+from appliance.flows import engine
 from appliance.sending.messages.ledger import Outcome
-from appliance.storage.open import rows, scalar
+from appliance.storage.database import rows, scalar
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import rehearsed, written
 from tests.domain.home import Home, turn
@@ -74,7 +74,7 @@ def lived(home: Home, contact_id: int, flow_id: int, data: dict[str, Any]) -> No
     flows_home.happen(home, "cart_add", contact_id, data)
     for _ in range(100):
         flows_home.take_in()
-        while runner.advance():
+        while engine.advance_due_runs():
             pass
         while (taken := turn(None, want=True)) is not None:
             subject = scalar("SELECT subject FROM message WHERE id = ?", (taken.id,))
@@ -103,7 +103,9 @@ def test_what_is_foretold_happens(home: Home, seed: int) -> None:
     def hour(ms: int) -> int:
         return round((ms - start) / 1000 / HOUR)
 
-    real = rows("SELECT action_id, coalesce(outcome, 'waits'), reason, entered_at FROM passage ORDER BY entered_at, id")
+    real = rows(
+        "SELECT action_id, coalesce(outcome, 'waits'), reason, entered_at FROM step_visit ORDER BY entered_at, id"
+    )
     told = [one for one in found.timeline if one.told == "step"]
     # A wait is told when it begins, and is kept as what it came to
     assert [(one.step_id, "on" if one.outcome == "waits" else one.outcome, one.reason) for one in told] == [

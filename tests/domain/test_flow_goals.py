@@ -1,7 +1,7 @@
 """Goals of flows: what ends the runs of those who came there."""
 
-from appliance.storage import work
-from appliance.storage.open import run
+from appliance.storage import transactions
+from appliance.storage.database import run
 from tests.domain.flows_home import happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
@@ -14,7 +14,7 @@ def test_a_goal_that_is_told_late_ends_the_runs_it_came_after(home: Home) -> Non
     for person in people:
         happen(home, "checkout", person)
     take_in()
-    work.write(run, "UPDATE run SET created_at = created_at + 60000 WHERE contact_id = ?", (people[1],))
+    transactions.write(run, "UPDATE run SET created_at = created_at + 60000 WHERE contact_id = ?", (people[1],))
     for person in people:
         happen(home, "order_paid", person, quiet=True)
     take_in()

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from appliance.content.templates import store as templates
-from appliance.content.templates.requests import TemplateWrite
+from appliance.content.templates.validation import TemplateWrite
 from appliance.core import clock
-from appliance.flows import document, paused_messages
-from appliance.sending.messages import flow_content, queue, quiet, single
+from appliance.flows import lifecycle, versions
+from appliance.sending.messages import queue, shared_content, sms_rules, transactional
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.sending.messages.prepare import Workshop
-from appliance.sending.messages.queue_order import Line, Source, source_of
-from appliance.storage import work
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.messages.queue_reader import QueueReader, Source, get_source
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Flow, Template
-from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home, turn
 from tests.domain.test_flow_run import enter, live, passed, told, until_still
 
@@ -37,12 +37,12 @@ def flow_of(home: Home, steps: list[dict[str, Any]], **more: Any) -> Flow:
                 template = templates.create(home.account_id, TemplateWrite(**SAID), flow_id=flow.id)
                 Template.update(action_id=step["id"]).where(Template.id == template.id).execute()
                 step |= {"template_id": template.id, "transactional": step.get("transactional", False)}
-                messages[step["id"]] = flow_content.pin(flow, template, step.get("transactional", False),
+                messages[step["id"]] = shared_content.pin_step(flow, template, step.get("transactional", False),
                                                    step["type"] == "email")  # fmt: skip
         Flow.update(steps=steps).execute()
-        document.write_plan(flow.id, 1, document.compiled(steps), messages)
+        versions.write_plan(flow.id, 1, versions.compile_steps(steps), messages)
 
-    work.write(make)
+    transactions.write(make)
     return flow
 
 
@@ -94,7 +94,7 @@ def test_what_somebody_asked_for_needs_no_consent(home: Home) -> None:
     assert rows("SELECT status, skip_reason, transactional FROM message") == [
         ("queued", None, 1), ("skipped", "suppressed_hard_bounce", 1)
     ]  # fmt: skip
-    made = message_from_bytes(Workshop().prepare(claims()[0]).envelope.content, policy=policy.default)
+    made = message_from_bytes(MessagePreparer().prepare(claims()[0]).envelope.content, policy=policy.default)
     assert made["List-Unsubscribe"] is None and made["Feedback-ID"] is None and made["List-Id"] is None
     assert made["Auto-Submitted"] == "auto-generated"
     assert "https://acme.test/a" in made.as_string()
@@ -107,18 +107,18 @@ def test_a_message_says_what_its_version_said(home: Home) -> None:
     enter(home, flow, ann, event_data={"sku": "A-7"})
     until_still()
     template = Template.get()
-    work.write(templates.update, home.account_id, template.id, TemplateWrite(subject="Later"))
-    work.write(lambda: Flow.update(name="Later").execute())
+    transactions.write(templates.update, home.account_id, template.id, TemplateWrite(subject="Later"))
+    transactions.write(lambda: Flow.update(name="Later").execute())
     (claim,) = claims()
-    workshop = Workshop()
-    workshop.fetch([claim])
+    workshop = MessagePreparer()
+    workshop.prefetch([claim])
     made = message_from_bytes(workshop.prepare(claim).envelope.content, policy=policy.default)
     assert made["Subject"] == "Hi Ann, A-7" and made["To"] == "ann@acme.test"
     assert made["List-Unsubscribe-Post"] and made["List-Id"] and made["Auto-Submitted"] == "auto-generated"
     assert made["Feedback-ID"].endswith(":flow:campanero") and made["Precedence"] is None
     html = made.get_body(("html",)).get_content()  # type: ignore[union-attr]  # it has one
     assert "/c/" in html and "https://acme.test/a" not in html and "/o/" in html
-    assert Workshop().prepare(claim) == workshop.prepare(claim)
+    assert MessagePreparer().prepare(claim) == workshop.prepare(claim)
 
 
 def test_events_of_a_message_stand_one_deeper_and_name_the_step(home: Home) -> None:
@@ -141,20 +141,20 @@ def test_messages_stay_while_their_flow_is_paused(home: Home) -> None:
     flow = mail(home)
     enter(home, flow, home.contact("ann@acme.test").id)
     until_still()
-    (claim,) = Line().candidates(5)
+    (claim,) = QueueReader().fetch_candidates(5)
     for fields in ({"status": "paused"}, {"status": "archived"}, {"status": "active", "deleted_at": 1}):
-        work.write(lambda found=fields: Flow.update(**found).execute())
-        assert Line().candidates(5) == []
-        assert not work.write(queue.mark, claim, "p", claim, clock.now_ms())
-    work.write(lambda: Flow.update(deleted_at=None).execute())
+        transactions.write(lambda found=fields: Flow.update(**found).execute())
+        assert QueueReader().fetch_candidates(5) == []
+        assert not transactions.write(queue.claim_one, claim, "p", claim, clock.now_ms())
+    transactions.write(lambda: Flow.update(deleted_at=None).execute())
     assert turn(None, want=True) is not None
 
 
 def test_quiet_hours_hold_marketing(home: Home) -> None:
     """In the quiet hours of a flow its marketing messages wait for their end; tests and service messages do not."""
     flow = mail(home)
-    work.write(run, "UPDATE account SET time_zone = 'Europe/Berlin'")
-    work.write(run, "UPDATE flow SET data = ?", ('{"quiet_hours": {"from": "21:00", "to": "08:00"}}',))
+    transactions.write(run, "UPDATE account SET time_zone = 'Europe/Berlin'")
+    transactions.write(run, "UPDATE flow SET data = ?", ('{"quiet_hours": {"from": "21:00", "to": "08:00"}}',))
     home.advance(clock.parse("2030-01-05T22:30:00Z") / 1000 - clock.now())
     ann, bob = home.contact("ann@acme.test").id, home.contact("bob@acme.test").id
     enter(home, flow, ann)
@@ -164,7 +164,7 @@ def test_quiet_hours_hold_marketing(home: Home) -> None:
         ("held", clock.parse("2030-01-06T07:00:00Z"), "capture"), ("queued", 2, "capture")
     ]  # fmt: skip
     home.advance(9 * 3600)
-    assert len(Line().candidates(5)) == 2
+    assert len(QueueReader().fetch_candidates(5)) == 2
 
 
 def test_what_a_paused_flow_wanted_to_send_lies_outside_of_the_line(home: Home) -> None:
@@ -173,18 +173,18 @@ def test_what_a_paused_flow_wanted_to_send_lies_outside_of_the_line(home: Home) 
     enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(3)))
     until_still()
     later = clock.now_ms() + 3_600_000
-    work.write(run, "UPDATE message SET due_at = ? WHERE id = 3", (later,))
-    assert not paused_messages.is_due() and not paused_messages.settle()
-    work.write(lambda: Flow.update(status="paused").execute())
+    transactions.write(run, "UPDATE message SET due_at = ? WHERE id = 3", (later,))
+    assert not lifecycle.is_settling_due() and not lifecycle.settle_messages()
+    transactions.write(lambda: Flow.update(status="paused").execute())
     assert (
-        paused_messages.is_due()
-        and paused_messages.settle()
-        and not paused_messages.is_due()
-        and not paused_messages.settle()
+        lifecycle.is_settling_due()
+        and lifecycle.settle_messages()
+        and not lifecycle.is_settling_due()
+        and not lifecycle.settle_messages()
     )
     assert rows("SELECT status, due_at FROM message") == [("held", None), ("held", None), ("queued", later)]
-    work.write(lambda: Flow.update(status="active").execute())
-    assert paused_messages.is_due() and paused_messages.settle() and not paused_messages.settle()
+    transactions.write(lambda: Flow.update(status="active").execute())
+    assert lifecycle.is_settling_due() and lifecycle.settle_messages() and not lifecycle.settle_messages()
     assert rows("SELECT status, due_at FROM message") == [("queued", 2), ("queued", 2), ("queued", later)]
 
 
@@ -197,12 +197,12 @@ def test_a_resume_without_what_is_overdue_drops_those_messages(home: Home) -> No
     moment = clock.now_ms()
     enter(home, flow, home.contact("new@acme.test").id)
     until_still()
-    work.write(lambda: Flow.update(drop_before=moment).execute())
-    assert not paused_messages.settle()
+    transactions.write(lambda: Flow.update(drop_before=moment).execute())
+    assert not lifecycle.settle_messages()
     claim = turn(None, want=True)
     assert claim is not None and claim.recipient == "new@acme.test"
     assert rows("SELECT status, skip_reason FROM message") == [("skipped", "overdue_on_resume"), ("sending", None)]
-    while paused_messages.settle():
+    while lifecycle.settle_messages():
         pass
     assert rows("SELECT drop_before FROM flow") == [(None,)]
 
@@ -212,9 +212,9 @@ def test_nothing_of_a_deleted_flow_stays_open(home: Home) -> None:
     flow = mail(home)
     enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(3)))
     until_still()
-    work.write(run, "UPDATE message SET doubts = 1 WHERE id = 2")
-    work.write(lambda: Flow.update(deleted_at=clock.now_ms(), status="archived").execute())
-    assert paused_messages.is_due() and paused_messages.settle() and not paused_messages.settle()
+    transactions.write(run, "UPDATE message SET uncertain_count = 1 WHERE id = 2")
+    transactions.write(lambda: Flow.update(deleted_at=clock.now_ms(), status="archived").execute())
+    assert lifecycle.is_settling_due() and lifecycle.settle_messages() and not lifecycle.settle_messages()
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None), ("uncertain", None), ("cancelled", None)]
 
 
@@ -222,7 +222,7 @@ def test_quiet_hours_that_began_since_hold_what_waits(home: Home) -> None:
     """A message that did not leave before the quiet hours waits for their end, and leaves then."""
     flow = mail(home)
     home.advance(clock.parse("2030-01-05T20:59:00Z") / 1000 - clock.now())
-    work.write(run, "UPDATE flow SET data = ?", ('{"quiet_hours": {"from": "21:00", "to": "08:00"}}',))
+    transactions.write(run, "UPDATE flow SET data = ?", ('{"quiet_hours": {"from": "21:00", "to": "08:00"}}',))
     enter(home, flow, home.contact("ann@acme.test").id)
     until_still()
     home.advance(120)
@@ -253,7 +253,7 @@ def test_quiet_hours_that_began_since_hold_what_waits(home: Home) -> None:
 )
 def test_quiet_hours_end(hours: Any, now: str, end: str | None) -> None:
     """Quiet hours go by the clocks on the wall, over midnight and over their changes; what cannot be read is none."""
-    found = quiet.until(hours, "Europe/Berlin", clock.parse(now))
+    found = sms_rules.get_quiet_end(hours, "Europe/Berlin", clock.parse(now))
     assert found == (None if end is None else clock.parse(end))
 
 
@@ -272,7 +272,7 @@ def test_an_sms_waits_in_its_own_line(home: Home) -> None:
 def test_service_messages_that_are_switched_off_stop_in_live_flows_too(home: Home) -> None:
     """What the account no longer sends is skipped, whenever the flow went live; all else it sends goes on."""
     flow = flow_of(home, [{"id": 1, "type": "email", "transactional": True}, {"id": 2, "type": "email"}])
-    work.write(run, "UPDATE account SET transactional_allowed = 0")
+    transactions.write(run, "UPDATE account SET transactional_allowed = 0")
     (one,) = enter(home, flow, home.contact("ann@acme.test").id)
     until_still()
     assert passed(one) == [(1, "skipped", "transactional_disabled"), (2, "on", None)]
@@ -288,14 +288,14 @@ def test_what_flows_send_keeps_nobody_waiting(home: Home) -> None:
     enter(home, flow, *people)
     until_still()
     home.send(home.campaign(home.list_of(*people).id))
-    line, taken = Line(), set[int]()
+    line, taken = QueueReader(), set[int]()
     for _ in range(3):
-        found = line.candidates(10, taken)
-        assert Counter(source_of(row) for row in found) == {
+        found = line.fetch_candidates(10, taken)
+        assert Counter(get_source(row) for row in found) == {
             Source("flow", home.account_id): 5,
             Source("campaign", 1): 5,
         }
         taken |= {row.id for row in found}
-    order = single.MessageWrite(to="new@acme.test", subject="Code", body="1234")
-    number = work.write(single.put, home.account_id, order).id
-    assert line.candidates(10, taken)[0].id == number
+    order = transactional.MessageWrite(to="new@acme.test", subject="Code", body="1234")
+    number = transactions.write(transactional.queue_message, home.account_id, order).id
+    assert line.fetch_candidates(10, taken)[0].id == number

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import merge
-from appliance.audience.contacts.consent import Evidence
-from appliance.core.errors import Temporary
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal
+from appliance.core.errors import Deferred
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.flows import enrollment, paused_messages
+from appliance.events.log import NewEvent
+from appliance.flows import enrollment, lifecycle
 from appliance.sending.messages.ledger import Outcome
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Flow
-from appliance.storage.open import rows, run
 from tests.domain.home import Home, turn
 from tests.domain.test_flow_messages import flow_of, mail
 from tests.domain.test_flow_run import enter, until_still
@@ -40,8 +40,8 @@ def test_a_message_in_hand_is_not_tried_again_for_who_was_taken_out(home: Home, 
     until_still()
     claim = turn(None, want=True)
     assert claim is not None
-    work.write(run, how)
-    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
+    transactions.write(run, how)
+    turn(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
 
 
@@ -61,9 +61,9 @@ def test_of_two_merged_people_the_way_that_goes_on_sends(home: Home) -> None:
     third = home.contact("three@acme.test").id
     enter(home, flow, third)
     until_still()
-    work.write(merge.merge, home.account_id, stays, goes, Evidence("api"))
-    work.write(merge.merge, home.account_id, stays, third, Evidence("api"))
-    turn(Outcome(in_hand, Temporary("full", 452, "4.2.2")), want=False)
+    transactions.write(removal.merge, home.account_id, stays, goes, Evidence("api"))
+    transactions.write(removal.merge, home.account_id, stays, third, Evidence("api"))
+    turn(Outcome(in_hand, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT recipient, transactional, status FROM message") == [
         ("two@acme.test", 0, "cancelled"), ("two@acme.test", 1, "queued"),
         ("one@acme.test", 0, "queued"), ("one@acme.test", 1, "queued"),
@@ -78,13 +78,13 @@ def test_a_message_in_hand_of_a_flow_that_is_put_aside_is_not_tried_again(home: 
     until_still()
     claim = turn(None, want=True)
     assert claim is not None and rows("SELECT status FROM run") == [("completed",)]
-    work.write(lambda: Flow.update(status="archived", closing="flow_archived").execute())
-    while paused_messages.settle():
+    transactions.write(lambda: Flow.update(status="archived", pending_end="flow_archived").execute())
+    while lifecycle.settle_messages():
         pass
-    turn(Outcome(claim, Temporary("full", 452, "4.2.2")), want=False)
+    turn(Outcome(claim, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, due_at FROM message") == [("cancelled", None)]
-    assert paused_messages.is_due() and paused_messages.settle() and not paused_messages.settle()
-    assert rows("SELECT closing FROM flow") == [(None,)]
+    assert lifecycle.is_settling_due() and lifecycle.settle_messages() and not lifecycle.settle_messages()
+    assert rows("SELECT pending_end FROM flow") == [(None,)]
 
 
 def test_nothing_that_waits_leaves_once_the_goal_is_reached(home: Home) -> None:
@@ -94,16 +94,16 @@ def test_nothing_that_waits_leaves_once_the_goal_is_reached(home: Home) -> None:
         {"id": 4, "type": "wait", "duration": 60},
     ]  # fmt: skip
     flow = flow_of(home, steps)
-    work.write(run, "UPDATE flow SET goal = 'order_paid'")
+    transactions.write(run, "UPDATE flow SET goal = 'order_paid'")
     ann = home.contact("ann@acme.test").id
     enter(home, flow, ann)
     until_still()
     in_hand = turn(None, want=True)
     assert in_hand is not None
-    work.write(log.record, Happened(home.account_id, "order_paid", ann))
-    while enrollment.take_in():
+    transactions.write(log.record, NewEvent(home.account_id, "order_paid", ann))
+    while enrollment.process_events():
         pass
-    turn(Outcome(in_hand, Temporary("full", 452, "4.2.2")), want=False)
+    turn(Outcome(in_hand, Deferred("full", 452, "4.2.2")), want=False)
     assert rows("SELECT status, exit_reason FROM run") == [("completed", "goal")]
     assert rows("SELECT step_id, status FROM message ORDER BY step_id") == [
         (1, "cancelled"), (2, "cancelled"), (3, "queued")

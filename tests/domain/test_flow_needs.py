@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from appliance.accounts.acting import By
-from appliance.audience.contacts import lists
+from appliance.accounts.audit import Actor
+from appliance.audience import lists
 from appliance.audience.segments import store
 from appliance.audience.segments.store import SegmentCreate
-from appliance.core import fields
+from appliance.core import validation
 from appliance.core.errors import Invalid
-from appliance.flows import document
+from appliance.flows import versions
 from appliance.sending.domains import keys
 from appliance.sending.domains import store as domains
 from appliance.sending.domains.store import DomainCreate, DomainName
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import ContactList
-from appliance.storage.open import rows, run
 from tests.domain.flows_home import happen, live_flow, take_in
 from tests.domain.home import Home
 
@@ -31,13 +31,13 @@ def news(home: Home) -> int:
 def vips(home: Home) -> int:
     """A segment."""
     body = {"name": "V", "filters": [{"name": "contact_tag", "predicate": "eq", "value": "vip"}]}
-    return int(work.write(store.create, home.account_id, fields.read(SegmentCreate, body)).id)
+    return int(transactions.write(store.create, home.account_id, validation.read(SegmentCreate, body)).id)
 
 
 def refused(verb: Any, home: Home, number: int) -> list[dict[str, Any]]:
     """Return what keeps a thing from being deleted."""
     with pytest.raises(Invalid) as found:
-        work.write(verb, home.account_id, number)
+        transactions.write(verb, home.account_id, number)
     assert found.value.reason == "in_use"
     used: list[dict[str, Any]] = found.value.extra["used_by"]
     return used
@@ -50,8 +50,8 @@ def split(home: Home, flow_id: int, version: int, name: str, number: int) -> Non
         {"id": 2, "type": "split", "filters": [{"name": name, "predicate": "in", "value": [number]}],
          "yes": [], "no": []},
     ]  # fmt: skip
-    work.write(lambda: document.write_plan(flow_id, version, document.compiled(steps), {}))
-    work.write(run, "UPDATE flow SET version = ? WHERE id = ?", (version, flow_id))
+    transactions.write(lambda: versions.write_plan(flow_id, version, versions.compile_steps(steps), {}))
+    transactions.write(run, "UPDATE flow SET version = ? WHERE id = ?", (version, flow_id))
 
 
 def test_what_starts_a_flow_stays(home: Home, news: int, vips: int) -> None:
@@ -59,7 +59,7 @@ def test_what_starts_a_flow_stays(home: Home, news: int, vips: int) -> None:
     first = live_flow(home, {"event": "list_add", "contact_list_id": news}, name="A")
     where = [{"name": "contact_list", "predicate": "eq", "value": news}]
     second = live_flow(home, {"event": "checkout", "segment_id": vips, "data": {"where": where}}, name="B")
-    work.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (second,))
+    transactions.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (second,))
     assert refused(lists.delete, home, news) == [{"flow_id": first, "name": "A"}, {"flow_id": second, "name": "B"}]
     assert refused(store.delete, home, vips) == [{"flow_id": second, "name": "B"}]
 
@@ -74,8 +74,8 @@ def test_what_a_step_needs_stays_while_somebody_may_come_to_it(home: Home, news:
     split(home, flow, 3, "contact_list", news)
     assert refused(lists.delete, home, news) == [{"flow_id": flow, "name": "Hello"}]
     assert refused(store.delete, home, vips) == [{"flow_id": flow, "name": "Hello"}]
-    work.write(run, "UPDATE run SET status = 'completed'")
-    work.write(store.delete, home.account_id, vips)
+    transactions.write(run, "UPDATE run SET status = 'completed'")
+    transactions.write(store.delete, home.account_id, vips)
     refused(lists.delete, home, news)
 
 
@@ -85,9 +85,9 @@ def test_a_draft_of_a_deleted_group_is_for_nobody(home: Home, news: int, vips: i
         live_flow(home, {"event": "list_add", "contact_list_id": news}),
         live_flow(home, {"event": "checkout", "segment_id": vips}),
     ]
-    work.write(run, "UPDATE flow SET status = 'draft'")
-    work.write(lists.delete, home.account_id, news)
-    work.write(store.delete, home.account_id, vips)
+    transactions.write(run, "UPDATE flow SET status = 'draft'")
+    transactions.write(lists.delete, home.account_id, news)
+    transactions.write(store.delete, home.account_id, vips)
     assert not ContactList.select().exists()
     found = rows("SELECT flow_id, event, contact_list_id, segment_id FROM trigger ORDER BY flow_id")
     assert found == [(flow, "manual", None, None) for flow in flows]
@@ -95,19 +95,19 @@ def test_a_draft_of_a_deleted_group_is_for_nobody(home: Home, news: int, vips: i
 
 def test_the_domain_that_a_step_writes_from_stays(home: Home) -> None:
     """As long as somebody may come to a message that is from one of its addresses."""
-    by, pairs = By("key:1"), keys.generate(("ed25519",))
+    by, pairs = Actor("key:1"), keys.generate_keys(("ed25519",))
     ours, other = (
-        work.write(domains.create, home.account_id, DomainCreate(DomainName(name)), pairs, by)
+        transactions.write(domains.create, home.account_id, DomainCreate(DomainName(name)), pairs, by)
         for name in ("shop.example", "other.example")
     )
     flow = live_flow(home, {"event": "checkout"})
     pinned = {"sender": {"email": "hello@shop.example", "reply_to": None}}
     steps = [{"id": 2, "type": "email"}]
-    work.write(lambda: document.write_plan(flow, 2, document.compiled(steps), {2: {"pinned": pinned}}))
-    work.write(run, "UPDATE flow SET version = 2")
+    transactions.write(lambda: versions.write_plan(flow, 2, versions.compile_steps(steps), {2: {"pinned": pinned}}))
+    transactions.write(run, "UPDATE flow SET version = 2")
     with pytest.raises(Invalid) as found:
-        work.write(domains.delete, home.account_id, ours.id, by)
+        transactions.write(domains.delete, home.account_id, ours.id, by)
     assert found.value.extra["used_by"] == [{"flow_id": flow, "name": "Hello"}]
-    work.write(domains.delete, home.account_id, other.id, by)
-    work.write(run, "UPDATE flow SET status = 'archived'")
-    work.write(domains.delete, home.account_id, ours.id, by)
+    transactions.write(domains.delete, home.account_id, other.id, by)
+    transactions.write(run, "UPDATE flow SET status = 'archived'")
+    transactions.write(domains.delete, home.account_id, ours.id, by)

@@ -8,17 +8,17 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from appliance.accounts.acting import By
-from appliance.audience.contacts import erase, merge
-from appliance.core import clock, fields
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import removal
+from appliance.core import clock, validation
 from appliance.core.errors import Invalid, NotFound
-from appliance.flows import document, people, report, run_actions, run_ends
-from appliance.flows.people import ContactRunQuery, RunQuery
+from appliance.flows import report, run_ends, versions
+from appliance.flows import runs as flow_runs
 from appliance.flows.report import FlowReport, StepFigures
-from appliance.flows.run_actions import RunsChosen
-from appliance.storage import work
-from appliance.storage.models import Audit, Flow, Message, Passage, Run
-from appliance.storage.open import run as execute
+from appliance.flows.runs import ContactRunQuery, RunQuery, RunSelection
+from appliance.storage import transactions
+from appliance.storage.database import run as execute
+from appliance.storage.models import Audit, Flow, Message, Run, StepVisit
 from tests.domain import flow_rows
 from tests.domain.home import BY_API, Home
 
@@ -43,10 +43,10 @@ def crowd(home: Home, seed: int, size: int = 60) -> Flow:
     """Make a flow with people anywhere in it, some of them tests, some of long ago, some in a step that is no more."""
     dice = random.Random(seed)
     flow = flow_rows.flow(home, steps=STEPS, version=2)
-    work.write(document.write_plan, flow.id, 1, document.compiled([*STEPS, BEFORE]), {})
-    work.write(document.write_plan, flow.id, 2, document.compiled(STEPS), {})
+    transactions.write(versions.write_plan, flow.id, 1, versions.compile_steps([*STEPS, BEFORE]), {})
+    transactions.write(versions.write_plan, flow.id, 2, versions.compile_steps(STEPS), {})
     contacts = [home.contact(f"person{number}@example.org").id for number in range(size)]
-    work.write(lambda: [_person(flow, contact, dice) for contact in contacts])
+    transactions.write(lambda: [_person(flow, contact, dice) for contact in contacts])
     return Flow.get_by_id(flow.id)
 
 
@@ -64,20 +64,20 @@ def _person(flow: Flow, contact_id: int, dice: random.Random) -> None:
         Flow.update(entered_count=Flow.entered_count + 1).where(Flow.id == flow.id).execute()
     for step in (1, 2, 3, 5, 6) if dice.random() < 0.7 else (1, 2, 4):
         outcome, reason = dice.choice([*HOW[step], (None, None)])
-        passage = Passage.create(
+        passage = StepVisit.create(
             run=run, flow=flow, action_id=step, test=is_test, entered_at=came + step,
             left_at=None if outcome is None else came + step, outcome=outcome, reason=reason,
         )  # fmt: skip
         if step == 3:
             _message(run, came + step, outcome, dice)
-        waits = {"action_id": step, "passage_id": passage.id if outcome is None else None}
+        waits = {"action_id": step, "step_visit_id": passage.id if outcome is None else None}
         Run.update(**waits).where(Run.id == run.id).execute()
         if outcome is None:
             return
         if outcome == "exited":
-            run_ends.end([run.id], "exited", reason, came + step)
+            run_ends.end_runs([run.id], "exited", reason, came + step)
             return
-    run_ends.end([run.id], "completed", None, came + 9)
+    run_ends.end_runs([run.id], "completed", None, came + 9)
 
 
 def _message(run: Run, at: int, outcome: str | None, dice: random.Random) -> None:
@@ -105,7 +105,7 @@ def numbers(value: Any) -> Iterator[tuple[int, str]]:
 
 def listed(home: Home, flow: Flow, **chosen: Any) -> list[int]:
     """Return the ids that a list of runs has on its first page."""
-    return [row.id for row in people.page(home.account_id, flow.id, fields.read(RunQuery, chosen)).rows]
+    return [row.id for row in flow_runs.list_runs(home.account_id, flow.id, validation.read(RunQuery, chosen)).rows]
 
 
 def by_id(made: FlowReport) -> dict[int, StepFigures]:
@@ -118,11 +118,11 @@ def by_id(made: FlowReport) -> dict[int, StepFigures]:
 def test_every_number_lists_the_people_it_counts(seed: int, span: Any, home: Home) -> None:
     """Whatever the range; and at each step who came is who waits, who went on and who left."""
     flow = crowd(home, seed)
-    made = report.of(flow, span)
+    made = report.build_report(flow, span)
     checked = 0
     for count, path in numbers(msgspec.to_builtins(made)):
-        query = fields.read(RunQuery, dict(parse_qsl(urlsplit(path).query, keep_blank_values=True)), loose=True)
-        page = people.page(home.account_id, flow.id, query)
+        query = validation.read(RunQuery, dict(parse_qsl(urlsplit(path).query, keep_blank_values=True)), loose=True)
+        page = flow_runs.list_runs(home.account_id, flow.id, query)
         assert (page.total, min(page.total, 50)) == (count, len({row.id for row in page.rows})), path
         checked += count > 0
     assert checked > 25
@@ -142,7 +142,7 @@ def test_every_number_lists_the_people_it_counts(seed: int, span: Any, home: Hom
 
 def test_steps_come_in_the_order_of_the_document(home: Home) -> None:
     """Each with its place and what it does; one that the flow has no more comes last, as it was."""
-    made = report.of(crowd(home, 1))
+    made = report.build_report(crowd(home, 1))
     assert [(step.id, step.path, step.removed) for step in made.steps] == [
         (1, "steps[0]", False), (2, "steps[1]", False), (3, "steps[1].yes[0]", False), (4, "steps[1].no[0]", False),
         (5, "steps[2]", False), (6, None, True),
@@ -156,7 +156,7 @@ def test_steps_come_in_the_order_of_the_document(home: Home) -> None:
 def test_a_flow_that_nobody_entered_has_zeros(home: Home) -> None:
     """Its report has all its steps, its lists are empty."""
     flow = flow_rows.flow(home, steps=STEPS, status="draft", version=0)
-    made = report.of(flow)
+    made = report.build_report(flow)
     assert {count for count, _ in numbers(msgspec.to_builtins(made))} == {0}
     assert [step.id for step in made.steps] == [1, 2, 3, 4, 5]
     assert listed(home, flow) == []
@@ -172,33 +172,33 @@ def test_runs_are_listed_newest_first_and_by_person(home: Home) -> None:
     assert listed(home, flow, contact_id=one) == [first.id]
     assert listed(home, flow, status="ignored") == [ignored.id]
     assert listed(home, flow, limit=1, page=2) == [first.id]
-    mine = people.of_contact(home.account_id, one, ContactRunQuery())
+    mine = flow_runs.list_contact_runs(home.account_id, one, ContactRunQuery())
     assert [(row.id, row.flow_name) for row in mine.rows] == [(first.id, "Welcome")]
     for refused in ({"outcome": "waiting"}, {"message": "any"}, {"step": 1, "outcome": "on", "message": "any"},
                     {"since": "soon"}):  # fmt: skip
         with pytest.raises(Invalid):
             listed(home, flow, **refused)
     for change in ({"hidden": True}, {"hidden": False, "deleted_at": 5}):
-        work.write(lambda change=change: Flow.update(**change).where(Flow.id == flow.id).execute())
+        transactions.write(lambda change=change: Flow.update(**change).where(Flow.id == flow.id).execute())
         with pytest.raises(NotFound):
             listed(home, flow)
-    assert people.of_contact(home.account_id, one, ContactRunQuery()).total == 0
+    assert flow_runs.list_contact_runs(home.account_id, one, ContactRunQuery()).total == 0
 
 
 def test_a_person_is_moved_on_or_taken_out(home: Home) -> None:
     """Who waits is due now, who is taken out has left, with what was still to be sent; whoever has left stays out."""
     flow = flow_rows.flow(home)
     one = flow_rows.run(home, flow, home.contact("one@example.org").id, step=3)
-    work.write(_message, Run.get_by_id(one.id), clock.now_ms(), "on", random.Random(4))
-    work.write(execute, "UPDATE message SET status = 'held'")
-    moved = work.write(run_actions.one, home.account_id, flow.id, one.id, "move_on", By("key:1"))
+    transactions.write(_message, Run.get_by_id(one.id), clock.now_ms(), "on", random.Random(4))
+    transactions.write(execute, "UPDATE message SET status = 'held'")
+    moved = transactions.write(flow_runs.act_on_run, home.account_id, flow.id, one.id, "move_on", Actor("key:1"))
     assert (moved.status, moved.due_at) == ("live", moved.updated_at)
-    gone = work.write(run_actions.one, home.account_id, flow.id, one.id, "take_out", By("key:1"))
+    gone = transactions.write(flow_runs.act_on_run, home.account_id, flow.id, one.id, "take_out", Actor("key:1"))
     assert (gone.status, gone.exit_reason, gone.due_at) == ("exited", "taken_out", None)
     assert Message.get().status == "cancelled"
     for act in ("move_on", "take_out"):
         with pytest.raises(Invalid) as refused:
-            work.write(run_actions.one, home.account_id, flow.id, one.id, act, By("key:1"))
+            transactions.write(flow_runs.act_on_run, home.account_id, flow.id, one.id, act, Actor("key:1"))
         assert refused.value.reason == "invalid_transition"
     assert [(row.action, row.subject) for row in Audit.select().where(Audit.subject.startswith("run:"))] == [
         ("flow_run_move_on", f"run:{one.id}"), ("flow_run_take_out", f"run:{one.id}"),
@@ -213,25 +213,25 @@ def test_many_are_moved_by_their_step_or_by_name(home: Home) -> None:
     here, there = flow_rows.run(home, flow, contacts[0], step=3), flow_rows.run(home, flow, contacts[1], step=5)
     left = flow_rows.run(home, flow, contacts[2], step=3)
     elsewhere = flow_rows.run(home, other, contacts[3], step=3)
-    work.write(run_ends.end, [left.id], "exited", "taken_out", 5)
-    assert run_actions.chosen(home.account_id, flow.id, RunsChosen(step=3)) == [here.id]
-    named = run_actions.chosen(
-        home.account_id, flow.id, RunsChosen(run_ids=[there.id, left.id, elsewhere.id, 99, there.id])
+    transactions.write(run_ends.end_runs, [left.id], "exited", "taken_out", 5)
+    assert flow_runs.resolve_runs(home.account_id, flow.id, RunSelection(step=3)) == [here.id]
+    named = flow_runs.resolve_runs(
+        home.account_id, flow.id, RunSelection(run_ids=[there.id, left.id, elsewhere.id, 99, there.id])
     )
-    assert work.write(run_actions.some, flow.id, named, "move_on") == [there.id]
-    assert work.write(run_actions.some, flow.id, named, "take_out") == [there.id]
+    assert transactions.write(flow_runs.act_on_runs, flow.id, named, "move_on") == [there.id]
+    assert transactions.write(flow_runs.act_on_runs, flow.id, named, "take_out") == [there.id]
     assert Run.get_by_id(elsewhere.id).status == "live" and Run.get_by_id(here.id).status == "live"
-    for wrong in (RunsChosen(), RunsChosen(run_ids=[1], step=3), RunsChosen(run_ids=None)):
+    for wrong in (RunSelection(), RunSelection(run_ids=[1], step=3), RunSelection(run_ids=None)):
         with pytest.raises(Invalid):
-            run_actions.chosen(home.account_id, flow.id, wrong)
+            flow_runs.resolve_runs(home.account_id, flow.id, wrong)
 
 
 def test_a_run_tells_its_way(home: Home) -> None:
     """The steps it came to as its version had them, with the message it wrote, also after the flow was changed."""
     flow = crowd(home, 1)
     row = next(row for row in Message.select().order_by(Message.id) if row.status != "skipped")
-    found = people.history(people.get(home.account_id, flow.id, row.run_id))
-    assert [(one.passage.action_id, one.type) for one in found][:3] == [(1, "wait"), (2, "split"), (3, "email")]
+    found = flow_runs.list_visited_steps(flow_runs.get_run(home.account_id, flow.id, row.run_id))
+    assert [(one.visit.action_id, one.type) for one in found][:3] == [(1, "wait"), (2, "split"), (3, "email")]
     assert (found[2].message_id, found[2].message_status) == (row.id, row.status)
     assert found[0].summary == "Wait 1 hour"
 
@@ -239,12 +239,12 @@ def test_a_run_tells_its_way(home: Home) -> None:
 def test_who_is_erased_or_merged_stays_counted(home: Home) -> None:
     """The figures of a flow that had them are what they were, less one who waits for each that left."""
     flow = crowd(home, 3)
-    before = report.of(flow)
+    before = report.build_report(flow)
     inside = Run.select().where(Run.status == "live", ~Run.test).order_by(Run.id)
     gone, one, two = [row.contact_id for row in inside[:3]]
-    work.write(erase.erase, home.account_id, gone, BY_API)
-    work.write(merge.merge, home.account_id, one, two, BY_API)
-    after = report.of(flow)
+    transactions.write(removal.erase, home.account_id, gone, BY_API)
+    transactions.write(removal.merge, home.account_id, one, two, BY_API)
+    after = report.build_report(flow)
     assert after.stats.entered == before.stats.entered and after.stats.active == before.stats.active - 2
     reasons = {reason.reason for reason in after.runs.exited.reasons}
     assert {"contact_deleted", "contact_merged"} <= reasons

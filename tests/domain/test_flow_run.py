@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from appliance.core import clock
-from appliance.flows import document
-from appliance.flows import run as runs
+from appliance.flows import engine, versions
 from appliance.flows.steps import BY_TYPE
-from appliance.flows.steps.kind import Going
-from appliance.storage import work
+from appliance.flows.steps.base import ActiveRun
+from appliance.storage import transactions
+from appliance.storage.database import rows
+from appliance.storage.database import run as execute
 from appliance.storage.models import Flow, Run
-from appliance.storage.open import rows
-from appliance.storage.open import run as execute
 from tests.domain import flow_rows
 from tests.domain.home import Home
 
@@ -22,7 +21,7 @@ def live(
 ) -> Flow:
     """Make an active flow of these steps, compiled as its first version."""
     made = flow_rows.flow(home, steps=steps, **more)
-    work.write(document.write_plan, made.id, 1, document.compiled(steps), messages or {})
+    transactions.write(versions.write_plan, made.id, 1, versions.compile_steps(steps), messages or {})
     return made
 
 
@@ -41,18 +40,18 @@ def enter(home: Home, flow: Flow, *contact_ids: int | None, **more: Any) -> list
         Flow.update(entered_count=Flow.entered_count + len(made)).where(Flow.id == flow.id).execute()
         return made
 
-    return work.write(make)
+    return transactions.write(make)
 
 
 def until_still() -> None:
     """Take everybody on until nobody is due."""
-    while runs.advance():
+    while engine.advance_due_runs():
         pass
 
 
 def passed(run_id: int) -> list[tuple[Any, ...]]:
     """Return the steps that a run came to, and how it left each."""
-    return rows("SELECT action_id, outcome, reason FROM passage WHERE run_id = ? ORDER BY id", (run_id,))
+    return rows("SELECT action_id, outcome, reason FROM step_visit WHERE run_id = ? ORDER BY id", (run_id,))
 
 
 def told(event: str) -> list[tuple[Any, ...]]:
@@ -76,15 +75,15 @@ def test_a_way_through_wait_split_emit_and_exit(home: Home) -> None:
     ann, bob = home.contact("ann@acme.test", first_name="Ann").id, home.contact("bob@acme.test").id
     first, second = enter(home, flow, ann, bob, event_data={"a": 1, "b": 1}, chain_depth=2)
     until_still()
-    assert [passed(first), passed(second)] == [[(1, None, None)]] * 2 and not runs.is_due()
+    assert [passed(first), passed(second)] == [[(1, None, None)]] * 2 and not engine.is_due()
     home.advance(59)
-    assert not runs.advance()
+    assert not engine.advance_due_runs()
     home.advance(2)
-    assert runs.is_due()
+    assert engine.is_due()
     until_still()
     assert passed(first) == [(1, "on", None), (2, "yes", None), (3, "on", None), (5, "on", None)]
     assert passed(second) == [(1, "on", None), (2, "no", None), (4, "exited", "exit_step")]
-    assert rows("SELECT status, exit_reason, action_id, passage_id, due_at FROM run ORDER BY id") == [
+    assert rows("SELECT status, exit_reason, action_id, step_visit_id, due_at FROM run ORDER BY id") == [
         ("completed", None, 5, None, None), ("exited", "exit_step", 4, None, None)
     ]  # fmt: skip
     assert told("is_ann") == told("after") == [(ann, 3, 0)]
@@ -98,10 +97,10 @@ def test_nobody_moves_in_a_flow_that_is_paused_or_deleted(home: Home) -> None:
     flow = live(home, SPLIT)
     (run,) = enter(home, flow, home.contact("ann@acme.test", first_name="Ann").id)
     for fields in ({"status": "paused"}, {"status": "archived"}, {"status": "active", "deleted_at": 1}):
-        work.write(lambda found=fields: Flow.update(**found).execute())
-        assert not runs.is_due() and not runs.advance() and passed(run) == []
-        assert work.write(runs.take_on, flow.id, 10) == (0, 0.0)
-    work.write(lambda: Flow.update(deleted_at=None).execute())
+        transactions.write(lambda found=fields: Flow.update(**found).execute())
+        assert not engine.is_due() and not engine.advance_due_runs() and passed(run) == []
+        assert transactions.write(engine.advance_flow, flow.id, 10) == (0, 0.0)
+    transactions.write(lambda: Flow.update(deleted_at=None).execute())
     until_still()
     home.advance(61)
     until_still()
@@ -116,7 +115,7 @@ def test_a_resume_without_what_is_overdue_ends_those_runs(home: Home) -> None:
     home.advance(1000)
     moment = clock.now_ms()
     enter(home, flow, bob)
-    work.write(lambda: Flow.update(drop_before=moment).execute())
+    transactions.write(lambda: Flow.update(drop_before=moment).execute())
     until_still()
     assert rows("SELECT status, exit_reason FROM run ORDER BY id") == [("exited", "overdue_on_resume"), ("live", None)]
 
@@ -129,7 +128,7 @@ def test_a_run_that_fails_ends_alone(home: Home, monkeypatch: pytest.MonkeyPatch
     people = [home.contact(f"p{n}@acme.test").id for n in range(5)]
     ran = BY_TYPE["emit_event"].run
 
-    def broken(node: Any, goings: list[Going], here: Any) -> Any:
+    def broken(node: Any, goings: list[ActiveRun], here: Any) -> Any:
         moves = ran(node, goings, here)
         if people[2] in [going.contact_id for going in goings]:
             raise ValueError("bad")
@@ -160,14 +159,14 @@ def test_runs_without_a_person_or_a_step_end(home: Home) -> None:
 
 def test_a_long_way_is_taken_in_stretches(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred steps for many people do not keep the writer; each step is still done once for each."""
-    monkeypatch.setattr(runs, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "_MAX_SECONDS", 0.0)
     flow = live(home, [
         {"id": n, "type": "emit_event", "event_name": f"step_{n}", "event_data": {}, "forward_event_data": False}
         for n in range(1, 201)
     ])  # fmt: skip
     people = [home.contact(f"p{n}@acme.test").id for n in range(3)]
     ids = enter(home, flow, *people)
-    assert runs.advance()
+    assert engine.advance_due_runs()
     assert len(passed(ids[0])) == 1
     until_still()
     assert [row[0] for row in passed(ids[1])] == list(range(1, 201))
@@ -204,7 +203,7 @@ def test_a_wait_of_nothing_is_no_wait(home: Home) -> None:
     """`duration: 0` lets everybody through at once."""
     flow = live(home, [{"id": 1, "type": "wait", "duration": 0}])
     (run,) = enter(home, flow, home.contact("ann@acme.test").id)
-    assert runs.advance() and passed(run) == [(1, "on", None)]
+    assert engine.advance_due_runs() and passed(run) == [(1, "on", None)]
     assert rows("SELECT status FROM run") == [("completed",)]
 
 
@@ -240,11 +239,11 @@ def test_a_flow_that_breaks_keeps_no_other(home: Home, caplog: pytest.LogCapture
     ann = home.contact("ann@acme.test", first_name="Ann").id
     enter(home, broken, ann)
     enter(home, well, ann)
-    work.write(execute, "UPDATE step SET data = '[' WHERE flow_id = ?", (broken.id,))
-    document.forget_plans()
-    assert runs.advance() and not runs.advance()
-    assert f"flow {broken.id}" in caplog.text
-    assert rows("SELECT flow_id, passage_id NOT NULL FROM run ORDER BY id") == [(broken.id, 0), (well.id, 1)]
+    transactions.write(execute, "UPDATE step SET data = '[' WHERE flow_id = ?", (broken.id,))
+    versions.clear_plan_cache()
+    assert engine.advance_due_runs() and not engine.advance_due_runs()
+    assert f"flow={broken.id}" in caplog.text
+    assert rows("SELECT flow_id, step_visit_id NOT NULL FROM run ORDER BY id") == [(broken.id, 0), (well.id, 1)]
 
 
 def test_what_started_a_run_and_cannot_be_read_ends_that_run(home: Home) -> None:
@@ -258,16 +257,16 @@ def test_what_started_a_run_and_cannot_be_read_ends_that_run(home: Home) -> None
 
 def test_a_step_that_fails_for_many_does_not_keep_the_writer(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes after the time of a transaction stands where they stood, and is asked in the next."""
-    monkeypatch.setattr(runs, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "_MAX_SECONDS", 0.0)
     flow = live(
         home, [{"id": 1, "type": "emit_event", "event_name": "x", "event_data": {}, "forward_event_data": True}]
     )
     monkeypatch.delattr(type(BY_TYPE["emit_event"]), "run")
     ids = enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(4)))
     for gone in range(1, 5):
-        assert runs.advance()
+        assert engine.advance_due_runs()
         assert rows("SELECT count(*) FROM run WHERE exit_reason = 'failed'") == [(gone,)]
-    assert not runs.advance() and [passed(one) for one in ids] == [[(1, "exited", "failed")]] * 4
+    assert not engine.advance_due_runs() and [passed(one) for one in ids] == [[(1, "exited", "failed")]] * 4
 
 
 def test_a_step_that_takes_long_for_each_does_not_keep_the_writer(
@@ -276,11 +275,11 @@ def test_a_step_that_takes_long_for_each_does_not_keep_the_writer(
     """People are changed one by one: however many came here together, the time of a transaction is kept to."""
     flow = live(home, [{"id": 1, "type": "contact_update", "data_merge": {"plan": "pro"}}])
     enter(home, flow, *(home.contact(f"p{n}@acme.test").id for n in range(25)))
-    monkeypatch.setattr(runs, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "_MAX_SECONDS", 0.0)
     for changed in (10, 20, 25):
-        assert runs.advance()
+        assert engine.advance_due_runs()
         assert len(told("contact_update")) == changed
-    assert not runs.advance() and rows("SELECT DISTINCT status FROM run") == [("completed",)]
+    assert not engine.advance_due_runs() and rows("SELECT DISTINCT status FROM run") == [("completed",)]
 
 
 def test_a_version_that_was_taken_back_is_not_remembered(home: Home) -> None:
@@ -288,12 +287,12 @@ def test_a_version_that_was_taken_back_is_not_remembered(home: Home) -> None:
     flow = flow_rows.flow(home)
 
     def undone() -> None:
-        document.write_plan(flow.id, 1, document.compiled([{"id": 1, "type": "exit"}]), {})
-        assert document.load_plan(flow.id, 1).nodes[1].kind == "exit"
+        versions.write_plan(flow.id, 1, versions.compile_steps([{"id": 1, "type": "exit"}]), {})
+        assert versions.load_plan(flow.id, 1).nodes[1].kind == "exit"
         raise KeyError
 
     with pytest.raises(KeyError):
-        work.write(undone)
-    work.write(document.write_plan, flow.id, 1, document.compiled(SPLIT), {})
-    assert work.write(document.load_plan, flow.id, 1).nodes[1].kind == "wait"
-    assert document.load_plan(flow.id, 1) is document.load_plan(flow.id, 1)
+        transactions.write(undone)
+    transactions.write(versions.write_plan, flow.id, 1, versions.compile_steps(SPLIT), {})
+    assert transactions.write(versions.load_plan, flow.id, 1).nodes[1].kind == "wait"
+    assert versions.load_plan(flow.id, 1) is versions.load_plan(flow.id, 1)

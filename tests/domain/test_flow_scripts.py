@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.core.errors import Invalid
-from appliance.flows import scripts, store
+from appliance.flows import simulation_bulk, store
 from appliance.storage.models import Flow
 from tests.domain.flows_rehearsed import DAY, START, changed, clicked, written
 from tests.domain.home import Home
@@ -21,9 +21,9 @@ CLICKS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def played(home: Home, flow: Flow) -> list[scripts.ScriptResult]:
+def played(home: Home, flow: Flow) -> list[simulation_bulk.ScriptResult]:
     """Play the scripts of a flow as it is stored."""
-    return scripts.results(store.get(home.account_id, flow.id))
+    return simulation_bulk.run_scripts(store.get(home.account_id, flow.id))
 
 
 def test_a_script_passes_while_all_is_as_expected(home: Home) -> None:

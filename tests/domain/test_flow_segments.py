@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import merge
-from appliance.audience.contacts.consent import Evidence
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal
 from appliance.audience.segments import store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch
-from appliance.core import fields
-from appliance.flows import segment_events
-from appliance.storage import work
-from appliance.storage.open import rows, run, scalar
+from appliance.core import validation
+from appliance.flows import derived_events
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from tests.domain.flows_home import happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
@@ -21,28 +21,28 @@ from tests.domain.home import Home
 def fresh() -> Iterator[None]:
     """What a process remembers of its looks belongs to one test."""
     yield
-    segment_events._looked.clear()
-    segment_events._pending.clear()
-    segment_events._failed.clear()
+    derived_events._last_checks.clear()
+    derived_events._due_segments.clear()
+    derived_events._segment_retry_at.clear()
 
 
 def segment(home: Home, *filters: tuple[str, str, Any], name: str = "VIPs") -> int:
     """Make a segment, and answer its id."""
     body = {"name": name, "filters": [dict(zip(("name", "predicate", "value"), one, strict=True)) for one in filters]}
-    return int(work.write(store.create, home.account_id, fields.read(SegmentCreate, body)).id)
+    return int(transactions.write(store.create, home.account_id, validation.read(SegmentCreate, body)).id)
 
 
 def ask(home: Home, segment_id: int, *filters: tuple[str, str, Any]) -> None:
     """Let a segment ask something else."""
     body = {"filters": [dict(zip(("name", "predicate", "value"), one, strict=True)) for one in filters]}
-    work.write(store.update, home.account_id, segment_id, fields.read(SegmentPatch, body))
+    transactions.write(store.update, home.account_id, segment_id, validation.read(SegmentPatch, body))
 
 
 def look(home: Home, later: float = 61) -> None:
     """Do as the process does when a minute has passed."""
     home.advance(later)
-    segment_events.is_due()
-    segment_events.tend()
+    derived_events.is_segment_check_due()
+    derived_events.check_segments()
 
 
 def told() -> list[tuple[str, int]]:
@@ -105,16 +105,16 @@ def test_only_what_somebody_waits_for_is_watched(home: Home) -> None:
     anna, ben = home.contact("anna@example.org").id, home.contact("ben@example.org").id
     vips, _ = segment(home, VIP), segment(home, name="everybody")
     look(home)
-    assert not rows("SELECT 1 FROM segment_watch") and not segment_events.is_due()
+    assert not rows("SELECT 1 FROM segment_watch") and not derived_events.is_segment_check_due()
     flow = live_flow(home, {"segment_id": vips})
     look(home)
     tag(home, anna, "vip")
     look(home)
-    work.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (flow,))
+    transactions.write(run, "UPDATE flow SET status = 'paused' WHERE id = ?", (flow,))
     look(home)
     assert not rows("SELECT 1 FROM segment_watch") and not rows("SELECT 1 FROM segment_member")
     tag(home, ben, "vip")
-    work.write(run, "UPDATE flow SET status = 'active' WHERE id = ?", (flow,))
+    transactions.write(run, "UPDATE flow SET status = 'active' WHERE id = ?", (flow,))
     look(home)
     look(home)
     assert told() == [("segment_enter", anna)]
@@ -129,17 +129,17 @@ def test_a_watch_that_ends_while_it_is_due_leaves_nothing_to_do(home: Home, end:
     look(home)
     home.contact("anna@example.org")
     home.advance(61)
-    assert segment_events.is_due()
+    assert derived_events.is_segment_check_due()
     for statement in end.split(";"):
-        work.write(run, statement)
-    segment_events.tend()
-    assert not rows("SELECT 1 FROM segment_watch") and not segment_events.is_due()
+        transactions.write(run, statement)
+    derived_events.check_segments()
+    assert not rows("SELECT 1 FROM segment_watch") and not derived_events.is_segment_check_due()
 
 
 def test_a_webhook_that_names_them_watches_all_segments(home: Home) -> None:
     """Of its account, while it is enabled."""
     first, second = segment(home, VIP), segment(home, name="everybody")
-    work.write(
+    transactions.write(
         run,
         "INSERT INTO webhook (account_id, url, events, enabled, secret, after_event_id, created_at, updated_at) "
         "VALUES (?, 'https://x.example', '[\"segment_enter\"]', 1, x'00', 0, 1, 1)",
@@ -150,7 +150,7 @@ def test_a_webhook_that_names_them_watches_all_segments(home: Home) -> None:
     look(home)
     assert told() == [("segment_enter", anna)] * 2
     assert {row[0] for row in rows("SELECT segment_id FROM segment_watch")} == {first, second}
-    work.write(run, "UPDATE webhook SET enabled = 0")
+    transactions.write(run, "UPDATE webhook SET enabled = 0")
     look(home)
     assert not rows("SELECT 1 FROM segment_watch")
 
@@ -160,7 +160,7 @@ def test_deleted_people_are_nobody_who_left(home: Home) -> None:
     anna = home.contact("anna@example.org").id
     live_flow(home, {"segment_id": segment(home)})
     look(home, 0)
-    work.write(run, "DELETE FROM contact WHERE id = ?", (anna,))
+    transactions.write(run, "DELETE FROM contact WHERE id = ?", (anna,))
     look(home)
     assert told() == [] and not rows("SELECT 1 FROM segment_member")
 
@@ -172,7 +172,7 @@ def test_who_comes_by_an_import_starts_nothing(home: Home) -> None:
     look(home, 0)
     for person in (anna, ben):
         tag(home, person, "vip")
-    work.write(run, "UPDATE event SET quiet = 1")
+    transactions.write(run, "UPDATE event SET quiet = 1")
     happen(home, "order_paid", ben)
     look(home)
     take_in()
@@ -188,11 +188,11 @@ def test_who_was_in_as_somebody_else_did_not_enter(home: Home) -> None:
     tag(home, third, "vip")
     live_flow(home, {"segment_id": vips})
     look(home, 0)
-    work.write(merge.merge, home.account_id, stays, goes, Evidence("api"))
+    transactions.write(removal.merge, home.account_id, stays, goes, Evidence("api"))
     look(home)
     assert told() == []
     other = home.contact("dora@example.org", data={"tags": []}).id
-    work.write(merge.merge, home.account_id, other, third, Evidence("api"))
+    transactions.write(removal.merge, home.account_id, other, third, Evidence("api"))
     tag(home, other)
     look(home)
     assert told() == [("segment_exit", other)]
@@ -221,10 +221,12 @@ def test_a_circle_comes_to_its_end_whatever_the_clock_says(home: Home) -> None:
     look(home, 0)
     tag(home, anna, "vip")
     event = happen(home, "contact_update", anna, chain_depth=5)
-    work.write(run, "UPDATE event SET created_at = created_at - 3600000 WHERE id = ?", (event,))
-    work.write(run, "CREATE TRIGGER broken BEFORE INSERT ON segment_member BEGIN SELECT RAISE(ABORT, 'broken'); END")
+    transactions.write(run, "UPDATE event SET created_at = created_at - 3600000 WHERE id = ?", (event,))
+    transactions.write(
+        run, "CREATE TRIGGER broken BEFORE INSERT ON segment_member BEGIN SELECT RAISE(ABORT, 'broken'); END"
+    )
     look(home)
-    work.write(run, "DROP TRIGGER broken")
+    transactions.write(run, "DROP TRIGGER broken")
     look(home)
     take_in()
     assert runs(flow) == [(anna, "ignored", "depth")]
@@ -236,8 +238,8 @@ def test_a_new_process_holds_nothing_old_against_people(home: Home) -> None:
     flow = live_flow(home, {"segment_id": segment(home, VIP)})
     happen(home, "contact_update", anna, chain_depth=5)
     look(home, 0)
-    work.write(run, "DELETE FROM segment_member")
-    segment_events._looked.clear()
+    transactions.write(run, "DELETE FROM segment_member")
+    derived_events._last_checks.clear()
     look(home)
     take_in()
     assert runs(flow) == [(anna, "live", None)]
@@ -259,11 +261,11 @@ def test_a_segment_that_cannot_be_looked_at_stops_no_other(home: Home) -> None:
     live_flow(home, {"segment_id": broken})
     live_flow(home, {"segment_id": whole})
     said = scalar("SELECT filters FROM segment WHERE id = ?", (broken,))
-    work.write(run, "UPDATE segment SET filters = '[1]' WHERE id = ?", (broken,))
+    transactions.write(run, "UPDATE segment SET filters = '[1]' WHERE id = ?", (broken,))
     look(home, 0)
-    assert rows("SELECT segment_id, asks NOT NULL FROM segment_watch") == [(broken, 0), (whole, 1)]
-    assert not segment_events.is_due()
-    work.write(run, "UPDATE segment SET filters = ? WHERE id = ?", (said, broken))
+    assert rows("SELECT segment_id, definition NOT NULL FROM segment_watch") == [(broken, 0), (whole, 1)]
+    assert not derived_events.is_segment_check_due()
+    transactions.write(run, "UPDATE segment SET filters = ? WHERE id = ?", (said, broken))
     look(home)
     anna = home.contact("anna@example.org", data={"tags": ["vip"]}).id
     look(home)

@@ -4,17 +4,18 @@ from functools import partial
 
 import pytest
 
-from appliance.accounts.acting import By
-from appliance.audience.contacts import lists, write
+from appliance.accounts.audit import Actor
+from appliance.audience import lists
+from appliance.audience.contacts import removal
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.core import clock, fields, wake_ups
+from appliance.core import clock, signals, validation
 from appliance.core.errors import Invalid, NotFound
-from appliance.flows import enrollment, rehearsal, scripts, store
-from appliance.flows.requests import FlowCreate
+from appliance.flows import enrollment, simulation, simulation_bulk, store
+from appliance.flows.store import FlowCreate
 from appliance.sending.messages.ledger import Outcome
-from appliance.storage import disk_guard, work
-from appliance.storage.open import rows, run, scalar
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import rows, run, scalar
 from tests.domain import flows_home
 from tests.domain.flows_rehearsed import DAY, changed, clicked, rehearsed, told, ways, written
 from tests.domain.home import Home, turn
@@ -184,7 +185,7 @@ def test_not_a_byte_is_left_and_nobody_is_woken(home: Home) -> None:
     flow = written(home, everything, goal="order_paid")
     heard: list[str] = []
     for name in ("flows", "outbox"):
-        wake_ups.answer(name, partial(heard.append, name))
+        signals.register_handler(name, partial(heard.append, name))
     before = dumped(home.directory)
     script = [
         {"event": event, "after": 100}
@@ -198,7 +199,7 @@ def test_not_a_byte_is_left_and_nobody_is_woken(home: Home) -> None:
             found = rehearsed(home, flow, **contact, events=script)
             assert len([one for one in found.timeline if one.told == "assumed"]) >= 8, found.text
     assert dumped(home.directory) == before and heard == []
-    assert scalar("SELECT count(*) FROM run") == 0 and enrollment.position() == 0
+    assert scalar("SELECT count(*) FROM run") == 0 and enrollment.get_cursor() == 0
 
 
 @pytest.mark.parametrize(
@@ -233,12 +234,12 @@ def test_of_others_and_of_what_is_gone_nothing_is_rehearsed(home: Home) -> None:
     """A flow that is not there is not found, and a list that was deleted since ends only that step's work."""
     news = home.list_of(name="News")
     flow = written(home, [{"type": "list_add", "contact_list_id": news.id}, {"duration": 60}])
-    work.write(lists.delete, home.account_id, news.id)
+    transactions.write(lists.delete, home.account_id, news.id)
     assert rehearsed(home, flow).end.status in ("completed", "exited")
     with pytest.raises(NotFound):
         flow.id = 99
         rehearsed(home, flow)
-    work.write(run, "UPDATE flow SET deleted_at = 1")
+    transactions.write(run, "UPDATE flow SET deleted_at = 1")
     flow.id = 1
     with pytest.raises(NotFound):
         rehearsed(home, flow)
@@ -254,7 +255,7 @@ def test_what_was_sent_and_done_before_counts_where_it_is_asked_for(home: Home) 
     turn(Outcome(taken, subject="Hello", sender="a@example.org"), want=False)
     flows_home.happen(home, "product_view", ann.id)
     viewed = {"name": "event", "predicate": "performed", "value": {"event": "product_view", "within_days": 30}}
-    segment = work.write(segments.create, home.account_id, SegmentCreate(name="Viewers", filters=[viewed]))
+    segment = transactions.write(segments.create, home.account_id, SegmentCreate(name="Viewers", filters=[viewed]))
     got = {"name": "campaign_sent", "predicate": "eq", "value": letter.id}
     member = {"name": "contact_segment", "predicate": "eq", "value": segment.id}
     soon = clock.iso(clock.now_ms() + 60_000)
@@ -262,7 +263,7 @@ def test_what_was_sent_and_done_before_counts_where_it_is_asked_for(home: Home) 
         flow = written(home, [{"filters": [one], "yes": [{"type": "exit"}]}])
         assert ways(rehearsed(home, flow, contact_id=ann.id, start_at=soon))[0] == (1, "yes")
         assert ways(rehearsed(home, flow, start_at=soon))[0] == (1, "no")
-    work.write(run, 'UPDATE account SET frequency_cap = \'{"messages": 1, "days": 7}\'')
+    transactions.write(run, 'UPDATE account SET frequency_cap = \'{"messages": 1, "days": 7}\'')
     mail = told(rehearsed(home, written(home, [MAIL]), contact_id=ann.id, start_at=soon), 1).message
     assert mail is not None and (mail.status, mail.skip_reason) == ("skipped", "frequency_cap")
 
@@ -273,7 +274,7 @@ def test_somebody_made_up_has_the_past_of_their_address(home: Home) -> None:
     home.suppress("bad@example.org", "hard_bounce")
     gone = home.contact("left@example.org")
     home.leave("left@example.org")
-    work.write(write.delete, home.account_id, gone.id)
+    transactions.write(removal.delete, home.account_id, gone.id)
     for address, reason in (("bad@example.org", "suppressed_hard_bounce"), ("left@example.org", "unsubscribed")):
         step = told(rehearsed(home, flow, contact={"email": address}), 1)
         assert (step.outcome, step.reason) == ("skipped", reason)
@@ -302,9 +303,11 @@ def test_a_step_that_breaks_ends_the_rehearsal_and_not_the_request(home: Home) -
 def test_each_starter_can_be_rehearsed(home: Home) -> None:
     """What a starter offers comes to an end, with its own trigger met."""
     for name in ("welcome", "win_back", "birthday", "after_event"):
-        request = fields.read(FlowCreate, {"starter": name})
-        begun = store.begun(home.account_id, request)
-        flow = work.write(store.create, home.account_id, begun, store.read(home.account_id, begun), By(approves=True))
+        request = validation.read(FlowCreate, {"starter": name})
+        begun = store.apply_starter(home.account_id, request)
+        flow = transactions.write(
+            store.create, home.account_id, begun, store.parse_request(home.account_id, begun), Actor(can_approve=True)
+        )
         found = rehearsed(home, flow)
         assert found.end.status == "completed" and any(one.message for one in found.timeline), (name, found.text)
 
@@ -318,12 +321,12 @@ def test_a_flow_without_steps_or_trigger_is_rehearsed_too(home: Home) -> None:
 
 def test_what_takes_too_long_is_ended_and_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rehearsal keeps nobody waiting for long, nor do the scripts of a flow."""
-    monkeypatch.setattr(rehearsal, "_MAX_SECONDS", 0.0)
-    monkeypatch.setattr(scripts, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(simulation, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(simulation_bulk, "MAX_SECONDS", 0.0)
     flow = written(home, [{"duration": 60}, {"duration": 60}], data={"scripts": [{"name": "a"}, {"name": "b"}]})
     found = rehearsed(home, flow)
     assert found.end.status == "live" and "ended early" in found.notes[-1]
-    assert [one.failures for one in scripts.results(flow)] == [["not played: the others took too long"]] * 2
+    assert [one.failures for one in simulation_bulk.run_scripts(flow)] == [["not played: the others took too long"]] * 2
 
 
 def test_many_messages_of_one_moment_take_no_longer_either(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +334,7 @@ def test_many_messages_of_one_moment_take_no_longer_either(home: Home, monkeypat
     flow = written(home, [MAIL] * 5)
     whole = rehearsed(home, flow)
     assert len([one for one in whole.timeline if one.message]) == 5 and not any("early" in one for one in whole.notes)
-    monkeypatch.setattr(rehearsal, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(simulation, "_MAX_SECONDS", 0.0)
     found = rehearsed(home, flow)
     assert len([one for one in found.timeline if one.message]) == 1 and "ended early" in found.notes[-1]
 
@@ -339,11 +342,11 @@ def test_many_messages_of_one_moment_take_no_longer_either(home: Home, monkeypat
 def test_where_nothing_may_leave_that_is_said_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop of all sending is noted and lets the rehearsal go on; a message that cannot leave is told of once."""
     flow = written(home, [MAIL, {"duration": 60}])
-    work.write(run, "UPDATE account SET sending_stopped = 1")
+    transactions.write(run, "UPDATE account SET sending_stopped = 1")
     found = rehearsed(home, flow)
     mail = told(found, 1).message
     assert mail is not None and mail.status == "sent" and "All sending of the account is stopped" in found.notes[0]
-    monkeypatch.setattr(disk_guard, "trouble", lambda: "the disk is full")
+    monkeypatch.setattr(disk_guard, "send_blocker", lambda: "the disk is full")
     waits = rehearsed(home, flow)
     mail = told(waits, 1).message
     assert mail is not None and mail.status == "queued" and ways(waits) == [(1, "on"), (2, "waits")]

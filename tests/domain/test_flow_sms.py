@@ -5,14 +5,14 @@ import time
 import msgspec
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.core import clock
 from appliance.core.errors import Invalid
-from appliance.flows import states, store
-from appliance.sending.messages.prepare import Workshop
+from appliance.flows import lifecycle, store
+from appliance.sending.messages.prepare import MessagePreparer
 from appliance.settings import config, schema
-from appliance.storage import work
-from appliance.storage.open import rows, run
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from tests.domain import flows_home, sms_crowd
 from tests.domain.flows_rehearsed import DAY, rehearsed, told, with_all, written
 from tests.domain.home import Home
@@ -27,7 +27,7 @@ NIGHT = '{"from": "21:00", "to": "08:00"}'
 
 def test_a_rehearsal_shows_the_words_and_what_they_take(home: Home) -> None:
     """Text with values in place, hint and parts, nothing of mail; the page for people says it in full."""
-    work.write(run, "UPDATE account SET sms_opt_out_hint = 'Reply STOP to end'")
+    transactions.write(run, "UPDATE account SET sms_opt_out_hint = 'Reply STOP to end'")
     flow = written(home, [TEXT, {"type": "sms", "body": "Ж" * 100, "transactional": True}])
     found = rehearsed(home, flow, event={"bread": "rye"}, contact={"phone": "+12025550150", "first_name": "Ann"})
     first, second = (entry.message for entry in found.timeline if entry.message is not None)
@@ -60,7 +60,7 @@ def test_who_has_no_phone_or_left_is_said(home: Home) -> None:
 
 def test_a_rehearsal_goes_by_the_rules_of_a_real_provider(home: Home) -> None:
     """Night, countries and paid parts hold as they will in reality, and nothing of it is counted."""
-    work.write(run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (NIGHT,))
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (NIGHT,))
     real(countries=["GB"], parts_per_day=5)
     flow = written(home, [HI, {"type": "sms", "body": "Code", "transactional": True}])
     found = rehearsed(home, flow, start_at="2031-03-03T02:00:00Z", contact={"phone": "+447700900123"})
@@ -74,8 +74,8 @@ def test_a_rehearsal_goes_by_the_rules_of_a_real_provider(home: Home) -> None:
 
 def test_a_hint_for_each_month_is_rehearsed_as_one(home: Home) -> None:
     """Where the way out is told once a month, the second SMS of a week does not tell it, and the third, later, does."""
-    work.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP ends'")
-    config.use(msgspec.structs.replace(config.current(), sms=schema.Sms(opt_out_hint="monthly")))
+    transactions.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP ends'")
+    config.set_current(msgspec.structs.replace(config.current(), sms=schema.Sms(opt_out_hint="monthly")))
     flow = written(home, [HI, {"duration": DAY}, HI, {"duration": 40 * DAY}, HI])
     found = rehearsed(home, flow, contact={"phone": "+12025550152"}, until="2031-06-01T00:00:00Z")
     assert [entry.message.text for entry in found.timeline if entry.message] == ["Hi STOP ends", "Hi", "Hi STOP ends"]
@@ -83,7 +83,7 @@ def test_a_hint_for_each_month_is_rehearsed_as_one(home: Home) -> None:
 
 def test_everybody_in_one_night_is_rehearsed_too(home: Home) -> None:
     """With all who met the trigger the night holds each, and the morning lets them go, in a moment of the rehearsal."""
-    work.write(run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (NIGHT,))
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111', sms_quiet_hours = ?", (NIGHT,))
     real()
     sms_crowd.go_to(home, "2031-03-03T02:00:00Z")
     for last in range(30):
@@ -101,22 +101,27 @@ def test_without_a_sender_it_does_not_go_live(home: Home) -> None:
     real()
     flow = written(home, [HI])
     with pytest.raises(Invalid) as refused:
-        work.write(store.moved, home.account_id, flow.id, states.activate, By(approves=True))
+        transactions.write(store.apply_action, home.account_id, flow.id, lifecycle.activate, Actor(can_approve=True))
     assert refused.value.reason == "sender_not_ready" and "base" in refused.value.fields
-    work.write(run, "UPDATE account SET sms_from = 'Bakery'")
-    assert work.write(store.moved, home.account_id, flow.id, states.activate, By(approves=True)).status == "active"
+    transactions.write(run, "UPDATE account SET sms_from = 'Bakery'")
+    assert (
+        transactions.write(
+            store.apply_action, home.account_id, flow.id, lifecycle.activate, Actor(can_approve=True)
+        ).status
+        == "active"
+    )
 
 
 def test_live_ones_are_from_whom_the_account_says_now(home: Home) -> None:
     """Who an SMS is from is looked at when it leaves: another number of the account serves flows long live too."""
     real()
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     flow = written(home, [{"type": "sms", "body": "Hi {{ first_name }}"}], status="active")
     enter(home, flow, home.upsert(phone="+447700900124", first_name="Ann").contact.id)
     until_still()
-    work.write(run, "UPDATE account SET sms_from = '+15550002222'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550002222'")
     (claim,) = taken()
-    made = Workshop().prepare(claim)
+    made = MessagePreparer().prepare(claim)
     assert (made.envelope.mail_from, made.envelope.rcpt_to, made.envelope.content) == (
         "+15550002222", "+447700900124", b"Hi Ann")  # fmt: skip
     accept([claim])

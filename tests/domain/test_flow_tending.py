@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.core.errors import Unavailable
-from appliance.flows.run import Tender
+from appliance.flows.engine import FlowWorker
 
 
 def test_a_kind_of_work_that_breaks_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
@@ -16,8 +16,8 @@ def test_a_kind_of_work_that_breaks_keeps_no_other(caplog: pytest.LogCaptureFixt
     def works() -> bool:
         return bool(left) and bool(left.pop())
 
-    Tender((broken, works)).tend()
-    assert not left and caplog.text.count("cannot go on") == 1
+    FlowWorker((broken, works)).work()
+    assert not left and caplog.text.count("work unit failed") == 1
 
 
 def test_nothing_goes_on_while_nothing_can_be_written() -> None:
@@ -26,8 +26,8 @@ def test_nothing_goes_on_while_nothing_can_be_written() -> None:
     def waits() -> bool:
         raise Unavailable("the disk is full")
 
-    tender = Tender((waits, lambda: True))
+    tender = FlowWorker((waits, lambda: True))
     with pytest.raises(Unavailable):
-        tender.tend()
+        tender.work()
     with pytest.raises(Unavailable):
-        tender.tend()
+        tender.work()

@@ -5,9 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.flows import tree
-from appliance.flows.document import walk
-from appliance.flows.tree import Spot
+from appliance.flows import document
+from appliance.flows.document import Position, walk
 
 Steps = list[dict[str, Any]]
 
@@ -44,13 +43,13 @@ def test_a_moved_step_keeps_everything(steps: Steps, data: st.DataObject) -> Non
         return
     step_id = data.draw(st.sampled_from(ids(steps)))
     before = str(steps)
-    for one in tree.valid(steps, step_id):
-        moved = tree.moved(steps, step_id, one.where)
+    for one in document.list_move_targets(steps, step_id):
+        moved = document.move_step(steps, step_id, one.position)
         assert moved is not None and moved != steps
         assert sorted(ids(moved)) == sorted(ids(steps))
-        assert tree.find(moved, step_id) == tree.find(steps, step_id)
-        assert tree.without(moved, step_id) == tree.without(steps, step_id)
-        assert tree.spot(str(one.where)) == one.where
+        assert document.find_step(moved, step_id) == document.find_step(steps, step_id)
+        assert document.remove_step(moved, step_id) == document.remove_step(steps, step_id)
+        assert document.parse_position(str(one.position)) == one.position
     assert str(steps) == before
 
 
@@ -60,12 +59,12 @@ def test_a_step_goes_up_and_down_among_its_siblings(steps: Steps, data: st.DataO
     if not steps:
         return
     step_id = data.draw(st.sampled_from(ids(steps)))
-    place = tree.place(steps, step_id)
+    place = document.locate_step(steps, step_id)
     assert place is not None
-    down = tree.shifted(steps, step_id, 1)
+    down = document.shift_step(steps, step_id, 1)
     assert (down is None) == (place.at == len(place.siblings) - 1)
     if down is not None:
-        assert tree.shifted(down, step_id, -1) == steps
+        assert document.shift_step(down, step_id, -1) == steps
 
 
 @given(TREES, st.data())
@@ -73,11 +72,11 @@ def test_a_step_never_stands_within_itself(steps: Steps, data: st.DataObject) ->
     """A branch cannot be moved into its own ways, nor behind what stands there."""
     if not steps:
         return
-    step = tree.find(steps, data.draw(st.sampled_from(ids(steps))))
+    step = document.find_step(steps, data.draw(st.sampled_from(ids(steps))))
     assert step is not None
-    for inner in [step, *tree.below(step)]:
+    for inner in [step, *document.list_descendants(step)]:
         for how in ("after", "yes", "no"):
-            assert tree.moved(steps, step["id"], Spot(how, inner["id"])) is None
+            assert document.move_step(steps, step["id"], Position(how, inner["id"])) is None
 
 
 @given(TREES, st.data())
@@ -85,20 +84,22 @@ def test_a_copy_has_ids_of_its_own(steps: Steps, data: st.DataObject) -> None:
     """A copy stands behind the first, is shaped alike, and shares no id with anything."""
     if not steps:
         return
-    step = tree.find(steps, data.draw(st.sampled_from(ids(steps))))
+    step = document.find_step(steps, data.draw(st.sampled_from(ids(steps))))
     assert step is not None
     fresh = iter(range(50_000, 60_000))
-    changed = tree.put(steps, Spot("after", step["id"]), tree.copy(step, lambda: next(fresh)))
+    changed = document.insert_step(steps, Position("after", step["id"]), document.copy_step(step, lambda: next(fresh)))
     assert changed is not None
-    assert len(set(ids(changed))) == len(ids(changed)) == len(ids(steps)) + 1 + len(tree.below(step))
+    assert len(set(ids(changed))) == len(ids(changed)) == len(ids(steps)) + 1 + len(document.list_descendants(step))
 
 
 def test_places_are_read_from_addresses() -> None:
     """What is no place is none."""
-    assert tree.spot("start") == Spot("start") and tree.spot("yes-12") == Spot("yes", 12)
-    assert [tree.spot(text) for text in ("", "after", "after-", "after-x", "maybe-1", "after-99999999999")] == [
-        None
-    ] * 6
+    assert document.parse_position("start") == Position("start") and document.parse_position("yes-12") == Position(
+        "yes", 12
+    )
+    assert [
+        document.parse_position(text) for text in ("", "after", "after-", "after-x", "maybe-1", "after-99999999999")
+    ] == [None] * 6
 
 
 def test_the_way_to_a_step_takes_its_waits() -> None:
@@ -109,4 +110,12 @@ def test_the_way_to_a_step_takes_its_waits() -> None:
 
     split = {"id": 2, "type": "split", "yes": [wait(3, 100), wait(4, 5)], "no": [wait(5, 7)]}
     steps = [wait(1, 10), split, wait(6, 1_000), wait(7, 1)]
-    assert [tree.seconds_before(steps, number) for number in (1, 2, 3, 4, 5, 6, 7)] == [0, 10, 10, 110, 10, 17, 1_017]
+    assert [document.min_seconds_before(steps, number) for number in (1, 2, 3, 4, 5, 6, 7)] == [
+        0,
+        10,
+        10,
+        110,
+        10,
+        17,
+        1_017,
+    ]

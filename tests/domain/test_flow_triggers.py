@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import lists
-from appliance.audience.contacts.lists import ListCreate
+from appliance.audience import lists
+from appliance.audience.lists import ListCreate
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.core.errors import Faults
 from appliance.flows import triggers
-from appliance.flows.triggers import Start
-from appliance.storage import work
+from appliance.flows.triggers import TriggerSpec
+from appliance.storage import transactions
 from tests.domain.home import Home
 
 
-def read(home: Home, raw: Any, before: Start | None = None) -> tuple[Start, dict[str, list[str]]]:
+def read(home: Home, raw: Any, before: TriggerSpec | None = None) -> tuple[TriggerSpec, dict[str, list[str]]]:
     """Read a trigger, and answer it with its faults."""
     faults = Faults()
-    return triggers.check(home.account_id, raw, faults, before=before), faults.fields
+    return triggers.parse_trigger(home.account_id, raw, faults, before=before), faults.fields
 
 
 @pytest.mark.parametrize(
@@ -68,41 +68,49 @@ def test_absent_keeps_and_null_clears(home: Home) -> None:
     """A segment alone means entering it; what is not sent stays; `data` is replaced whole and keeps foreign keys."""
     news = home.list_of(name="news").id
     first, faults = read(home, {"event": "list_add", "contact_list_id": news, "data": {"ours": 1}})
-    assert (first, faults) == (Start("list_add", None, news, {"ours": 1}), {})
+    assert (first, faults) == (TriggerSpec("list_add", None, news, {"ours": 1}), {})
     second, faults = read(home, {"data": {"frequency": "every_time"}, "contact_list_id": None}, first)
-    assert (second, faults) == (Start("list_add", None, None, {"frequency": "every_time"}), {})
+    assert (second, faults) == (TriggerSpec("list_add", None, None, {"frequency": "every_time"}), {})
     assert read(home, {"event": None}, second)[0].event == "manual"
-    assert read(home, {})[0] == Start()
-    group = work.write(segments.create, home.account_id, SegmentCreate(name="all")).id
-    assert read(home, {"segment_id": group}, Start())[0] == Start("segment_enter", group)
-    assert read(home, {"segment_id": group}, Start("checkout"))[0] == Start("checkout", group)
-    assert read(home, {"segment_id": group, "event": "manual"})[0] == Start("manual", group)
+    assert read(home, {})[0] == TriggerSpec()
+    group = transactions.write(segments.create, home.account_id, SegmentCreate(name="all")).id
+    assert read(home, {"segment_id": group}, TriggerSpec())[0] == TriggerSpec("segment_enter", group)
+    assert read(home, {"segment_id": group}, TriggerSpec("checkout"))[0] == TriggerSpec("checkout", group)
+    assert read(home, {"segment_id": group, "event": "manual"})[0] == TriggerSpec("manual", group)
 
 
 def test_nobody_joins_the_view_of_a_segment(home: Home) -> None:
     """A list whose people follow from a segment is no list to wait for; entering the segment is."""
-    group = work.write(segments.create, home.account_id, SegmentCreate(name="all")).id
-    view = work.write(lists.create, home.account_id, ListCreate(name="view", segment_id=group)).id
+    group = transactions.write(segments.create, home.account_id, SegmentCreate(name="all")).id
+    view = transactions.write(lists.create, home.account_id, ListCreate(name="view", segment_id=group)).id
     own = home.list_of(name="news").id
-    assert triggers.lacks(Start("list_add", None, view)) == [("contact_list_id", "is a view of a segment")]
-    assert triggers.lacks(Start("list_add", None, own)) == triggers.lacks(Start("checkout", None, view)) == []
+    assert triggers.list_missing(TriggerSpec("list_add", None, view)) == [("contact_list_id", "is a view of a segment")]
+    assert (
+        triggers.list_missing(TriggerSpec("list_add", None, own))
+        == triggers.list_missing(TriggerSpec("checkout", None, view))
+        == []
+    )
 
 
 def test_what_lacks_keeps_it_from_going_live(home: Home) -> None:
     """A draft may be unfinished; without an event, a segment or a date it cannot start anybody."""
-    assert triggers.lacks(Start()) == [("event", "names no event that starts it: `manual` is none")]
-    assert [key for key, _ in triggers.lacks(Start("segment_exit"))] == ["segment_id"]
-    assert [key for key, _ in triggers.lacks(Start("date_reached"))] == ["data.path"]
-    assert triggers.lacks(Start("date_reached", data={"path": "birthday"})) == []
+    assert triggers.list_missing(TriggerSpec()) == [("event", "names no event that starts it: `manual` is none")]
+    assert [key for key, _ in triggers.list_missing(TriggerSpec("segment_exit"))] == ["segment_id"]
+    assert [key for key, _ in triggers.list_missing(TriggerSpec("date_reached"))] == ["data.path"]
+    assert triggers.list_missing(TriggerSpec("date_reached", data={"path": "birthday"})) == []
     # Words that are acted on before any flow hears them, and what says so elsewhere
     words = ["Stop!", "win", "HELP", "alto", "yes", "stop texting me"]
-    found = triggers.lacks(Start("keyword", data={"keywords": words}))
+    found = triggers.list_missing(TriggerSpec("keyword", data={"keywords": words}))
     assert found == [(f"data.keywords[{index}]", "is reserved") for index in (0, 2, 3, 5)]
-    assert triggers.lacks(Start("chat_line", data={"keywords": words})) == triggers.lacks(Start("keyword")) == []
+    assert (
+        triggers.list_missing(TriggerSpec("chat_line", data={"keywords": words}))
+        == triggers.list_missing(TriggerSpec("keyword"))
+        == []
+    )
 
 
 def test_what_cannot_mean_anything_new_starts_once() -> None:
     """People are added, join and enter a segment once by default, and everything else counts each time."""
-    said = {event: triggers.frequency(Start(event)) for event in ("list_add", "segment_enter", "order_paid")}
+    said = {event: triggers.get_frequency(TriggerSpec(event)) for event in ("list_add", "segment_enter", "order_paid")}
     assert said == {"list_add": "once", "segment_enter": "once", "order_paid": "every_time"}
-    assert triggers.frequency(Start("list_add", data={"frequency": {"min_gap_seconds": 60}})) == 60
+    assert triggers.get_frequency(TriggerSpec("list_add", data={"frequency": {"min_gap_seconds": 60}})) == 60

@@ -7,17 +7,17 @@ import msgspec
 import pytest
 
 from appliance.accounts import accounts
-from appliance.audience.contacts import consent
-from appliance.audience.contacts.consent import Evidence
-from appliance.core import clock, fields, tokens
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.core import clock, crypto, validation
 from appliance.core.addresses import Address
-from appliance.core.errors import Invalid, TooMany
-from appliance.forms import accept, confirm, reading, store
+from appliance.core.errors import Invalid, RateLimitExceeded
+from appliance.forms import confirmations, store, submissions
 from appliance.jobs import housekeeping
 from appliance.sending.messages import links
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Confirmation, Form, Message
-from appliance.storage.open import rows
 from appliance.tracking import erasing
 from tests.domain.home import Home
 from tests.domain.test_feedback import sent
@@ -28,18 +28,18 @@ _clients = count(1)
 
 def form_of(home: Home, **body: object) -> Form:
     """Make a form."""
-    return work.write(store.create, home.account_id, fields.read(store.FormWrite, {"name": "F", **body}))
+    return transactions.write(store.create, home.account_id, validation.read(store.FormWrite, {"name": "F", **body}))
 
 
 def submit(home: Home, form: Form, ip: str | None = None, **raw: object) -> None:
     """Submit it, each time as another client: rates are the process's."""
     ip = ip or f"198.18.{next(_clients)}.7"
-    work.write(accept.accept, form, reading.read(form, raw), ip, "Browser")
+    transactions.write(submissions.accept_submission, form, submissions.parse_submission(form, raw), ip, "Browser")
 
 
 def token_of(number: int) -> str:
     """Return the token of a confirmation."""
-    return links.confirm(number).rpartition("/")[2]
+    return links.build_confirmation_url(number).rpartition("/")[2]
 
 
 def test_a_rate_counts_in_a_window(home: Home) -> None:
@@ -47,7 +47,7 @@ def test_a_rate_counts_in_a_window(home: Home) -> None:
     for _ in range(10):
         store.check_rate("form recipient:x", 10)
         home.advance(1)
-    with pytest.raises(TooMany) as refused:
+    with pytest.raises(RateLimitExceeded) as refused:
         store.check_rate("form recipient:x", 10)
     assert 45 <= refused.value.retry_after <= 51
     store.check_rate("form recipient:y", 10)
@@ -70,27 +70,27 @@ def test_what_was_typed_is_kept_a_week_and_that_it_was_a_month(home: Home) -> No
     submit(home, form, email=ANA, first_name="Ana")
     (asked,) = Confirmation.select()
     home.advance(7 * 86_400 + 1)
-    housekeeping.tend(threading.Event())
+    housekeeping.delete_expired(threading.Event())
     kept = Confirmation.get_by_id(asked.id)
     assert (kept.value, kept.key, kept.person, kept.ip, kept.user_agent) == (None, None, {}, None, None)
-    found = confirm.sheet(token_of(asked.id))
+    found = confirmations.load_page(token_of(asked.id))
     assert found is not None and found.state == "expired"
     home.advance(24 * 86_400)
-    housekeeping.tend(threading.Event())
-    assert confirm.sheet(token_of(asked.id)) is None
+    housekeeping.delete_expired(threading.Event())
+    assert confirmations.load_page(token_of(asked.id)) is None
 
 
 def test_erasing_a_person_takes_what_was_typed_in_their_name(home: Home) -> None:
     """A question that is still open says nothing of them any more, and cannot be answered."""
-    from appliance.audience.contacts import erase
+    from appliance.audience.contacts import removal
 
     person = home.contact(ANA)
     form = form_of(home)
     submit(home, form, email=ANA, first_name="Canary")
-    work.write(erase.erase, home.account_id, person.id, Evidence("api", "key:1"))
+    transactions.write(removal.erase, home.account_id, person.id, Evidence("api", "key:1"))
     (asked,) = Confirmation.select()
     assert (asked.value, asked.key, asked.person) == (None, None, {})
-    assert work.write(confirm.confirm, token_of(asked.id), None, None, None) == "expired"
+    assert transactions.write(confirmations.confirm, token_of(asked.id), None, None, None) == "expired"
     assert rows("SELECT count(*) FROM contact") == [(0,)]
 
 
@@ -105,12 +105,12 @@ def test_only_the_question_reaches_who_may_not_be_written_to(reason: str, home: 
     submit(home, form_of(home), email=ANA)
     (number,) = (one.message_id for one in Confirmation.select())
     row = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
-    assert queue.refusal(row) is None
-    assert queue.refusal(row._replace(id=number + 1)) == f"suppressed_{reason}"
+    assert queue.get_refusal(row) is None
+    assert queue.get_refusal(row._replace(id=number + 1)) == f"suppressed_{reason}"
     home.suppress(ANA, "hard_bounce")
-    assert queue.refusal(row) == "suppressed_hard_bounce"
-    work.write(confirm.confirm, token_of(1), None, None, None)
-    assert consent.in_force(home.channel(ANA)) == "hard_bounce"
+    assert queue.get_refusal(row) == "suppressed_hard_bounce"
+    transactions.write(confirmations.confirm, token_of(1), None, None, None)
+    assert consent.find_channel_suppression(home.channel(ANA)) == "hard_bounce"
 
 
 def test_a_mail_that_may_not_leave_is_kept_as_skipped(home: Home) -> None:
@@ -129,15 +129,15 @@ def test_nobody_is_told_of_a_mail_that_may_not_leave(home: Home) -> None:
     """Who wants to be erased is told that it was noted, not that a mail is on its way to them."""
     _, [first] = sent(home)
     home.configure(email__transport="relay", email__relay__host="127.0.0.1")
-    token = tokens.sign(links.PREFERENCES, first)
-    asked = [work.write(erasing.ask, token, Evidence("preferences", "recipient")) for _ in range(2)]
+    token = crypto.sign_token(links.PREFERENCES, first)
+    asked = [transactions.write(erasing.request_erasure, token, Evidence("preferences", "recipient")) for _ in range(2)]
     assert asked == ["noted", "noted"]
 
 
 def test_each_account_asks_for_itself(home: Home) -> None:
     """Two that have the same address know nothing of each other: what one has asked today is no answer to the other."""
-    other = work.write(lambda: accounts.create("Other").id)
-    forms = [form_of(home), work.write(store.create, other, fields.read(store.FormWrite, {"name": "F"}))]
+    other = transactions.write(lambda: accounts.create("Other").id)
+    forms = [form_of(home), transactions.write(store.create, other, validation.read(store.FormWrite, {"name": "F"}))]
     for form in forms:
         for _ in range(2):
             submit(home, form, email=ANA)
@@ -147,19 +147,21 @@ def test_each_account_asks_for_itself(home: Home) -> None:
 def test_a_form_that_is_deleted_meanwhile_takes_nothing(home: Home) -> None:
     """What was on its way is dropped, and nobody is told another thing."""
     form = form_of(home)
-    work.write(store.delete, home.account_id, form.id)
+    transactions.write(store.delete, home.account_id, form.id)
     submit(home, form, email=ANA)
     assert rows("SELECT count(*) FROM confirmation") == [(0,)]
 
 
 def test_a_view_of_a_segment_takes_nobody(home: Home) -> None:
     """Such a list cannot be joined, so no form leads to it."""
-    from appliance.audience.contacts import lists
+    from appliance.audience import lists
     from appliance.audience.segments import store as segments
     from appliance.audience.segments.store import SegmentCreate
 
-    segment = work.write(segments.create, home.account_id, fields.read(SegmentCreate, {"name": "S", "filters": []}))
-    mirror = work.write(lists.create, home.account_id, lists.ListCreate(name="M", segment_id=segment.id))
+    segment = transactions.write(
+        segments.create, home.account_id, validation.read(SegmentCreate, {"name": "S", "filters": []})
+    )
+    mirror = transactions.write(lists.create, home.account_id, lists.ListCreate(name="M", segment_id=segment.id))
     with pytest.raises(Invalid) as refused:
         form_of(home, list_ids=[mirror.id])
     assert refused.value.fields == {"list_ids": ["is a view of a segment"]}
@@ -176,30 +178,30 @@ def test_a_view_of_a_segment_takes_nobody(home: Home) -> None:
 )  # fmt: skip
 def test_only_what_a_form_asks_for_is_taken(raw: dict[str, object], data: dict[str, object], home: Home) -> None:
     """However it is written, `data` holds the fields of the form and nothing else."""
-    said = reading.read(form_of(home, fields=["email", "data.city"]), {"email": ANA, **raw})
+    said = submissions.parse_submission(form_of(home, fields=["email", "data.city"]), {"email": ANA, **raw})
     assert said.data == data and said.address == Address("email", ANA, ANA)
 
 
 def test_one_of_two_addresses_is_enough(home: Home) -> None:
     """A form that asks for both takes either; one that asks for a number alone insists on it."""
     both, phone = form_of(home, fields=["email", "phone"]), form_of(home, fields=["phone"])
-    assert reading.read(both, {"phone": "+44 20 7946 0018"}).address.key == "+442079460018"
-    said = reading.read(both, {"phone": "+442079460018", "email": ANA})
+    assert submissions.parse_submission(both, {"phone": "+44 20 7946 0018"}).address.key == "+442079460018"
+    said = submissions.parse_submission(both, {"phone": "+442079460018", "email": ANA})
     assert said.address.key == ANA and said.phone is not None and said.phone.key == "+442079460018"
     with pytest.raises(Invalid) as refused:
-        reading.read(phone, {"email": ANA})
+        submissions.parse_submission(phone, {"email": ANA})
     assert refused.value.fields == {"phone": ["can't be blank"]}
 
 
 def test_a_number_without_country_code_is_one_of_the_country_of_the_account(home: Home) -> None:
     """Only where the account names one; `00` and a trunk zero in brackets are understood everywhere."""
     form = form_of(home, fields=["phone"])
-    assert reading.read(form, {"phone": "0044 (0)20 7946 0018"}).address.key == "+442079460018"
+    assert submissions.parse_submission(form, {"phone": "0044 (0)20 7946 0018"}).address.key == "+442079460018"
     with pytest.raises(Invalid) as refused:
-        reading.read(form, {"phone": "07700 900003"})
+        submissions.parse_submission(form, {"phone": "07700 900003"})
     assert refused.value.fields == {"phone": ["is invalid"]}
-    work.write(accounts.update, home.account_id, accounts.AccountWrite(country_code="GB"))
-    assert reading.read(form, {"phone": "07700 900003"}).address.key == "+447700900003"
+    transactions.write(accounts.update, home.account_id, accounts.AccountWrite(country_code="GB"))
+    assert submissions.parse_submission(form, {"phone": "07700 900003"}).address.key == "+447700900003"
 
 
 def test_a_number_that_nobody_can_ask_is_not_written_to(home: Home) -> None:
@@ -223,7 +225,7 @@ def test_a_form_submitted_without_end_leaves_little_to_confirm(home: Home) -> No
     assert len(mailed) == Message.select().count() == 5 and len(waiting) <= len(mailed) + len(forms)
     assert all(one.person["names"]["first_name"] == "Ana 18" for one in waiting if one.mailed_at is None
                and one.form_id == forms[0].id)  # fmt: skip
-    assert work.write(confirm.confirm, token_of(mailed[-1].id), None, None, None) == "done"
+    assert transactions.write(confirmations.confirm, token_of(mailed[-1].id), None, None, None) == "done"
     assert not [one for one in Confirmation.select() if one.confirmed_at is None]
 
 
@@ -231,7 +233,9 @@ def test_a_question_is_answered_as_it_was_put(home: Home) -> None:
     """What the evidence keeps of a form is its text at that moment, and where it came from only as far as allowed."""
     form = form_of(home, consent_text="Old words")
     submit(home, form, "203.0.113.9", email=ANA)
-    work.write(store.update, home.account_id, form.id, msgspec.convert({"consent_text": "New"}, store.FormPatch))
+    transactions.write(
+        store.update, home.account_id, form.id, msgspec.convert({"consent_text": "New"}, store.FormPatch)
+    )
     (asked,) = Confirmation.select()
     assert (asked.text, asked.ip, asked.created_at <= clock.now_ms()) == ("Old words", "203.0.113.0", True)
     text = rows("SELECT text, ip, actor FROM consent WHERE act = 'requested'")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from appliance.audience.contacts import merge
-from appliance.campaigns import audience, audience_file, audience_snapshot, store
-from appliance.campaigns.audience_file import Send
-from appliance.campaigns.batches import Large, next_size
-from appliance.storage import work
+from appliance.audience.contacts import removal
+from appliance.campaigns import audience, audience_snapshot, store
+from appliance.campaigns.audience_snapshot import SnapshotKey
+from appliance.campaigns.batches import BatchRunner, next_batch_size
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Campaign
-from appliance.storage.open import rows
 from tests.domain.home import BY_API, Home
 
 
@@ -18,13 +18,13 @@ def begun(home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Campaign, list[i
     monkeypatch.setattr("appliance.campaigns.audience_snapshot.MAX_AT_ONCE", 1)
     people = [home.contact(f"a{number}@example.org").id for number in range(6)]
     made = home.send(home.campaign(home.list_of(*people).id))
-    state, send = audience_snapshot.state(made), Send(made.id, made.started_at)
+    state, send = audience_snapshot.get_state(made), SnapshotKey(made.id, made.started_at)
     assert state is not None
-    count = audience_file.draw(send, state.people, audience.kind(made), 0, lambda: False)
-    work.write(audience_snapshot.listed, send, count)
-    work.between(audience_file.attach, send)
-    work.write(audience_snapshot.chunk, send, 2)
-    work.between(audience_file.detach)
+    count = audience_snapshot.write_audience(send, state.people, audience.get_channel_kind(made), 0, lambda: False)
+    transactions.write(audience_snapshot.record_list, send, count)
+    transactions.run_outside_transaction(audience_snapshot.attach, send)
+    transactions.write(audience_snapshot.write_batch, send, 2)
+    transactions.run_outside_transaction(audience_snapshot.detach)
     return made, people
 
 
@@ -34,8 +34,8 @@ def test_people_may_be_merged_while_their_rows_are_written(
 ) -> None:
     """One who has a row and one who has none become one person, either way: they get one message, the others theirs."""
     campaign, people = begun
-    work.write(merge.merge, home.account_id, people[stays], people[5 - stays], BY_API)
-    Large().tend()
+    transactions.write(removal.merge, home.account_id, people[stays], people[5 - stays], BY_API)
+    BatchRunner().tend()
     found = rows(
         "SELECT contact_id, status, skip_reason FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,)
     )
@@ -45,7 +45,7 @@ def test_people_may_be_merged_while_their_rows_are_written(
         (None, "skipped", "contact_deleted"),
     ]
     done = store.get(home.account_id, campaign.id)
-    assert done.freezing is None and done.audience_count == 6
+    assert done.pending_snapshot is None and done.audience_count == 6
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_people_may_be_merged_while_their_rows_are_written(
 )
 def test_chunks_are_as_large_as_their_work_allows(worked: float, whole: float, grows: bool) -> None:
     """What the writer works decides how many rows go together; waiting beside other threads makes them no fewer."""
-    after = next_size(400, worked, whole)
+    after = next_batch_size(400, worked, whole)
     assert after > 400 if grows else 50 <= after < 400

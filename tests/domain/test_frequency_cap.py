@@ -6,15 +6,15 @@ import pytest
 
 from appliance.accounts import accounts
 from appliance.accounts.accounts import AccountWrite
-from appliance.core import clock, fields
-from appliance.core.errors import Temporary
-from appliance.sending.messages import hot, queue, single
+from appliance.core import clock, validation
+from appliance.core.errors import Deferred
+from appliance.sending.messages import queue, transactional
 from appliance.sending.messages.ledger import Claim, Outcome
-from appliance.sending.messages.queue_order import Line
-from appliance.sending.messages.single import MessageWrite
-from appliance.storage import work
+from appliance.sending.messages.queue_reader import QueueReader
+from appliance.sending.messages.transactional import MessageWrite
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Campaign
-from appliance.storage.open import rows, run
 from tests.domain import sms_crowd
 from tests.domain.home import Home, turn
 
@@ -23,8 +23,8 @@ DAY = 86_400
 
 def cap(home: Home, limit: dict[str, int] | None) -> None:
     """Set the cap of the account."""
-    asked = fields.read(AccountWrite, {"frequency_cap": limit})
-    work.write(accounts.update, home.account_id, asked)
+    asked = validation.read(AccountWrite, {"frequency_cap": limit})
+    transactions.write(accounts.update, home.account_id, asked)
 
 
 def launch(home: Home, *people: int, name: str = "Spring", **body: object) -> Campaign:
@@ -64,8 +64,8 @@ def test_mail_and_sms_count_as_one(home: Home) -> None:
     cap(home, {"messages": 1, "days": 7})
     ana = home.upsert(email="ana@example.org", phone="+447700900123").contact.id
     for asked in ({"body": "Offer", "transactional": False}, {"body": "Code"}):
-        request = fields.read(MessageWrite, {"channel": "sms", "to": "+447700900123", **asked})
-        work.write(single.put, home.account_id, request)
+        request = validation.read(MessageWrite, {"channel": "sms", "to": "+447700900123", **asked})
+        transactions.write(transactional.queue_message, home.account_id, request)
     taken = sms_crowd.taken()
     sms_crowd.accept(taken)
     campaign = launch(home, ana)
@@ -74,7 +74,7 @@ def test_mail_and_sms_count_as_one(home: Home) -> None:
     launch(home, ana, name="later")
     assert deliver() == 1
     late = {"channel": "sms", "to": "+447700900123", "body": "Offer", "transactional": False}
-    work.write(single.put, home.account_id, fields.read(MessageWrite, late))
+    transactions.write(transactional.queue_message, home.account_id, validation.read(MessageWrite, late))
     assert sms_crowd.taken() == []
     assert rows("SELECT channel, skip_reason FROM message ORDER BY id DESC LIMIT 1") == [("sms", "frequency_cap")]
 
@@ -85,18 +85,26 @@ def test_only_marketing_to_people_counts(home: Home) -> None:
     ana = home.contact("ana@example.org").id
     body = {"to": "ana@example.org", "subject": "Receipt", "body": "<p>Thanks</p>"}
     for _ in range(3):
-        work.write(single.put, home.account_id, fields.read(MessageWrite, body))
+        transactions.write(transactional.queue_message, home.account_id, validation.read(MessageWrite, body))
     assert deliver() == 3
     refused = launch(home, ana, name="refused")
     claim = turn(None, True)
     assert claim is not None
-    turn(Outcome(claim, Temporary("later", 451)), False)
+    turn(Outcome(claim, Deferred("later", 451)), False)
     assert ends(refused) == [("queued", None)]
     launch(home, ana, name="first")
     assert deliver() == 1
-    work.write(single.put, home.account_id, fields.read(MessageWrite, body | {"transactional": False}))
-    work.write(single.put, home.account_id, fields.read(MessageWrite, body))
-    work.write(single.put, home.account_id, fields.read(MessageWrite, body | {"transactional": False}), None, True)
+    transactions.write(
+        transactional.queue_message, home.account_id, validation.read(MessageWrite, body | {"transactional": False})
+    )
+    transactions.write(transactional.queue_message, home.account_id, validation.read(MessageWrite, body))
+    transactions.write(
+        transactional.queue_message,
+        home.account_id,
+        validation.read(MessageWrite, body | {"transactional": False}),
+        None,
+        True,
+    )
     assert deliver() == 2
     assert rows("SELECT skip_reason FROM message WHERE skip_reason NOT NULL") == [("frequency_cap",)]
 
@@ -104,7 +112,7 @@ def test_only_marketing_to_people_counts(home: Home) -> None:
 def test_what_is_in_hand_decides_about_the_next(home: Home) -> None:
     """While the last one allowed is in hand the other waits: skipped once that was taken, sent if it was refused."""
     cap(home, {"messages": 1, "days": 1})
-    for end, expected in ((None, ("skipped", "frequency_cap")), (Temporary("later", 451), ("sending", None))):
+    for end, expected in ((None, ("skipped", "frequency_cap")), (Deferred("later", 451), ("sending", None))):
         person = home.contact(f"{expected[0]}@example.org").id
         first, second = (launch(home, person, name=f"{name}-{expected[0]}") for name in "ab")
         claim = turn(None, True)
@@ -130,10 +138,14 @@ def test_any_order_of_marks_and_ends_keeps_the_cap(home: Home, seed: int) -> Non
     for _ in range(40):
         marks = chance.choice([0, 1, 3])
         done = [hand.pop(chance.randrange(len(hand)))] if hand and chance.random() < 0.5 else []
-        error = Temporary("later", 451) if chance.random() < 0.5 else None
+        error = Deferred("later", 451) if chance.random() < 0.5 else None
         found = [Outcome(one, error, None, "Hi", "a@example.org", f"{one.id}@example.org") for one in done]
-        wanted = [one._replace(dated_at=clock.now_ms()) for one in Line().candidates(marks)] if marks else []
-        marked = work.write(hot.step, found, wanted, "process")
+        wanted = (
+            [one._replace(first_attempt_at=clock.now_ms()) for one in QueueReader().fetch_candidates(marks)]
+            if marks
+            else []
+        )
+        marked = transactions.write(queue.record_and_claim, found, wanted, "process")
         hand += [one for one in wanted if one.id in marked]
         home.advance(chance.choice([0, 6, 400]))
     for person in people:
@@ -145,5 +157,5 @@ def test_the_question_reads_an_index(home: Home) -> None:
     """Looking at what a person got reads that person's rows alone."""
     ana = home.contact("ana@example.org").id
     launch(home, ana)
-    plan = str(rows(f"EXPLAIN QUERY PLAN {queue.MARKETING_TO}", (0, ana, 1)))
+    plan = str(rows(f"EXPLAIN QUERY PLAN {queue.COUNT_MARKETING}", (0, ana, 1)))
     assert "message_contact_id" in plan

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from appliance.core.errors import Ours
-from appliance.sending.delivery import greeting
-from appliance.sending.delivery.send import Envelope, Server, transaction
+from appliance.core.errors import ClientRejected
+from appliance.sending.delivery import smtp_connect
+from appliance.sending.delivery.smtp_client import Envelope, Server, envelope_commands
 from tests.kit.smtp import SmtpServer
 
 
@@ -17,8 +17,8 @@ from tests.kit.smtp import SmtpServer
 @pytest.mark.parametrize("tls", ["none", "starttls", "tls"])
 def test_a_name_that_no_host_can_have_is_our_fault(host: str, tls: str) -> None:
     """What cannot even be asked of a name server is said with the name, and blames no recipient."""
-    with pytest.raises(Ours) as caught:
-        asyncio.run(greeting.connect(Server(host, 25, tls, connect_timeout=3)))
+    with pytest.raises(ClientRejected) as caught:
+        asyncio.run(smtp_connect.open_connection(Server(host, 25, tls, connect_timeout=3)))
     assert repr(host) in caught.value.text and "name of a host" in caught.value.text
 
 
@@ -36,7 +36,7 @@ def connections(smtp: SmtpServer, count: int, helo: str = "") -> float:
     async def run() -> None:
         watching = asyncio.create_task(watch())
         server = Server("127.0.0.1", smtp.port, "none", helo=helo, connect_timeout=5)
-        for dialogue in await asyncio.gather(*(greeting.connect(server) for _ in range(count))):
+        for dialogue in await asyncio.gather(*(smtp_connect.open_connection(server) for _ in range(count))):
             await dialogue.close()
         watching.cancel()
 
@@ -54,7 +54,7 @@ def test_the_own_name_is_asked_for_once_and_beside_the_loop(monkeypatch: pytest.
         return "slow.example"
 
     monkeypatch.setattr(socket, "getfqdn", slow)
-    monkeypatch.setattr(greeting, "_name", "")
+    monkeypatch.setattr(smtp_connect, "_own_hostname", "")
     with SmtpServer() as smtp:
         connections(smtp, 1, "set.example")
         assert asked == []
@@ -78,7 +78,7 @@ def test_eight_bits_are_announced_where_there_are_some(
     recipient: str, offers: dict[str, str], words: list[str]
 ) -> None:
     """A message with addresses outside of ASCII says so of its body too (RFC 6531, 3.1); no other does."""
-    mail, _, _ = transaction(Envelope("a@example.com", recipient, b"x\r\n"), offers)
+    mail, _, _ = envelope_commands(Envelope("a@example.com", recipient, b"x\r\n"), offers)
     assert mail.decode().split()[2:] == words
 
 
@@ -87,7 +87,9 @@ def test_a_server_takes_what_is_announced() -> None:
     with SmtpServer() as smtp:
 
         async def run() -> None:
-            dialogue = await greeting.connect(Server("127.0.0.1", smtp.port, "none", helo="x", connect_timeout=5))
+            dialogue = await smtp_connect.open_connection(
+                Server("127.0.0.1", smtp.port, "none", helo="x", connect_timeout=5)
+            )
             one = Envelope("a@example.com", "jörg@example.org", b"To: j\xc3\xb6rg@example.org\r\n\r\nx\r\n")
             opened = dialogue.open(one)
             await dialogue.ready(opened)

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.campaigns import audience, groups, hold_reasons, send, store, template_access
-from appliance.campaigns.groups import LEFT_OUT, GroupQuery
-from appliance.campaigns.requests import CampaignCreate
-from appliance.content.templates import history
+from appliance.campaigns import audience, hold_reasons, send, store, template_changes
+from appliance.campaigns.audience import LEFT_OUT, GroupQuery
+from appliance.campaigns.store import CampaignCreate
 from appliance.content.templates import store as templates
+from appliance.content.templates import validation
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.fields import read
-from appliance.storage import work
+from appliance.core.validation import read
+from appliance.storage import transactions
+from appliance.storage.database import run
 from appliance.storage.models import Campaign
-from appliance.storage.open import run
 from tests.domain.home import Home
 
 PEOPLE = 12
@@ -43,14 +43,14 @@ def crowd(home: Home) -> tuple[Home, list[int]]:
 def draft(home: Home, **trigger: Any) -> Campaign:
     """Make a draft for an audience."""
     body = {"name": "Spring", "trigger_attributes": trigger}
-    return work.write(store.create, home.account_id, read(CampaignCreate, body))
+    return transactions.write(store.create, home.account_id, read(CampaignCreate, body))
 
 
 def all_of(campaign: Campaign, **query: Any) -> set[int]:
     """Return the people of a group, from pages that must agree with its total."""
     found: list[int] = []
     for number in range(1, PEOPLE + 2):
-        page = groups.page(campaign.account_id, campaign.id, GroupQuery(page=number, limit=5, **query))
+        page = audience.list_group(campaign.account_id, campaign.id, GroupQuery(page=number, limit=5, **query))
         found += [row.id for row in page.rows]
     assert len(found) == len(set(found)) == page.total
     return set(found)
@@ -66,13 +66,13 @@ def test_the_groups_are_the_audience(
     lists = [home.list_of(*(ids[one] for one in group), name=f"L{next(numbers)}").id for group in (chosen, also, out)]
     data = {"contact_list_ids": [lists[1]], "exclude_contact_list_ids": [lists[2]]}
     campaign = draft(home, contact_list_id=lists[0], data=data)
-    sums = audience.arithmetic(campaign)
+    sums = audience.count_audience(campaign)
     gets = all_of(campaign)
     others = [all_of(campaign, why=why) for why in sums.reasons]
     left_out = all_of(campaign, why=LEFT_OUT)
     assert len(gets) == sums.sendable
     assert [len(one) for one in others] == list(sums.reasons.values())
-    assert len(left_out) == groups.left_out(campaign)
+    assert len(left_out) == audience.count_left_out(campaign)
     assert left_out == {ids[one] for one in (chosen | also) & out}
     assert sum(map(len, (gets, *others, left_out))) == len(chosen | also)
     assert gets.union(*others, left_out) == {ids[one] for one in chosen | also}
@@ -85,11 +85,11 @@ def test_from_one_to_the_next(crowd: tuple[Home, list[int]]) -> None:
     gets = sorted(all_of(campaign))
     met, at = [], gets[0]
     while at is not None:
-        here = groups.neighbours(campaign, at)
+        here = audience.find_neighbours(campaign, at)
         met.append((here.position, at))
         at = here.after
     assert met == list(enumerate(gets, 1))
-    between = groups.neighbours(campaign, ids[3])
+    between = audience.find_neighbours(campaign, ids[3])
     assert (between.before, between.after) == (ids[0], ids[4]) and between.total == len(gets)
     nameless = all_of(campaign, nameless=True)
     assert nameless == {ids[0], ids[4], ids[8]}
@@ -101,31 +101,31 @@ def test_from_one_to_the_next(crowd: tuple[Home, list[int]]) -> None:
 def test_nobody_is_chosen(home: Home) -> None:
     """Without an audience every group is empty, and nothing is left out."""
     campaign = draft(home)
-    assert (all_of(campaign), all_of(campaign, why=LEFT_OUT), groups.left_out(campaign)) == (set(), set(), 0)
+    assert (all_of(campaign), all_of(campaign, why=LEFT_OUT), audience.count_left_out(campaign)) == (set(), set(), 0)
     with pytest.raises(NotFound):
-        groups.page(home.account_id, campaign.id + 1, GroupQuery())
+        audience.list_group(home.account_id, campaign.id + 1, GroupQuery())
 
 
 def test_a_template_is_copied(home: Home) -> None:
     """A campaign takes content and missing words of a template, keeps its own, and one undo brings back what was."""
-    asked = templates.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
-    source = work.write(templates.create, home.account_id, asked)
+    asked = validation.TemplateWrite(name="Monthly", subject="Theirs", preheader="Before", body="<p>New</p>")
+    source = transactions.write(templates.create, home.account_id, asked)
     campaign = home.campaign(home.list_of().id)
-    done = work.write(template_access.take_template, home.account_id, campaign.id, source.id)
+    done = transactions.write(template_changes.apply_template, home.account_id, campaign.id, source.id)
     assert (done.template.subject, done.template.preheader, done.template.body) == ("Hello", "Before", "<p>New</p>")
-    update = templates.TemplateWrite(body="<p>Other</p>")
-    work.write(templates.update, home.account_id, source.id, update)
+    update = validation.TemplateWrite(body="<p>Other</p>")
+    transactions.write(templates.update, home.account_id, source.id, update)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
-    begun = work.write(template_access.take_template, home.account_id, campaign.id, "newsletter").template
+    begun = transactions.write(template_changes.apply_template, home.account_id, campaign.id, "newsletter").template
     assert begun.body is None and begun.design["sections"]
-    work.write(history.undo, home.account_id, begun.id)
+    transactions.write(templates.undo, home.account_id, begun.id)
     assert store.get(home.account_id, campaign.id).template.body == "<p>New</p>"
-    sms = work.write(templates.create, home.account_id, templates.TemplateWrite(channel="sms", body="Hi"))
+    sms = transactions.write(templates.create, home.account_id, validation.TemplateWrite(channel="sms", body="Hi"))
     with pytest.raises(Invalid):
-        work.write(template_access.take_template, home.account_id, campaign.id, sms.id)
+        transactions.write(template_changes.apply_template, home.account_id, campaign.id, sms.id)
     for nothing in ("no such starter", 10**9):
         with pytest.raises(NotFound):
-            work.write(template_access.take_template, home.account_id, campaign.id, nothing)
+            transactions.write(template_changes.apply_template, home.account_id, campaign.id, nothing)
 
 
 def test_once_more_to_who_did_not_open(home: Home) -> None:
@@ -134,10 +134,10 @@ def test_once_more_to_who_did_not_open(home: Home) -> None:
     group = home.list_of(*ids)
     campaign = home.campaign(group.id)
     with pytest.raises(Invalid):
-        work.write(send.not_opened, home.account_id, campaign.id)
+        transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id)
     home.send(campaign)
-    work.write(_opened, campaign.id, ids[:2])
-    made = work.write(send.not_opened, home.account_id, campaign.id)
+    transactions.write(_opened, campaign.id, ids[:2])
+    made = transactions.write(send.create_resend_to_non_openers, home.account_id, campaign.id)
     assert all_of(made) == {ids[2], ids[3]}
     assert (made.phase, made.template.subject, made.name) == ("draft", "Hello", "Spring (once more)")
     assert segments.get(home.account_id, made.trigger.segment_id).name == "Did not open Spring"
@@ -152,28 +152,28 @@ def _opened(campaign_id: int, contact_ids: list[int]) -> None:
 def test_how_long_it_takes(home: Home) -> None:
     """The slowest limit tells; capture and what nobody limits take no time worth a word."""
     campaign = home.campaign(home.list_of().id)
-    assert hold_reasons.forecast_of(campaign, 1000, "a@example.org") is None
+    assert hold_reasons.forecast_duration(campaign, 1000, "a@example.org") is None
     home.configure(email__transport="relay", email__relay__host="mail.example.org")
-    assert hold_reasons.forecast_of(campaign, 1000, "a@example.org") is None
+    assert hold_reasons.forecast_duration(campaign, 1000, "a@example.org") is None
     home.configure(
         email__transport="relay", email__relay__host="mail.example.org", email__rate_per_second=10,
         email__rate_per_hour=500, email__sender_limits=["example.org 100/h"],
     )  # fmt: skip
     slow, usual = (
-        hold_reasons.forecast_of(campaign, 1001, "a@example.org"),
-        hold_reasons.forecast_of(campaign, 1001, "a@other.example"),
+        hold_reasons.forecast_duration(campaign, 1001, "a@example.org"),
+        hold_reasons.forecast_duration(campaign, 1001, "a@other.example"),
     )
     assert slow is not None and usual is not None
     assert (slow.limit, round(slow.seconds / 3600)) == ("100 an hour from example.org", 10)
     assert (usual.limit, round(usual.seconds / 3600)) == ("500 an hour", 2)
-    assert hold_reasons.forecast_of(campaign, 0, "a@example.org") is None
+    assert hold_reasons.forecast_duration(campaign, 0, "a@example.org") is None
 
 
 def test_everybody_but_a_segment(crowd: tuple[Home, list[int]]) -> None:
     """All contacts less a segment leave out whom it has."""
     home, ids = crowd
     rule = [{"name": "contact_first_name", "predicate": "eq", "value": "Bo"}]
-    segment = work.write(segments.create, home.account_id, SegmentCreate(name="Bos", filters=rule))
+    segment = transactions.write(segments.create, home.account_id, SegmentCreate(name="Bos", filters=rule))
     campaign = draft(home, data={"audience_type": "all_contacts", "exclude_segment_ids": [segment.id]})
     assert all_of(campaign, why=LEFT_OUT) == {ids[number] for number in (2, 6, 10)}
-    assert audience.arithmetic(campaign).members == PEOPLE - 3
+    assert audience.count_audience(campaign).members == PEOPLE - 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.sending.sms.gsm import count, named, plain
+from appliance.sending.sms.segments import character_name, count_segments, replace_typography
 
 BASIC = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿"
@@ -67,7 +67,7 @@ def _by_hand(text: str) -> tuple[int, str | None]:
 @pytest.mark.parametrize(("text", "parts", "forcing"), VECTORS)
 def test_parts_are_those_of_the_standard(text: str, parts: int, forcing: str | None) -> None:
     """Parts, alphabet and the character that forces UCS-2 are as GSM 03.38 says."""
-    counted = count(text)
+    counted = count_segments(text)
     assert (counted.parts, counted.forcing) == (parts, forcing)
     assert counted.alphabet == ("GSM-7" if forcing is None else "UCS-2")
     assert counted.characters == len(text)
@@ -76,24 +76,24 @@ def test_parts_are_those_of_the_standard(text: str, parts: int, forcing: str | N
 @given(st.text(st.sampled_from(BASIC + EXTENSION * 4), max_size=700))
 def test_parts_of_gsm_7_are_those_counted_by_hand(text: str) -> None:
     """No text of GSM-7, wherever its wide characters stand, is counted otherwise than one by one."""
-    counted = count(text)
+    counted = count_segments(text)
     assert (counted.parts, counted.forcing) == _by_hand(text)
 
 
 @given(st.text(st.sampled_from("aé€Ж中😀𝒳\u200d"), max_size=400))
 def test_parts_of_ucs_2_are_those_counted_by_hand(text: str) -> None:
     """No text of UCS-2 is counted otherwise than one by one, its emoji whole."""
-    counted = count(text)
+    counted = count_segments(text)
     assert (counted.parts, counted.forcing) == _by_hand(text)
 
 
 @given(st.text(st.sampled_from("ab€^😀Ж"), max_size=400))
 def test_what_is_left_still_fits_and_one_more_does_not(text: str) -> None:
     """`left` more plain letters cost nothing; the next one begins a part."""
-    counted = count(text)
+    counted = count_segments(text)
     if counted.parts:
-        assert count(text + "b" * counted.left).parts == counted.parts
-        assert count(text + "b" * (counted.left + 1)).parts == counted.parts + 1
+        assert count_segments(text + "b" * counted.left).parts == counted.parts
+        assert count_segments(text + "b" * (counted.left + 1)).parts == counted.parts + 1
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_what_is_left_still_fits_and_one_more_does_not(text: str) -> None:
 )
 def test_typographic_characters_become_those_of_gsm_7(written: str, sent: str) -> None:
     """Quotes, dashes, dots and odd spaces are made plain where that spares UCS-2, and only there."""
-    assert plain(written) == sent
+    assert replace_typography(written) == sent
 
 
 def test_a_forcing_character_is_named_so_that_it_can_be_found() -> None:
     """A character is told by code and name, also where it cannot be seen."""
-    assert named("“") == "U+201C LEFT DOUBLE QUOTATION MARK"
-    assert named("\u200b") == "U+200B ZERO WIDTH SPACE"
-    assert named("\x85") == "U+0085"
+    assert character_name("“") == "U+201C LEFT DOUBLE QUOTATION MARK"
+    assert character_name("\u200b") == "U+200B ZERO WIDTH SPACE"
+    assert character_name("\x85") == "U+0085"

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import erase
+from appliance.audience.contacts import removal
 from appliance.core import clock
 from appliance.sending.messages.ledger import Outcome
-from appliance.sending.messages.link_targets import Targets, Wanted
-from appliance.storage import work
-from appliance.storage.open import fetch_one, rows, run
-from appliance.tracking import hit_verdicts, hits
-from appliance.tracking.hit_verdicts import Settler
-from appliance.tracking.hits import MAX_OF_A_MESSAGE, Asked, Hit, Limit
+from appliance.sending.messages.links import LinkRequest, LinkResolver
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one, rows, run
+from appliance.tracking import hits
+from appliance.tracking.hits import MAX_HITS_PER_MESSAGE, Hit, HitJudge, HitLimiter, HitRequest
 from tests.domain.home import BY_API, Home, turn
 from tests.domain.test_robots import CHROME, GMAIL, PHONE
 
@@ -35,24 +34,26 @@ def ask(
     ip: str = "192.0.2.77", after: int = 0,
 ) -> Hit:  # fmt: skip
     """A hit, so many milliseconds from now."""
-    wanted = Wanted(message_id, number)
-    return Hit(Asked(number, method, ip, agent, None, clock.now_ms() + after), Targets().find([wanted])[wanted])
+    wanted = LinkRequest(message_id, number)
+    return Hit(
+        HitRequest(number, method, ip, agent, None, clock.now_ms() + after), LinkResolver().resolve([wanted])[wanted]
+    )
 
 
 def record(*found: Hit) -> None:
     """Write hits with all that follows; whose contact wants none is not handed in."""
-    work.write(hits.record, [hit for hit in found if hits.is_kept(hit.found)])
+    transactions.write(hits.record_hits, [hit for hit in found if hits.is_tracked(hit.found)])
 
 
 def keep(*found: Hit) -> None:
     """Write hits as the door does: as they came, to be judged later."""
-    work.write(hits.keep, [hit for hit in found if hits.is_kept(hit.found)])
+    transactions.write(hits.store_hits, [hit for hit in found if hits.is_tracked(hit.found)])
 
 
 def settle(home: Home, seconds: float = 5) -> None:
     """Let some time pass, and have judged what is due by then."""
     home.advance(seconds)
-    Settler().tend()
+    HitJudge().tend()
 
 
 def kept() -> list[Any]:
@@ -206,15 +207,15 @@ def test_who_withdraws_leaves_no_trace_in_old_mail(home: Home) -> None:
 def test_as_much_of_an_address_as_the_account_keeps(privacy: str, ip: str, stored: str | None, home: Home) -> None:
     """In the hit and in its event."""
     (number,) = sent(home)
-    work.write(run, "UPDATE account SET privacy_ip = ?", (privacy,))
+    transactions.write(run, "UPDATE account SET privacy_ip = ?", (privacy,))
     record(ask(number, 1, ip=ip))
     assert rows("SELECT ip FROM hit") == rows("SELECT ip FROM event WHERE event = 'email_clicked'") == [(stored,)]
 
 
 def test_too_many_of_a_message_are_not_kept() -> None:
     """A thousand times; then no more, for nobody reads like that. Others are kept."""
-    limit = Limit()
-    assert [limit.allows(1) for _ in range(MAX_OF_A_MESSAGE + 2)][-3:] == [True, False, False]
+    limit = HitLimiter()
+    assert [limit.allows(1) for _ in range(MAX_HITS_PER_MESSAGE + 2)][-3:] == [True, False, False]
     assert limit.allows(2)
 
 
@@ -223,16 +224,16 @@ def test_nothing_is_believed_before_a_scanner_had_time_to_show_itself(home: Home
     (number,) = sent(home)
     keep(ask(number, 1))
     settle(home, 1)
-    assert kept() == [("click", 1, None, None)] and told() == [] and counts() == (0, 0) and not hit_verdicts.is_due()
+    assert kept() == [("click", 1, None, None)] and told() == [] and counts() == (0, 0) and not hits.has_due_hits()
     keep(*(ask(number, n) for n in range(2, 5)))
     settle(home, 1.6)
     assert kept()[0] == ("click", 1, "machine", "many_links") and [row[2] for row in told()] == ["machine"]
     settle(home)
     assert {row[2:] for row in kept()} == {("machine", "many_links")} and counts() == (0, 0)
     keep(ask(number, 1, agent=PHONE, ip="198.51.100.9"))
-    assert not hit_verdicts.is_due()
+    assert not hits.has_due_hits()
     settle(home)
-    assert counts() == (1, 1) and not hit_verdicts.is_due()
+    assert counts() == (1, 1) and not hits.has_due_hits()
 
 
 def test_what_waits_to_be_judged_is_not_lost(home: Home) -> None:
@@ -255,22 +256,24 @@ def test_one_that_cannot_be_judged_keeps_no_other_waiting(home: Home) -> None:
     """What breaks on one message is said and left; its neighbours are judged, and nobody comes back to it for ever."""
     first, second = sent(home, "ann", "bea")
     when = f"NEW.resource_uid = 'message:{first}'"
-    work.write(run, f"CREATE TRIGGER odd BEFORE INSERT ON event WHEN {when} BEGIN SELECT raise(ABORT, 'odd'); END")
+    transactions.write(
+        run, f"CREATE TRIGGER odd BEFORE INSERT ON event WHEN {when} BEGIN SELECT raise(ABORT, 'odd'); END"
+    )
     keep(ask(first, 1), ask(second, 1))
     settle(home)
     assert rows("SELECT verdict, reason FROM hit ORDER BY id") == [("unsure", "not_judged"), ("human", None)]
-    assert rows("SELECT email_click_count FROM contact ORDER BY id") == [(0,), (1,)] and not hit_verdicts.is_due()
+    assert rows("SELECT email_click_count FROM contact ORDER BY id") == [(0,), (1,)] and not hits.has_due_hits()
 
 
 def test_one_that_cannot_be_found_again_keeps_no_other_waiting(home: Home) -> None:
     """Neither at the door nor when it is judged."""
     first, second = sent(home, "ann", "bea")
     keep(ask(first, 1), ask(second, 1))
-    work.write(run, "UPDATE message SET campaign_id = NULL WHERE id = ?", (first,))
+    transactions.write(run, "UPDATE message SET campaign_id = NULL WHERE id = ?", (first,))
     content = "INSERT INTO message_content (message_id, headers, data, links) VALUES (?, '{}', '{}', '[damaged')"
-    work.write(run, content, (first,))
-    wanted = [Wanted(first, 1), Wanted(second, 1)]
-    assert [*Targets().find(wanted)] == wanted[1:]
+    transactions.write(run, content, (first,))
+    wanted = [LinkRequest(first, 1), LinkRequest(second, 1)]
+    assert [*LinkResolver().resolve(wanted)] == wanted[1:]
     settle(home)
     assert rows("SELECT verdict, reason FROM hit ORDER BY id") == [("unsure", "not_judged"), ("human", None)]
 
@@ -281,7 +284,7 @@ def test_who_withdraws_before_it_is_judged(home: Home) -> None:
     keep(ask(first, 1), ask(second, 1), ask(third, 1))
     home.patch(1, tracking="none")
     home.patch(2, tracking="aggregate")
-    work.write(erase.erase, home.account_id, 3, BY_API)
+    transactions.write(removal.erase, home.account_id, 3, BY_API)
     settle(home)
     assert rows("SELECT message_id, ip, user_agent, verdict FROM hit ORDER BY id") == [
         (None, None, None, "human"), (None, None, None, "unsure"),
@@ -293,7 +296,7 @@ def test_a_clock_that_steps_back_keeps_nothing_waiting(home: Home) -> None:
     """A hit of a far future is judged now."""
     (number,) = sent(home)
     keep(ask(number, 1, after=3_600_000))
-    assert hit_verdicts.is_due()
+    assert hits.has_due_hits()
     settle(home, 1)
     assert kept() == [("click", 1, "human", None)]
 
@@ -301,7 +304,7 @@ def test_a_clock_that_steps_back_keeps_nothing_waiting(home: Home) -> None:
 def test_a_test_is_told_and_counted_for_nobody(home: Home) -> None:
     """Of what a test key sent, events say so, and no contact's figures move."""
     (number,) = sent(home)
-    work.write(run, "UPDATE message SET test = 1")
+    transactions.write(run, "UPDATE message SET test = 1")
     record(ask(number, 1))
     assert counts() == (0, 0) and rows("SELECT test FROM event WHERE event = 'email_clicked'") == [(1,)]
 
@@ -310,7 +313,7 @@ def test_a_person_who_is_gone_is_still_led_on(home: Home) -> None:
     """Deleted: the link leads where it led, the click is counted and nobody's; erased: nothing of them is left."""
     first, second = sent(home, "ann", "bea")
     record(ask(first, 1), ask(second, 1))
-    work.write(erase.erase, home.account_id, 1, BY_API)
+    transactions.write(removal.erase, home.account_id, 1, BY_API)
     assert (
         rows("SELECT message_id, ip, user_agent, event_id FROM hit WHERE campaign_id = 1 ORDER BY id")[0] == (None,) * 4
     )
@@ -335,10 +338,10 @@ def test_all_are_judged_again_by_todays_rules(home: Home) -> None:
     first, second, third = sent(home, "ann", "bea", "cid")
     record(*(ask(first, n, after=n * 100) for n in range(1, 5)), ask(second, 1), ask(third))
     before = rows("SELECT id, verdict, reason FROM hit ORDER BY id")
-    work.write(run, "UPDATE hit SET verdict = 'human', reason = NULL WHERE message_id = ?", (first,))
-    work.write(run, "UPDATE hit SET verdict = 'machine', reason = 'old' WHERE message_id = ?", (second,))
-    assert hit_verdicts.judge_all() == (3, 5)
+    transactions.write(run, "UPDATE hit SET verdict = 'human', reason = NULL WHERE message_id = ?", (first,))
+    transactions.write(run, "UPDATE hit SET verdict = 'machine', reason = 'old' WHERE message_id = ?", (second,))
+    assert hits.rejudge_all() == (3, 5)
     assert rows("SELECT id, verdict, reason FROM hit ORDER BY id") == before
     assert rows("SELECT data ->> 'verdict' FROM event WHERE resource_uid = ?", (f"message:{second}",))[-1] == ("human",)
     assert (marks(first), marks(second), marks(third)) == ((0, 0), (1, 1), (1, 0))
-    assert hit_verdicts.judge_all() == (3, 0)
+    assert hits.rejudge_all() == (3, 0)

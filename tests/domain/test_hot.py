@@ -10,27 +10,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.accounts.acting import By
-from appliance.audience.contacts import consent, write
+from appliance.accounts.audit import Actor
+from appliance.audience import consent
+from appliance.audience.contacts import removal
 from appliance.campaigns import states
 from appliance.core import clock
-from appliance.core.errors import DeliveryError, Ours, Permanent, SenderRefused, Temporary, Uncertain, Unreachable
-from appliance.sending.messages import hot, queue
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    Deferred,
+    DeliveryError,
+    RecipientRejected,
+    SenderRejected,
+    Uncertain,
+)
+from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.storage import work
-from appliance.storage.open import connection, rows, run
+from appliance.storage import transactions
+from appliance.storage.database import connection, rows, run
 from tests.domain import flow_rows
 from tests.domain.home import BY_LINK, Home
 
 ERRORS: dict[str, DeliveryError | None] = {
     "accepted": None,
-    "temporary": Temporary("greylisted", 451, "4.7.1"),
-    "permanent": Permanent("no such user", 550, "5.1.1"),
-    "refused": SenderRefused("not under this name", 550, "5.7.1"),
+    "temporary": Deferred("greylisted", 451, "4.7.1"),
+    "permanent": RecipientRejected("no such user", 550, "5.1.1"),
+    "refused": SenderRejected("not under this name", 550, "5.7.1"),
     "uncertain": Uncertain("the connection broke after the dot"),
-    "unreachable": Unreachable("no route"),
-    "ours": Ours("wrong password", 535),
-    "skip": Permanent("does not render"),
+    "unreachable": ConnectionFailed("no route"),
+    "ours": ClientRejected("wrong password", 535),
+    "skip": RecipientRejected("does not render"),
 }
 SHAPES = {
     "campaign": "id = id",
@@ -40,7 +49,7 @@ SHAPES = {
     "flow": "campaign_id = NULL, step_id = 1, flow_id = (SELECT max(flow_id) FROM run), "
     "run_id = (SELECT r.id FROM run r WHERE r.contact_id = message.contact_id)",
     "later": "due_at = due_at + 60000",
-    "repeated": "doubts = 1, attempts = 1, dated_at = 1000",
+    "repeated": "uncertain_count = 1, attempts = 1, first_attempt_at = 1000",
 }
 TABLES = ("message", "contact", "channel", "campaign", "flow", "run", "event", "suppression", "consent")
 PEOPLE = 6
@@ -96,7 +105,7 @@ def happen(home: Home, claim: Claim, how: str) -> None:
     elif how == "complaint":
         run("UPDATE channel SET suppression = 'complaint' WHERE key = ?", (claim.recipient_key,))
     elif how == "deleted" and claim.contact_id is not None:
-        write.delete(home.account_id, claim.contact_id)
+        removal.delete(home.account_id, claim.contact_id)
 
 
 def prepare(home: Home, lives: list[Life]) -> tuple[list[Outcome], list[Claim]]:
@@ -110,7 +119,7 @@ def prepare(home: Home, lives: list[Life]) -> tuple[list[Outcome], list[Claim]]:
         claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
         happen(home, claim, life.happened)
         if life.kind is None:
-            marks.append(claim._replace(dated_at=claim.dated_at or clock.now_ms()))
+            marks.append(claim._replace(first_attempt_at=claim.first_attempt_at or clock.now_ms()))
         else:
             reason = "render_error" if life.kind == "skip" else None
             one = Outcome(claim, ERRORS[life.kind], reason, f"Hello {number}", "a@example.org", f"{number}@example.org")
@@ -121,16 +130,16 @@ def prepare(home: Home, lives: list[Life]) -> tuple[list[Outcome], list[Claim]]:
 def one_by_one(found: list[Outcome], marks: list[Claim]) -> set[int]:
     """Hand in the same, each alone."""
     for one in found:
-        hot.step([one], [], "p")
+        queue.record_and_claim([one], [], "p")
     now = clock.now_ms()
     # What is handed in may be long out of date: the row is looked at as it is
     fresh = [(row, rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0]) for row in marks]
-    return {row.id for row, here in fresh if queue.mark(Claim._make(here), "p", row, now)}
+    return {row.id for row, here in fresh if queue.claim_one(Claim._make(here), "p", row, now)}
 
 
 def in_one_batch(found: list[Outcome], marks: list[Claim]) -> set[int]:
     """Do it as the sender does."""
-    return hot.step(found, marks, "p")
+    return queue.record_and_claim(found, marks, "p")
 
 
 @settings(max_examples=150, deadline=None)
@@ -146,7 +155,7 @@ def test_a_batch_comes_to_the_same_as_one_by_one(
     home, campaign_id = sending
     answers: list[Any] = []
     moment = time.time()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Undone), work.transaction():
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Undone), transactions.transaction():
         patch.setattr(time, "time", lambda: moment)
         found, marks = prepare(home, lives)
         if source == "stopped":
@@ -154,7 +163,7 @@ def test_a_batch_comes_to_the_same_as_one_by_one(
         elif source == "capped":
             run("""UPDATE account SET frequency_cap = '{"messages": 1, "days": 1}' WHERE id = ?""", (home.account_id,))
         elif source != "live":
-            (states.pause if source == "paused" else states.cancel)(home.account_id, campaign_id, By("key:1"))
+            (states.pause if source == "paused" else states.cancel)(home.account_id, campaign_id, Actor("key:1"))
         for way in (one_by_one, in_one_batch):
             random.seed(seed)
             connection().execute("SAVEPOINT way")

@@ -13,15 +13,15 @@ from appliance.content import media
 from appliance.core import clock
 from appliance.jobs import housekeeping
 from appliance.sending.messages import capture_inbox
-from appliance.storage import work
-from appliance.storage.open import run, scalar
+from appliance.storage import transactions
+from appliance.storage.database import run, scalar
 from tests.domain.home import Home
 
 DAY = 86_400_000
 # Columns and values of a row of each kind, whose last column is the moment that its age is told by; and its time
 KINDS = {
-    "idempotency": ("account_id, path, key, payload, resource_id, created_at", "1, '/x', {n}, 'p', 1, {at}", 7),
-    "captured": (
+    "idempotency": ("account_id, path, key, payload_hash, resource_id, created_at", "1, '/x', {n}, 'p', 1, {at}", 7),
+    "captured_message": (
         "account_id, channel, mail_from, rcpt_to, size, source, received_at",
         "1, 'email', 'a@x', 'b@x', 5, 'words', {at}", 90,
     ),
@@ -29,9 +29,9 @@ KINDS = {
         "account_id, purpose, kind, value, key, person, list_ids, created_at",
         "1, 'form', 'email', 'a@x', 'a@x', '{{}}', '[]', {at}", 30,
     ),
-    "crowd_act": (
-        "account_id, user_id, act, argument, evidence, state, number, changed, skipped, created_at, updated_at, "
-        "ended_at",
+    "bulk_action": (
+        "account_id, user_id, action, argument, evidence, state, contact_count, changed, skipped, created_at, "
+        "updated_at, ended_at",
         "1, 1, 'tag', '', '{{}}', 'done', 1, 1, '{{}}', 0, 0, {at}", 1,
     ),
 }  # fmt: skip
@@ -46,7 +46,7 @@ def fill(table: str, count: int, at: int) -> None:
             key = f"'{at}-{number}'"
             run(f"INSERT INTO {table} ({columns}) VALUES ({values.format(n=key, at=at)})")
 
-    work.write(verb)
+    transactions.write(verb)
 
 
 @pytest.fixture
@@ -71,26 +71,34 @@ def test_what_is_over_goes_by_the_bite(home: Home, bites: list[int], table: str)
     now, kept = clock.now_ms(), KINDS[table][2] * DAY
     fill(table, 450, now - kept - 60_000)
     fill(table, 5, now - kept + 60_000)
-    housekeeping.tend(threading.Event())
+    housekeeping.delete_expired(threading.Event())
     assert scalar(f"SELECT count(*) FROM {table}") == 5
     assert sum(bites) >= 450 and max(bites) <= 200
     bites.clear()
-    housekeeping.tend(threading.Event())
+    housekeeping.delete_expired(threading.Event())
     assert bites == []
 
 
 def test_an_emptied_inbox_goes_by_the_bite(home: Home, bites: list[int]) -> None:
     """Whoever empties it writes one row; what was there is dropped beside others, whenever the service is killed."""
-    fill("captured", 450, clock.now_ms())
-    assert work.write(capture_inbox.clear, 1) == 450
-    assert (scalar("SELECT count(*) FROM captured"), capture_inbox.page(1).total, capture_inbox.is_due()) == (
+    fill("captured_message", 450, clock.now_ms())
+    assert transactions.write(capture_inbox.clear, 1) == 450
+    assert (
+        scalar("SELECT count(*) FROM captured_message"),
+        capture_inbox.list_captured(1).total,
+        capture_inbox.has_cleared(),
+    ) == (
         450,
         0,
         True,
     )
-    fill("captured", 5, clock.now_ms())
-    housekeeping.tend(threading.Event())
-    assert (scalar("SELECT count(*) FROM captured"), capture_inbox.page(1).total, capture_inbox.is_due()) == (
+    fill("captured_message", 5, clock.now_ms())
+    housekeeping.delete_expired(threading.Event())
+    assert (
+        scalar("SELECT count(*) FROM captured_message"),
+        capture_inbox.list_captured(1).total,
+        capture_inbox.has_cleared(),
+    ) == (
         5,
         5,
         False,
@@ -100,11 +108,11 @@ def test_an_emptied_inbox_goes_by_the_bite(home: Home, bites: list[int]) -> None
 
 def test_parts_go_before_their_act(home: Home, bites: list[int]) -> None:
     """An act on a million people has many parts; none of its transactions takes them all."""
-    fill("crowd_act", 1, clock.now_ms() - 2 * DAY)
+    fill("bulk_action", 1, clock.now_ms() - 2 * DAY)
     many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 90) SELECT 1, '[1,2,3]', 1 FROM n"
-    work.write(run, f"INSERT INTO crowd_part (act_id, contact_ids, done) {many}")
-    housekeeping.tend(threading.Event())
-    assert (scalar("SELECT count(*) FROM crowd_part"), scalar("SELECT count(*) FROM crowd_act")) == (0, 0)
+    transactions.write(run, f"INSERT INTO bulk_action_part (bulk_action_id, contact_ids, done) {many}")
+    housekeeping.delete_expired(threading.Event())
+    assert (scalar("SELECT count(*) FROM bulk_action_part"), scalar("SELECT count(*) FROM bulk_action")) == (0, 0)
     assert max(bites) == 20
 
 
@@ -113,8 +121,8 @@ def test_a_request_waits_for_nobodys_old_keys(home: Home) -> None:
     fill("idempotency", 300, clock.now_ms() - 8 * DAY)
     key = scalar("SELECT key FROM idempotency LIMIT 1")
 
-    def ask(payload: str) -> idempotency.Once:
-        return work.write(idempotency.once, 1, "/x", key, payload, lambda: 42)
+    def ask(payload: str) -> idempotency.OnceResult:
+        return transactions.write(idempotency.run_once, 1, "/x", key, payload, lambda: 42)
 
     assert ask("another") == (42, False)
     assert ask("another") == (42, True)
@@ -126,18 +134,20 @@ def test_it_ends_when_the_service_does(home: Home, bites: list[int]) -> None:
     fill("idempotency", 300, clock.now_ms() - 8 * DAY)
     stopping = threading.Event()
     stopping.set()
-    housekeeping.tend(stopping)
+    housekeeping.delete_expired(stopping)
     assert bites == []
 
 
 def test_rooms_of_uploads_that_nobody_ends(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kill left of an upload goes after a day; one that is under way stays, and so does whatever is not ours."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    old, new, other = (tmp_path / name for name in (f"{media.ROOM}old", f"{media.ROOM}new", "somebody-else"))
+    old, new, other = (
+        tmp_path / name for name in (f"{media.UPLOAD_DIR_PREFIX}old", f"{media.UPLOAD_DIR_PREFIX}new", "somebody-else")
+    )
     for room in (old, new, other):
         room.mkdir()
         (room / "file").write_text("x")
     for room in (old, other):
         os.utime(room, (time.time() - 100_000,) * 2)
-    housekeeping.tend(threading.Event())
+    housekeeping.delete_expired(threading.Event())
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [new.name, other.name]

@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import lists, mirrors, write
-from appliance.audience.contacts.lists import ListCreate
+from appliance.audience import lists
+from appliance.audience.contacts import removal
+from appliance.audience.lists import ListCreate
 from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
-from appliance.core import fields
+from appliance.core import validation
 from appliance.core.errors import Invalid, NotFound
 from appliance.imports import results, store
 from appliance.imports.job import Importer
 from appliance.imports.store import ImportOptions, Upload
-from appliance.sending.messages import single
-from appliance.storage import work
+from appliance.sending.messages import transactional
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Channel, Contact, ContactList, Import
-from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 FILE = "email,first_name,town\none@example.org,One,Bath\ntwo@example.org,Two,York\nbad,x,\n"
@@ -29,28 +30,28 @@ def checked(home: Home, text: str = FILE, **options: Any) -> Import:
     path = home.directory / "incoming"
     path.write_text(text)
     upload = Upload(str(path), "people.csv", len(text), "contacts", ImportOptions(**options), True)
-    made = work.write(store.create, home.account_id, upload, store.look(upload), "user:1")
+    made = transactions.write(store.create, home.account_id, upload, store.preview(upload), "user:1")
     return worked(made.id)
 
 
 def worked(import_id: int) -> Import:
     """Let the job do all that waits."""
-    if work.is_stopped():
-        work.start()
+    if transactions.is_stopped():
+        transactions.start()
     Importer().tend()
     return Import.get_by_id(import_id)
 
 
 def applied(home: Home, import_id: int, **options: Any) -> Import:
     """Apply a file that was checked, and wait until it is."""
-    upload, seen = store.look_again(home.account_id, import_id, ImportOptions(**options))
-    work.write(store.apply, home.account_id, import_id, upload, seen, "user:2")
+    upload, seen = store.preview_again(home.account_id, import_id, ImportOptions(**options))
+    transactions.write(store.apply, home.account_id, import_id, upload, seen, "user:2")
     return worked(import_id)
 
 
 def told(home: Home, import_id: int) -> list[str]:
     """Return the results of an import, line by line."""
-    return b"".join(results.pieces(home.account_id, import_id)).decode().splitlines()[1:]
+    return b"".join(results.stream_results(home.account_id, import_id)).decode().splitlines()[1:]
 
 
 def test_what_was_checked_is_applied(home: Home) -> None:
@@ -84,12 +85,12 @@ def test_who_was_written_to_or_put_further_stays(home: Home) -> None:
     job = applied(home, checked(home, text).id)
     ids = {one.value.partition("@")[0]: one.contact_id for one in Channel.select()}
     body = {"to": "written@example.org", "subject": "Hi", "body": "<p>x</p>"}
-    work.write(single.put, home.account_id, fields.read(single.MessageWrite, body))
+    transactions.write(transactional.queue_message, home.account_id, validation.read(transactional.MessageWrite, body))
     home.list_of(ids["listed"])
     home.advance(1)
     home.patch(ids["changed"], first_name="Anna")
     home.leave("moved@example.org")
-    work.write(store.undo, home.account_id, job.id)
+    transactions.write(store.undo, home.account_id, job.id)
 
     done = worked(job.id)
     assert done.phase == "undone"
@@ -100,18 +101,20 @@ def test_who_was_written_to_or_put_further_stays(home: Home) -> None:
 def test_what_happens_by_itself_keeps_nobody_from_being_taken_back(home: Home) -> None:
     """A list that mirrors a segment takes everybody, and a campaign skips who is unsubscribed: nobody did anything."""
     kept = home.contact("kept@example.org").id
-    segment = work.write(segments.create, home.account_id, SegmentCreate(name="All", filters=[]))
-    mirror = work.write(lists.create, home.account_id, ListCreate("Mirror", segment_id=segment.id))
+    segment = transactions.write(segments.create, home.account_id, SegmentCreate(name="All", filters=[]))
+    mirror = transactions.write(lists.create, home.account_id, ListCreate("Mirror", segment_id=segment.id))
     group = home.list_of(name="Fair")
     text = "email,status\n" + "".join(f"m{number}@example.org,\n" for number in range(60)) + "skipped@example.org,out\n"
     job = applied(home, checked(home, text, list_ids=[group.id]).id, list_ids=[group.id])
-    mirrors.refresh(mirror.id)
+    lists.refresh_mirror(mirror.id)
     assert lists.get(home.account_id, mirror.id).contacts_count == 62
     skipped = Channel.get(Channel.key == "skipped@example.org").contact_id
     body = {"to": "skipped@example.org", "subject": "Hi", "body": "<p>x</p>"}
-    sent = work.write(single.put, home.account_id, fields.read(single.MessageWrite, body))
-    work.write(run, "UPDATE message SET status = 'skipped' WHERE contact_id = ?", (skipped,))
-    work.write(store.undo, home.account_id, job.id)
+    sent = transactions.write(
+        transactional.queue_message, home.account_id, validation.read(transactional.MessageWrite, body)
+    )
+    transactions.write(run, "UPDATE message SET status = 'skipped' WHERE contact_id = ?", (skipped,))
+    transactions.write(store.undo, home.account_id, job.id)
 
     done = worked(job.id)
     assert sent and (done.phase, done.restored, done.left_in_place) == ("undone", 61, {})
@@ -123,15 +126,15 @@ def test_what_an_import_said_of_addresses_is_taken_back(home: Home) -> None:
     """An opt-out that it lifted is remembered again; an address that it added goes, unless it was written to since."""
     left = home.contact("left@example.org").id
     home.patch(left, subscribed_email=False)
-    work.write(write.delete, home.account_id, left)
+    transactions.write(removal.delete, home.account_id, left)
     remembered = rows("SELECT kind, address_hash, by, created_at FROM opt_out")
     for number in ("+14155550101", "+14155550102"):
         home.upsert(phone=number)
     text = "email,phone\nleft@example.org,\nsent@example.org,+14155550101\nnew@example.org,+14155550102\n"
     job = applied(home, checked(home, text, opt_in=True).id, opt_in=True)
     assert (job.created, job.updated, len(remembered), rows("SELECT * FROM opt_out")) == (1, 2, 1, [])
-    work.write(run, "UPDATE channel SET sent_count = 1 WHERE key = 'sent@example.org'")
-    work.write(store.undo, home.account_id, job.id)
+    transactions.write(run, "UPDATE channel SET sent_count = 1 WHERE key = 'sent@example.org'")
+    transactions.write(store.undo, home.account_id, job.id)
 
     assert worked(job.id).phase == "undone"
     assert rows("SELECT kind, address_hash, by, created_at FROM opt_out") == remembered
@@ -144,7 +147,7 @@ def test_results_are_safe_to_open_and_say_why_they_are_gone(home: Home) -> None:
     job = checked(home, "phone\n+14155550101\n=1+1\n+44 no number\n")
     assert [line.split(",")[3] for line in told(home, job.id)] == ["+14155550101", "'=1+1", "'+44 no number"]
     home.advance(8 * 86_400)
-    (store.directory(job.id) / "staging.db").unlink()
+    (store.import_directory(job.id) / "staging.db").unlink()
     with pytest.raises(NotFound, match="kept for 7 days"):
         told(home, job.id)
 
@@ -159,7 +162,7 @@ def test_a_file_is_on_disk_before_it_is_spoken_of(home: Home, monkeypatch: pytes
         synced.append((os.fstat(handle).st_ino, rows("SELECT phase FROM import")))
 
     monkeypatch.setattr(os, "fsync", watched)
-    place = store.directory(checked(home).id)
+    place = store.import_directory(checked(home).id)
     upload, staging = ((place / name).stat().st_ino for name in ("upload", "staging.db"))
     home_of, all_of = place.stat().st_ino, place.parent.stat().st_ino
 
@@ -175,7 +178,7 @@ def test_its_day_begins_with_the_applying(home: Home) -> None:
     done = applied(home, job.id)
     assert done.undo_until == done.completed_at + store.UNDO_MS
     home.advance(86_000)
-    work.write(store.undo, home.account_id, job.id)
+    transactions.write(store.undo, home.account_id, job.id)
     assert worked(job.id).phase == "undone" and Contact.select().count() == 0
 
 
@@ -192,12 +195,12 @@ def test_what_cannot_be_applied(home: Home) -> None:
     """Twice, of another account, with columns that are not there, without lists, or without its file."""
     job = checked(home)
     with pytest.raises(NotFound):
-        store.look_again(home.account_id + 1, job.id, ImportOptions())
+        store.preview_again(home.account_id + 1, job.id, ImportOptions())
     with pytest.raises(Invalid) as fault:
-        store.look_again(home.account_id, job.id, ImportOptions(map={"nope": "source"}))
+        store.preview_again(home.account_id, job.id, ImportOptions(map={"nope": "source"}))
     assert fault.value.fields == {"options.map.nope": ["must exist"]}
     with pytest.raises(Invalid) as fault:
-        store.look_again(home.account_id, job.id, ImportOptions(map={"email": ""}))
+        store.preview_again(home.account_id, job.id, ImportOptions(map={"email": ""}))
     assert fault.value.fields == {"file": ["has no column of addresses"]}
     with pytest.raises(Invalid) as fault:
         applied(home, job.id, list_ids=[99])
@@ -207,7 +210,7 @@ def test_what_cannot_be_applied(home: Home) -> None:
         applied(home, job.id)
     assert fault.value.reason == "invalid_transition"
     other = checked(home)
-    Path(store.directory(other.id) / "upload").unlink()
+    Path(store.import_directory(other.id) / "upload").unlink()
     with pytest.raises(Invalid, match="hand it in again"):
         applied(home, other.id)
     assert Contact.select().count() == 2
@@ -218,13 +221,15 @@ def held(home: Home, text: str) -> Import:
     path = home.directory / "incoming"
     path.write_text(text)
     upload = Upload(str(path), "people.csv", len(text), "contacts", ImportOptions(), True)
-    return work.write(store.hold, home.account_id, upload, store.look(upload, mapped=False), "user:1")
+    return transactions.write(
+        store.create_unmapped, home.account_id, upload, store.preview(upload, mapped=False), "user:1"
+    )
 
 
 def check(home: Home, import_id: int, **options: Any) -> Import:
     """Check a file with what is said of it now, and wait until that is done."""
-    upload, seen = store.look_again(home.account_id, import_id, ImportOptions(**options))
-    work.write(store.check, home.account_id, import_id, upload, seen, "user:1")
+    upload, seen = store.preview_again(home.account_id, import_id, ImportOptions(**options))
+    transactions.write(store.check, home.account_id, import_id, upload, seen, "user:1")
     return worked(import_id)
 
 
@@ -243,7 +248,7 @@ def test_a_file_waits_until_its_columns_are_known(home: Home) -> None:
 
 def test_a_list_that_is_named_is_made_when_it_is_needed(home: Home) -> None:
     """A check makes no list; the import makes the one that is missing and finds the one that is there."""
-    there = work.write(lists.create, home.account_id, ListCreate("Fair"))
+    there = transactions.write(lists.create, home.account_id, ListCreate("Fair"))
     job = held(home, FILE)
     assert check(home, job.id, list_names=["FAIR", "Spring"]).created == 2
     assert [one.name for one in ContactList.select()] == ["Fair"]
@@ -258,26 +263,26 @@ def test_what_is_worth_a_look_is_told(home: Home) -> None:
     home.leave("left@example.org")
     text = "email\nann@example.org\nInfo@example.org\nANN@example.org\nbad\nleft@example.org\ninfo@example.org\n"
     job = checked(home, text)
-    seen = results.of_file(store.directory(job.id) / "staging.db")
+    seen = results.review_file(store.import_directory(job.id) / "staging.db")
     assert (seen.faults.number, seen.faults.first[0][0]) == (1, 5)
     assert seen.doubles == (2, [(4, "ANN@example.org", "2"), (7, "info@example.org", "3")])
     assert seen.roles == (1, [(3, "Info@example.org", "")])
-    gathering = results.Gathering(job.id)
+    gathering = results.OutcomeReviewer(job.id)
     assert not gathering.more()
-    told = gathering.told(job, store.directory(job.id) / "staging.db")
+    told = gathering.told(job, store.import_directory(job.id) / "staging.db")
     assert (told.kept, told.unsubscribed) == (1, (1, [(6, "left@example.org", "before")]))
 
 
 def test_what_wrote_nothing_can_be_forgotten(home: Home) -> None:
     """A file that was held or checked goes with all that was kept of it; what was applied, or runs, does not."""
     job = checked(home)
-    work.write(store.discard, home.account_id, job.id)
-    work.between(list)  # what follows a commit is done
+    transactions.write(store.discard, home.account_id, job.id)
+    transactions.run_outside_transaction(list)  # what follows a commit is done
     assert (Import.select().count(), rows("SELECT count(*) FROM import_chunk")) == (0, [(0,)])
-    assert not store.directory(job.id).exists()
+    assert not store.import_directory(job.id).exists()
     applied_one = checked(home)
     applied(home, applied_one.id)
     with pytest.raises(Invalid):
-        work.write(store.discard, home.account_id, applied_one.id)
+        transactions.write(store.discard, home.account_id, applied_one.id)
     with pytest.raises(NotFound):
-        work.write(store.discard, home.account_id + 1, applied_one.id)
+        transactions.write(store.discard, home.account_id + 1, applied_one.id)

@@ -6,20 +6,22 @@ from typing import Any
 
 import pytest
 
-from appliance.core import clock, tokens
-from appliance.imports import address_states, cells
-from appliance.imports.people import Person, Reader
+from appliance.core import clock, crypto
+from appliance.imports import cells
+from appliance.imports.staging import Person, PersonReader
 
 
 @pytest.fixture(autouse=True, scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Load a key: addresses are remembered by keyed hashes."""
-    tokens.create_key(Path(tmp_path_factory.mktemp("key")))
+    crypto.create_key(Path(tmp_path_factory.mktemp("key")))
 
 
 def person(**row: Any) -> Person:
     """Read a row whose columns go where their names say; `__2` makes a second column for the same."""
-    return Reader(list(row), [name.partition("__")[0].replace("-", ".") for name in row]).person(2, list(row.values()))
+    return PersonReader(list(row), [name.partition("__")[0].replace("-", ".") for name in row]).person(
+        2, list(row.values())
+    )
 
 
 def data(found: Person) -> Any:
@@ -44,7 +46,7 @@ def test_the_first_of_several_addresses_counts() -> None:
 )  # fmt: skip
 def test_only_what_is_written_as_a_number_is_one(cell: str, value: Any) -> None:
     """A leading zero or plus, an exponent, a zero below zero, too many digits: that stays the text that it is."""
-    assert cells.typed(cell) == value and type(cells.typed(cell)) is type(value)
+    assert cells.parse_typed(cell) == value and type(cells.parse_typed(cell)) is type(value)
 
 
 def test_a_column_is_stronger_than_the_one_with_all_data() -> None:
@@ -61,11 +63,11 @@ def test_a_time_that_cannot_be_loses_no_opt_out() -> None:
     for time in (soon, "yesterday", "0000-00-00 00:00:00", "1969-12-31"):
         found = person(email="a@example.org", unsubscribed="yes", opt_out_at=time)
         assert (found.consent, found.opt_out_at) == ("out", None)
-    assert address_states.moment("1970-01-01T00:00:01") == 1000
-    assert address_states.moment("1970-01-01T01:00:01+01:00") == 1000
-    assert address_states.moment(soon) is None and clock.now_ms() > 1000
+    assert cells.parse_past_time("1970-01-01T00:00:01") == 1000
+    assert cells.parse_past_time("1970-01-01T01:00:01+01:00") == 1000
+    assert cells.parse_past_time(soon) is None and clock.now_ms() > 1000
     found = person(email="a@example.org", unsubscribed="2020-05-01 10:00:00", opt_out_at="unknown")
-    assert (found.consent, found.opt_out_at) == ("out", address_states.moment("2020-05-01 10:00:00"))
+    assert (found.consent, found.opt_out_at) == ("out", cells.parse_past_time("2020-05-01 10:00:00"))
 
 
 def test_who_left_left_with_every_address() -> None:
@@ -90,6 +92,6 @@ def test_who_left_left_with_every_address() -> None:
 def test_a_country_is_read_by_its_name(cell: str, code: str | None) -> None:
     """By two letters, or by its name in the languages of most files; anything else is left out and told."""
     row: dict[str, Any] = {}
-    cells.READ["country_code"](row, {}, cell, "country_code")
+    cells.CELL_READERS["country_code"](row, {}, cell, "country_code")
     assert row.get("country_code") == code
     assert row.get("warnings", []) == ([] if code else [("country_code", cell, "is not a country")])

@@ -9,20 +9,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.core import addresses, tokens
-from appliance.imports import columns, stage
-from appliance.imports.cells import Bad
-from appliance.imports.people import Finder
-from appliance.imports.stage import Task
-from appliance.imports.staging import Staged
+from appliance.core import addresses, crypto
+from appliance.imports import columns, file_reader
+from appliance.imports.cells import AddressReader, InvalidRecord
+from appliance.imports.file_reader import StagingTask
+from appliance.imports.staging import StagingFile
 
 
 def read(tmp_path: Path, content: bytes, resource: str = "contacts") -> tuple[list[tuple[str, str]], dict[int, str]]:
     """Stage a file and return (value, first name) of its people in the order of lines, and its faults by line."""
     path, side = tmp_path / "upload", tmp_path / "side.db"
     path.write_bytes(content)
-    stage.run(Task(str(path), str(side), resource, {}), lambda count: None)
-    staged = Staged(side)
+    file_reader.stage_file(StagingTask(str(path), str(side), resource, {}), lambda count: None)
+    staged = StagingFile(side)
     people = sorted(staged.people(0, staged.count()), key=lambda one: one.line)
     faults = {row[0]: row[1] for row in staged.lines(0, 10_000) if row[1] is not None}
     staged.close()
@@ -32,7 +31,7 @@ def read(tmp_path: Path, content: bytes, resource: str = "contacts") -> tuple[li
 @pytest.fixture(autouse=True, scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Load a key: addresses are remembered by keyed hashes."""
-    tokens.create_key(tmp_path_factory.mktemp("key"))
+    crypto.create_key(tmp_path_factory.mktemp("key"))
 
 
 TEXT = "email;first_name\nann@example.org;Ännchen\nbo@example.org;Łukasz\n"
@@ -96,7 +95,7 @@ def test_what_csv_wrote_is_read_as_it_was(rows: list[list[str]]) -> None:
     """Quotes, separators and line ends inside cells survive."""
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
-    found = list(stage.of_csv(iter(text.getvalue().split("\n")), ","))
+    found = list(file_reader.read_csv(iter(text.getvalue().split("\n")), ","))
 
     assert [row.cells for row in found] == rows
     assert all(row.fault is None for row in found)
@@ -110,8 +109,8 @@ def test_no_file_is_an_error(tmp_path_factory: pytest.TempPathFactory, content: 
     path = tmp_path_factory.mktemp("any") / "upload"
     path.write_bytes(b"email\n" + content)
     try:
-        stage.run(Task(str(path), str(path) + ".db", "contacts", {}), lambda count: None)
-    except stage.Unreadable:
+        file_reader.stage_file(StagingTask(str(path), str(path) + ".db", "contacts", {}), lambda count: None)
+    except file_reader.UnreadableFile:
         pass
 
 
@@ -125,12 +124,12 @@ def test_the_quick_look_at_an_address_is_the_thorough_one(local: str, domain: st
     """An address of a file is read exactly as one of the API."""
     text = f"{local}@{domain}"
     try:
-        expected = addresses.email(text)
+        expected = addresses.parse_email(text)
     except ValueError:
         expected = None
     try:
-        found = Finder().email(text)
-    except Bad:
+        found = AddressReader().email(text)
+    except InvalidRecord:
         found = None
 
     assert found == expected
@@ -138,7 +137,7 @@ def test_the_quick_look_at_an_address_is_the_thorough_one(local: str, domain: st
 
 def test_limits_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows beyond the most are left out, and one line says so."""
-    monkeypatch.setattr(stage, "MAX_ROWS", 3)
+    monkeypatch.setattr(file_reader, "MAX_ROWS", 3)
     people, faults = read(tmp_path, b"email\n" + b"".join(b"p%d@example.org\n" % n for n in range(9)))
 
     assert (len(people), list(faults)) == (3, [5])
@@ -153,11 +152,11 @@ def test_columns_are_guessed() -> None:
     """Names in other words and languages find their field; what the service knows itself is left out."""
     names = ["E-Mail", "Vorname", "Last Name", "Mobile", "Favourite colour", "data.x", "id", "Email 2", "created_at"]
 
-    assert columns.guess(names) == [
+    assert columns.guess_targets(names) == [
         "email", "first_name", "last_name", "phone", "data.favourite_colour", "data.x", "", "data.email_2", "",
     ]  # fmt: skip
     # Of two that mean the same the first wins; several phones are all read
-    assert columns.guess(["email", "E-Mail", "Vorname", "first name", "phone", "mobile"]) == [
+    assert columns.guess_targets(["email", "E-Mail", "Vorname", "first name", "phone", "mobile"]) == [
         "email", "data.e_mail", "first_name", "data.first_name", "phone", "phone",
     ]  # fmt: skip
 
@@ -166,10 +165,10 @@ def test_lines_are_bounded(tmp_path: Path) -> None:
     """A line longer than a row may be is known by its beginning only."""
     path = tmp_path / "f"
     path.write_bytes(b"a\n" + b"b" * 1_000_000 + b"\nc")
-    found = list(stage.read_lines(path, "utf-8", 0))
+    found = list(file_reader.read_lines(path, "utf-8", 0))
 
     assert (found[0], len(found[1]), found[2]) == ("a", 200, "c")
-    assert isinstance(found[1], stage.TooLong)
+    assert isinstance(found[1], file_reader.OverlongLine)
 
 
 @pytest.mark.parametrize("begin", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
@@ -177,5 +176,5 @@ def test_a_workbook_is_told_from_a_table(tmp_path: Path, begin: bytes) -> None:
     """A file of Excel itself says what it is, instead of bringing columns of nonsense."""
     path = tmp_path / "people.xlsx"
     path.write_bytes(begin + bytes(200) + b"\nemail\nann@example.org\n")
-    with pytest.raises(stage.Unreadable, match="save it as CSV"):
-        stage.look(path)
+    with pytest.raises(file_reader.UnreadableFile, match="save it as CSV"):
+        file_reader.preview_file(path)

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.audience.contacts import consent
-from appliance.audience.contacts.consent import Evidence
-from appliance.core.fields import read
-from appliance.imports import existing_contacts, store
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.core.validation import read
+from appliance.imports import contact_rows, store
 from appliance.imports import job as imports_job
-from appliance.imports.existing_contacts import Standing
+from appliance.imports.contact_rows import ConsentState
 from appliance.imports.job import Importer
 from appliance.imports.store import ImportOptions, Upload
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Channel, Import
-from appliance.storage.open import rows, run
 from tests.domain.home import Home
 
 FILE = Evidence(source="import", actor="key:1")
@@ -36,10 +36,10 @@ def test_the_rules_of_a_file_are_those_of_a_row(
     channel = channel or home.contact("rule@example.org").channels[0]
     channel.subscribed, channel.opted_out_by, channel.suppression = subscribed, by, suppression
     channel.opt_out_at = 5 if by else None
-    work.write(channel.save)
-    before = Standing(subscribed, by, channel.opt_out_at, channel.opt_in_at, suppression)
-    found = existing_contacts.outcome(1, before, None, wanted)
-    kept = work.write(consent.imported, channel, wanted, FILE)
+    transactions.write(channel.save)
+    before = ConsentState(subscribed, by, channel.opt_out_at, channel.opt_in_at, suppression)
+    found = contact_rows.decide_consent(1, before, None, wanted)
+    kept = transactions.write(consent.apply_import_choice, channel, wanted, FILE)
     after = Channel.get_by_id(channel.id)
 
     assert (found.standing.subscribed, found.standing.opted_out_by, found.kept) == (
@@ -49,11 +49,11 @@ def test_the_rules_of_a_file_are_those_of_a_row(
 
 def hand_in(home: Home, content: str, **options: Any) -> Import:
     """Take a file as the API does; its job needs the writer thread, which the installation stops at its end."""
-    work.start()
-    path = store.directory() / "incoming"
+    transactions.start()
+    path = store.import_directory() / "incoming"
     path.write_text(content)
     upload = Upload(str(path), "people.csv", len(content), "contacts", read(ImportOptions, options))
-    return work.write(store.create, home.account_id, upload, store.look(upload), "key:1")
+    return transactions.write(store.create, home.account_id, upload, store.preview(upload), "key:1")
 
 
 def state(home: Home) -> list[list[tuple[Any, ...]]]:
@@ -135,9 +135,9 @@ def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
 ) -> None:
     """After any transaction the service may end; the next one goes on behind it."""
     found = []
-    monkeypatch.setattr("appliance.imports.job._FIRST", 7)
-    monkeypatch.setattr("appliance.imports.job._MAX_ROWS", 7)
-    monkeypatch.setattr("appliance.imports.job._MIN_ROWS", 7)
+    monkeypatch.setattr("appliance.imports.job._FIRST_CHUNK_ROWS", 7)
+    monkeypatch.setattr("appliance.imports.job._MAX_CHUNK_ROWS", 7)
+    monkeypatch.setattr("appliance.imports.job._MIN_CHUNK_ROWS", 7)
     for cut in (0, stops):
         directory = tmp_path / str(cut)
         directory.mkdir()
@@ -148,15 +148,15 @@ def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
         job = hand_in(home, FILES, list_ids=[group.id])
         for _ in range(cut):
             halting = Importer()
-            original = imports_job.apply
+            original = imports_job.apply_chunk
 
             def once(*given: Any, to: Importer = halting, do: Any = original) -> None:
                 do(*given)
                 to.stopping.set()
 
-            monkeypatch.setattr(imports_job, "apply", once)
+            monkeypatch.setattr(imports_job, "apply_chunk", once)
             halting.tend()
-            monkeypatch.setattr(imports_job, "apply", original)
+            monkeypatch.setattr(imports_job, "apply_chunk", original)
             assert Import.get_by_id(job.id).status == "processing"
         Importer().tend()
         done = Import.get_by_id(job.id)
@@ -175,7 +175,7 @@ def test_undo_restores_everything(home: Home) -> None:
     job = hand_in(home, FILES, list_ids=[group.id])
     Importer().tend()
     assert state(home) != before
-    work.write(store.undo, home.account_id, job.id)
+    transactions.write(store.undo, home.account_id, job.id)
     Importer().tend()
 
     assert Import.get_by_id(job.id).phase == "undone"
@@ -185,7 +185,7 @@ def test_undo_restores_everything(home: Home) -> None:
 def test_a_cancelled_import_stops_before_its_next_transaction(home: Home) -> None:
     """What is asked to stop writes nothing more and is `cancelled`."""
     job = hand_in(home, FILES)
-    work.write(run, "UPDATE import SET cancel_asked_at = 1 WHERE id = ?", (job.id,))
+    transactions.write(run, "UPDATE import SET cancel_asked_at = 1 WHERE id = ?", (job.id,))
     Importer().tend()
 
     assert Import.get_by_id(job.id).status == "cancelled"

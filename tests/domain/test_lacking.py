@@ -5,7 +5,7 @@ from typing import Any
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, preflight
 from appliance.content.designs import merge
-from appliance.sending.messages import values
+from appliance.sending.messages import merge_tags
 from appliance.storage.models import Contact
 from tests.domain.home import Home
 
@@ -28,8 +28,8 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
     home.contact("elsewhere@example.org")
     campaign = home.campaign(home.list_of(*(one.id for one in people)).id)
 
-    found = preflight.count_missing(
-        audience.of(campaign), [*NAMES, "data.code", "brand.company_name", 'contact.data."x']
+    found = preflight.count_missing_values(
+        audience.build_audience(campaign), [*NAMES, "data.code", "brand.company_name", 'contact.data."x']
     )
 
     said = dict.fromkeys(NAMES, 0)
@@ -37,7 +37,7 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
         contact = contacts.get(home.account_id, one.id)
         for name in NAMES:
             shown = merge.compile_template(f"{{{{ {name} | default: 'LACKS' }}}}", "text").render(
-                values.of_contact(contact, None)
+                merge_tags.get_contact_values(contact, None)
             )
             said[name] += shown == "LACKS"
     assert found == said
@@ -47,4 +47,4 @@ def test_who_is_counted_is_who_would_be_shown_a_default(home: Home) -> None:
 def test_a_message_that_says_nothing_about_people_asks_nothing(home: Home) -> None:
     """Without variables about contacts there is nothing to count."""
     campaign = home.campaign(home.list_of(home.contact("a@example.org").id).id)
-    assert preflight.count_missing(audience.of(campaign), ["brand.company_name"]) == {}
+    assert preflight.count_missing_values(audience.build_audience(campaign), ["brand.company_name"]) == {}

@@ -16,25 +16,32 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from appliance.accounts.acting import By
-from appliance.audience.contacts import write
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import removal
 from appliance.campaigns import send, states, store
-from appliance.core.errors import DeliveryError, Ours, Permanent, Temporary, Uncertain, Unreachable
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    Deferred,
+    DeliveryError,
+    RecipientRejected,
+    Uncertain,
+)
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.settings import config
-from appliance.storage import work
-from appliance.storage.open import rows
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from tests.domain.home import Home, crash, turn
 
 OPEN = {"queued", "held", "sending"}
 ERRORS: dict[str, DeliveryError | None] = {
     "accepted": None,
-    "temporary": Temporary("greylisted", 451, "4.7.1"),
-    "permanent": Permanent("no such user", 550, "5.1.1"),
+    "temporary": Deferred("greylisted", 451, "4.7.1"),
+    "permanent": RecipientRejected("no such user", 550, "5.1.1"),
     "uncertain": Uncertain("the connection broke after the dot"),
-    "unreachable": Unreachable("no route"),
-    "ours": Ours("wrong password", 535),
-    "skip": Permanent("does not render"),
+    "unreachable": ConnectionFailed("no route"),
+    "ours": ClientRejected("wrong password", 535),
+    "skip": RecipientRejected("does not render"),
 }
 MANY = 4
 
@@ -106,7 +113,7 @@ class Books(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         """Let time pass, and what follows from it."""
         self.home.advance(seconds)
-        work.write(send.release_held)
+        transactions.write(send.release_held_campaigns)
 
     @rule(
         what=st.sampled_from(["pause", "resume", "resume", "resume", "cancel", "settle", "settle"]),
@@ -114,17 +121,17 @@ class Books(RuleBasedStateMachine):
     )
     def somebody(self, what: str, really: bool) -> None:
         """A person pauses, resumes or (rarely) cancels, or completion is looked for."""
-        status, act = self.now().status, (self.home.account_id, self.campaign.id, By("key:1"))
+        status, act = self.now().status, (self.home.account_id, self.campaign.id, Actor("key:1"))
         if what == "pause" and status == "active":
-            assert work.write(states.pause, *act).status == "paused"
+            assert transactions.write(states.pause, *act).status == "paused"
             assert not self.turn(None, want=True)
         elif what == "resume" and status == "paused":
-            assert work.write(states.resume, *act).status == "active"
+            assert transactions.write(states.resume, *act).status == "active"
         elif what == "cancel" and really and status in ("active", "paused"):
-            work.write(states.cancel, *act)
+            transactions.write(states.cancel, *act)
             assert {number for number, (state, _) in self.rows().items() if state in OPEN} == set(self.hand)
         elif what == "settle":
-            work.write(states.settle)
+            transactions.write(states.complete_finished)
 
     @rule(which=st.integers(0, MANY - 1), how=st.sampled_from(["link", "complaint", "manual", "delete", *"stay"]))
     def leave(self, which: int, how: str) -> None:
@@ -133,7 +140,7 @@ class Books(RuleBasedStateMachine):
         if address in self.gone or how in "stay":
             return
         if how == "delete":
-            work.write(write.delete, self.home.account_id, contact_id)
+            transactions.write(removal.delete, self.home.account_id, contact_id)
         elif how == "link":
             self.home.leave(address)
         else:
@@ -211,7 +218,7 @@ class Books(RuleBasedStateMachine):
     def drain(self) -> None:
         """In the end everybody is told yes: what is still open drains, and the campaign completes."""
         if self.now().status == "paused":
-            work.write(states.resume, self.home.account_id, self.campaign.id, By("key:1"))
+            transactions.write(states.resume, self.home.account_id, self.campaign.id, Actor("key:1"))
         for _ in range(6 * MANY):
             self.wait(4000)
             for claim in list(self.hand.values()):
@@ -219,7 +226,7 @@ class Books(RuleBasedStateMachine):
                 self.turn(Outcome(claim, subject="Hello"), want=False)
             if not self.turn(None, want=True):
                 break
-        work.write(states.settle)
+        transactions.write(states.complete_finished)
         campaign = self.now()
         assert campaign.status == "completed" and campaign.stats["pending"] == 0
         self.the_books_balance()

@@ -4,18 +4,17 @@ import random
 import time
 
 from appliance.accounts import accounts
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import states
-from appliance.core import clock, fields
+from appliance.core import clock, validation
 from appliance.core.errors import Uncertain
-from appliance.sending.delivery.groups import group_of
-from appliance.sending.messages import hot
-from appliance.sending.messages import single as messages
+from appliance.sending.delivery.mx_routes import group_of_address
+from appliance.sending.messages import queue, transactional
 from appliance.sending.messages.ledger import Claim, Outcome
-from appliance.sending.messages.queue_order import BEHIND, Line, Source, open_of
-from appliance.sending.messages.single import MessageWrite
-from appliance.storage import work
-from appliance.storage.open import rows, run
+from appliance.sending.messages.queue_reader import AFTER_POSITION, QueueReader, Source, build_open_condition
+from appliance.sending.messages.transactional import MessageWrite
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from tests.domain.home import Home
 
 
@@ -31,7 +30,7 @@ def many(home: Home, *counts: tuple[int, str], name: str = "Spring") -> int:
     columns = [row[1] for row in rows("PRAGMA table_info(message)")]
     kept = [column for column in columns if column not in ("id", "contact_id", "recipient", "recipient_key")]
     for count, domain in counts:
-        work.write(
+        transactions.write(
             run,
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
             f"INSERT INTO message ({', '.join(kept)}, recipient, recipient_key) "
@@ -44,28 +43,28 @@ def many(home: Home, *counts: tuple[int, str], name: str = "Spring") -> int:
 
 def finish(row: Claim) -> None:
     """Let a row be sent."""
-    work.write(run, "UPDATE message SET status = 'sent', due_at = NULL WHERE id = ?", (row.id,))
+    transactions.write(run, "UPDATE message SET status = 'sent', due_at = NULL WHERE id = ?", (row.id,))
 
 
 def test_a_silent_group_does_not_hold_up_the_others(home: Home) -> None:
     """Behind 5,000 rows of a group that gets nothing, the others come one after the other; later the group does too."""
     many(home, (5000, "@gmail.com"), (300, "@bakery.example"), (20, "@gmail.com"))
-    line, got = Line(), []
+    line, got = QueueReader(), []
     for _ in range(40):
-        found = line.candidates(40, frozenset(), room={"google": 0})
+        found = line.fetch_candidates(40, frozenset(), room={"google": 0})
         got += found
         for row in found:
             finish(row)
         if not found and not line.has_more:
             break
-    assert sorted({group_of(row.recipient_key) for row in got}) == ["bakery.example", "example.org"]
-    assert len(got) == 301 and line.waiting() == {"google"}
-    opened = line.candidates(40, frozenset(), room={"google": 3})
+    assert sorted({group_of_address(row.recipient_key) for row in got}) == ["bakery.example", "example.org"]
+    assert len(got) == 301 and line.get_blocked_groups() == {"google"}
+    opened = line.fetch_candidates(40, frozenset(), room={"google": 3})
     assert [row.recipient_key for row in opened] == ["1@gmail.com", "2@gmail.com", "3@gmail.com"]
     for row in opened:
         finish(row)
     rest = []
-    while found := line.candidates(500, frozenset()):
+    while found := line.fetch_candidates(500, frozenset()):
         rest += found
         for row in found:
             finish(row)
@@ -75,10 +74,10 @@ def test_a_silent_group_does_not_hold_up_the_others(home: Home) -> None:
 def test_a_large_number_in_hand_costs_little(home: Home) -> None:
     """Each answer reads on where the last one ended: no row twice, and the last as quickly as the first."""
     many(home, (20_000, "@bakery.example"))
-    line, taken, times = Line(), set(), []
+    line, taken, times = QueueReader(), set(), []
     for _ in range(100):
         begun = time.perf_counter()
-        found = line.candidates(200, frozenset(taken))
+        found = line.fetch_candidates(200, frozenset(taken))
         times.append(time.perf_counter() - begun)
         assert not taken & {row.id for row in found}
         taken |= {row.id for row in found}
@@ -89,13 +88,13 @@ def test_a_large_number_in_hand_costs_little(home: Home) -> None:
 def test_what_comes_back_comes_again(home: Home) -> None:
     """A row that was answered and did not go is answered again, once; one that went is not."""
     many(home, (50, "@bakery.example"))
-    line = Line()
-    first = line.candidates(10)
+    line = QueueReader()
+    first = line.fetch_candidates(10)
     finish(first[0])
     taken = frozenset(row.id for row in first[2:])
     for row in first[:2]:
-        line.back(row)
-    rest = [row.id for _ in range(8) for row in line.candidates(10, taken)]
+        line.give_back(row)
+    rest = [row.id for _ in range(8) for row in line.fetch_candidates(10, taken)]
     assert rest.count(first[1].id) >= 1 and first[0].id not in rest
 
 
@@ -104,12 +103,12 @@ def test_campaigns_take_turns_and_single_messages_come_first(home: Home) -> None
     one = crowd(home, *[f"a{n}@a.example" for n in range(30)], name="A")
     two = crowd(home, *[f"b{n}@b.example" for n in range(4)], name="B")
     three = crowd(home, *[f"c{n}@c.example" for n in range(30)], name="C")
-    work.write(states.pause, home.account_id, three, By("key:1"))
-    found = Line().candidates(12)
+    transactions.write(states.pause, home.account_id, three, Actor("key:1"))
+    found = QueueReader().fetch_candidates(12)
     counted = {number: sum(row.campaign_id == number for row in found) for number in (one, two, three)}
     assert counted[two] == 4 and counted[three] == 0 and 6 <= counted[one] <= 8
     assert [row.campaign_id for row in found[:4]].count(two) == 2
-    assert {row.campaign_id for row in Line().candidates(12, held=(one,))} == {two}
+    assert {row.campaign_id for row in QueueReader().fetch_candidates(12, held=(one,))} == {two}
 
 
 def test_whatever_opens_and_closes_every_row_comes_once(home: Home) -> None:
@@ -119,20 +118,20 @@ def test_whatever_opens_and_closes_every_row_comes_once(home: Home) -> None:
         chance = random.Random(seed)
         counts = [(chance.randrange(1, 400), chance.choice(domains)) for _ in range(6)]
         many_id = many(home, *counts, name=f"s{seed}")
-        line, sent, taken = Line(), [], {}
+        line, sent, taken = QueueReader(), [], {}
         for turn in range(2000):
             limited = [name for name in ("google", "yahoo") if turn < 150 and chance.random() < 0.7]
             room = {name: chance.choice([0, 0, 2, 50]) for name in limited}
-            for row in line.candidates(chance.choice([1, 20, 60]), frozenset(taken), room=room):
+            for row in line.fetch_candidates(chance.choice([1, 20, 60]), frozenset(taken), room=room):
                 assert row.id not in taken
                 taken[row.id] = row
             for row in [row for row in taken.values() if chance.random() < 0.5]:
                 del taken[row.id]
                 if chance.random() < 0.1:
-                    line.back(row)
+                    line.give_back(row)
                 elif chance.random() < 0.05:
                     now = clock.now_ms()
-                    work.write(run, "UPDATE message SET due_at = ? WHERE id = ?", (now, row.id))
+                    transactions.write(run, "UPDATE message SET due_at = ? WHERE id = ?", (now, row.id))
                 else:
                     finish(row)
                     sent.append(row.id)
@@ -154,8 +153,8 @@ def test_reading_uses_the_index(home: Home) -> None:
         (Source("single", 1), "message_due_alone (account_id=? AND channel=? AND "),
         (Source("flow", 1), "message_due_of_flows (account_id=? AND channel=? AND "),
     ):
-        of, whose = open_of(source, "email")
-        for where, how in zip(BEHIND, ("due_at=? AND id>?", "due_at>? AND due_at<?"), strict=True):
+        of, whose = build_open_condition(source, "email")
+        for where, how in zip(AFTER_POSITION, ("due_at=? AND id>?", "due_at>? AND due_at<?"), strict=True):
             plan = str(
                 rows(
                     f"EXPLAIN QUERY PLAN SELECT * FROM message WHERE {of} AND {where} ORDER BY due_at, id",
@@ -168,44 +167,46 @@ def test_reading_uses_the_index(home: Home) -> None:
 def test_what_is_new_comes_at_once_beside_what_is_stepped_over(home: Home) -> None:
     """Behind rows that wait and rows tried again, a new single message and new rows of a campaign are found at once."""
     number = many(home, (30, "@gmail.com"), (2, "@bakery.example"))
-    work.write(run, "UPDATE message SET due_at = ? WHERE recipient_key = '1@bakery.example'", (clock.now_ms() - 1000,))
-    line, closed = Line(), {"google": 0}
+    transactions.write(
+        run, "UPDATE message SET due_at = ? WHERE recipient_key = '1@bakery.example'", (clock.now_ms() - 1000,)
+    )
+    line, closed = QueueReader(), {"google": 0}
     for address in ("a@gmail.com", "b@gmail.com"):
         single(home, address)
-    first = line.candidates(50, room=closed)
+    first = line.fetch_candidates(50, room=closed)
     assert {row.recipient_key for row in first} == {"first@example.org", "1@bakery.example", "2@bakery.example"}
     for row in first:
         finish(row)
-    assert line.candidates(50, room=closed) == [] and not line.has_more
+    assert line.fetch_candidates(50, room=closed) == [] and not line.has_more
     single(home, "new@bakery.example")
     columns = [row[1] for row in rows("PRAGMA table_info(message)") if row[1] not in ("id", "contact_id")]
     kept = ", ".join(column for column in columns if column != "recipient_key")
-    work.write(
+    transactions.write(
         run,
         f"INSERT INTO message ({kept}, recipient_key) SELECT {kept}, 'late@bakery.example' FROM message "
         "WHERE recipient_key = '30@gmail.com' AND campaign_id = ?",
         (number,),
     )
-    found = [row.recipient_key for row in line.candidates(50, room=closed)]
+    found = [row.recipient_key for row in line.fetch_candidates(50, room=closed)]
     assert found == ["new@bakery.example", "late@bakery.example"]
 
 
 def single(home: Home, address: str) -> None:
     """Queue one single message."""
     body = {"to": address, "subject": "Receipt", "body": "<p>Thanks</p>"}
-    work.write(messages.put, home.account_id, fields.read(MessageWrite, body))
+    transactions.write(transactional.queue_message, home.account_id, validation.read(MessageWrite, body))
 
 
 def test_a_repeat_does_not_wait_for_a_group_that_gets_nothing(home: Home) -> None:
     """Read to the end, with a silent group stepped over, a campaign's message that goes again is found at once."""
     crowd(home, "ana@example.org", "a@gmail.com", "bob@example.org")
-    line = Line()
-    first, second = line.candidates(10, room={"google": 0})
-    work.write(hot.step, [], [first], "process")
+    line = QueueReader()
+    first, second = line.fetch_candidates(10, room={"google": 0})
+    transactions.write(queue.record_and_claim, [], [first], "process")
     finish(second)
-    assert line.candidates(10, frozenset({first.id}), room={"google": 0}) == []
-    work.write(hot.step, [Outcome(first, Uncertain("the connection broke"))], [], "process")
-    assert [row.id for row in line.candidates(10, room={"google": 0})] == [first.id]
+    assert line.fetch_candidates(10, frozenset({first.id}), room={"google": 0}) == []
+    transactions.write(queue.record_and_claim, [Outcome(first, Uncertain("the connection broke"))], [], "process")
+    assert [row.id for row in line.fetch_candidates(10, room={"google": 0})] == [first.id]
 
 
 def test_accounts_share_each_answer(home: Home) -> None:
@@ -213,15 +214,15 @@ def test_accounts_share_each_answer(home: Home) -> None:
     for number in range(60):
         single(home, f"a{number}@example.org")
     campaign = many(home, (500, "@bakery.example"))
-    other = int(work.write(lambda: accounts.create("Other").id))
+    other = int(transactions.write(lambda: accounts.create("Other").id))
     last = "(SELECT max(id) FROM message)"
-    work.write(run, f"UPDATE message SET account_id = ? WHERE id = {last} - 501", (other,))
-    line = Line()
-    assert [row.account_id for row in line.candidates(0, singles=10)].count(other) == 1
+    transactions.write(run, f"UPDATE message SET account_id = ? WHERE id = {last} - 501", (other,))
+    line = QueueReader()
+    assert [row.account_id for row in line.fetch_candidates(0, singles=10)].count(other) == 1
     used = {home.account_id: 5.0, other: 0.1}
-    assert Line().candidates(10, used=lambda account_id: used[account_id])[0].account_id == other
-    work.write(run, "UPDATE campaign SET account_id = ? WHERE id = ?", (other, campaign))
-    work.write(run, "UPDATE message SET account_id = ? WHERE campaign_id = ?", (other, campaign))
+    assert QueueReader().fetch_candidates(10, used=lambda account_id: used[account_id])[0].account_id == other
+    transactions.write(run, "UPDATE campaign SET account_id = ? WHERE id = ?", (other, campaign))
+    transactions.write(run, "UPDATE message SET account_id = ? WHERE campaign_id = ?", (other, campaign))
     crowd(home, *(f"c{number}@example.org" for number in range(30)), name="Mine")
-    found = Line().candidates(20, singles=0)
+    found = QueueReader().fetch_candidates(20, singles=0)
     assert [row.account_id for row in found].count(other) == 10 == len(found) - 10

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appliance.campaigns import link_check, preflight
+from appliance.campaigns import links, preflight
 from tests.domain.home import Home
 
 
@@ -42,9 +42,9 @@ def web() -> Iterator[Any]:
 
 def look(home: Home, campaign: int) -> preflight.Preflight:
     """Look at a draft until its links were asked."""
-    preflight.check(home.account_id, campaign)
-    link_check.tend(threading.Event())
-    return preflight.check(home.account_id, campaign)
+    preflight.run_preflight(home.account_id, campaign)
+    links.run_pending_checks(threading.Event())
+    return preflight.run_preflight(home.account_id, campaign)
 
 
 def button(key: str, href: str) -> dict[str, Any]:

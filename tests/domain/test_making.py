@@ -3,33 +3,33 @@
 import pytest
 
 from appliance.accounts import accounts
-from appliance.core import fields
-from appliance.core.errors import Later
-from appliance.sending.messages import single
-from appliance.sending.messages.queue_order import Line
-from appliance.sending.messages.single import MessageWrite
-from appliance.sending.workers.rendering import FairShares, Renderer
-from appliance.storage import work
-from appliance.storage.open import connection
+from appliance.core import validation
+from appliance.core.errors import Postponed
+from appliance.sending.messages import transactional
+from appliance.sending.messages.queue_reader import QueueReader
+from appliance.sending.messages.transactional import MessageWrite
+from appliance.sending.workers.ready_queue import FairShares, Renderer
+from appliance.storage import transactions
+from appliance.storage.database import connection
 from tests.domain.home import Home
 
 
 def test_a_database_that_cannot_be_read_costs_nobody_the_message(home: Home) -> None:
     """While a table is out of reach the message waits; it is made as soon as the table is back."""
     home.send(home.campaign(home.list_of(home.contact("a@example.org").id).id))
-    claims, maker = Line().candidates(2), Renderer()
+    claims, maker = QueueReader().fetch_candidates(2), Renderer()
     try:
-        work.write(lambda: connection().execute("ALTER TABLE template_revision RENAME TO away").fetchall())
-        waiting = maker.make(claims)
-        work.write(lambda: connection().execute("ALTER TABLE away RENAME TO template_revision").fetchall())
-        made = maker.make(claims)
+        transactions.write(lambda: connection().execute("ALTER TABLE template_revision RENAME TO away").fetchall())
+        waiting = maker.render(claims)
+        transactions.write(lambda: connection().execute("ALTER TABLE away RENAME TO template_revision").fetchall())
+        made = maker.render(claims)
     finally:
         maker.close()
 
-    assert [(one.fault and type(one.fault.error), one.fault and one.fault.skip_reason) for one in waiting] == [
-        (Later, None)
+    assert [(one.failure and type(one.failure.error), one.failure and one.failure.skip_reason) for one in waiting] == [
+        (Postponed, None)
     ]
-    assert [one.fault for one in made] == [None] and made[0].prepared is not None
+    assert [one.failure for one in made] == [None] and made[0].prepared is not None
 
 
 SLOW = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}{% endfor %}{% endfor %}{% endfor %}"
@@ -37,22 +37,22 @@ SLOW = "{% for a in (1..100) %}{% for b in (1..100) %}{% for c in (1..100) %}{% 
 
 def post(account_id: int, body: str) -> None:
     """Queue one message of an account."""
-    asked = fields.read(MessageWrite, {"to": "ann@example.org", "subject": "x", "body": body})
-    work.write(single.put, account_id, asked)
+    asked = validation.read(MessageWrite, {"to": "ann@example.org", "subject": "x", "body": body})
+    transactions.write(transactional.queue_message, account_id, asked)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
 def test_accounts_take_turns_by_the_time_that_theirs_take(home: Home, seconds: float) -> None:
     """Quick messages of another account are made before most that use up the limit; what time is over is left."""
-    other = int(work.write(lambda: accounts.create("Other").id))
+    other = int(transactions.write(lambda: accounts.create("Other").id))
     for _ in range(30):
         post(home.account_id, SLOW)
     for _ in range(12):
         post(other, "Hello")
     maker = Renderer()
     try:
-        claims = Line().candidates(0, singles=60)
-        made = maker.make(claims, seconds)
+        claims = QueueReader().fetch_candidates(0, singles=60)
+        made = maker.render(claims, seconds)
     finally:
         maker.close()
     assert len(claims) == 42
@@ -60,7 +60,7 @@ def test_accounts_take_turns_by_the_time_that_theirs_take(home: Home, seconds: f
     if seconds:
         last_quick = max(place for place, one in enumerate(made) if one.claim.account_id == other)
         assert len(made) == 42 and last_quick < 20
-        assert {one.fault.skip_reason for one in slow if one.fault is not None} == {"render_error"}
+        assert {one.failure.skip_reason for one in slow if one.failure is not None} == {"render_error"}
     else:
         assert 1 <= len(made) <= 4
 
@@ -81,4 +81,4 @@ def test_a_rest_earns_nothing_and_costs_nothing() -> None:
     shares.enter([1])
     assert shares.next([1]) == 1
     shares.enter([1, 2])
-    assert shares.used(2) >= shares.used(1) - 0.05
+    assert shares.get_used(2) >= shares.get_used(1) - 0.05

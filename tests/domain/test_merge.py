@@ -129,7 +129,7 @@ def test_faults_name_their_place(source: str, line: int, column: int, words: str
         merge.compile_template(source, "html")
     assert (caught.value.line, caught.value.column) == (line, column)
     assert words in caught.value.message
-    assert caught.value.words().endswith(f"(line {line}, column {column})")
+    assert caught.value.describe().endswith(f"(line {line}, column {column})")
 
 
 @pytest.mark.parametrize("name", ["contact._x", "contact.__class__", "_x", "contact.data._y.z", "contact['_x']"])
@@ -152,7 +152,7 @@ def test_unknown_roots_are_told() -> None:
     """Variables whose root nobody fills are named, so that a check can warn about them."""
     found = merge.compile_template("{{ contact.first_name }} {{ contcat.first_name }} {{ first_name }}", "text")
     assert found.variables == ["contact.first_name", "contcat.first_name", "first_name"]
-    assert merge.unknown(found.variables) == ["contcat.first_name"]
+    assert merge.find_unknown_roots(found.variables) == ["contcat.first_name"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.content.designs import variables
+from appliance.content.designs import merge
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from appliance.content.designs import variables
 )
 def test_what_is_asked_for_is_not_required(body: str) -> None:
     """Within the words that show only where a value is there, nobody can lack it."""
-    found = variables.of({"body": body})["first_name"]
+    found = merge.find_variables({"body": body})["first_name"]
     assert (found["required"], found["default"]) == (False, None)
 
 
@@ -43,10 +43,14 @@ def test_what_is_asked_for_is_not_required(body: str) -> None:
 )
 def test_what_is_shown_without_a_value_is_required(body: str) -> None:
     """A question that may hold for somebody without the value makes sure of nothing."""
-    assert variables.of({"body": body})["first_name"]["required"] is True
+    assert merge.find_variables({"body": body})["first_name"]["required"] is True
 
 
 def test_a_default_within_a_question_is_still_told() -> None:
     """What a template says for those who have none is its default, wherever it says it."""
     body = "{% if first_name %}Hi {{ first_name | default: 'you' }}{% endif %}"
-    assert variables.of({"body": body})["first_name"] == {"default": "you", "sample": "you", "required": False}
+    assert merge.find_variables({"body": body})["first_name"] == {
+        "default": "you",
+        "sample": "you",
+        "required": False,
+    }

@@ -65,7 +65,7 @@ def outcome(fill: Any, values: dict[str, Any]) -> str:
     try:
         return str(fill(values))
     except MergeError as error:
-        return f"fault: {error.words()}"
+        return f"fault: {error.describe()}"
 
 
 def test_a_result_that_is_too_long_is_a_fault_here_too() -> None:

@@ -99,8 +99,8 @@ def test_a_value_in_a_style_is_a_word() -> None:
 
 def test_an_address_alone_is_checked_like_one_in_a_mail() -> None:
     """The address of a design's button is a template of its own."""
-    assert merge.fault("{{ contact.data.url }}", "url") is not None
-    assert merge.fault("https://x.test/{{ contact.data.code }}", "url") is None
+    assert merge.find_error("{{ contact.data.url }}", "url") is not None
+    assert merge.find_error("https://x.test/{{ contact.data.code }}", "url") is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_logic_makes_no_other_scheme(attribute: str, address: str) -> None:
     """Whichever words of an address logic leaves out, what is left leads to the web, to mail or to a phone."""
     with pytest.raises(MergeError, match="address"):
         merge.compile_template(f'<a {attribute}="{address}">x</a>', "html")
-    assert merge.fault(address, "url") is not None
+    assert merge.find_error(address, "url") is not None
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_logic_does_not_let_a_contact_say_the_host(address: str) -> None:
 )
 def test_logic_may_say_the_rest_of_an_address(address: str) -> None:
     """Behind the host logic does what it likes, and each branch may be a whole address."""
-    assert merge.fault(f'<a href="{address}">x</a>', "html") is None
-    assert merge.fault(address, "url") is None
+    assert merge.find_error(f'<a href="{address}">x</a>', "html") is None
+    assert merge.find_error(address, "url") is None
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,6 @@ def test_a_block_does_not_take_the_end_of_an_attribute(source: str) -> None:
 
 def test_an_address_has_a_length() -> None:
     """Up to 2,000 characters besides its tags, in words that say so."""
-    assert merge.fault(f'<a href="https://x.test/{"a" * 1_985}{{{{ email }}}}">x</a>', "html") is None
-    found = merge.fault(f'<a href="https://x.test/{"a" * 1_986}{{{{ email }}}}">x</a>', "html")
+    assert merge.find_error(f'<a href="https://x.test/{"a" * 1_985}{{{{ email }}}}">x</a>', "html") is None
+    found = merge.find_error(f'<a href="https://x.test/{"a" * 1_986}{{{{ email }}}}">x</a>', "html")
     assert found == "an address is too long (maximum is 2000 characters) (line 1, column 10)"

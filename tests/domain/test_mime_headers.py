@@ -11,7 +11,8 @@ from appliance.content.designs import merge
 from appliance.sending.delivery import mime
 from appliance.sending.delivery.mime import Mail
 from appliance.sending.messages import compose
-from appliance.sending.messages.compose import Parts, Sender, Source
+from appliance.sending.messages.compose import MessageSource, Sender
+from appliance.sending.messages.shared_content import EncodedMessage
 from tests.domain.home import Home
 
 PLANNED = ["Date", "From", "To", "Message-ID", "Subject", "MIME-Version", "Content-Type"]
@@ -81,9 +82,11 @@ def test_what_looks_encoded_is_read_back_as_written(evil: str) -> None:
 @pytest.mark.parametrize("evil", EVIL)
 def test_merged_values_make_no_header(evil: str, home: Home) -> None:
     """Contact data merged into subject and sender name leaves exactly the planned headers (second-order T07)."""
-    content = compose.compile_source(Source("Dear {{ first_name }}", "<p>x</p>", from_name="{{ first_name }} at Acme"))
+    content = compose.compile_message(
+        MessageSource("Dear {{ first_name }}", "<p>x</p>", from_name="{{ first_name }} at Acme")
+    )
     sender = Sender("news@example.org", None, None)
-    raw = mime.write(Parts(content).mail({"first_name": evil}, sender, 7, "ann@example.net", 0.0, ()))
+    raw = mime.write(EncodedMessage(content).build_mail({"first_name": evil}, sender, 7, "ann@example.net", 0.0, ()))
     check_headers(raw)
     assert b"\nBcc" not in raw and b"\nX-Evil" not in raw
 
@@ -107,7 +110,7 @@ def test_a_value_that_could_not_be_written_safely_is_refused(name: str, breaks: 
 @pytest.mark.parametrize("evil", EVIL)
 def test_a_list_name_makes_no_header(evil: str, home: Home) -> None:
     """A hostile list name stays inside List-Id, beside the id of the list."""
-    headers = compose.marketing_headers(7, 3, evil, "list-5", "example.org", 1)
+    headers = compose.build_marketing_headers(7, 3, evil, "list-5", "example.org", 1)
     raw = mime.write(mail()._replace(headers=headers))
     message = email.message_from_bytes(raw, policy=policy.default)
     extra = [

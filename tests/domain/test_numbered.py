@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import send, states
-from appliance.campaigns.requests import CampaignPatch
+from appliance.campaigns.store import CampaignPatch
 from appliance.content import brand
-from appliance.core import clock, fields
+from appliance.core import clock, validation
 from appliance.sending.messages import compose
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Campaign
-from appliance.storage.open import rows
 from tests.domain.home import Home
 
 BODY = (
@@ -36,8 +36,8 @@ def draft(home: Home, body: str = BODY, name: str = "News") -> Campaign:
 
 def change(home: Home, campaign: Campaign, **body: Any) -> Campaign:
     """Change a campaign as the API does."""
-    request = fields.read(CampaignPatch, body)
-    return work.write(send.change, home.account_id, campaign.id, request, By("key:1"))
+    request = validation.read(CampaignPatch, body)
+    return transactions.write(send.update, home.account_id, campaign.id, request, Actor("key:1"))
 
 
 def test_links_are_written_when_it_goes_live(home: Home) -> None:
@@ -58,7 +58,7 @@ def test_they_stay_what_they_were(home: Home) -> None:
     home.send(campaign)
     found = kept(campaign)
     links = [{"url": "https://example.org/new", "title": "New"}]
-    work.write(brand.update, home.account_id, fields.read(brand.BrandWrite, {"links": links}))
+    transactions.write(brand.update, home.account_id, validation.read(brand.BrandWrite, {"links": links}))
     home.send(campaign)
     assert kept(campaign) == found and (1, "https://e.test/", "Go") in found
 
@@ -68,7 +68,7 @@ def test_a_draft_has_none_and_the_next_launch_writes_its_own(home: Home) -> None
     campaign = draft(home)
     home.send(campaign, hold_seconds=60)
     assert kept(campaign)[:3] == WRITTEN
-    work.write(states.to_draft, home.account_id, campaign.id)
+    transactions.write(states.return_to_draft, home.account_id, campaign.id)
     assert kept(campaign) == []
     change(home, campaign, template_attributes={"body": '<p><a href="https://example.org/c">C</a></p>'})
     home.send(campaign)
@@ -87,7 +87,7 @@ def test_an_armed_campaign_gets_them_at_its_time(home: Home) -> None:
     home.send(campaign)
     assert kept(campaign) == []
     home.advance(3601)
-    work.write(send.fire, home.account_id, campaign.id)
+    transactions.write(send.start_scheduled, home.account_id, campaign.id)
     assert [one[1] for one in kept(campaign)][:1200] == [f"https://example.org/{number}" for number in range(1200)]
     assert kept(other)[:3] == WRITTEN
 
@@ -95,6 +95,6 @@ def test_an_armed_campaign_gets_them_at_its_time(home: Home) -> None:
 def test_nothing_is_compiled_for_them(home: Home) -> None:
     """The send has checked the message before; its links come out of that."""
     campaign = draft(home)
-    compose.attempt.cache_clear()
+    compose.try_compile.cache_clear()
     home.send(campaign)
-    assert compose.attempt.cache_info().misses == 1
+    assert compose.try_compile.cache_info().misses == 1

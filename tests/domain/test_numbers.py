@@ -47,23 +47,23 @@ def test_a_number_tells(
     number: str, country: str | None, kind: str, possible: bool, zone: str | None, count: int
 ) -> None:
     """Its country, its kind, whether a network can have it, and the zones of its country alone."""
-    found = numbers.look(number)
+    found = numbers.inspect_number(number)
     assert (found.country, found.type, found.is_possible) == (country, kind, possible)
     assert (found.zones[0] if found.zones else None, len(found.zones)) == (zone, count)
 
 
 def test_a_prefix_is_shared_by_a_block_of_numbers() -> None:
     """Numbers that differ in their last four digits have one prefix, others another."""
-    assert {numbers.look(f"+4477009{last:05}").prefix for last in (1, 42, 9999)} == {"+44770090"}
-    assert numbers.look("+447700910000").prefix == "+44770091"
+    assert {numbers.inspect_number(f"+4477009{last:05}").prefix for last in (1, 42, 9999)} == {"+44770090"}
+    assert numbers.inspect_number("+447700910000").prefix == "+44770091"
 
 
 def test_countries_have_their_zones() -> None:
     """Zones are found by the letters of a country in either case, and every one of them exists."""
-    assert numbers.of_country("de") == ("Europe/Berlin", "Europe/Busingen")
-    assert "America/Chicago" in numbers.of_country("US")
-    assert numbers.of_country("XX") == numbers.of_country(None) == ()
-    assert all(map(numbers.is_known, numbers.of_country("US")))
+    assert numbers.time_zones_of_country("de") == ("Europe/Berlin", "Europe/Busingen")
+    assert "America/Chicago" in numbers.time_zones_of_country("US")
+    assert numbers.time_zones_of_country("XX") == numbers.time_zones_of_country(None) == ()
+    assert all(map(numbers.is_time_zone, numbers.time_zones_of_country("US")))
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_countries_have_their_zones() -> None:
 )
 def test_what_is_no_zone(name: str) -> None:
     """Whatever stands in the data of a contact, only names of zones are taken for one."""
-    assert not numbers.is_known(name)
+    assert not numbers.is_time_zone(name)

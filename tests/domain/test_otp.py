@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.accounts import second_factor, users
+from appliance.accounts import login, users
 from appliance.core import clock
-from appliance.storage import work
+from appliance.storage import transactions
 from appliance.storage.models import User
 from tests.domain.home import Home
 
@@ -21,13 +21,13 @@ _KEY = base64.b32encode(b"12345678901234567890").decode()
 @pytest.mark.parametrize(("second", "code"), _VECTORS)
 def test_the_codes_are_those_of_the_rfc(second: int, code: str) -> None:
     """The vectors of RFC 6238 come out."""
-    assert second_factor.code_at(_KEY, second // 30) == code
+    assert login.otp_code(_KEY, second // 30) == code
 
 
 @pytest.fixture
 def person(home: Home) -> User:
     """Somebody who may be given a second factor."""
-    return work.write(users.add, home.account_id, users.NewUser("p@example.org", "P", "x"), "owner")
+    return transactions.write(users.create, home.account_id, users.NewUser("p@example.org", "P", "x"), "owner")
 
 
 def now_step() -> int:
@@ -37,30 +37,30 @@ def now_step() -> int:
 
 def test_a_code_counts_once_and_for_a_minute_and_a_half(home: Home, person: User) -> None:
     """The one of now, before and after count, each once and never an older one than the last."""
-    key = second_factor.new_key()
-    work.write(second_factor.put, person, key, now_step() - 1)
+    key = login.generate_otp_key()
+    transactions.write(login.store_second_factor, person, key, now_step() - 1)
     home.advance(30 - clock.now_ms() / 1000 % 30)
     here = now_step()
-    use = lambda step: work.write(second_factor.use, person.id, second_factor.code_at(key, step))  # noqa: E731
+    use = lambda step: transactions.write(login.use_code, person.id, login.otp_code(key, step))  # noqa: E731
     assert [use(here + far) for far in (-2, 2)] == [False, False]
     assert use(here) and not use(here) and not use(here - 1)
     assert use(here + 1) and not use(here + 1)
     home.advance(90)
-    assert work.write(
-        second_factor.use,
+    assert transactions.write(
+        login.use_code,
         person.id,
-        f" {second_factor.code_at(key, here + 3)[:3]} {second_factor.code_at(key, here + 3)[3:]} ",
+        f" {login.otp_code(key, here + 3)[:3]} {login.otp_code(key, here + 3)[3:]} ",
     )
 
 
 def test_recovery_codes_count_once(person: User) -> None:
     """Ten of them, in whatever case they come; none is in the database as it is, nor is the key."""
-    key = second_factor.new_key()
-    codes = work.write(second_factor.put, person, key, now_step())
+    key = login.generate_otp_key()
+    codes = transactions.write(login.store_second_factor, person, key, now_step())
     assert len(set(codes)) == 10
-    assert work.write(second_factor.use, person.id, codes[0].upper().replace("-", " "))
-    assert not work.write(second_factor.use, person.id, codes[0])
-    assert work.write(second_factor.use, person.id, codes[1])
+    assert transactions.write(login.use_code, person.id, codes[0].upper().replace("-", " "))
+    assert not transactions.write(login.use_code, person.id, codes[0])
+    assert transactions.write(login.use_code, person.id, codes[1])
     row = User.get_by_id(person.id)
     assert len(row.otp_codes) == 8
     assert not any(word in f"{row.otp_secret}{row.otp_codes}" for word in (key, *codes))
@@ -70,15 +70,15 @@ def test_recovery_codes_count_once(person: User) -> None:
 def test_what_is_no_code_is_refused(typed: str) -> None:
     """Whatever somebody types is a code of the half minute, or nothing."""
     key = _KEY
-    around = {second_factor.code_at(key, now_step() + far) for far in (-1, 0, 1)}
-    assert (second_factor.step_of(key, typed) is not None) == ("".join(typed.split()) in around)
+    around = {login.otp_code(key, now_step() + far) for far in (-1, 0, 1)}
+    assert (login.find_otp_step(key, typed) is not None) == ("".join(typed.split()) in around)
 
 
 def test_another_ones_key_opens_nothing(person: User) -> None:
     """A sealed key in the row of somebody else is worth nothing there."""
-    key = second_factor.new_key()
-    work.write(second_factor.put, person, key, now_step() - 1)
-    other = work.write(users.add, person.account_id, users.NewUser("q@example.org", "Q", "x"), "owner")
+    key = login.generate_otp_key()
+    transactions.write(login.store_second_factor, person, key, now_step() - 1)
+    other = transactions.write(users.create, person.account_id, users.NewUser("q@example.org", "Q", "x"), "owner")
     User.update(otp_secret=User.get_by_id(person.id).otp_secret).where(User.id == other.id).execute()
-    assert not work.write(second_factor.use, other.id, second_factor.code_at(key, now_step()))
-    assert work.write(second_factor.use, person.id, second_factor.code_at(key, now_step()))
+    assert not transactions.write(login.use_code, other.id, login.otp_code(key, now_step()))
+    assert transactions.write(login.use_code, person.id, login.otp_code(key, now_step()))

@@ -6,15 +6,15 @@ import pytest
 from appliance.core import clock
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import Claim
-from appliance.sending.messages.queue_order import Line
-from appliance.storage import work
-from appliance.storage.open import connection, run
+from appliance.sending.messages.queue_reader import QueueReader
+from appliance.storage import transactions
+from appliance.storage.database import connection, run
 from tests.domain.home import Home
 from tests.domain.test_line import crowd
 
 
 def _mark(row: Claim) -> bool:
-    return work.write(queue.mark, row, "process", row, clock.now_ms())
+    return transactions.write(queue.claim_one, row, "process", row, clock.now_ms())
 
 
 @pytest.mark.parametrize(
@@ -25,15 +25,15 @@ def _mark(row: Claim) -> bool:
 def test_a_mark_needs_a_live_campaign(change: str, may: bool, home: Home) -> None:
     """Phase and the account's switch as they are by now count, not what was true when the message was made."""
     crowd(home, "ana@example.org")
-    row = Line().candidates(1)[0]
-    work.write(run, change)
+    row = QueueReader().fetch_candidates(1)[0]
+    transactions.write(run, change)
     assert _mark(row) is may
 
 
 def test_a_mark_reads_its_own_campaign_alone(home: Home) -> None:
     """With very many campaigns under way a mark reads no more than with one."""
     crowd(home, "ana@example.org", "bob@example.org")
-    first, second = Line().candidates(2)
+    first, second = QueueReader().fetch_candidates(2)
 
     def read(row: Claim) -> int:
         seen: list[object] = []
@@ -41,11 +41,11 @@ def test_a_mark_reads_its_own_campaign_alone(home: Home) -> None:
         def marked() -> bool:
             connection().trace_v2(apsw.SQLITE_TRACE_ROW, seen.append, id="test")
             try:
-                return queue.mark(row, "process", row, clock.now_ms())
+                return queue.claim_one(row, "process", row, clock.now_ms())
             finally:
                 connection().trace_v2(0, None, id="test")
 
-        assert work.write(marked)
+        assert transactions.write(marked)
         return len(seen)
 
     alone = read(first)

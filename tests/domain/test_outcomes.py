@@ -4,23 +4,31 @@ from typing import Any
 
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import states, store
-from appliance.core.errors import DeliveryError, Ours, Permanent, Temporary, Unauthenticated, Uncertain, Unreachable
-from appliance.sending.messages import queue_order
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    Deferred,
+    DeliveryError,
+    MailUnauthenticated,
+    RecipientRejected,
+    Uncertain,
+)
+from appliance.sending.messages import queue_reader
 from appliance.sending.messages.ledger import Claim, Outcome
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one, scalar
 from appliance.storage.models import Campaign, Message
-from appliance.storage.open import fetch_one, scalar
 from tests.domain.home import Home, crash, turn
 
 ERRORS: dict[str, DeliveryError | None] = {
     "accepted": None,
-    "temporary": Temporary("greylisted", 451, "4.7.1"),
-    "permanent": Permanent("no such user", 550, "5.1.1"),
+    "temporary": Deferred("greylisted", 451, "4.7.1"),
+    "permanent": RecipientRejected("no such user", 550, "5.1.1"),
     "uncertain": Uncertain("the connection broke after the dot"),
-    "unreachable": Unreachable("no route"),
-    "ours": Ours("wrong password", 535),
+    "unreachable": ConnectionFailed("no route"),
+    "ours": ClientRejected("wrong password", 535),
 }
 
 
@@ -64,7 +72,7 @@ def test_what_is_in_hand_at_a_cancel_ends_by_itself(kind: str, status: str, home
     """After a cancel the message in hand is sent or failed as it goes, and is never tried again."""
     campaign = sent(home, people=3)
     claim = take()
-    stats = work.write(states.cancel, home.account_id, campaign.id, By("key:1")).stats
+    stats = transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1")).stats
     assert (stats["pending"], stats["cancelled"]) == (1, 2)
     assert finish(claim, kind).status == status
     home.advance(100_000)
@@ -76,11 +84,11 @@ def test_what_is_in_hand_at_a_pause_waits(kind: str, home: Home) -> None:
     """After a pause an unfinished message waits for the resume, however long that takes."""
     campaign = sent(home)
     claim = take()
-    work.write(states.pause, home.account_id, campaign.id, By("key:1"))
+    transactions.write(states.pause, home.account_id, campaign.id, Actor("key:1"))
     assert finish(claim, kind).status == "queued"
     home.advance(100_000)
     assert take() is None
-    work.write(states.resume, home.account_id, campaign.id, By("key:1"))
+    transactions.write(states.resume, home.account_id, campaign.id, Actor("key:1"))
     again = take()
     assert claim is not None and again is not None and again.id == claim.id
 
@@ -132,7 +140,7 @@ def test_a_doubt_is_bounded(in_doubt: str, tries: int, home: Home) -> None:
     for _ in range(tries):
         row = finish(take(), "uncertain")
     home.advance(100_000)
-    assert (row.status, row.doubts, row.error_code) == ("uncertain", tries, "in_doubt") and take() is None
+    assert (row.status, row.uncertain_count, row.error_code) == ("uncertain", tries, "in_doubt") and take() is None
 
 
 def test_a_repeat_does_not_wait_for_a_clock_that_stepped_back(home: Home) -> None:
@@ -141,7 +149,7 @@ def test_a_repeat_does_not_wait_for_a_clock_that_stepped_back(home: Home) -> Non
     assert finish(take(), "uncertain").status == "queued"
     home.advance(-3600)
     again = take()
-    assert again is not None and again.doubts == 1
+    assert again is not None and again.uncertain_count == 1
 
 
 @pytest.mark.parametrize(("in_doubt", "status"), [("resend", "queued"), ("hold", "uncertain")])
@@ -151,8 +159,8 @@ def test_a_crash_leaves_what_was_in_hand_in_doubt(in_doubt: str, status: str, ho
     sent(home, people=3)
     claim = take()
     assert claim is not None and crash() == 1
-    assert (Message.get_by_id(claim.id).status, Message.get_by_id(claim.id).doubts) == (status, 1)
-    assert scalar("SELECT count(*) FROM message WHERE status = 'queued' AND doubts = 0") == 2
+    assert (Message.get_by_id(claim.id).status, Message.get_by_id(claim.id).uncertain_count) == (status, 1)
+    assert scalar("SELECT count(*) FROM message WHERE status = 'queued' AND uncertain_count = 0") == 2
 
 
 def test_acceptance_is_counted_once_everywhere(home: Home) -> None:
@@ -174,7 +182,7 @@ def test_a_hold_keeps_everything_back(home: Home) -> None:
     """During its hold nothing of a campaign goes out; undone, it is a draft without rows; past it, it goes."""
     campaign = sent(home, people=2, hold_seconds=15)
     assert campaign.phase == "holding" and take() is None
-    undone = work.write(states.undo, home.account_id, campaign.id)
+    undone = transactions.write(states.undo_send, home.account_id, campaign.id)
     assert (undone.status, undone.stats["audience"]) == ("draft", 0) and scalar("SELECT count(*) FROM message") == 0
     home.send(undone, hold_seconds=15)
     home.advance(15.1)
@@ -184,10 +192,10 @@ def test_a_hold_keeps_everything_back(home: Home) -> None:
 def test_a_stopped_account_sends_nothing(home: Home) -> None:
     """The account's stop switch holds everything that is queued, and lets it go on unchanged."""
     sent(home)
-    work.write(lambda: Campaign.raw("UPDATE account SET sending_stopped = 1").execute())
-    assert take() is None and not queue_order.is_due()
-    work.write(lambda: Campaign.raw("UPDATE account SET sending_stopped = 0").execute())
-    assert queue_order.is_due() and take() is not None
+    transactions.write(lambda: Campaign.raw("UPDATE account SET sending_stopped = 1").execute())
+    assert take() is None and not queue_reader.has_due()
+    transactions.write(lambda: Campaign.raw("UPDATE account SET sending_stopped = 0").execute())
+    assert queue_reader.has_due() and take() is not None
 
 
 def test_who_left_is_skipped_when_the_turn_comes(home: Home) -> None:
@@ -203,7 +211,7 @@ def test_what_is_not_known_as_ours_is_tried_again_and_blames_nobody(home: Home) 
     """A refusal that names our DNS costs an attempt of the ladder, not the recipient, and has an end."""
     home.configure(email__retry_after=[100.0], email__give_up="1h")
     sent(home)
-    claim, refused = take(), Unauthenticated("550 5.7.26 unauthenticated", 550, "5.7.26")
+    claim, refused = take(), MailUnauthenticated("550 5.7.26 unauthenticated", 550, "5.7.26")
     assert claim is not None
     turn(Outcome(claim, refused), False)
     row = Message.get_by_id(claim.id)
@@ -213,6 +221,6 @@ def test_what_is_not_known_as_ours_is_tried_again_and_blames_nobody(home: Home) 
     turn(Outcome(take() or claim, refused), False)
     assert Message.get_by_id(claim.id).status == "failed"
     assert scalar("SELECT count(*) FROM event WHERE event = 'email_failed'") == 1
-    assert scalar("SELECT count(*) FROM suppression") == 0 and fetch_one("SELECT kind FROM returned") == (
+    assert scalar("SELECT count(*) FROM suppression") == 0 and fetch_one("SELECT kind FROM bounce") == (
         "authentication",
     )

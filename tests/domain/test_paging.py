@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.contacts import paging, store
-from appliance.audience.contacts.requests import ContactQuery
-from appliance.audience.segments import people
+from appliance.audience.contacts import removal, search, store
+from appliance.audience.contacts.store import ContactQuery
+from appliance.audience.segments import members
 from appliance.core.errors import Invalid
-from appliance.storage import work
-from appliance.storage.open import rows, run
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from tests.domain.home import Home
 
 
 @pytest.fixture
 def crowd(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     """Some dozens of people whose ids and times do not go together, with small pieces everywhere."""
-    monkeypatch.setattr(paging, "_CHUNK", 7)
-    monkeypatch.setattr(paging, "MAX_RANKED", 10)
+    monkeypatch.setattr(search, "_CHUNK", 7)
+    monkeypatch.setattr(search, "MAX_RANKED", 10)
     for number in range(60):
         home.upsert(email=f"person{number}@example.org", first_name="Ann" if number % 3 else "Bo")
-    work.write(run, "UPDATE contact SET created_at = 1000000 + (id * 37 % 50) * 1000")
+    transactions.write(run, "UPDATE contact SET created_at = 1000000 + (id * 37 % 50) * 1000")
     return home
 
 
@@ -34,7 +34,7 @@ def walked(home: Home, limit: int, **query: Any) -> list[int]:
     found: list[int] = []
     number = 1
     while True:
-        page = store.page(home.account_id, ContactQuery(page=number, limit=limit, **query))
+        page = store.fetch_page(home.account_id, ContactQuery(page=number, limit=limit, **query))
         if not page.rows:
             assert page.total == len(found)
             return found
@@ -69,31 +69,32 @@ def test_a_search(limit: int, text: str, crowd: Home) -> None:
 
 def test_best_first_or_newest(crowd: Home) -> None:
     """`find` ranks a few, and gives many the last added first; both count all of them and page on."""
-    many = [row.id for number in range(1, 20) for row in store.find(crowd.account_id, "ann", number, 4).rows]
-    assert many == sorted(many, reverse=True) and len(many) == 40 == store.find(crowd.account_id, "ann").total
-    few = [row.id for number in range(1, 20) for row in store.find(crowd.account_id, "person5", number, 4).rows]
-    assert len(few) == len(set(few)) == store.find(crowd.account_id, "person5").total
+    many = [row.id for number in range(1, 20) for row in store.find_by_words(crowd.account_id, "ann", number, 4).rows]
+    assert many == sorted(many, reverse=True) and len(many) == 40 == store.find_by_words(crowd.account_id, "ann").total
+    few = [
+        row.id for number in range(1, 20) for row in store.find_by_words(crowd.account_id, "person5", number, 4).rows
+    ]
+    assert len(few) == len(set(few)) == store.find_by_words(crowd.account_id, "person5").total
 
 
 def test_the_total_follows_every_write(home: Home) -> None:
     """A kept total is never an old one."""
     for number in range(1, 4):
         contact = home.contact(f"a{number}@example.org")
-        assert store.page(home.account_id, ContactQuery()).total == number
-    from appliance.audience.contacts import write
+        assert store.fetch_page(home.account_id, ContactQuery()).total == number
 
-    work.write(write.delete, home.account_id, contact.id)
-    assert store.page(home.account_id, ContactQuery()).total == 2
+    transactions.write(removal.delete, home.account_id, contact.id)
+    assert store.fetch_page(home.account_id, ContactQuery()).total == 2
 
 
 def test_what_takes_too_long_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A count has its time and no more, in words that say what to do; what is asked next has all its time again."""
     long = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 400000) SELECT count(*) FROM n"
     with monkeypatch.context() as hurried:
-        hurried.setattr(people, "_MAX_SECONDS", -1)
+        hurried.setattr(members, "_MAX_SECONDS", -1)
         with pytest.raises(Invalid) as told:
-            people.kept(long, {})
+            members.cached_count(long, {})
         assert rows(long) == [(400_000,)]
 
     assert told.value.fields == {"filters": ["takes too long to count: ask for less"]}
-    assert people.kept(long, {}) == 400_000
+    assert members.cached_count(long, {}) == 400_000

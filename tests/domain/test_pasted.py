@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.content.designs import pasted
+from appliance.content.designs import sanitizer
 from appliance.sending.messages import compose
-from appliance.sending.messages.compose import Source
+from appliance.sending.messages.compose import MessageSource
 
 NEWSLETTER = """<!DOCTYPE html><html lang="de" dir="ltr"><head><title>News &amp; {{ first_name }}</title>
 <style type="text/css"><!--
@@ -27,7 +27,7 @@ a:hover { color: red } @media (max-width: 600px) { .lead { font-size: 20px !impo
 
 def test_a_newsletter_of_another_tool_stays_what_it_is() -> None:
     """Rules stand in the elements, small screens and Outlook keep theirs, merge tags are as they were."""
-    found = pasted.clean(NEWSLETTER)
+    found = sanitizer.clean_document(NEWSLETTER)
     assert '<html lang="de" dir="ltr">' in found and "<title>News &amp; {{ first_name }}</title>" in found
     assert '<body bgcolor="#eeeeee" style="margin:0">' in found.replace("margin: 0", "margin:0")
     assert 'class="lead" style="color:#333"' in found.replace("color: #333", "color:#333")
@@ -56,7 +56,7 @@ def test_a_newsletter_of_another_tool_stays_what_it_is() -> None:
 )
 def test_what_outlook_alone_reads_is_looked_through_too(comment: str) -> None:
     """A conditional comment with anything but layout is dropped as a whole."""
-    found = pasted.clean(f"<html><head>{comment}</head><body><p>a{comment}b</p></body></html>")
+    found = sanitizer.clean_document(f"<html><head>{comment}</head><body><p>a{comment}b</p></body></html>")
     assert "if mso" not in found and "if IE" not in found and "<script" not in found and "<!--" not in found
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_read_from_files_or_the_network(tmp_path: Path) -> None:
         listening.start()
         web, file = f"http://127.0.0.1:{server.getsockname()[1]}/x.css", f"file://{tmp_path}/x.css"
         for address in (web, file, f"{tmp_path}/x.css"):
-            found = pasted.clean(
+            found = sanitizer.clean_document(
                 f'<html><head><link rel="stylesheet" href="{address}"><style>@import "{address}"; '
                 f"@import url({address});p{{color:red}} b{{background:url({address})}}</style></head>"
                 "<body><p>x</p><b>y</b></body></html>"
@@ -125,7 +125,7 @@ def _seconds(text: str) -> float:
     taken = []
     for _ in range(2):
         start = time.thread_time()
-        pasted.clean(text)
+        sanitizer.clean_document(text)
         taken.append(time.thread_time() - start)
     return min(taken)
 
@@ -140,12 +140,12 @@ PIECES = [
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from(PIECES)), max_size=25))
 def test_whatever_is_pasted_becomes_a_mail(parts: list[str]) -> None:
     """No input raises, and cleaning what is clean changes nothing that matters: no element comes back."""
-    found = pasted.clean("".join(parts))
-    assert "<script" not in pasted.clean(found) and "\x00" not in found
+    found = sanitizer.clean_document("".join(parts))
+    assert "<script" not in sanitizer.clean_document(found) and "\x00" not in found
 
 
 def test_a_body_of_html_is_cleaned_before_it_is_sent() -> None:
     """A message's HTML goes through the cleaning, paragraphs of text as they always did."""
-    content = compose.compile_source(Source("s", "<p onclick=x>Hi <script>x</script>{{ first_name }}"))
+    content = compose.compile_message(MessageSource("s", "<p onclick=x>Hi <script>x</script>{{ first_name }}"))
     assert "<p>Hi {{ first_name }}</p>" in content.html.source and "script" not in content.html.source
-    assert "<p>a &amp; b</p>" in compose.compile_source(Source("s", "a & b")).html.source
+    assert "<p>a &amp; b</p>" in compose.compile_message(MessageSource("s", "a & b")).html.source

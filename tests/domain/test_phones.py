@@ -1,33 +1,35 @@
 """What the phone of the inbox shows: the thread around the SMS that is looked at, with each of our senders apart."""
 
-from appliance.inbound.conversations import receiving
+from appliance.inbound import incoming_sms
 from appliance.sending.messages import capture_inbox
-from appliance.sending.sms.codes import Incoming
-from appliance.sending.sms.gsm import Text
-from appliance.storage import work
-from appliance.storage.models import Captured
-from appliance.storage.open import rows, run
-from appliance.tracking import phones
+from appliance.sending.sms.error_codes import IncomingSms
+from appliance.sending.sms.segments import OutgoingSms
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
+from appliance.storage.models import CapturedMessage
+from appliance.tracking import simulation
 from tests.domain.home import Home
 from tests.domain.test_receipts import NUMBER, text
 
 
-def keep(home: Home, body: str, sender: str = "Acme") -> Captured:
+def keep(home: Home, body: str, sender: str = "Acme") -> CapturedMessage:
     """Keep an SMS a moment later than the one before."""
     home.advance(1)
-    number = work.write(capture_inbox.keep, Text(text(home, sid=None), NUMBER, sender, body, ""))
+    number = transactions.write(capture_inbox.store_sms, OutgoingSms(text(home, sid=None), NUMBER, sender, body, ""))
     return capture_inbox.get(home.account_id, number)
 
 
 def write(home: Home, body: str, to: str = "Acme") -> None:
     """Let the owner of the phone write something."""
     home.advance(1)
-    work.write(receiving.receive, "capture", Incoming(None, NUMBER, to, body), account_id=home.account_id)
+    transactions.write(
+        incoming_sms.receive_sms, "capture", IncomingSms(None, NUMBER, to, body), account_id=home.account_id
+    )
 
 
-def shown(row: Captured) -> list[str]:
+def shown(row: CapturedMessage) -> list[str]:
     """Return the words of a thread."""
-    return [bubble.text for bubble in phones.thread(row)]
+    return [bubble.text for bubble in simulation.get_thread(row)]
 
 
 def test_a_thread_goes_to_and_fro(home: Home) -> None:
@@ -38,7 +40,7 @@ def test_a_thread_goes_to_and_fro(home: Home) -> None:
     write(home, "to the other", "Other")
     last = keep(home, "three ✓")
     assert shown(first) == shown(last) == ["one", "two", "three ✓"]
-    assert [bubble.captured_id for bubble in phones.thread(first)] == [first.id, None, last.id]
+    assert [bubble.captured_id for bubble in simulation.get_thread(first)] == [first.id, None, last.id]
 
 
 def test_a_long_thread_shows_what_is_looked_at(home: Home) -> None:
@@ -57,6 +59,6 @@ def test_a_long_thread_shows_what_is_looked_at(home: Home) -> None:
 def test_what_was_kept_of_somebody_erased(home: Home) -> None:
     """An SMS that was on its way when its person was erased is not kept."""
     number = text(home, "sending", None)
-    work.write(run, "UPDATE message SET recipient_key = NULL WHERE id = ?", (number,))
-    assert work.write(capture_inbox.keep, Text(number, NUMBER, "Acme", "secret", "")) == 0
-    assert rows("SELECT 1 FROM captured") == []
+    transactions.write(run, "UPDATE message SET recipient_key = NULL WHERE id = ?", (number,))
+    assert transactions.write(capture_inbox.store_sms, OutgoingSms(number, NUMBER, "Acme", "secret", "")) == 0
+    assert rows("SELECT 1 FROM captured_message") == []

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageCms, ImageSequence, PngImagePlugin
 
-from appliance.content.pictures.kinds import MAX_PIXELS, Unusable
-from appliance.content.pictures.remake import WIDEST, remake
+from appliance.content.pictures.formats import MAX_PIXELS, UnusablePicture
+from appliance.content.pictures.worker import MAX_WIDTH, convert
 from tests.kit.pictures import SCRIPT, animation, hostile, opened, photo, png, saved
 
 
@@ -38,7 +38,7 @@ def test_a_jpeg_stays_a_jpeg_without_its_notes() -> None:
     notes = Image.Exif()
     notes[0x010F], notes[0x8825] = "Camera" + SCRIPT.decode(), {1: "N", 2: (51.0, 22.0, 0.0)}
     given_ = saved(photo(), "JPEG", quality=92, exif=notes, comment=SCRIPT) + SCRIPT
-    made = remake(given_)
+    made = convert(given_)
 
     assert (made.content_type, made.width, made.height) == ("image/jpeg", 640, 400)
     assert b"script" not in made.content and b"Exif" not in made.content and b"Camera" not in made.content
@@ -61,9 +61,9 @@ def test_a_picture_stands_as_its_camera_was_held(orientation: int) -> None:
     }
     notes = Image.Exif()
     notes[0x0112] = orientation
-    made = remake(saved(turns[orientation](photo(2000, 1250)), "JPEG", exif=notes))
+    made = convert(saved(turns[orientation](photo(2000, 1250)), "JPEG", exif=notes))
 
-    assert (made.width, made.height) == (WIDEST, 900)
+    assert (made.width, made.height) == (MAX_WIDTH, 900)
     pixel = opened(made.content).convert("RGB").getpixel((20, 20))
     assert isinstance(pixel, tuple)
     red, green, blue = pixel
@@ -78,7 +78,7 @@ def test_a_png_keeps_its_clear_places_and_loses_its_texts() -> None:
     clear.putalpha(Image.linear_gradient("L").resize(clear.size))
     few = photo().quantize(16)
     for picture, more in ((clear, {}), (few, {"transparency": 3}), (photo().convert("L"), {})):
-        made = remake(saved(picture, "PNG", pnginfo=notes, **more) + SCRIPT)
+        made = convert(saved(picture, "PNG", pnginfo=notes, **more) + SCRIPT)
 
         assert (made.content_type, made.width, made.height) == ("image/png", 640, 400)
         assert b"script" not in made.content and b"tEXt" not in made.content
@@ -92,31 +92,31 @@ def test_wide_pictures_are_scaled_and_stay_what_they_are() -> None:
     clear = wide.convert("RGBA")
     clear.putalpha(Image.linear_gradient("L").resize(clear.size))
     for picture, most in ((wide, 0.01), (clear, 0.01), (few_coloured(wide), 3)):
-        made = opened(remake(saved(picture, "PNG")).content)
-        assert made.size == (WIDEST, 900)
+        made = opened(convert(saved(picture, "PNG")).content)
+        assert made.size == (MAX_WIDTH, 900)
         whole = picture.convert(picture.mode.replace("P", "RGB")).resize(made.size, Image.Resampling.LANCZOS)
         assert likeness(made, whole) < most
     assert made.mode == "P"
-    assert opened(remake(saved(wide, "PNG"), full_size=True).content).size == (1760, 1100)
+    assert opened(convert(saved(wide, "PNG"), full_size=True).content).size == (1760, 1100)
 
 
 def test_a_webp_becomes_what_every_mail_program_shows() -> None:
     """Lossy becomes JPEG, lossless and clear become PNG; one that moves is refused, for it would stand still."""
     clear = photo().convert("RGBA")
     clear.putalpha(128)
-    assert remake(saved(photo(), "WEBP", quality=90)).content_type == "image/jpeg"
-    assert remake(saved(photo(), "WEBP", lossless=True)).content_type == "image/png"
-    assert opened(remake(saved(clear, "WEBP", quality=90)).content).mode == "RGBA"
+    assert convert(saved(photo(), "WEBP", quality=90)).content_type == "image/jpeg"
+    assert convert(saved(photo(), "WEBP", lossless=True)).content_type == "image/png"
+    assert opened(convert(saved(clear, "WEBP", quality=90)).content).mode == "RGBA"
     for kind in ("WEBP", "PNG"):
-        with pytest.raises(Unusable, match="save it as a GIF"):
-            remake(saved(photo(), kind, save_all=True, append_images=[photo(seed=2)]))
+        with pytest.raises(UnusablePicture, match="save it as a GIF"):
+            convert(saved(photo(), kind, save_all=True, append_images=[photo(seed=2)]))
 
 
 @pytest.mark.parametrize("disposal", [0, 1, 2])
 def test_an_animation_moves_as_before(disposal: int) -> None:
     """Every frame, delay and loop of a GIF stays to the pixel; comments do not."""
     given_ = animation(12, disposal=disposal, comment=SCRIPT, transparency=0)
-    made = remake(given_)
+    made = convert(given_)
 
     assert (made.content_type, made.width, made.height) == ("image/gif", 120, 80)
     assert frames(made.content) == frames(given_) and len(frames(made.content)) == 12
@@ -127,38 +127,38 @@ def test_a_gif_of_many_colours_keeps_them_all() -> None:
     """Frames with colours of their own, interlaced ones too, are the same to the pixel."""
     pictures = [photo(200, 120, seed).quantize(256) for seed in range(4)]
     given_ = saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], duration=[20, 40, 60, 80], loop=3)
-    made = remake(given_)
+    made = convert(given_)
 
     assert frames(made.content) == frames(given_)
     assert opened(made.content).info["loop"] == 3
-    assert remake(saved(few_coloured(photo(1760, 1100)), "GIF")).content_type == "image/png"
+    assert convert(saved(few_coloured(photo(1760, 1100)), "GIF")).content_type == "image/png"
 
 
 def test_an_animation_has_its_limits() -> None:
     """Frames are counted, and their pixels added, before any is decoded."""
     frame = animation(1, 1, 1)
     head, body = frame[: 13 + 12], frame[frame.index(b",") : -1]
-    with pytest.raises(Unusable, match="too many frames"):
-        remake(head + body * 100_000 + b";")
+    with pytest.raises(UnusablePicture, match="too many frames"):
+        convert(head + body * 100_000 + b";")
     wide = animation(1, 5_000, 4_000)
     start = wide.index(b",")
-    with pytest.raises(Unusable, match="in all its frames"):
-        remake(wide[:start] + wide[start:-1] * 3 + b";")
+    with pytest.raises(UnusablePicture, match="in all its frames"):
+        convert(wide[:start] + wide[start:-1] * 3 + b";")
 
 
 def test_colours_of_wider_screens_become_those_of_every_screen() -> None:
     """A profile is applied and left out; one that nobody can read is only left out."""
     lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert likeness(opened(remake(saved(photo(), "JPEG", icc_profile=lab)).content), photo()) < 4
-    made = remake(saved(photo(), "PNG", icc_profile=b"nonsense"))
+    assert likeness(opened(convert(saved(photo(), "JPEG", icc_profile=lab)).content), photo()) < 4
+    made = convert(saved(photo(), "PNG", icc_profile=b"nonsense"))
     assert opened(made.content).tobytes() == photo().tobytes() and b"iCCP" not in made.content
 
 
 def test_grey_and_print_are_shown() -> None:
     """Sixteen bits of grey are scaled to eight; the four colours of a press become three."""
     deep = Image.new("I;16", (4, 4), 0x8000)
-    assert opened(remake(saved(deep, "PNG")).content).convert("L").getpixel((1, 1)) == 128
-    press = remake(saved(photo().convert("CMYK"), "JPEG", quality=92))
+    assert opened(convert(saved(deep, "PNG")).content).convert("L").getpixel((1, 1)) == 128
+    press = convert(saved(photo().convert("CMYK"), "JPEG", quality=92))
     assert opened(press.content).mode == "RGB"
     assert likeness(opened(press.content), photo()) < 5
 
@@ -166,17 +166,17 @@ def test_grey_and_print_are_shown() -> None:
 @pytest.mark.parametrize("name", sorted(hostile()))
 def test_what_is_no_picture_is_refused(name: str) -> None:
     """Every file of the corpus is refused in words, by nothing else."""
-    with pytest.raises(Unusable) as told:
-        remake(hostile()[name])
+    with pytest.raises(UnusablePicture) as told:
+        convert(hostile()[name])
     assert str(told.value).split()[0] in ("is", "has")
 
 
 def test_as_many_pixels_as_are_allowed() -> None:
     """The limit itself is taken, one row more is not."""
     flat = zlib.compress(b"\0" * (5_001 * 5_000))
-    assert remake(png(5_000, 5_000, flat)).width == WIDEST
-    with pytest.raises(Unusable, match=f"{MAX_PIXELS:,}"):
-        remake(png(5_000, 5_001, flat))
+    assert convert(png(5_000, 5_000, flat)).width == MAX_WIDTH
+    with pytest.raises(UnusablePicture, match=f"{MAX_PIXELS:,}"):
+        convert(png(5_000, 5_001, flat))
 
 
 _SEEDS = [
@@ -193,7 +193,7 @@ def test_a_damaged_file_is_shown_or_refused(seed: bytes, hits: list[tuple[int, b
     for place, by in hits:
         damaged[12 + place % len(damaged) : 12 + place % len(damaged) + len(by)] = by
     try:
-        made = remake(bytes(damaged))
-    except Unusable:
+        made = convert(bytes(damaged))
+    except UnusablePicture:
         return
     assert opened(made.content).size == (made.width, made.height)

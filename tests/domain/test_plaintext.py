@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.content.designs import plaintext
+from appliance.content.designs import markup
 from appliance.sending.messages import compose
-from appliance.sending.messages.compose import Source
+from appliance.sending.messages.compose import MessageSource
 
 TAGS = ["p", "div", "b", "i", "span", "h1", "td", "tr", "table", "ul", "ol", "li", "blockquote", "pre", "section", "a"]
 WORD = st.from_regex(r"[A-Za-z0-9]{1,8}", fullmatch=True)
@@ -54,14 +54,14 @@ def documents(draw: st.DrawFn) -> tuple[str, list[str]]:
 )
 def test_html_reads_as_text(html: str, text: str) -> None:
     """Paragraphs, links with their targets, lists with their numbers and pictures with their words stay."""
-    assert plaintext.from_html(html) == text
+    assert markup.html_to_text(html) == text
 
 
 @given(documents())
 def test_every_word_stays_and_no_markup(made: tuple[str, list[str]]) -> None:
     """However broken the HTML, its words stand in the text in their order and no tag does."""
     html, words = made
-    found = plaintext.from_html(html)
+    found = markup.html_to_text(html)
     assert not set(found) & set("<>")
     kept = [word for word in found.replace("----", " ").split() if word != "-" and not word.endswith(".")]
     assert kept == words
@@ -71,7 +71,7 @@ def test_every_word_stays_and_no_markup(made: tuple[str, list[str]]) -> None:
 @given(st.text(max_size=200))
 def test_any_text_can_be_read(html: str) -> None:
     """Whatever stands in a body, the text part can be made of it."""
-    assert plaintext.from_html(html).endswith("\n")
+    assert markup.html_to_text(html).endswith("\n")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_merge_tags_survive(tag: str, around: str) -> None:
     end = next((words for start, words in ends.items() if tag.startswith(start)), "")
     # A block that begins within an attribute has to end there
     body = around.format(tag + end) if "=" in around else around.format(tag) + f"<p>{end}</p>"
-    text = compose.compile_source(Source("s", body)).text.source
+    text = compose.compile_message(MessageSource("s", body)).text.source
     assert tag in text and text.count("{{") == tag.count("{{")
     assert "\ue000" not in text and "\ue001" not in text
 
@@ -109,7 +109,7 @@ def test_merge_tags_survive(tag: str, around: str) -> None:
 )  # fmt: skip
 def test_a_body_without_tags_is_text(body: str, is_html: bool) -> None:
     """A body is HTML only if it holds a tag; comparison signs are none."""
-    assert plaintext.is_html(body) is is_html
+    assert markup.is_html(body) is is_html
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,4 @@ def test_a_body_without_tags_is_text(body: str, is_html: bool) -> None:
 )
 def test_text_becomes_paragraphs(text: str, html: str) -> None:
     """Text becomes paragraphs and line breaks, its signs are escaped, its merge tags untouched."""
-    assert plaintext.to_html(text) == html
+    assert markup.text_to_html(text) == html

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from appliance.campaigns import preview, store
-from appliance.campaigns.requests import CampaignCreate
+from appliance.campaigns.store import CampaignCreate
 from appliance.content.designs.merge import MergeError
-from appliance.core import fields
-from appliance.sending.messages import retry_bytes
+from appliance.core import validation
+from appliance.sending.messages import retries
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.sending.messages.link_targets import Targets, Wanted
-from appliance.sending.messages.prepare import Workshop
-from appliance.sending.sms import gsm
-from appliance.storage import work
+from appliance.sending.messages.links import LinkRequest, LinkResolver
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.sms import segments
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one, rows, run
 from appliance.storage.models import Campaign, Message, MessageContent
-from appliance.storage.open import fetch_one, rows, run
 from tests.domain.home import Home, turn
 from tests.domain.test_flow_content import make as make_flow
 from tests.domain.test_flow_run import enter, until_still
@@ -40,20 +40,20 @@ def campaign(home: Home, ids: list[int], body: str = BODY, **more: Any) -> Campa
         "name": "Spring", "channel": "sms", "template_attributes": {"body": body},
         "trigger_attributes": {"contact_list_id": home.list_of(*ids, name=f"L{len(ids)}{body[:9]}").id}, **more,
     }  # fmt: skip
-    return work.write(store.create, home.account_id, fields.read(CampaignCreate, asked))
+    return transactions.write(store.create, home.account_id, validation.read(CampaignCreate, asked))
 
 
 def claims(**where: Any) -> list[Claim]:
     """Return the open rows of the ledger."""
     return [
-        Claim._make(row)._replace(dated_at=1_780_000_000_000)
+        Claim._make(row)._replace(first_attempt_at=1_780_000_000_000)
         for row in rows(f"SELECT {COLUMNS} FROM message WHERE status IN ('queued', 'held') ORDER BY id")
     ]
 
 
-def said(claim: Claim, workshop: Workshop | None = None) -> str:
+def said(claim: Claim, workshop: MessagePreparer | None = None) -> str:
     """Return what an SMS says."""
-    return (workshop or Workshop()).prepare(claim).envelope.content.decode()
+    return (workshop or MessagePreparer()).prepare(claim).envelope.content.decode()
 
 
 def single(home: Home, body: str, phone: str = "+447700900100", **more: Any) -> Claim:
@@ -69,7 +69,7 @@ def single(home: Home, body: str, phone: str = "+447700900100", **more: Any) -> 
         MessageContent.create(message=row, body=body, data={"code": "<1>"}, links=None)
         return int(row.id)
 
-    number = work.write(put)
+    number = transactions.write(put)
     return next(claim for claim in claims() if claim.id == number)
 
 
@@ -77,10 +77,10 @@ def test_many_are_made_as_each_alone(home: Home) -> None:
     """Read together or one by one, the bytes are the same, whatever a person has or lacks."""
     home.send(campaign(home, people(home, 7)))
     found = claims()
-    together = Workshop()
-    together.fetch(found)
+    together = MessagePreparer()
+    together.prefetch(found)
     made = [together.prepare(one) for one in found]
-    assert made == [Workshop().prepare(one) for one in found]
+    assert made == [MessagePreparer().prepare(one) for one in found]
     texts = [one.envelope.content.decode() for one in made]
     assert texts[0].startswith("friend|+447700900100||http") and texts[1].startswith("N1|+447700900101|p1@x.org|http")
     assert all("/c/" in text and "example.org" not in text for text in texts)
@@ -96,7 +96,7 @@ def test_links_lead_where_they_were_written_to(home: Home) -> None:
     assert claim is not None
     turn(Outcome(claim, sender="Campanero"), False)
     home.advance(60)
-    found = Targets().find([Wanted(claim.id, 1)])[Wanted(claim.id, 1)]
+    found = LinkResolver().resolve([LinkRequest(claim.id, 1)])[LinkRequest(claim.id, 1)]
     assert (found.url, found.channel) == (f"https://example.org/{person}/a", "sms")
     record(ask(claim.id, 1))
     assert marks(claim.id) == (0, 1)
@@ -133,13 +133,13 @@ def test_clicks_of_a_machine_are_taken_back(home: Home) -> None:
 
 def test_what_a_preview_shows_is_what_leaves(home: Home) -> None:
     """Every word of it, with links of the same length: only whose they are differs."""
-    work.write(run, "UPDATE account SET sms_opt_out_hint = '{{ brand.company_name }}: STOP to end'")
+    transactions.write(run, "UPDATE account SET sms_opt_out_hint = '{{ brand.company_name }}: STOP to end'")
     (person,) = people(home, 1)
     made = campaign(home, [person], body=BODY + " {{ campaign.name }} {{ unsubscribe_url }}")
-    shown = preview.render(home.account_id, made.id)
+    shown = preview.render_preview(home.account_id, made.id)
     home.send(made)
     sent = said(claims()[0])
-    assert len(sent) == len(shown["text"]) and shown["sms"].segments == Workshop().prepare(claims()[0]).parts
+    assert len(sent) == len(shown["text"]) and shown["sms"].segments == MessagePreparer().prepare(claims()[0]).parts
     tokens = re.compile(r"/([cu])/[A-Za-z0-9_-]+")
     assert tokens.sub(r"/\1/", sent) == tokens.sub(r"/\1/", shown["text"])
     assert shown["contact"].id == person and shown["from_email"] == "Campanero"
@@ -148,7 +148,7 @@ def test_what_a_preview_shows_is_what_leaves(home: Home) -> None:
 def test_who_wants_not_to_be_counted_is_led_on_uncounted(home: Home) -> None:
     """Their link is as short as everybody's, and leaves no trace."""
     (person,) = people(home, 1)
-    work.write(run, "UPDATE contact SET tracking = 'none'")
+    transactions.write(run, "UPDATE contact SET tracking = 'none'")
     home.send(campaign(home, [person]))
     claim = turn(None, True, "sms")
     assert claim is not None and "/c/" in said(claim)
@@ -168,7 +168,7 @@ def test_a_campaign_that_counts_nothing_keeps_its_links(home: Home) -> None:
 
 def test_a_step_of_a_flow_says_what_its_event_brought(home: Home) -> None:
     """Marketing steps have short links and the hint, transactional ones neither."""
-    work.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
+    transactions.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
     ids = people(home, 1)
     body = "Order {{ event.sku }}: https://example.org/{{ event.sku }}"
     for transactional in (False, True):
@@ -179,23 +179,25 @@ def test_a_step_of_a_flow_says_what_its_event_brought(home: Home) -> None:
     assert marketing.startswith("Order A<7>: http://127.0.0.1:8080/c/") and marketing.endswith("-1 STOP to end")
     assert service == "Order A<7>: https://example.org/A<7>"
     number = claims()[0].id
-    assert Targets().find([Wanted(number, 1)])[Wanted(number, 1)].url == "https://example.org/A%3C7%3E"
+    assert (
+        LinkResolver().resolve([LinkRequest(number, 1)])[LinkRequest(number, 1)].url == "https://example.org/A%3C7%3E"
+    )
 
 
 def test_a_single_one_says_what_it_was_given(home: Home) -> None:
     """Raw values, its own sender, its links as they are, nothing behind it; nobody's number gets the same."""
-    work.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
+    transactions.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
     claim = single(home, "Code {{ data.code }} {{ contact.phone }} https://example.org/a", sender="Acme")
-    made = Workshop().prepare(claim)
+    made = MessagePreparer().prepare(claim)
     assert made.envelope == ("Acme", "+447700900100", b"Code <1> +447700900100 https://example.org/a", False)
-    assert (made.parts, made.hinted) == (1, False)
-    shown = Workshop().view(Message.get_by_id(claim.id))
+    assert (made.parts, made.has_opt_out_hint) == (1, False)
+    shown = MessagePreparer().fill_again(Message.get_by_id(claim.id))
     assert shown.text == made.envelope.content.decode() and "Code &lt;1&gt; +44" in shown.html
 
 
 def test_a_hint_is_said_once_a_month_where_that_is_set(home: Home) -> None:
     """The first message says it, the next do not for thirty days; what was said is shown again as it was."""
-    work.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
+    transactions.write(run, "UPDATE account SET sms_opt_out_hint = 'STOP to end'")
     home.configure(sms__opt_out_hint="monthly")
     ids, texts, shown = people(home, 1), [], []
     for days in (0, 1, 28, 2):
@@ -203,10 +205,10 @@ def test_a_hint_is_said_once_a_month_where_that_is_set(home: Home) -> None:
         home.send(campaign(home, ids, body=f"Day {days}"))
         claim = turn(None, True, "sms")
         assert claim is not None
-        made = Workshop().prepare(claim)
+        made = MessagePreparer().prepare(claim)
         turn(Outcome(claim, sender="Campanero", prepared=made), False)
         texts.append(made.envelope.content.decode())
-        shown.append(Workshop().view(Message.get_by_id(claim.id)).text)
+        shown.append(MessagePreparer().fill_again(Message.get_by_id(claim.id)).text)
     assert texts == shown == ["Day 0 STOP to end", "Day 1", "Day 28", "Day 2 STOP to end"]
 
 
@@ -221,9 +223,9 @@ def test_a_hint_is_said_once_a_month_where_that_is_set(home: Home) -> None:
 def test_what_nobody_carries_is_not_made(home: Home, body: str, why: str) -> None:
     """It says why, in the words that its row will have."""
     with pytest.raises(ValueError, match=why.replace("(", r"\(").replace(")", r"\)")):
-        Workshop().prepare(single(home, body))
+        MessagePreparer().prepare(single(home, body))
     with pytest.raises(MergeError):
-        Workshop().prepare(single(home, "{{ data.code | money }}"))
+        MessagePreparer().prepare(single(home, "{{ data.code | money }}"))
 
 
 def test_a_message_in_hand_is_made_again_as_it_was(home: Home) -> None:
@@ -231,6 +233,6 @@ def test_a_message_in_hand_is_made_again_as_it_was(home: Home) -> None:
     home.send(campaign(home, people(home, 1), body="Grüße {{ first_name | default: 'Ж' }} https://example.org/a"))
     claim = turn(None, True, "sms")
     assert claim is not None
-    ((found, made),) = retry_bytes.in_hand()
+    ((found, made),) = retries.find_interrupted()
     assert found.id == claim.id and made is not None and made.parts == 1
-    assert gsm.count(made.envelope.content.decode()).alphabet == "UCS-2"
+    assert segments.count_segments(made.envelope.content.decode()).alphabet == "UCS-2"

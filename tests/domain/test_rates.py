@@ -4,15 +4,15 @@ import random
 
 import pytest
 
-from appliance.core import rate_limit
-from appliance.core.errors import DeliveryError, Permanent, Temporary, Unreachable
-from appliance.core.rate_limit import HOUR, NEVER, Limit, RateLimiter
-from appliance.sending.delivery import rates
-from appliance.sending.delivery.groups import group_of
-from appliance.sending.workers.adaptive_throttle import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
+from appliance.core import send_status
+from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError, RecipientRejected
+from appliance.core.send_status import HOUR, NEVER, RateLimit, RateLimiter
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery.mx_routes import group_of_address
+from appliance.sending.workers.rate_limits import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
 
 
-def said(line: str, kind: type[DeliveryError] = Temporary) -> DeliveryError:
+def said(line: str, kind: type[DeliveryError] = Deferred) -> DeliveryError:
     """Return a refusal as a server says it."""
     code, _, text = line.partition(" ")
     enhanced = text.split(" ")[0]
@@ -43,17 +43,17 @@ def said(line: str, kind: type[DeliveryError] = Temporary) -> DeliveryError:
 )
 def test_what_asks_for_less(line: str, less: bool) -> None:
     """421 and 4.7.x do, and what names a rate; greylisting, full mailboxes and faults of our DNS mean one message."""
-    assert rates.asks_for_less(said(line)) is less
+    assert bounce_classes.is_rate_limited(said(line)) is less
 
 
 def test_a_refusal_for_good_never_asks_for_less() -> None:
     """A 5xx, a broken connection and an acceptance are what they are."""
-    assert not rates.asks_for_less(said("550 5.7.1 rate limit exceeded", Permanent))
-    assert not rates.asks_for_less(Temporary("the connection broke: too many"))
-    assert not rates.asks_for_less(None)
-    assert rates.asks_for_less(said("421 4.7.0 busy", Unreachable)) and rates.means_all(
-        said("421 4.7.0 x", Unreachable)
-    )
+    assert not bounce_classes.is_rate_limited(said("550 5.7.1 rate limit exceeded", RecipientRejected))
+    assert not bounce_classes.is_rate_limited(Deferred("the connection broke: too many"))
+    assert not bounce_classes.is_rate_limited(None)
+    assert bounce_classes.is_rate_limited(
+        said("421 4.7.0 busy", ConnectionFailed)
+    ) and bounce_classes.limits_all_recipients(said("421 4.7.0 x", ConnectionFailed))
 
 
 @pytest.mark.parametrize(
@@ -63,36 +63,41 @@ def test_a_refusal_for_good_never_asks_for_less() -> None:
 )  # fmt: skip
 def test_who_belongs_together(address: str, group: str) -> None:
     """Domains of a large provider are one group, any other domain is its own."""
-    assert group_of(address) == group
+    assert group_of_address(address) == group
 
 
 @pytest.mark.parametrize(
     ("entry", "limit"),
-    [("google 10/s 4 connections", Limit(10, 0, 4)), ("Example.org 0.5/s", Limit(0.5)), ("a.b 200/h", Limit(0, 200)),
-     ("a.b 1 connection", Limit(0, 0, 1)), ("a.b 3/s 200/h 2 connections", Limit(3, 200, 2))],
-)  # fmt: skip
-def test_how_a_limit_is_written(entry: str, limit: Limit) -> None:
+    [
+        ("google 10/s 4 connections", RateLimit(10, 0, 4)),
+        ("Example.org 0.5/s", RateLimit(0.5)),
+        ("a.b 200/h", RateLimit(0, 200)),
+        ("a.b 1 connection", RateLimit(0, 0, 1)),
+        ("a.b 3/s 200/h 2 connections", RateLimit(3, 200, 2)),
+    ],
+)
+def test_how_a_limit_is_written(entry: str, limit: RateLimit) -> None:
     """A name, then what is allowed, in words that a person reads back."""
-    assert rate_limit.read(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
+    assert send_status.parse_limit(entry) == (entry.split(" ", maxsplit=1)[0].lower(), limit)
 
 
 @pytest.mark.parametrize("rate", [0.5, 1, 3, 20, 500])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rate_is_even(rate: float, seed: int) -> None:
     """However late those come who take the turns: the rate is reached, and never twice of it in any second."""
-    chance, kept = random.Random(seed), RateLimiter("x", Limit(rate))
+    chance, kept = random.Random(seed), RateLimiter("x", RateLimit(rate))
     now, taken = 1000.0, []
     while now < 1000 + 60:
-        now = max(now, kept.opens_at(now))
+        now = max(now, kept.allowed_at(now))
         # Most come on time, a few after a pause of their own
         now += chance.random() * 0.002 if chance.random() < 0.98 else chance.random() * 3
         kept.take(now)
         taken.append(now)
     busiest = max(sum(at <= other < at + 1 for other in taken) for at in taken)
     assert busiest <= max(2 * rate, 1)
-    on_time = RateLimiter("x", Limit(rate))
+    on_time = RateLimiter("x", RateLimit(rate))
     now, count = 1000.0, 0
-    while (now := max(now, on_time.opens_at(now)) + 0.0005) < 1060:
+    while (now := max(now, on_time.allowed_at(now)) + 0.0005) < 1060:
         on_time.take(now)
         count += 1
     assert count >= 60 * rate * 0.95
@@ -100,71 +105,71 @@ def test_a_rate_is_even(rate: float, seed: int) -> None:
 
 def test_an_hour_is_any_sixty_minutes() -> None:
     """No sixty minutes hold more than allowed, what did not go after all is not counted, and what went before is."""
-    kept = RateLimiter("x", Limit(per_hour=3))
+    kept = RateLimiter("x", RateLimit(per_hour=3))
     for at in (0.0, 100.0):
-        kept.remember(at)
-    assert kept.opens_at(200.0) <= 200.0
+        kept.record(at)
+    assert kept.allowed_at(200.0) <= 200.0
     kept.take(200.0)
-    assert kept.opens_at(300.0) == HOUR
+    assert kept.allowed_at(300.0) == HOUR
     kept.end(used=False)
-    assert kept.opens_at(300.0) <= 300.0
+    assert kept.allowed_at(300.0) <= 300.0
     kept.take(300.0)
-    assert kept.opens_at(HOUR - 1) == HOUR and kept.opens_at(HOUR) <= HOUR
+    assert kept.allowed_at(HOUR - 1) == HOUR and kept.allowed_at(HOUR) <= HOUR
 
 
 def test_a_number_at_a_time() -> None:
     """The next one waits until one ends."""
-    kept = RateLimiter("x", Limit(connections=2))
+    kept = RateLimiter("x", RateLimit(connections=2))
     kept.take(1.0)
     kept.take(1.0)
-    assert kept.opens_at(5.0) == NEVER
+    assert kept.allowed_at(5.0) == NEVER
     kept.end(used=True)
-    assert kept.opens_at(5.0) <= 5.0
+    assert kept.allowed_at(5.0) <= 5.0
 
 
 def test_a_group_gets_half_and_pauses_and_comes_back() -> None:
     """Each refusal after a pause halves what goes at a time and doubles the pause; each quiet while gives one back."""
     slow = AdaptiveThrottle("google", usual=8, pause=5)
-    slow.refused(0.0, "busy", silence=False)
-    slow.refused(0.1, "busy", silence=False)
-    assert (slow.most, slow.until, slow.opens_at(1.0)) == (4, 5.0, 5.0)
-    slow.refused(5.0, "busy", silence=False)
-    assert (slow.most, slow.until) == (2, 15.0)
-    now, steps = slow.until, []
-    while not slow.accepted(now := now + 1):
-        steps.append(slow.most)
-    assert slow.most == 8 and now - slow.until >= 6 * WINDOW_SECONDS and sorted(steps) == steps
+    slow.record_refusal(0.0, "busy", silence=False)
+    slow.record_refusal(0.1, "busy", silence=False)
+    assert (slow.max_in_use, slow.paused_until, slow.allowed_at(1.0)) == (4, 5.0, 5.0)
+    slow.record_refusal(5.0, "busy", silence=False)
+    assert (slow.max_in_use, slow.paused_until) == (2, 15.0)
+    now, steps = slow.paused_until, []
+    while not slow.record_accepted(now := now + 1):
+        steps.append(slow.max_in_use)
+    assert slow.max_in_use == 8 and now - slow.paused_until >= 6 * WINDOW_SECONDS and sorted(steps) == steps
 
 
 def test_a_group_that_has_one_left_is_slowed() -> None:
     """With one at a time refused again, the time between two grows, and shrinks first when it goes well."""
     slow = AdaptiveThrottle("google", usual=1, pause=5)
     for _ in range(4):
-        slow.refused(slow.until, "busy", silence=False)
-    now = slow.until
+        slow.record_refusal(slow.paused_until, "busy", silence=False)
+    now = slow.paused_until
     slow.take(now)
     slow.end(used=True)
-    assert slow.opens_at(now + 1) == now + 4.0
-    assert slow.until <= SILENCE_SECONDS * 4
+    assert slow.allowed_at(now + 1) == now + 4.0
+    assert slow.paused_until <= SILENCE_SECONDS * 4
 
 
 def test_silence_lasts_ten_minutes_and_begins_with_one() -> None:
     """4.7.28: nothing for ten minutes, then one at a time, then one more for each quiet while."""
     slow = AdaptiveThrottle("google", usual=10, pause=5)
-    slow.refused(7.0, "4.7.28", silence=True)
-    assert slow.opens_at(8.0) == 607.0
+    slow.record_refusal(7.0, "4.7.28", silence=True)
+    assert slow.allowed_at(8.0) == 607.0
     slow.take(607.0)
-    assert slow.opens_at(607.0) == NEVER
-    assert not slow.accepted(608.0) and slow.most == 1
-    assert not slow.accepted(608.0 + WINDOW_SECONDS) and slow.most == 2
+    assert slow.allowed_at(607.0) == NEVER
+    assert not slow.record_accepted(608.0) and slow.max_in_use == 1
+    assert not slow.record_accepted(608.0 + WINDOW_SECONDS) and slow.max_in_use == 2
 
 
 def test_many_taken_in_a_row_end_the_slowness_sooner() -> None:
     """Where one after the other is taken, the pause between two goes first and within few, then more go at a time."""
     slow = AdaptiveThrottle("google", usual=3, pause=5)
     for _ in range(4):
-        slow.refused(slow.until, "busy", silence=False)
-    now, taken = slow.until, 0
-    while not slow.accepted(now := now + 0.01):
+        slow.record_refusal(slow.paused_until, "busy", silence=False)
+    now, taken = slow.paused_until, 0
+    while not slow.record_accepted(now := now + 0.01):
         taken += 1
-    assert slow.most == 3 and 100 <= taken <= 150 and now < slow.until + 5
+    assert slow.max_in_use == 3 and 100 <= taken <= 150 and now < slow.paused_until + 5

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.content.designs.readable import readable
+from appliance.content.designs.merge import make_readable
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ from appliance.content.designs.readable import readable
 )
 def test_a_tag_is_its_default_or_its_name(text: str, said: str) -> None:
     """Of conditions the first branch is shown; what is broken keeps its words."""
-    assert readable(text) == said
+    assert make_readable(text) == said
 
 
 @given(st.text(alphabet="{}%| .'abifelsndx_", max_size=60))
 def test_no_source_of_a_tag_is_ever_left(text: str) -> None:
     """Whatever is typed, no opening of a tag is shown, and nothing is raised."""
-    said = readable(text)
+    said = make_readable(text)
     assert "{{" not in said and "{%" not in said

@@ -7,12 +7,12 @@ import pytest
 
 from appliance.core import clock
 from appliance.core.errors import Uncertain
-from appliance.inbound.feedback import receipts
+from appliance.inbound import delivery_reports
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
-from appliance.sending.sms.codes import Receipt
-from appliance.storage import work
+from appliance.sending.sms.error_codes import Receipt
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Message
-from appliance.storage.open import rows, run, scalar
 from tests.domain.home import Home
 
 NUMBER = "+15550001111"
@@ -28,18 +28,20 @@ def text(home: Home, status: str = "sent", sid: str | None = "SM1", number: str 
         "transactional": True, "provider": "twilio", "provider_id": sid, "created_at": now, "updated_at": now,
         "sent_at": now if status == "sent" else None, **more,
     }  # fmt: skip
-    return int(work.write(Message.create, **values).id)
+    return int(transactions.write(Message.create, **values).id)
 
 
 def tell(status: str, sid: str = "SM1", number: int | None = None, code: str | None = None) -> bool:
     """Hand in a receipt."""
-    return work.write(receipts.apply, "twilio", Receipt(sid, status, number, code))
+    return transactions.write(delivery_reports.apply_receipt, "twilio", Receipt(sid, status, number, code))
 
 
 def end(number: int, error: Any = None, sid: str | None = None) -> None:
     """Return what became of a message in hand."""
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
-    work.write(receipts.step, [Outcome(claim, error, sender="Acme", provider_id=sid)], [], "process")
+    transactions.write(
+        delivery_reports.step_with_receipts, [Outcome(claim, error, sender="Acme", provider_id=sid)], [], "process"
+    )
 
 
 def state(number: int) -> tuple[str, list[str]]:
@@ -86,7 +88,7 @@ def test_a_receipt_before_the_answer(named: bool, home: Home) -> None:
 @pytest.mark.parametrize("before", ["uncertain", "queued", "held"])
 def test_who_tells_of_a_message_has_taken_it(before: str, status: str, ends: str, home: Home) -> None:
     """A receipt with our token settles a doubt: the message was taken, and is asked for or repeated no more."""
-    number = text(home, before, None, doubts=1, attempts=1, due_at=5 if before != "uncertain" else None)
+    number = text(home, before, None, uncertain_count=1, attempts=1, due_at=5 if before != "uncertain" else None)
     assert tell(status, "SM9", number)
     row = Message.get_by_id(number)
     assert (row.status, row.provider_id, row.due_at, row.attempts) == (ends, "SM9", None, 1)
@@ -103,9 +105,11 @@ def test_a_receipt_while_the_answer_is_lost(home: Home) -> None:
 
 def test_after_a_crash(home: Home) -> None:
     """What was told before a crash is known to the process that begins after it."""
-    number = text(home, "sending", None, digest=7)
+    number = text(home, "sending", None, body_hash=7)
     tell("sent", "SM1", number)
-    work.write(receipts.recover, [(Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0]), None)])
+    transactions.write(
+        delivery_reports.recover_with_receipts, [(Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0]), None)]
+    )
     assert state(number) == ("sent", ["sms_sent"]) and Message.get_by_id(number).provider_id == "SM1"
 
 
@@ -114,7 +118,7 @@ def test_what_is_not_in_doubt_is_not_settled(home: Home) -> None:
     for before in ("queued", "held", "failed", "skipped", "cancelled"):
         number = text(home, before, None)
         assert not tell("delivered", f"SM-{before}", number) and state(number) == (before, [])
-    other = text(home, "uncertain", None, provider="http", doubts=1)
+    other = text(home, "uncertain", None, provider="http", uncertain_count=1)
     assert not tell("delivered", "SM7", other) and state(other) == ("uncertain", [])
     assert scalar("SELECT count(*) FROM receipt") == 0
 
@@ -152,7 +156,7 @@ def test_tests_and_the_erased(home: Home) -> None:
     assert scalar("SELECT count(*) FROM event WHERE event = 'sms_failed' AND test = 1") == 1
     assert scalar("SELECT fail_count FROM channel WHERE key = ?", (NUMBER,)) == 0
     gone = text(home, sid="SM2")
-    work.write(run, "UPDATE message SET recipient_key = NULL, recipient = NULL WHERE id = ?", (gone,))
+    transactions.write(run, "UPDATE message SET recipient_key = NULL, recipient = NULL WHERE id = ?", (gone,))
     assert not tell("delivered", "SM2") and state(gone) == ("sent", [])
 
 

@@ -5,16 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.accounts import accounts
-from appliance.audience.contacts import erase, suppress
-from appliance.audience.contacts.suppress import SuppressionWrite
-from appliance.inbound.conversations import words
-from appliance.sending.messages import hot
+from appliance.audience import suppressions
+from appliance.audience.contacts import removal
+from appliance.audience.suppressions import SuppressionWrite
+from appliance.inbound import incoming_sms
+from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, Claim
-from appliance.sending.messages.prepare import Workshop
-from appliance.sending.sms import gsm
-from appliance.storage import work
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.sms import segments
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Account, Incoming, Message
-from appliance.storage.open import rows
 from tests.domain.home import BY_API, Home
 from tests.domain.talk import ANN, OURS, answers, events, hear, kept
 
@@ -38,35 +39,35 @@ def test_an_answer_goes_out_though_they_left(home: Home, ann: int) -> None:
     assert (row.sender, row.recipient, row.source_type, row.transactional) == (OURS, ANN, "system", True)
     assert row.segments == 1
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
-    assert work.write(hot.step, [], [claim], "process") == {row.id}
+    assert transactions.write(queue.record_and_claim, [], [claim], "process") == {row.id}
 
     home.advance(3700)
     hear("HELP")
-    work.write(suppress.write, home.account_id, SuppressionWrite(ANN), BY_API)
+    transactions.write(suppressions.create, home.account_id, SuppressionWrite(ANN), BY_API)
     hear_again = Claim._make(rows(f"SELECT {COLUMNS} FROM message ORDER BY id DESC LIMIT 1")[0])
-    assert work.write(hot.step, [], [hear_again], "process") == set()
+    assert transactions.write(queue.record_and_claim, [], [hear_again], "process") == set()
     assert Message.get_by_id(hear_again.id).skip_reason == "suppressed_manual"
 
 
 def test_an_answer_is_from_the_number_that_was_written_to(home: Home, ann: int) -> None:
     """Where the account writes under a name that their country takes from nobody, the answer goes out all the same."""
     home.configure(sms__transport="twilio", sms__twilio__account_sid="AC1", sms__twilio__auth_token="t")
-    work.write(lambda: Account.update(sms_from="Acme").execute())
+    transactions.write(lambda: Account.update(sms_from="Acme").execute())
     hear("STOP")
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
-    assert Workshop().prepare(claim).envelope[:2] == (OURS, ANN)
-    assert work.write(hot.step, [], [claim], "process") == {claim.id}
+    assert MessagePreparer().prepare(claim).envelope[:2] == (OURS, ANN)
+    assert transactions.write(queue.record_and_claim, [], [claim], "process") == {claim.id}
 
 
 def test_a_stop_to_no_number_in_particular(home: Home, ann: int) -> None:
     """Where nobody says which number it came to, it is for whoever wrote last, not for an account without a sender."""
     home.configure(sms__transport="http", sms__http__url="http://127.0.0.1:9/", sms__http__secret="s")
-    work.write(lambda: Account.update(sms_from=OURS).execute())
-    other = work.write(lambda: accounts.create("Elsewhere").id)
+    transactions.write(lambda: Account.update(sms_from=OURS).execute())
+    other = transactions.write(lambda: accounts.create("Elsewhere").id)
     assert hear("STOP", to="")
     assert home.channel(ANN).suppression == "stop_keyword" and [row.account_id for row in kept()] == [home.account_id]
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
-    assert claim.account_id != other and Workshop().prepare(claim).envelope[:2] == (OURS, ANN)
+    assert claim.account_id != other and MessagePreparer().prepare(claim).envelope[:2] == (OURS, ANN)
 
 
 def test_a_late_answer_is_none(home: Home, ann: int) -> None:
@@ -74,7 +75,7 @@ def test_a_late_answer_is_none(home: Home, ann: int) -> None:
     hear("STOP")
     home.advance(301)
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message")[0])
-    assert work.write(hot.step, [], [claim], "process") == set()
+    assert transactions.write(queue.record_and_claim, [], [claim], "process") == set()
     assert (Message.get().status, Message.get().skip_reason) == ("skipped", "too_late")
 
 
@@ -103,7 +104,7 @@ def test_start_and_yes_bring_back(home: Home, ann: int) -> None:
 
 def test_help_is_answered_once_an_hour(home: Home, ann: int) -> None:
     """HELP names company and contact, also to who has left, and not more often than once an hour."""
-    work.write(lambda: Account.update(email_reply_to="help@acme.example").execute())
+    transactions.write(lambda: Account.update(email_reply_to="help@acme.example").execute())
     hear("STOP")
     hear("help")
     hear("INFO")
@@ -154,11 +155,11 @@ def test_unknown_numbers_make_no_contact(home: Home, ann: int) -> None:
 
 def test_nobody_is_told_what_is_not_so(home: Home, ann: int) -> None:
     """Whoever was erased or has complained is heard, and stays out: START is not confirmed, HELP is answered."""
-    work.write(erase.erase, home.account_id, ann, BY_API)
+    transactions.write(removal.erase, home.account_id, ann, BY_API)
     bob = "+14155550102"
     home.upsert(phone=bob, opt_in=True)
     complaint = SuppressionWrite(bob, reason="complaint")
-    work.write(suppress.write, home.account_id, complaint, BY_API)
+    transactions.write(suppressions.create, home.account_id, complaint, BY_API)
     for number in (ANN, bob):
         hear("STOP", number)
         hear("START", number)
@@ -172,11 +173,14 @@ def test_nobody_is_told_what_is_not_so(home: Home, ann: int) -> None:
 @pytest.mark.parametrize("kind", ["stop", "start", "help"])
 def test_answers_are_one_part_in_every_language(locale: str, kind: str) -> None:
     """What we say by ourselves is in letters of GSM-7 and one part long, with who we are and what helps."""
-    said = words.say(kind, locale, "{Acme}", "help@acme.example")
-    counted = gsm.count(said)
+    said = incoming_sms.keyword_answer_text(kind, locale, "{Acme}", "help@acme.example")
+    counted = segments.count_segments(said)
     assert (counted.parts, counted.alphabet) == (1, "GSM-7")
     assert said.startswith("{Acme}") and ("STOP" in said or kind == "stop")
-    assert (words.say(kind, locale, "A", None) == words.say(kind, "en", "A", None)) is (locale in ("en", "pt"))
+    assert (
+        incoming_sms.keyword_answer_text(kind, locale, "A", None)
+        == incoming_sms.keyword_answer_text(kind, "en", "A", None)
+    ) is (locale in ("en", "pt"))
 
 
 def test_machines_are_kept_and_never_answered(home: Home, ann: int) -> None:

@@ -4,19 +4,19 @@ import pytest
 
 from appliance.accounts import accounts
 from appliance.audience.contacts import write
-from appliance.audience.contacts.requests import ContactWrite
-from appliance.storage import work
+from appliance.audience.contacts.store import ContactWrite
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Account, Channel, Message
-from appliance.storage.open import rows
 from tests.domain.home import BY_API, Home
 from tests.domain.talk import ANN, OURS, answers, hear, kept
 
 
 def other_account(phone: str | None = None, opt_in: bool = True) -> int:
     """Make a second account, with the number in it."""
-    number = int(work.write(lambda: accounts.create("Elsewhere").id))
+    number = int(transactions.write(lambda: accounts.create("Elsewhere").id))
     if phone is not None:
-        work.write(write.upsert, number, ContactWrite(phone=phone, opt_in=opt_in), BY_API)
+        transactions.write(write.upsert, number, ContactWrite(phone=phone, opt_in=opt_in), BY_API)
     return number
 
 
@@ -28,8 +28,8 @@ def in_account(number: int) -> Channel:
 def test_stop_counts_in_every_account_that_knows_the_number(home: Home, ann: int) -> None:
     """Who leaves leaves all senders here; START gives back what STOP took, and brings in nobody who was never in."""
     second, third = other_account(ANN), other_account(ANN, opt_in=False)
-    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    work.write(lambda: Account.update(sms_from="+14155550198").where(Account.id != home.account_id).execute())
+    transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
+    transactions.write(lambda: Account.update(sms_from="+14155550198").where(Account.id != home.account_id).execute())
     hear("STOP")
     assert {in_account(one).suppression for one in (home.account_id, second, third)} == {"stop_keyword"}
     assert len(answers()) == 1
@@ -45,7 +45,7 @@ def test_stop_counts_in_every_account_that_knows_the_number(home: Home, ann: int
 def test_a_number_without_its_plus(home: Home, ann: int, sender: str) -> None:
     """Whoever we know is heard however their number is told, and answered at it; who is not stays as they came."""
     other_account()
-    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
+    transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
     hear("STOP", sender, to=OURS[1:])
     channel = home.channel(ANN)
     assert channel is not None and channel.suppression == "stop_keyword"
@@ -58,7 +58,7 @@ def test_a_number_without_its_plus(home: Home, ann: int, sender: str) -> None:
 def test_another_account_learns_no_words(home: Home, ann: int) -> None:
     """That somebody left is known where their number is; what they wrote, and to whom, to whom they wrote it."""
     second = other_account(ANN)
-    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
+    transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
     hear("please stop texting me, thanks")
     [own, other] = kept()
     assert (own.recipient, own.body) == (OURS, "please stop texting me, thanks")
@@ -72,18 +72,18 @@ def test_whose_message_it_is(home: Home, ann: int) -> None:
     """That of the account with the number; of those that share one, of who last wrote to them; else of the first."""
     second = other_account()
     hear("one")
-    work.write(lambda: Message.create(
+    transactions.write(lambda: Message.create(
         account=second, channel="sms", recipient=ANN, recipient_key=ANN, status="sent", source_type="transactional",
         provider="twilio", sent_at=1, created_at=1, updated_at=1))  # fmt: skip
     hear("two")
-    work.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
-    work.write(lambda: Account.update(sms_from="+14155550198").where(Account.id == second).execute())
+    transactions.write(lambda: Account.update(sms_from=OURS).where(Account.id == home.account_id).execute())
+    transactions.write(lambda: Account.update(sms_from="+14155550198").where(Account.id == second).execute())
     hear("three")
     hear("four", to="+1 (415) 555-0198")
     assert [row.account_id for row in kept()] == [home.account_id, second, home.account_id, second]
     # Both have one number, and nobody has written yet: theirs who knows the person
     third = other_account("+14155550777")
-    work.write(lambda: Account.update(sms_from=OURS).execute())
+    transactions.write(lambda: Account.update(sms_from=OURS).execute())
     hear("five", "+14155550777")
     hear("six", "+14155550888")
     assert [row.account_id for row in kept()][4:] == [third, home.account_id]

@@ -8,24 +8,25 @@ from typing import Any
 
 import pytest
 
-from appliance.accounts.acting import By
-from appliance.api import document
+from appliance.accounts.audit import Actor
+from appliance.api import openapi
 from appliance.audience.contacts import store
-from appliance.audience.contacts.requests import ContactQuery
+from appliance.audience.contacts.store import ContactQuery
 from appliance.campaigns import states
-from appliance.campaigns.requests import TriggerWrite
+from appliance.campaigns.store import TriggerWrite
 from appliance.content.brand import BrandWrite
 from appliance.content.designs import merge
 from appliance.content.designs.merge import MergeError
-from appliance.core import addresses, clock, fields
+from appliance.core import addresses, clock, validation
 from appliance.core.errors import Invalid, Uncertain
 from appliance.sending.delivery import mime
-from appliance.sending.messages import compose, single
-from appliance.sending.messages.compose import Parts, Sender, Source
+from appliance.sending.messages import compose, transactional
+from appliance.sending.messages.compose import MessageSource, Sender
 from appliance.sending.messages.ledger import Outcome
-from appliance.sending.messages.single import MessageWrite
-from appliance.storage import work
-from appliance.storage.open import close_database, rows, run, scalar
+from appliance.sending.messages.shared_content import EncodedMessage
+from appliance.sending.messages.transactional import MessageWrite
+from appliance.storage import transactions
+from appliance.storage.database import close_database, rows, run, scalar
 from tests.domain.home import Home, turn
 from tests.kit.patience import soon
 
@@ -68,15 +69,15 @@ def test_w1_a_full_disk_stores_nothing_it_refused(home: Home) -> None:
     """SQLITE_FULL may end the whole transaction; a later verb of that batch told Unavailable must not be stored."""
     run("CREATE TABLE note (text TEXT, load BLOB)")
     close_database()
-    work.start()
-    work.write(lambda: rows(f"PRAGMA max_page_count = {scalar('PRAGMA page_count')}"))
+    transactions.start()
+    transactions.write(lambda: rows(f"PRAGMA max_page_count = {scalar('PRAGMA page_count')}"))
     begun, go = threading.Event(), threading.Event()
-    found = [work.submit(lambda: (begun.set(), go.wait(PATIENCE)))]
+    found = [transactions.submit(lambda: (begun.set(), go.wait(PATIENCE)))]
     assert begun.wait(PATIENCE)
     time.sleep(0.05)  # so that the batch of the one that waits ends with it
-    found.append(work.submit(run, "INSERT INTO note VALUES ('first', NULL)"))
-    found.append(work.submit(run, "INSERT INTO note VALUES ('big', zeroblob(5000000))"))
-    found.append(work.submit(run, "INSERT INTO note VALUES ('last', NULL)"))
+    found.append(transactions.submit(run, "INSERT INTO note VALUES ('first', NULL)"))
+    found.append(transactions.submit(run, "INSERT INTO note VALUES ('big', zeroblob(5000000))"))
+    found.append(transactions.submit(run, "INSERT INTO note VALUES ('last', NULL)"))
     go.set()
     wait(found, PATIENCE)
     told_yes = [
@@ -87,9 +88,9 @@ def test_w1_a_full_disk_stores_nothing_it_refused(home: Home) -> None:
 
 def test_w2_the_writer_survives_what_follows_a_commit(home: Home) -> None:
     """An after_commit function that raises is logged; it does not end the writer and hang every later write."""
-    work.start()
-    work.submit(lambda: work.after_commit(lambda: 1 / 0)).result(PATIENCE)
-    assert work.submit(lambda: 5).result(PATIENCE) == 5
+    transactions.start()
+    transactions.submit(lambda: transactions.after_commit(lambda: 1 / 0)).result(PATIENCE)
+    assert transactions.submit(lambda: 5).result(PATIENCE) == 5
 
 
 # -- merge language ------------------------------------------------------------------------------------------------
@@ -147,32 +148,32 @@ def test_m5_money() -> None:
 def test_p1_a_way_out_that_can_be_seen(body: str) -> None:
     """The footer is left out only if the author shows a link: not for the word, a comment, a hidden tag."""
     filled = compose.fill(
-        compose.compile_source(Source("s", body, marketing=True)), {"unsubscribe_url": "https://x.test/u/1"}
+        compose.compile_message(MessageSource("s", body, marketing=True)), {"unsubscribe_url": "https://x.test/u/1"}
     )
     assert 'href="https://x.test/u/1"' in filled.html and "https://x.test/u/1" in filled.text
 
 
 def test_p2_private_use_characters() -> None:
     """A body with the characters that stand for merge tags inside is still a body."""
-    compose.compile_source(Source("s", "<p>\ue0005\ue001</p>"))
+    compose.compile_message(MessageSource("s", "<p>\ue0005\ue001</p>"))
 
 
 def test_p3_the_preheader_of_html_without_body() -> None:
     """A preheader is kept when the author's HTML has <html> but no <body>."""
-    assert "Look" in compose.compile_source(Source("s", "<html><p>x</p></html>", preheader="Look")).html.source
+    assert "Look" in compose.compile_message(MessageSource("s", "<html><p>x</p></html>", preheader="Look")).html.source
 
 
 def test_p4_reply_to_travels_as_ascii(home: Home) -> None:
     """An IDN in Reply-To is written as its A-label, as in From and To: headers are ASCII without SMTPUTF8."""
-    parts = Parts(compose.compile_source(Source("s", "x")))
+    parts = EncodedMessage(compose.compile_message(MessageSource("s", "x")))
     sender = Sender("a@example.org", None, "answers@münchen.de")
-    assert mime.write(parts.mail({}, sender, 1, "b@example.org", 0.0, ())).isascii()
+    assert mime.write(parts.build_mail({}, sender, 1, "b@example.org", 0.0, ())).isascii()
 
 
 def put(home: Home, headers: dict[str, str]) -> Any:
     """Post a message with headers."""
     body = {"to": "z@example.org", "subject": "s", "body": "b", "headers": headers}
-    return work.write(single.put, home.account_id, fields.read(MessageWrite, body))
+    return transactions.write(transactional.queue_message, home.account_id, validation.read(MessageWrite, body))
 
 
 @pytest.mark.parametrize("headers", [{"X-A\n": "v"}, {"X-A": "v\n"}])
@@ -192,12 +193,12 @@ def test_l2_what_may_have_been_taken_is_uncertain(how: str, home: Home) -> None:
     campaign = home.send(home.campaign(home.list_of(contact.id).id))
     claim = turn(None, True)
     if how == "cancel":
-        work.write(states.cancel, home.account_id, campaign.id, By("key:1"))
+        transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1"))
     turn(Outcome(claim, Uncertain("broke after the dot")), False)
     if how == "leave":
         home.leave("a@example.org")
     if how == "later":
-        work.write(states.cancel, home.account_id, campaign.id, By("key:1"))
+        transactions.write(states.cancel, home.account_id, campaign.id, Actor("key:1"))
     turn(None, True)
     assert scalar("SELECT status FROM message WHERE id = ?", (claim.id,)) == "uncertain"
 
@@ -208,7 +209,7 @@ def test_l2_what_may_have_been_taken_is_uncertain(how: str, home: Home) -> None:
 def test_r1_only_ascii_digits_are_a_phone() -> None:
     """A number in other digits is either normalised to ASCII or refused, never stored as it is."""
     try:
-        assert addresses.phone("+1٤١٥٥٥٥٠١٢٣").key == "+14155550123"
+        assert addresses.parse_phone("+1٤١٥٥٥٥٠١٢٣").key == "+14155550123"
     except ValueError:
         return
 
@@ -216,7 +217,7 @@ def test_r1_only_ascii_digits_are_a_phone() -> None:
 @pytest.mark.parametrize("number", ["+88312345678", "+80012345678"])
 def test_r2_no_country_is_none(number: str) -> None:
     """A number of no country has no country: `001` is not two letters."""
-    assert addresses.country_of(number) is None
+    assert addresses.country_of_phone(number) is None
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_r2_no_country_is_none(number: str) -> None:
 def test_r3_patterns_end_at_the_end(kind: Any, body: dict[str, Any]) -> None:
     """A pattern that ends in `$` lets a line feed through; it has to end with the text."""
     with pytest.raises(Invalid):
-        fields.read(kind, body)
+        validation.read(kind, body)
 
 
 @pytest.mark.parametrize("text", ["0999-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00", "1969-12-31T23:59:59Z"])
@@ -239,17 +240,17 @@ def test_r4_a_time_that_cannot_be_shown_again_is_refused(text: str) -> None:
 def test_r5_a_page_is_an_integer(text: str) -> None:
     """`page` that is not written as an integer is 422 (docs/decisions.md#4)."""
     with pytest.raises(Invalid):
-        fields.read(ContactQuery, {"page": text}, loose=True)
+        validation.read(ContactQuery, {"page": text}, loose=True)
 
 
 def test_r6_huge_numbers_are_no_error(home: Home) -> None:
     """A page or id beyond SQLite's integers is an empty page or a fault, never OverflowError (500)."""
     home.contact("ann@example.org")
-    assert list(store.find(home.account_id, "ann", page_number=10**30).rows) == []
+    assert list(store.find_by_words(home.account_id, "ann", page_number=10**30).rows) == []
     with pytest.raises(Invalid):
-        store.page(home.account_id, fields.read(ContactQuery, {"list_id": str(10**30)}, loose=True))
+        store.fetch_page(home.account_id, validation.read(ContactQuery, {"list_id": str(10**30)}, loose=True))
 
 
 def test_o1_schemas_have_plain_names(home: Home) -> None:
     """No schema of the published document is named by a module of ours."""
-    assert [name for name in document.build()["components"]["schemas"] if "." in name] == []
+    assert [name for name in openapi.build_document()["components"]["schemas"] if "." in name] == []

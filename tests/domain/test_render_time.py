@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from appliance.content.designs import merge
 from appliance.content.designs.merge import MAX_FILTERS, MAX_RENDER_SECONDS, Context, MergeError
-from appliance.sending.messages import compose, texts
-from appliance.sending.messages.body_encoding import Body
-from appliance.sending.messages.compose import Parts, Sender, Source
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import MessageSource, Sender
+from appliance.sending.messages.shared_content import EncodedBody, EncodedMessage
 from tests.domain.home import Home
 
 # A message stopped by the limit took 1.1 times of it when this was written; a busy machine measures more
@@ -90,21 +90,21 @@ def cost(render: Any) -> float:
 def test_no_template_takes_longer_than_the_limit(name: str, context: Context) -> None:
     """A template that would compute for long is rendered or refused at about the limit, also as a body on the wire."""
     compiled = merge.compile_template(BOMBS[name], context)
-    for render in (compiled.render, compiled.render_whole, Body(compiled).fill):
+    for render in (compiled.render, compiled.render_whole, EncodedBody(compiled).fill):
         assert cost(lambda render=render: render(VALUES)) < MAX_FACTOR * MAX_RENDER_SECONDS
 
 
 def test_a_message_has_one_limit_for_all_its_parts(home: Home) -> None:
     """Subject, name, HTML and text that each nearly use up the limit are refused together."""
     slow = rounds(3, "")
-    content = compose.compile_source(
-        Source(subject=f"s{slow}", body=f"<p>{slow}</p>", text=slow, preheader=slow, from_name=f"n{slow}")
+    content = compose.compile_message(
+        MessageSource(subject=f"s{slow}", body=f"<p>{slow}</p>", text=slow, preheader=slow, from_name=f"n{slow}")
     )
-    parts = Parts(content)
+    parts = EncodedMessage(content)
     for make in (
         lambda: compose.fill(content, VALUES),
-        lambda: parts.mail(VALUES, Sender("a@x.test", None, None), 1, "b@x.test", 0, ()),
-        lambda: texts.fill(merge.compile_template(slow, "text"), VALUES, slow),
+        lambda: parts.build_mail(VALUES, Sender("a@x.test", None, None), 1, "b@x.test", 0, ()),
+        lambda: compose.fill_sms(merge.compile_template(slow, "text"), VALUES, slow),
     ):
         with pytest.raises(MergeError, match="takes longer than 50 ms to render"):
             make()
@@ -117,7 +117,7 @@ def test_so_many_filters_are_allowed_and_one_more_is_refused_with_its_place() ->
     assert merge.compile_template(source, "text").render(VALUES) == "ANNA"
     with pytest.raises(MergeError) as caught:
         merge.compile_template("\n{{ first_name" + " | upcase" * (MAX_FILTERS + 1) + " }}", "text")
-    assert caught.value.words() == f"more than {MAX_FILTERS} filters in one output (line 2, column 197)"
+    assert caught.value.describe() == f"more than {MAX_FILTERS} filters in one output (line 2, column 197)"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_value_shown_often_is_never_put_together() -> None:
     """Two thousand times a long value is refused before it fills the memory, in pieces and on the wire."""
     source = "{{ amp }}" * 1_990  # escaped it would be 300 MB
     compiled = merge.compile_template(source, "html")
-    for render in (compiled.render, Body(compiled).fill):
+    for render in (compiled.render, EncodedBody(compiled).fill):
         began = time.thread_time()
         with pytest.raises(MergeError, match="limit"):
             render(VALUES)
@@ -243,5 +243,5 @@ def test_whatever_a_template_does_it_ends_at_about_the_limit(source: str, contex
     except MergeError as error:
         assert error.message
         return
-    for render in (compiled.render, compiled.render_whole, Body(compiled).fill):
+    for render in (compiled.render, compiled.render_whole, EncodedBody(compiled).fill):
         assert cost(lambda render=render: render(VALUES)) < MAX_FACTOR * MAX_RENDER_SECONDS

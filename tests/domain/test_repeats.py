@@ -2,29 +2,29 @@
 
 import pytest
 
-from appliance.accounts.acting import By
-from appliance.audience.contacts import erase
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import removal
 from appliance.campaigns import states
-from appliance.core.errors import Temporary, Uncertain
+from appliance.core.errors import Deferred, Uncertain
 from appliance.jobs import housekeeping
-from appliance.sending.messages import hot, manual_decisions, retry_bytes
-from appliance.sending.messages.ledger import Claim, Outcome, Prepared
-from appliance.sending.messages.prepare import Workshop
-from appliance.sending.messages.queue_order import Line
-from appliance.sending.workers import rendering
-from appliance.storage import work
+from appliance.sending.messages import queue, retries
+from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.messages.queue_reader import QueueReader
+from appliance.sending.workers import ready_queue
+from appliance.storage import transactions
+from appliance.storage.database import run, scalar
 from appliance.storage.models import Message
-from appliance.storage.open import run, scalar
 from tests.domain.home import BY_API, Home, crash, turn
 
 
-def _taken(home: Home, name: str = "Ann") -> tuple[Claim, Prepared]:
+def _taken(home: Home, name: str = "Ann") -> tuple[Claim, PreparedMessage]:
     """Return a message in hand, and what is handed over."""
     contact = home.contact(f"{name.lower()}@example.org", first_name=name)
     home.send(home.campaign(home.list_of(contact.id, name=name).id, name, subject="For {{ first_name }}"))
     claim = turn(None, True)
     assert claim is not None
-    return claim, Workshop().prepare(claim)
+    return claim, MessagePreparer().prepare(claim)
 
 
 @pytest.mark.parametrize("how", ["connection", "crash"])
@@ -37,8 +37,8 @@ def test_a_repeat_is_the_same_bytes(how: str, home: Home) -> None:
         turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
     home.patch(claim.contact_id, first_name="Bea")
     row = Message.get_by_id(claim.id)
-    assert (row.status, row.doubts) == ("queued", 1)
-    kept = retry_bytes.load(claim.id)
+    assert (row.status, row.uncertain_count) == ("queued", 1)
+    kept = retries.load_payload(claim.id)
     assert kept is not None and kept == handed_over
     assert b"Subject: For Ann\r\n" in kept.envelope.content
 
@@ -49,7 +49,7 @@ def test_what_cannot_be_the_same_is_not_repeated(home: Home) -> None:
     home.patch(claim.contact_id, first_name="Bea")
     assert crash() == 1
     row = Message.get_by_id(claim.id)
-    assert (row.status, row.doubts, row.attempts) == ("uncertain", 1, 1)
+    assert (row.status, row.uncertain_count, row.attempts) == ("uncertain", 1, 1)
     assert "changed since" in row.error_text
 
 
@@ -65,12 +65,12 @@ def test_a_person_repeats_the_same_bytes(how: str, home: Home) -> None:
             turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
         assert Message.get_by_id(claim.id).status == "uncertain"
         home.patch(claim.contact_id, first_name=name)
-        work.write(manual_decisions.retry, home.account_id, claim.id, "user:1")
+        transactions.write(retries.retry, home.account_id, claim.id, "user:1")
         again = turn(None, True)
-        assert again is not None and retry_bytes.load(again.id) == handed_over
+        assert again is not None and retries.load_payload(again.id) == handed_over
         claim = again
     turn(Outcome(claim, subject="x", sender="a@b.example"), False)
-    assert Message.get_by_id(claim.id).status == "sent" and scalar("SELECT count(*) FROM repeat") == 0
+    assert Message.get_by_id(claim.id).status == "sent" and scalar("SELECT count(*) FROM retry_payload") == 0
 
 
 def test_what_a_person_counts_as_sent_is_not_kept(home: Home) -> None:
@@ -78,35 +78,37 @@ def test_what_a_person_counts_as_sent_is_not_kept(home: Home) -> None:
     home.configure(email__in_doubt="hold")
     claim, handed_over = _taken(home)
     turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
-    assert scalar("SELECT count(*) FROM repeat") == 1
-    work.write(manual_decisions.assume_sent, home.account_id, claim.id, "user:1")
-    assert scalar("SELECT count(*) FROM repeat") == 0
+    assert scalar("SELECT count(*) FROM retry_payload") == 1
+    transactions.write(retries.assume_sent, home.account_id, claim.id, "user:1")
+    assert scalar("SELECT count(*) FROM retry_payload") == 0
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_what_could_not_be_made_is_in_no_doubt(is_cancelled: bool, home: Home) -> None:
     """A process that dies between the mark of such a message and the note why leaves it as it was: nothing left."""
     claim, _ = _taken(home)
-    turn(Outcome(claim, Temporary("greylisted", 451, "4.7.1")), False)
+    turn(Outcome(claim, Deferred("greylisted", 451, "4.7.1")), False)
     home.advance(1000)
     pinned = scalar("SELECT pinned FROM campaign WHERE id = ?", (claim.campaign_id,))
-    work.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
-    maker = rendering.Renderer()
-    [ready] = maker.make(Line().candidates(1))
+    transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
+    maker = ready_queue.Renderer()
+    [ready] = maker.render(QueueReader().fetch_candidates(1))
     maker.close()
-    assert ready.fault is not None and work.write(hot.step, [], [ready.claim], "process") == {claim.id}
-    work.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, claim.campaign_id))
+    assert ready.failure is not None and transactions.write(queue.record_and_claim, [], [ready.claim], "process") == {
+        claim.id
+    }
+    transactions.write(run, "UPDATE campaign SET pinned = ? WHERE id = ?", (pinned, claim.campaign_id))
     if is_cancelled:
-        work.write(states.cancel, home.account_id, claim.campaign_id, By("key:1"))
+        transactions.write(states.cancel, home.account_id, claim.campaign_id, Actor("key:1"))
     assert crash() == 1
     row = Message.get_by_id(claim.id)
-    assert (row.status, row.doubts, row.attempts) == ("cancelled" if is_cancelled else "queued", 0, 1)
+    assert (row.status, row.uncertain_count, row.attempts) == ("cancelled" if is_cancelled else "queued", 0, 1)
 
 
 def test_a_message_that_cannot_be_made_again_keeps_nothing_from_beginning(home: Home) -> None:
     """Whatever is wrong with one message that was in hand, the service starts: that one is held, another repeated."""
     claim, _ = _taken(home)
-    work.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
+    transactions.write(run, "UPDATE campaign SET pinned = '{}' WHERE id = ?", (claim.campaign_id,))
     other = home.contact("bob@example.org")
     home.send(home.campaign(home.list_of(other.id, name="Other").id, name="Other"))
     second = turn(None, True)
@@ -123,13 +125,13 @@ def test_the_bytes_are_kept_no_longer_than_they_are_needed(end: str, home: Home)
     claim, handed_over = _taken(home)
     turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
     if end == "erased":
-        work.write(erase.erase, home.account_id, claim.contact_id, BY_API)
+        transactions.write(removal.erase, home.account_id, claim.contact_id, BY_API)
     else:
         again = turn(None, True)
-        assert again is not None and again.doubts == 1
+        assert again is not None and again.uncertain_count == 1
         error = None if end == "accepted" else Uncertain("again")
         turn(Outcome(again, error, subject="x", sender="a@b.example", prepared=handed_over), False)
-    assert scalar("SELECT count(*) FROM repeat") == (1 if end == "second doubt" else 0)
+    assert scalar("SELECT count(*) FROM retry_payload") == (1 if end == "second doubt" else 0)
     assert Message.get_by_id(claim.id).status == ("sent" if end == "accepted" else "uncertain")
 
 
@@ -139,18 +141,18 @@ def test_the_bytes_of_a_cancelled_campaign_go(home: Home) -> None:
     over, live = _taken(home), _taken(home, "Bea")
     for claim, handed_over in (over, live):
         turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
-    housekeeping.forget_what_is_over()
-    assert retry_bytes.load(over[0].id) and retry_bytes.load(live[0].id)
+    housekeeping.prune_erased_and_finished()
+    assert retries.load_payload(over[0].id) and retries.load_payload(live[0].id)
     assert over[0].campaign_id is not None
-    work.write(states.cancel, home.account_id, over[0].campaign_id, By("user:1"))
-    housekeeping.forget_what_is_over()
-    assert retry_bytes.load(over[0].id) is None and retry_bytes.load(live[0].id) == live[1]
+    transactions.write(states.cancel, home.account_id, over[0].campaign_id, Actor("user:1"))
+    housekeeping.prune_erased_and_finished()
+    assert retries.load_payload(over[0].id) is None and retries.load_payload(live[0].id) == live[1]
     assert Message.get_by_id(over[0].id).status == "uncertain"
 
 
 def test_an_erased_person_leaves_no_bytes(home: Home) -> None:
     """Somebody erased while their message is in hand: the doubt that follows keeps nothing of them."""
     claim, handed_over = _taken(home)
-    work.write(erase.erase, home.account_id, claim.contact_id, BY_API)
+    transactions.write(removal.erase, home.account_id, claim.contact_id, BY_API)
     turn(Outcome(claim, Uncertain("the connection broke"), prepared=handed_over), False)
-    assert scalar("SELECT count(*) FROM repeat") == 0
+    assert scalar("SELECT count(*) FROM retry_payload") == 0

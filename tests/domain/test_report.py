@@ -6,10 +6,10 @@ import apsw
 import pytest
 
 from appliance.campaigns import recipients, report, store
-from appliance.sending.messages import manual_decisions
-from appliance.storage import work
+from appliance.sending.messages import retries
+from appliance.storage import transactions
+from appliance.storage.database import connection, rows
 from appliance.storage.models import Campaign, Message
-from appliance.storage.open import connection, rows
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 
@@ -29,7 +29,7 @@ def fresh(home: Home, campaign: Campaign) -> Campaign:
 
 def grouped(home: Home, campaign: Campaign) -> list[tuple[str, str | None, int]]:
     """Return status, reason and number of each group."""
-    return [(one["status"], one["reason"], one["count"]) for one in report.problems(fresh(home, campaign))]
+    return [(one["status"], one["reason"], one["count"]) for one in report.list_problems(fresh(home, campaign))]
 
 
 def test_problems_follow_what_happens(home: Home, campaign: Campaign) -> None:
@@ -49,29 +49,29 @@ def test_problems_follow_what_happens(home: Home, campaign: Campaign) -> None:
     assert sorted(second) == [("failed", "refused", 1), ("queued", "temporary", 1), ("skipped", "unsubscribed", 1)]
     assert third[0] == ("failed", "refused", 2) and ("queued", "temporary", 1) in third
     assert sorted(grouped(home, campaign)) == [("failed", "refused", 2), ("skipped", "unsubscribed", 1)]
-    assert report.skips(fresh(home, campaign)) == {"unsubscribed": 1}
+    assert report.count_skips(fresh(home, campaign)) == {"unsubscribed": 1}
 
 
 def test_the_rate_is_that_of_late(home: Home, campaign: Campaign) -> None:
     """The first look knows no rate; the next ones know what was sent in between."""
-    first = report.progress(fresh(home, campaign))
+    first = report.get_progress(fresh(home, campaign))
     for _ in range(2):
         finish(take(), "accepted")
     begun = time.monotonic()
     time.sleep(1.1)
-    second = report.progress(fresh(home, campaign))
+    second = report.get_progress(fresh(home, campaign))
     finish(take(), "temporary")
 
     assert (first["per_second"], first["seconds_left"]) == (0.0, None)
     assert 0 < second["per_second"] <= 2 / (time.monotonic() - begun - 0.1)
-    assert report.progress(fresh(home, campaign))["retrying"] == 1
+    assert report.get_progress(fresh(home, campaign))["retrying"] == 1
 
 
 def test_what_is_held_waits_for_no_other_attempt(home: Home) -> None:
     """Messages that nobody tried yet are no problem, held or not."""
     made = home.send(home.campaign(home.list_of(home.contact("a@example.org").id).id), hold_seconds=60)
 
-    assert grouped(home, made) == [] and report.progress(fresh(home, made))["retrying"] == 0
+    assert grouped(home, made) == [] and report.get_progress(fresh(home, made))["retrying"] == 0
 
 
 def test_a_message_sent_again_is_no_refusal(home: Home, campaign: Campaign) -> None:
@@ -80,7 +80,7 @@ def test_a_message_sent_again_is_no_refusal(home: Home, campaign: Campaign) -> N
         home.advance(1)
         doubtful = finish(take(), kind)
     before = grouped(home, campaign)
-    work.write(manual_decisions.retry, home.account_id, doubtful.id, "user:1")
+    transactions.write(retries.retry, home.account_id, doubtful.id, "user:1")
     waiting = grouped(home, campaign)
 
     assert ("uncertain", "in_doubt", 2) in before
@@ -97,7 +97,7 @@ def test_pages_of_people_are_the_whole(home: Home) -> None:
     for campaign in (one, two):
         every = [row.id for row in Message.select().where(Message.campaign == campaign.id).order_by(Message.id.desc())]
         asked = [recipients.RecipientQuery(page=number, limit=2) for number in range(1, 5)]
-        pages = [recipients.page(home.account_id, campaign.id, query) for query in asked]
+        pages = [recipients.list_recipients(home.account_id, campaign.id, query) for query in asked]
         assert [[row.id for row in page.rows] for page in pages] == [every[:2], every[2:4], every[4:], []]
         assert {page.total for page in pages} == {5}
 
@@ -107,7 +107,7 @@ def test_what_is_followed_sorts_nobody(home: Home, campaign: Campaign) -> None:
     asked: list[str] = []
     connection().trace_v2(apsw.SQLITE_TRACE_STMT, lambda told: asked.append(told["sql"]))
     try:
-        report.progress(fresh(home, campaign))
+        report.get_progress(fresh(home, campaign))
     finally:
         connection().trace_v2(0, None)
     open_rows = [sql for sql in asked if "FROM message" in sql and "due_at" in sql]

@@ -3,12 +3,12 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from appliance.core.rested import Rested
+from appliance.core.cache import CostAwareCache
 
 
 def test_many_ask_and_one_makes() -> None:
     """Ten at once get the one that was made."""
-    rested: Rested[int] = Rested(least=60)
+    rested: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
     made, all_ask = [], threading.Barrier(10)
 
     def make() -> int:
@@ -26,8 +26,8 @@ def test_many_ask_and_one_makes() -> None:
 
 def test_what_was_known_is_told_meanwhile() -> None:
     """While one makes it anew, others may take the old one; nobody waits for another key."""
-    rested: Rested[int] = Rested(rests=0)
-    assert rested.last("key") is None and rested.get("key", lambda: 1) == 1
+    rested: CostAwareCache[int] = CostAwareCache(cost_factor=0)
+    assert rested.peek("key") is None and rested.get("key", lambda: 1) == 1
     begun, goes_on = threading.Event(), threading.Event()
 
     def slow() -> int:
@@ -38,15 +38,15 @@ def test_what_was_known_is_told_meanwhile() -> None:
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(rested.get, "key", slow)
         assert begun.wait(30)
-        assert (rested.last("key"), rested.get("other", lambda: 3)) == (1, 3)
+        assert (rested.peek("key"), rested.get("other", lambda: 3)) == (1, 3)
         goes_on.set()
         assert made.result() == 2
-    assert rested.last("key") == 2
+    assert rested.peek("key") == 2
 
 
 def test_what_cannot_be_made_leaves_nothing_behind() -> None:
     """A fault is told to whoever asked, and the next one makes it."""
-    rested: Rested[int] = Rested(least=60)
+    rested: CostAwareCache[int] = CostAwareCache(min_age_seconds=60)
     try:
         rested.get("key", lambda: 1 // 0)
     except ZeroDivisionError:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from appliance.core import tokens
-from appliance.inbound.feedback import mail
-from appliance.inbound.feedback.record import Fact
-from appliance.inbound.smtp_listener import Crowd, Desk, Session
-from appliance.sending.delivery import classes
+from appliance.core import crypto
+from appliance.inbound import bounce_mail
+from appliance.inbound.delivery_reports import DeliveryReport
+from appliance.inbound.smtp_servers import ConnectionLimiter, InboundHandler, SmtpSession
+from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import links
 from appliance.settings import config
 from tests.kit.bounces import FOLDER, MEANS, Marks, bombs, sample
@@ -25,19 +25,19 @@ RECIPIENT = "reader@example.org"
 @pytest.fixture(autouse=True)
 def installation(tmp_path: Path) -> None:
     """A key and a configuration, which links are made with."""
-    tokens.create_key(tmp_path)
-    config.use(config.load({"data_dir": str(tmp_path)}, {}).config)
+    crypto.create_key(tmp_path)
+    config.set_current(config.load({"data_dir": str(tmp_path)}, {}).config)
 
 
 def marks(number: int = NUMBER) -> Marks:
     """Return what names a message of ours."""
     return Marks(
-        RECIPIENT, links.return_path(number, "example.com"), links.internet_message_id(number, "example.com"),
-        links.unsubscribe(number), links.leave_address(number, "bounce.example.com"),
+        RECIPIENT, links.build_return_path(number, "example.com"), links.build_message_id(number, "example.com"),
+        links.build_unsubscribe_url(number), links.build_unsubscribe_address(number, "bounce.example.com"),
     )  # fmt: skip
 
 
-def meant(facts: list[list[Fact]]) -> str:
+def meant(facts: list[list[DeliveryReport]]) -> str:
     """Return what facts come to for our message and its recipient."""
     mine = [fact for ways in facts for fact in ways if fact.recipient in (RECIPIENT, None)]
     if not mine:
@@ -46,8 +46,8 @@ def meant(facts: list[list[Fact]]) -> str:
     told = mine[0]
     if told.kind in ("delivered", "complained"):
         return {"delivered": "delivered", "complained": "complaint"}[told.kind]
-    found = classes.classify(told.smtp, told.enhanced, told.text)
-    assert (told.kind == "bounced") is (found is classes.HARD), "told as it is judged"
+    found = bounce_classes.classify(told.smtp, told.enhanced, told.text)
+    assert (told.kind == "bounced") is (found is bounce_classes.HARD), "told as it is judged"
     return found.name
 
 
@@ -55,24 +55,32 @@ def meant(facts: list[list[Fact]]) -> str:
 def test_each_sample_means_what_its_sender_meant(name: str) -> None:
     """Every bounce gets its class, a delivery and a complaint are known, all else is left alone."""
     to = NUMBER if not name.startswith("arf") else None
-    assert meant(mail.facts(sample(name, marks()), to)) == MEANS[name]
+    assert meant(bounce_mail.parse_reports(sample(name, marks()), to)) == MEANS[name]
 
 
 def test_the_samples_are_many_and_of_nobody() -> None:
     """Forty bounces and six complaints at least, each file in the table, with addresses that belong to nobody."""
     assert {path.stem for path in FOLDER.glob("*.eml")} == set(MEANS)
     kinds = list(MEANS.values())
-    assert sum(kind in classes.BY_NAME for kind in kinds) >= 40 and kinds.count("complaint") >= 6
-    of_numbers = {one.name for one in (classes.UNREACHABLE, classes.LEFT, classes.FILTERED, classes.UNREGISTERED,
-                                       classes.COUNTRY)}  # fmt: skip
-    left = classes.BY_NAME.keys() - set(kinds)
+    assert sum(kind in bounce_classes.CLASSES_BY_NAME for kind in kinds) >= 40 and kinds.count("complaint") >= 6
+    of_numbers = {
+        one.name
+        for one in (
+            bounce_classes.UNREACHABLE,
+            bounce_classes.OPTED_OUT,
+            bounce_classes.FILTERED,
+            bounce_classes.UNREGISTERED,
+            bounce_classes.COUNTRY,
+        )
+    }
+    left = bounce_classes.CLASSES_BY_NAME.keys() - set(kinds)
     assert len(left - of_numbers) == 1 and of_numbers < left, "every class of mail but the unknown one"
 
 
 def test_a_report_about_another_message_is_not_believed() -> None:
     """A report sent back for one message that brings another of ours along says nothing about either."""
-    odd = marks()._replace(message_id=links.internet_message_id(99, "example.com"))
-    assert mail.facts(sample("postfix_user_unknown", odd), NUMBER) == []
+    odd = marks()._replace(message_id=links.build_message_id(99, "example.com"))
+    assert bounce_mail.parse_reports(sample("postfix_user_unknown", odd), NUMBER) == []
 
 
 def report(*recipients: str, original: str = "", kind: str = "delivery-status", fields: str = "") -> bytes:
@@ -99,20 +107,20 @@ BARE = (
 def test_a_bounce_that_names_nobody_tells_nothing(block: str) -> None:
     """It came to the return path of the message, but no recipient stands in its fields: whose mailbox is it about?"""
     raw = report().replace(b"Reporting-MTA: dns; mx.example.net\r\n", b"Reporting-MTA: dns; a\r\n\r\n" + block.encode())
-    assert mail.facts(raw, NUMBER) == []
+    assert bounce_mail.parse_reports(raw, NUMBER) == []
 
 
 def test_a_bounce_in_words_that_names_nobody_tells_nothing() -> None:
     """The same for reports without fields: the words of a mail system alone are not enough."""
     head = "From: MAILER-DAEMON@mx.example.net\r\nSubject: failure notice\r\n\r\n"
     raw = f"{head}Hi. This is the qmail-send program.\r\nI wasn't able to deliver it: permanent error, 550 5.1.1.\r\n"
-    assert mail.facts(raw.encode(), NUMBER) == []
-    assert meant(mail.facts(f"{raw}<{RECIPIENT}>: no such user\r\n".encode(), NUMBER)) == "hard"
+    assert bounce_mail.parse_reports(raw.encode(), NUMBER) == []
+    assert meant(bounce_mail.parse_reports(f"{raw}<{RECIPIENT}>: no such user\r\n".encode(), NUMBER)) == "hard"
 
 
 def test_a_bounce_tells_of_those_it_names() -> None:
     """Each recipient of a report is one thing told; who is not the recipient of the message is not believed later."""
-    facts = mail.facts(report("a@example.org", RECIPIENT, "b@example.org"), NUMBER)
+    facts = bounce_mail.parse_reports(report("a@example.org", RECIPIENT, "b@example.org"), NUMBER)
     assert [[fact.recipient for fact in ways] for ways in facts] == [["a@example.org"], [RECIPIENT], ["b@example.org"]]
 
 
@@ -121,8 +129,8 @@ def test_a_bounce_tells_of_those_it_names() -> None:
                                   "Message-ID: <{1.message_id}>\nReturn-Path: <{0.return_path}>"])  # fmt: skip
 def test_a_bounce_that_brings_another_message_is_not_believed(mark: str) -> None:
     """Whichever signature of ours names the other message, and also beside one that names the right one."""
-    assert mail.facts(report(RECIPIENT, original=mark.format(marks(99), marks())), NUMBER) == []
-    assert meant(mail.facts(report(RECIPIENT, original=mark.format(marks(), marks())), NUMBER)) == "hard"
+    assert bounce_mail.parse_reports(report(RECIPIENT, original=mark.format(marks(99), marks())), NUMBER) == []
+    assert meant(bounce_mail.parse_reports(report(RECIPIENT, original=mark.format(marks(), marks())), NUMBER)) == "hard"
 
 
 def complaint(original: str, fields: str = "") -> bytes:
@@ -135,8 +143,8 @@ QUOTED = "Message-ID: <{0.message_id}>\nReferences: <{0.message_id}>\nList-Unsub
 
 def test_a_complaint_needs_more_than_what_replies_quote() -> None:
     """Message-ID and unsubscribe link say which message is meant, and prove nothing."""
-    assert mail.facts(complaint(QUOTED.format(marks())), None) == []
-    assert mail.facts(complaint(QUOTED.format(marks()), "Original-Rcpt-To: redacted\n"), None) == []
+    assert bounce_mail.parse_reports(complaint(QUOTED.format(marks())), None) == []
+    assert bounce_mail.parse_reports(complaint(QUOTED.format(marks()), "Original-Rcpt-To: redacted\n"), None) == []
 
 
 @pytest.mark.parametrize(
@@ -147,9 +155,9 @@ def test_a_complaint_needs_more_than_what_replies_quote() -> None:
 def test_a_complaint_is_proven_by_what_replies_do_not_quote(original: str, fields: str) -> None:
     """Our return path or unsubscribe address of that very message; with another's beside it nothing is believed."""
     mine, other = marks(), marks(99)
-    assert meant(mail.facts(complaint(original.format(mine), fields.format(mine)), None)) == "complaint"
+    assert meant(bounce_mail.parse_reports(complaint(original.format(mine), fields.format(mine)), None)) == "complaint"
     torn = f"{QUOTED.format(other)}\n{original.format(mine)}"
-    assert mail.facts(complaint(torn, fields.format(mine)), None) == []
+    assert bounce_mail.parse_reports(complaint(torn, fields.format(mine)), None) == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +168,7 @@ def test_a_complaint_is_proven_by_what_replies_do_not_quote(original: str, field
 def test_a_complaint_names_the_recipient_instead(original: str, fields: str) -> None:
     """Then it tells of that address alone, which has to be the recipient of the message."""
     raw = f"{QUOTED.format(marks())}\n{original.format(rcpt=RECIPIENT)}"
-    [ways] = mail.facts(complaint(raw, fields.format(rcpt=RECIPIENT)), None)
+    [ways] = bounce_mail.parse_reports(complaint(raw, fields.format(rcpt=RECIPIENT)), None)
     assert [fact.recipient for fact in ways] == [RECIPIENT] and meant([ways]) == "complaint"
 
 
@@ -171,8 +179,8 @@ def test_a_report_that_somebody_forwards_is_not_believed(attached: bytes) -> Non
         f'From: {RECIPIENT}\r\nSubject: look at this\r\nContent-Type: multipart/mixed; boundary="o"\r\n\r\n--o\r\n'
         "Content-Type: text/plain\r\n\r\nWhat is this?\r\n--o\r\nContent-Type: message/rfc822\r\n\r\n"
     ).encode() + attached + b"\r\n--o--\r\n"  # fmt: skip
-    assert meant(mail.facts(attached, NUMBER)) in ("hard", "complaint")
-    assert mail.facts(raw, NUMBER) == []
+    assert meant(bounce_mail.parse_reports(attached, NUMBER)) in ("hard", "complaint")
+    assert bounce_mail.parse_reports(raw, NUMBER) == []
 
 
 BOUNCE_WORDS = f"This is the mail system. It could not be delivered to\r\n<{RECIPIENT}>: 550 5.1.1 no such user\r\n"
@@ -185,17 +193,17 @@ def test_a_bounce_that_somebody_quotes_is_not_believed(prefix: str) -> None:
     """A reply or a forwarded bounce says what a bounce says, in its subject and in its words."""
     head = f"From: {RECIPIENT}\r\nContent-Type: text/plain; charset=utf-8\r\nSubject: "
     raw = f"{head}{{}}Undelivered Mail Returned to Sender\r\n\r\n{BOUNCE_WORDS}"
-    assert meant(mail.facts(raw.format("").encode(), NUMBER)) == "hard"
+    assert meant(bounce_mail.parse_reports(raw.format("").encode(), NUMBER)) == "hard"
     quoted = raw.format(f"=?utf-8?b?{base64.b64encode(f'{prefix} '.encode()).decode()}?= ")
-    assert mail.facts(quoted.encode(), NUMBER) == []
+    assert bounce_mail.parse_reports(quoted.encode(), NUMBER) == []
 
 
 @pytest.mark.parametrize("header", ["X-Autoreply: yes", "X-Autorespond: out", "Precedence: auto_reply"])
 def test_an_answering_machine_is_not_believed(header: str) -> None:
     """Of a person's machine; a mail system that marks its bounces so is believed."""
     raw = f"From: {{}}\r\n{header}\r\nSubject: Undelivered mail\r\n\r\n{BOUNCE_WORDS}"
-    assert mail.facts(raw.format(RECIPIENT).encode(), NUMBER) == []
-    assert meant(mail.facts(raw.format("MAILER-DAEMON@mx.example.net").encode(), NUMBER)) == "hard"
+    assert bounce_mail.parse_reports(raw.format(RECIPIENT).encode(), NUMBER) == []
+    assert meant(bounce_mail.parse_reports(raw.format("MAILER-DAEMON@mx.example.net").encode(), NUMBER)) == "hard"
 
 
 def test_a_bounce_whose_fields_are_quoted_printable_is_read() -> None:
@@ -204,13 +212,16 @@ def test_a_bounce_whose_fields_are_quoted_printable_is_read() -> None:
         b"Content-Type: message/delivery-status\r\n",
         b"Content-Type: message/delivery-status\r\nContent-Transfer-Encoding: quoted-printable\r\n",
     )  # fmt: skip
-    assert meant(mail.facts(raw, NUMBER)) == "hard"
+    assert meant(bounce_mail.parse_reports(raw, NUMBER)) == "hard"
 
 
 def test_a_bounce_of_a_mail_full_of_links_is_read() -> None:
     """Words of a link that headers of MIME hold too are no parts of a mail."""
     link = "<https://shop.example/message/1?next=multipart/mixed>\n"
-    assert meant(mail.facts(report(RECIPIENT, original=f"Subject: links\n\n{link * 200}"), NUMBER)) == "hard"
+    assert (
+        meant(bounce_mail.parse_reports(report(RECIPIENT, original=f"Subject: links\n\n{link * 200}"), NUMBER))
+        == "hard"
+    )
 
 
 LARGE: dict[str, str] = {
@@ -226,28 +237,28 @@ LARGE: dict[str, str] = {
 def test_a_bounce_that_brings_a_large_message_back_is_read(name: str) -> None:
     """What the report says stands before the message, whatever that is full of."""
     raw = report(RECIPIENT, original=f"Subject: large\n\n{LARGE[name]}")
-    assert meant(mail.facts(raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"), NUMBER)) == "hard"
+    assert meant(bounce_mail.parse_reports(raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"), NUMBER)) == "hard"
 
 
 @pytest.mark.parametrize("spelling", ['"reader"@example.org', '<"reader"@example.org>', '"Reader"@EXAMPLE.ORG'])
 def test_a_recipient_in_quotes_that_it_does_not_need_is_the_same(spelling: str) -> None:
     """RFC 5321, section 4.1.2: quotes are no part of an address."""
-    [ways] = mail.facts(report(spelling), NUMBER)
+    [ways] = bounce_mail.parse_reports(report(spelling), NUMBER)
     assert RECIPIENT in [str(fact.recipient).lower() for fact in ways]
 
 
 def test_a_complaint_at_a_return_path_is_about_that_message() -> None:
     """That it came there is proof; what names another message is not believed."""
-    assert meant(mail.facts(complaint(f"Message-ID: <{marks().message_id}>"), NUMBER)) == "complaint"
-    assert mail.facts(complaint(f"Message-ID: <{marks(99).message_id}>"), NUMBER) == []
-    assert mail.facts(complaint(f"Return-Path: <{marks(99).return_path}>"), NUMBER) == []
+    assert meant(bounce_mail.parse_reports(complaint(f"Message-ID: <{marks().message_id}>"), NUMBER)) == "complaint"
+    assert bounce_mail.parse_reports(complaint(f"Message-ID: <{marks(99).message_id}>"), NUMBER) == []
+    assert bounce_mail.parse_reports(complaint(f"Return-Path: <{marks(99).return_path}>"), NUMBER) == []
 
 
 def test_a_complaint_needs_signatures_that_agree() -> None:
     """Tokens of two messages in one complaint, or none, and nobody complained."""
-    torn = marks()._replace(unsubscribe=links.unsubscribe(99))
-    assert mail.facts(sample("arf_rfc5965", torn), None) == []
-    assert mail.facts(sample("arf_rfc5965", marks()._replace(
+    torn = marks()._replace(unsubscribe=links.build_unsubscribe_url(99))
+    assert bounce_mail.parse_reports(sample("arf_rfc5965", torn), None) == []
+    assert bounce_mail.parse_reports(sample("arf_rfc5965", marks()._replace(
         return_path="b+0@bounce.example.com", message_id="1@example.com", unsubscribe="https://example.com/u/x",
     )), None) == []  # fmt: skip
 
@@ -256,7 +267,7 @@ def test_a_complaint_needs_signatures_that_agree() -> None:
 def test_hostile_mail_is_read_at_once_or_not_at_all(name: str) -> None:
     """Whatever comes in, nothing is raised, nothing is believed of us, and it takes a moment."""
     begun = time.perf_counter()
-    facts = mail.facts(bombs()[name], NUMBER)
+    facts = bounce_mail.parse_reports(bombs()[name], NUMBER)
     assert time.perf_counter() - begun < soon(1)
     assert meant(facts) in ("nothing", "refused")
 
@@ -266,8 +277,8 @@ def test_a_sample_cut_anywhere_is_read(name: str) -> None:
     """A mail that ends in the middle, or lost a byte, never raises."""
     raw = sample(name, marks())
     for end in range(0, len(raw), 97):
-        mail.facts(raw[:end], NUMBER)
-        mail.facts(raw[:end] + b"\xff" + raw[end + 1 :], None)
+        bounce_mail.parse_reports(raw[:end], NUMBER)
+        bounce_mail.parse_reports(raw[:end] + b"\xff" + raw[end + 1 :], None)
 
 
 SPLINTERS = (
@@ -294,14 +305,14 @@ def test_mutants_of_samples_are_read() -> None:
                 raw[:at] + dice.choice(SPLINTERS) + raw[at:], raw[:at] + dice.choice(whole)[:400] + raw[at:],
                 raw.replace(dice.choice(SWAPS), dice.choice(STRANGE)),
             ))  # fmt: skip
-        mail.facts(raw, NUMBER)
+        bounce_mail.parse_reports(raw, NUMBER)
 
 
 def test_a_complaint_names_its_message_by_the_address_to_leave_too() -> None:
     """Where all else was taken out of it, the unsubscribe address that we signed is enough; a forged one is nothing."""
     leaving = marks()._replace(unsubscribe=f"mailto:{marks().leave}")
     forged = leaving._replace(unsubscribe=leaving.unsubscribe.replace("@", "0@"))
-    told = [mail.facts(sample("arf_unsubscribe_link_alone", one), None) for one in (leaving, forged)]
+    told = [bounce_mail.parse_reports(sample("arf_unsubscribe_link_alone", one), None) for one in (leaving, forged)]
     assert meant(told[0]) == "complaint" and told[1] == []
 
 
@@ -326,9 +337,9 @@ def test_a_line_with_many_addresses_is_one_client() -> None:
     """Of IPv6 a line has more addresses than we have places: all of a /64 have as many as one, and then others come."""
 
     async def run() -> list[bytes]:
-        crowd, desk = Crowd(), Desk()
+        crowd, desk = ConnectionLimiter(), InboundHandler()
         lines = [Line(f"2001:db8:0:{number // 8}::{number}") for number in range(16)]
-        sessions = [Session(desk, crowd, "mx.example.org", None) for _ in lines]
+        sessions = [SmtpSession(desk, crowd, "mx.example.org", None) for _ in lines]
         for session, line in zip(sessions, lines, strict=True):
             session.connection_made(line)
         turned_away = [line.heard[:3] for line in lines]

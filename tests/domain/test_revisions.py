@@ -8,43 +8,43 @@ from hypothesis import strategies as st
 
 from appliance.accounts import users
 from appliance.accounts.users import NewUser
-from appliance.content.templates import history, revisions, store
-from appliance.content.templates.requests import TemplateWrite
-from appliance.core import fields
+from appliance.content.templates import revisions, store
+from appliance.content.templates.validation import TemplateWrite
+from appliance.core import validation
 from appliance.core.errors import Conflict, Invalid, NotFound
-from appliance.core.fields import PageQuery
-from appliance.storage import work
+from appliance.core.validation import PageQuery
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Template
-from appliance.storage.open import rows
 from tests.domain.home import Home
 
 
 def made(home: Home, **body: Any) -> Template:
     """Make a template."""
-    return work.write(store.create, home.account_id, fields.read(TemplateWrite, body))
+    return transactions.write(store.create, home.account_id, validation.read(TemplateWrite, body))
 
 
 def save(home: Home, template: Template, **body: Any) -> Template:
     """Change a template."""
-    return work.write(store.update, home.account_id, template.id, fields.read(TemplateWrite, body))
+    return transactions.write(store.update, home.account_id, template.id, validation.read(TemplateWrite, body))
 
 
 def move(home: Home, template: Template, way: str, **more: Any) -> str | None:
     """Undo or redo, and answer the subject that is there then."""
-    return work.write(getattr(history, way), home.account_id, template.id, **more).subject
+    return transactions.write(getattr(store, way), home.account_id, template.id, **more).subject
 
 
 def listed(home: Home, template: Template) -> list[Any]:
     """Return the revisions as a page lists them, oldest first."""
-    return revisions.page(home.account_id, template.id, PageQuery(limit=100)).rows[::-1]
+    return revisions.fetch_page(home.account_id, template.id, PageQuery(limit=100)).rows[::-1]
 
 
 def test_every_save_is_a_revision_that_says_what_changed(home: Home) -> None:
     """Who made it, when, and which fields; a save that changes nothing is none."""
-    user = work.write(users.add, home.account_id, NewUser("ana@example.org", "Ana", "x")).id
+    user = transactions.write(users.create, home.account_id, NewUser("ana@example.org", "Ana", "x")).id
     one = made(home, subject="a")
-    asked = fields.read(TemplateWrite, {"subject": "b", "design": {"sections": [{"type": "spacer"}]}})
-    work.write(store.update, home.account_id, one.id, asked, user)
+    asked = validation.read(TemplateWrite, {"subject": "b", "design": {"sections": [{"type": "spacer"}]}})
+    transactions.write(store.update, home.account_id, one.id, asked, user)
     save(home, one, subject="b")
     rows_ = listed(home, one)
 
@@ -61,7 +61,7 @@ def test_undo_after_undo_walks_back_and_redo_comes_the_same_way(home: Home) -> N
         save(home, one, subject=subject)
 
     assert [move(home, one, way) for way in ("undo", "undo", "redo", "redo", "undo")] == ["b", "a", "b", "c", "b"]
-    assert [move(home, one, "undo"), history.reach(store.get(home.account_id, one.id)).undo] == ["a", None]
+    assert [move(home, one, "undo"), store.find_undo_steps(store.get(home.account_id, one.id)).undo] == ["a", None]
     with pytest.raises(Invalid):
         move(home, one, "undo")
     assert [row.number for row in listed(home, one)] == list(range(1, 10))
@@ -74,11 +74,11 @@ def test_an_edit_after_undo_ends_redo_and_undo_goes_to_what_it_was_made_from(hom
     move(home, one, "undo")
     save(home, one, subject="c")
 
-    assert history.reach(store.get(home.account_id, one.id)).redo is None
+    assert store.find_undo_steps(store.get(home.account_id, one.id)).redo is None
     assert [move(home, one, "undo"), move(home, one, "redo")] == ["a", "c"]
-    work.write(history.restore, home.account_id, one.id, 2)
+    transactions.write(store.restore, home.account_id, one.id, 2)
     found = listed(home, one)[-1]
-    assert (store.get(home.account_id, one.id).subject, found.restores) == ("b", 2)
+    assert (store.get(home.account_id, one.id).subject, found.restored_number) == ("b", 2)
     assert found.label == "Restored revision 2 (Changed subject)"
     assert move(home, one, "undo") == "c"
 
@@ -109,18 +109,20 @@ def test_undo_and_redo_are_those_of_an_editor(steps: list[str], tmp_path_factory
 
 def test_two_people_at_once_the_second_learns_what_changed(home: Home) -> None:
     """By the number of the revision that was read, or its moment; with who changed it."""
-    user = work.write(users.add, home.account_id, NewUser("ana@example.org", "Ana", "x")).id
+    user = transactions.write(users.create, home.account_id, NewUser("ana@example.org", "Ana", "x")).id
     one = made(home, subject="a", preheader="p")
     read_at = one.updated_at
-    asked = fields.read(TemplateWrite, {"preheader": "q"})
-    work.write(store.update, home.account_id, one.id, asked, user, 1)
+    asked = validation.read(TemplateWrite, {"preheader": "q"})
+    transactions.write(store.update, home.account_id, one.id, asked, user, 1)
     for how in ({"revision": 1}, {}):
-        late = fields.read(TemplateWrite, {"subject": "b"} | ({} if how else {"updated_at": "2001-01-01T00:00:00Z"}))
+        late = validation.read(
+            TemplateWrite, {"subject": "b"} | ({} if how else {"updated_at": "2001-01-01T00:00:00Z"})
+        )
         with pytest.raises(Conflict) as refused:
-            work.write(lambda late=late, how=how: store.update(home.account_id, one.id, late, None, **how))
+            transactions.write(lambda late=late, how=how: store.update(home.account_id, one.id, late, None, **how))
         assert refused.value.extra["changed_by"] == "Ana"
         assert refused.value.extra["changed"] == (["preheader"] if how else None)
-    assert store.moved_on(store.get(home.account_id, one.id), moment=read_at)["changed"] == ["preheader"]
+    assert store.describe_conflict(store.get(home.account_id, one.id), moment=read_at)["changed"] == ["preheader"]
     with pytest.raises(Conflict):
         move(home, one, "undo", revision=1)
 
@@ -132,10 +134,10 @@ def test_old_revisions_are_thinned_out(home: Home) -> None:
         for number in range(20):
             save(home, one, subject=f"{day}.{number}")
         home.advance(86_400)
-    work.write(revisions.name, home.account_id, one.id, 5, "Before the fair")
+    transactions.write(revisions.name_revision, home.account_id, one.id, 5, "Before the fair")
     for number in range(250):
         save(home, one, subject=f"late {number}")
-    work.write(revisions.thin, one.id)
+    transactions.write(revisions.prune, one.id)
     kept = [row[0] for row in rows("SELECT number FROM template_revision WHERE template_id = ? ORDER BY number",
                                    (one.id,))]  # fmt: skip
 
@@ -145,10 +147,10 @@ def test_old_revisions_are_thinned_out(home: Home) -> None:
     days = {revisions.get(home.account_id, one.id, number).document["subject"] for number in old}
     assert {"0", "0.3", "0.19", "1.19", "2.19"} <= days
     seen = []
-    while history.reach(store.get(home.account_id, one.id)).undo is not None:
+    while store.find_undo_steps(store.get(home.account_id, one.id)).undo is not None:
         seen.append(move(home, one, "undo"))
     assert (seen[-1], "0.3" in seen, "2.19" in seen) == ("0", True, True)
-    while history.reach(store.get(home.account_id, one.id)).redo is not None:
+    while store.find_undo_steps(store.get(home.account_id, one.id)).redo is not None:
         last = move(home, one, "redo")
     assert last == "late 249"
 
@@ -156,28 +158,28 @@ def test_old_revisions_are_thinned_out(home: Home) -> None:
 def test_a_name_keeps_a_revision_and_no_name_lets_it_go(home: Home) -> None:
     """A label is a person's word for it; without one it is one of many again."""
     one = made(home)
-    named = work.write(revisions.name, home.account_id, one.id, 1, "  The start ")
+    named = transactions.write(revisions.name_revision, home.account_id, one.id, 1, "  The start ")
     assert (named.label, named.named) == ("The start", True)
-    assert work.write(revisions.name, home.account_id, one.id, 1, "").named is False
+    assert transactions.write(revisions.name_revision, home.account_id, one.id, 1, "").named is False
 
 
 def test_revisions_of_others_never_were(home: Home) -> None:
     """Another account's template has no history here."""
     one = made(home, subject="a")
-    for act in (lambda: revisions.page(9, one.id, PageQuery()), lambda: revisions.get(9, one.id, 1)):
+    for act in (lambda: revisions.fetch_page(9, one.id, PageQuery()), lambda: revisions.get(9, one.id, 1)):
         with pytest.raises(NotFound):
             act()
-    for verb in (history.undo, history.redo):
+    for verb in (store.undo, store.redo):
         with pytest.raises(NotFound):
-            work.write(verb, 9, one.id)
+            transactions.write(verb, 9, one.id)
     with pytest.raises(NotFound):
-        work.write(history.restore, 9, one.id, 1)
+        transactions.write(store.restore, 9, one.id, 1)
 
 
 def test_a_copy_says_the_same_and_goes_its_own_way(home: Home) -> None:
     """Design and all; its history begins anew."""
     one = made(home, name="Letter", subject="a", design={"sections": [{"id": "x", "type": "spacer"}], "more": 1})
-    copy = work.write(store.duplicate, home.account_id, one.id)
+    copy = transactions.write(store.duplicate, home.account_id, one.id)
     save(home, copy, subject="b")
 
     assert (copy.name, copy.design, copy.flow_id) == ("Letter (copy)", one.design, None)

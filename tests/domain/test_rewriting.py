@@ -9,10 +9,10 @@ from appliance.content.designs import links as designs_links
 from appliance.content.designs import links as numbering
 from appliance.sending.messages import compose, links
 from appliance.sending.messages.ledger import COLUMNS, Claim
-from appliance.sending.messages.link_targets import Targets, Wanted, sendable
-from appliance.sending.messages.prepare import Workshop
-from appliance.storage import work
-from appliance.storage.open import rows, run
+from appliance.sending.messages.links import LinkRequest, LinkResolver, encode_url
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from tests.domain.golden_links import LINKS
 from tests.domain.home import Home
 
@@ -30,18 +30,18 @@ def made(home: Home, body: str, person: dict[str, object] | None = None, **templ
     contact = home.contact("ann@example.org", **(person or {"first_name": "Ann"}))
     campaign = home.send(home.campaign(home.list_of(contact.id).id, body=body, **template))
     (claim,) = (
-        Claim._make(row)._replace(dated_at=1)
+        Claim._make(row)._replace(first_attempt_at=1)
         for row in rows(f"SELECT {COLUMNS} FROM message WHERE campaign_id = ?", (campaign.id,))
     )
-    text, html = Workshop().prepare(claim).envelope.content.split(b"--=_campanero")[1:3]
+    text, html = MessagePreparer().prepare(claim).envelope.content.split(b"--=_campanero")[1:3]
     return claim.id, *(quopri.decodestring(part).decode() for part in (html, text))
 
 
 def led(token: str) -> str | None:
     """Return where a token leads, as the door asks."""
-    read = links.read_click(token)
+    read = links.read_click_token(token)
     assert read is not None
-    found = Targets().find([Wanted(*read)])
+    found = LinkResolver().resolve([LinkRequest(*read)])
     return next(iter(found.values())).url
 
 
@@ -60,8 +60,8 @@ def test_sixty_links_end_where_they_were_written_to(home: Home) -> None:
 @pytest.mark.parametrize("address", OTHERS)
 def test_what_is_no_page_of_others_stays(address: str, home: Home) -> None:
     """Mail, telephone, anchors, our own ways out, and what a value could turn elsewhere keep their words."""
-    assert not designs_links.is_target(address)
-    html, text = designs_links.rewritten(
+    assert not designs_links.is_trackable(address)
+    html, text = designs_links.rewrite_links(
         f'<a href="{address}">x</a>', f"x ({address})", [address], "https://us.example"
     )
     assert f'<a href="{address}">x</a>' in html and text == f"x ({address})"
@@ -74,7 +74,9 @@ def test_comments_and_styles_stay(home: Home) -> None:
         '<!--[if mso]><a href="https://example.org/">mso</a><![endif]--><img src="https://example.org/b.png">'
         '<p title="https://example.org/">https://example.org/ <a href="https://example.org/">y</a></p>'
     )
-    new, _ = designs_links.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
+    new, _ = designs_links.rewrite_links(
+        html, "", [one.href for one in numbering.find_links(html)], "https://us.example"
+    )
     assert (
         new.count("https://us.example/c/") == 1 and new.count("https://example.org/") == html.count("example.org/") - 1
     )
@@ -86,14 +88,14 @@ def test_the_picture_stands_at_the_end(home: Home) -> None:
     message_id, html, text = made(home, "<p>Hello</p>")
     found = re.findall(r'<img src="http://127\.0\.0\.1:8080/o/([\w-]+)\.gif" width="1" height="1" alt=""', html)
     assert len(found) == 1 and html.index("/o/") > html.index("Unsubscribe") and "/o/" not in text
-    assert links.read_open(found[0]) == message_id
-    assert links.read_click(f"{found[0]}-1") is None
+    assert links.read_open_token(found[0]) == message_id
+    assert links.read_click_token(f"{found[0]}-1") is None
 
 
 def test_who_looks_at_it_here_is_not_counted(home: Home) -> None:
     """The picture is taken out of a mail that is shown to its author; all else stays."""
     _, html, _ = made(home, '<p>Hello <img src="https://example.org/o/a.gif" alt="A"></p>')
-    shown = designs_links.without_picture(html, "http://127.0.0.1:8080")
+    shown = designs_links.remove_pixel(html, "http://127.0.0.1:8080")
     assert "127.0.0.1:8080/o/" not in shown and "https://example.org/o/a.gif" in shown
     assert len(html) - len(shown) < 160
 
@@ -102,11 +104,11 @@ def test_text_has_the_same_links(home: Home) -> None:
     """The text part names the numbers of the HTML; an address that only it has gets its own; full stops stay behind."""
     body = '<p><a href="https://example.org/a?b=1&amp;c=2">A</a> <a href="https://example.org/b_(c)">B</a></p>'
     text = "See https://example.org/a?b=1&c=2, then (https://example.org/b_(c)). Or https://example.org/only."
-    content = compose.compile_source(compose.Source("S", body, text))
+    content = compose.compile_message(compose.MessageSource("S", body, text))
     assert [one.href for one in content.links] == [
         "https://example.org/a?b=1&c=2", "https://example.org/b_(c)", "https://example.org/only",
     ]  # fmt: skip
-    tracked = compose.tracked(content, tuple(one.href for one in content.links), "https://us.example")
+    tracked = compose.track_links(content, tuple(one.href for one in content.links), "https://us.example")
     said = tracked.text.render({"track": {"click": "T"}})
     assert said == "See https://us.example/c/T-1, then (https://us.example/c/T-2). Or https://us.example/c/T-3."
 
@@ -129,7 +131,7 @@ def test_one_damaged_person_is_led_on_and_holds_nobody_up(home: Home) -> None:
     _, html, _ = made(home, '<p><a href="https://example.org/?n={{ contact.first_name }}&amp;x=1">A</a></p>')
     (token,) = OURS.findall(html)
     assert led(token) == "https://example.org/?n=Ann&x=1"
-    work.write(run, "UPDATE contact SET data = '[1'")
+    transactions.write(run, "UPDATE contact SET data = '[1'")
     assert led(token) == "https://example.org/?n=&x=1"
 
 
@@ -140,7 +142,9 @@ def test_what_a_loop_goes_through_stays_in_the_mail(home: Home) -> None:
         "{% for contact in data.items %}<a href='https://example.org/{{ contact.id }}'>x</a>{% endfor %}"
         "<a href='https://example.org/{{ data.id }}'>y</a>"
     )
-    new, _ = designs_links.rewritten(html, "", [one.href for one in numbering.of(html)], "https://us.example")
+    new, _ = designs_links.rewrite_links(
+        html, "", [one.href for one in numbering.find_links(html)], "https://us.example"
+    )
     assert re.findall(r"href='([^']*)'", new) == [
         "https://example.org/{{ item }}", "https://example.org/{{ contact.id }}",
         "https://us.example/c/{{ track.click }}-3",
@@ -151,7 +155,7 @@ def test_a_link_under_another_number_keeps_to_what_is_stored(home: Home) -> None
     """A mail that is made otherwise than when its links were numbered leads nowhere wrong: by address, or plain."""
     html = "".join(f'<a href="https://example.org/{name}">x</a>' for name in "abc")
     stored = [f"https://example.org/{name}" for name in "cxa"]
-    new, _ = designs_links.rewritten(html, "", stored, "https://us.example")
+    new, _ = designs_links.rewrite_links(html, "", stored, "https://us.example")
     assert re.findall(r'href="([^"]*)"', new) == [
         "https://us.example/c/{{ track.click }}-3", "https://example.org/b", "https://us.example/c/{{ track.click }}-1",
     ]  # fmt: skip
@@ -168,8 +172,8 @@ def test_who_wants_no_tracking_gets_the_links_as_written(tracking: str, home: Ho
 def test_a_message_is_the_same_bytes_again(home: Home) -> None:
     """A repeat says what was said: the tokens follow from the message alone."""
     made(home, '<p><a href="https://example.org/a">A</a></p>')
-    (claim,) = (Claim._make(row)._replace(dated_at=1) for row in rows(f"SELECT {COLUMNS} FROM message"))
-    assert Workshop().prepare(claim) == Workshop().prepare(claim)
+    (claim,) = (Claim._make(row)._replace(first_attempt_at=1) for row in rows(f"SELECT {COLUMNS} FROM message"))
+    assert MessagePreparer().prepare(claim) == MessagePreparer().prepare(claim)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +181,9 @@ def test_a_message_is_the_same_bytes_again(home: Home) -> None:
 )
 def test_nothing_else_is_sent_as_an_address(address: str) -> None:
     """Only http and https with a host, whatever was stored."""
-    assert sendable(address) is None
+    assert encode_url(address) is None
 
 
 def test_no_line_breaks_get_into_the_header() -> None:
     """Browsers leave them out, and so do we."""
-    assert sendable("https://example.org/a\r\nSet-Cookie: x") == "https://example.org/aSet-Cookie:%20x"
+    assert encode_url("https://example.org/a\r\nSet-Cookie: x") == "https://example.org/aSet-Cookie:%20x"

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.tracking import bot_detection
-from appliance.tracking.bot_detection import Seen
+from appliance.tracking.bot_detection import ObservedHit
 
 SENT = 1_000_000
 LATER = SENT + 60_000
@@ -15,19 +15,21 @@ PHONE = (
 GMAIL = "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com GoogleImageProxy)"
 
 
-def click(at: int, number: int, method: str = "GET", agent: str | None = CHROME, ip: str | None = "192.0.2.0") -> Seen:
+def click(
+    at: int, number: int, method: str = "GET", agent: str | None = CHROME, ip: str | None = "192.0.2.0"
+) -> ObservedHit:
     """A click so many milliseconds after a minute had passed."""
-    return Seen(LATER + at, "click", number, method, ip, agent)
+    return ObservedHit(LATER + at, "click", number, method, ip, agent)
 
 
-def look(at: int = 0, agent: str | None = CHROME) -> Seen:
+def look(at: int = 0, agent: str | None = CHROME) -> ObservedHit:
     """An open."""
-    return Seen(LATER + at, "open", None, "GET", "192.0.2.0", agent)
+    return ObservedHit(LATER + at, "open", None, "GET", "192.0.2.0", agent)
 
 
-def said(seen: list[Seen], links: int = 8, sent_at: int | None = SENT) -> list[str]:
+def said(seen: list[ObservedHit], links: int = 8, sent_at: int | None = SENT) -> list[str]:
     """Return the verdicts, with their reasons."""
-    return [f"{one.verdict} {one.reason or ''}".strip() for one in bot_detection.judge(seen, sent_at, links)]
+    return [f"{one.verdict} {one.reason or ''}".strip() for one in bot_detection.judge_hits(seen, sent_at, links)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def said(seen: list[Seen], links: int = 8, sent_at: int | None = SENT) -> list[s
         (look(agent="SomeMailer/2.1 (Linux)"), "unsure unknown_agent"),
     ],
 )  # fmt: skip
-def test_one_by_itself(one: Seen, verdict: str) -> None:
+def test_one_by_itself(one: ObservedHit, verdict: str) -> None:
     """What a request says of itself is enough for many of them."""
     assert said([one]) == [verdict]
 
@@ -58,10 +60,10 @@ def test_one_by_itself(one: Seen, verdict: str) -> None:
 def test_nobody_reads_so_soon() -> None:
     """Within three seconds of the handover it is a machine; of what nobody knows when it left, nothing is held so."""
     soon, later = (
-        Seen(SENT + 2_999, "click", 1, "GET", None, PHONE),
-        Seen(SENT + 3_000, "click", 1, "GET", None, CHROME),
+        ObservedHit(SENT + 2_999, "click", 1, "GET", None, PHONE),
+        ObservedHit(SENT + 3_000, "click", 1, "GET", None, CHROME),
     )
-    before = Seen(SENT - 50, "open", None, "GET", None, "Mozilla/5.0 (X11; Linux x86_64)")
+    before = ObservedHit(SENT - 50, "open", None, "GET", None, "Mozilla/5.0 (X11; Linux x86_64)")
     assert said([before, soon, later]) == ["machine too_soon", "machine too_soon", "human"]
     assert said([soon], sent_at=None) == ["human"]
 
@@ -99,5 +101,5 @@ def test_apple_gives_nobody_away() -> None:
 def test_judging_again_changes_nothing() -> None:
     """The same hits have the same verdicts, and one more of a person's changes none of theirs."""
     seen = [click(n * 100, n) for n in (1, 2, 3, 4)] + [click(70_000, 2, agent=PHONE)]
-    assert bot_detection.judge(seen, SENT, 8) == bot_detection.judge(seen, SENT, 8)
+    assert bot_detection.judge_hits(seen, SENT, 8) == bot_detection.judge_hits(seen, SENT, 8)
     assert said(seen)[:4] == said(seen[:4])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appliance.sending.delivery import safe_http
-from appliance.sending.delivery.safe_http import Answer, Unreached
+from appliance.sending.delivery.safe_http import HttpResponse, RequestFailed
 from appliance.settings import config
 from tests.kit.certificates import self_signed
 from tests.kit.dns import DnsServer
@@ -68,16 +68,16 @@ def web() -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Answer]]:
+def ask(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., HttpResponse]]:
     """Ask with the defaults of the configuration, or `allowed` hosts."""
 
-    def run(url: str, *, allowed: tuple[str, ...] = (), servers: tuple[str, ...] = (), **options: Any) -> Answer:
+    def run(url: str, *, allowed: tuple[str, ...] = (), servers: tuple[str, ...] = (), **options: Any) -> HttpResponse:
         settings = {"network.allow_private_hosts": list(allowed), "network.dns_servers": list(servers)}
         monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
-        return asyncio.run(safe_http.ask("GET", url, **options))
+        return asyncio.run(safe_http.request("GET", url, **options))
 
     yield run
-    safe_http._trusted.cache_clear()
+    safe_http._ssl_context.cache_clear()
 
 
 def test_which_addresses_are_public() -> None:
@@ -87,39 +87,39 @@ def test_which_addresses_are_public() -> None:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_no_spelling_reaches_this_machine(spelling: str, ask: Callable[..., Answer], web: Any,
+def test_no_spelling_reaches_this_machine(spelling: str, ask: Callable[..., HttpResponse], web: Any,
                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """No way to write our own address opens a connection, and an open port is the same error as a closed one."""
-    monkeypatch.setattr(safe_http, "_PORTS", (80, 443, web.server_port, 9))
+    monkeypatch.setattr(safe_http, "_ALLOWED_PORTS", (80, 443, web.server_port, 9))
     said = []
     for port in (web.server_port, 9):
-        with pytest.raises(Unreached) as refused:
+        with pytest.raises(RequestFailed) as refused:
             ask(spelling.format(port=port))
         said.append(str(refused.value))
     assert web.asked == [] and said[0] == said[1]
 
 
-def test_only_ports_of_the_web(ask: Callable[..., Answer]) -> None:
+def test_only_ports_of_the_web(ask: Callable[..., HttpResponse]) -> None:
     """A public address is asked on the web's ports only."""
-    with pytest.raises(Unreached):
+    with pytest.raises(RequestFailed):
         ask("http://8.8.8.8:25/")
 
 
-def test_an_operator_may_name_a_host(ask: Callable[..., Answer], web: Any) -> None:
+def test_an_operator_may_name_a_host(ask: Callable[..., HttpResponse], web: Any) -> None:
     """A private host that stands in the configuration is asked, on any port, with its own name, and not redirected."""
     url = f"http://localhost:{web.server_port}"
     assert ask(f"{url}/here", allowed=("localhost",)).body == b"x" * 5000
     assert ask(f"{url}/away", allowed=("localhost",)).status == 302
     assert [path for path, _ in web.asked] == ["/here", "/away"]
     assert web.asked[0][1]["Host"] == f"localhost:{web.server_port}"
-    with pytest.raises(Unreached):
+    with pytest.raises(RequestFailed):
         ask(f"{url}/here", allowed=("otherhost",))
 
 
 @pytest.mark.parametrize(("path", "options"), [("/", {"most": 4999}), ("/endless", {"seconds": 0.3})])
-def test_bounds(path: str, options: dict[str, Any], ask: Callable[..., Answer], web: Any) -> None:
+def test_bounds(path: str, options: dict[str, Any], ask: Callable[..., HttpResponse], web: Any) -> None:
     """What is too large or too slow is not waited for."""
-    with pytest.raises(Unreached):
+    with pytest.raises(RequestFailed):
         ask(f"http://localhost:{web.server_port}{path}", allowed=("localhost",), **options)
 
 
@@ -128,15 +128,15 @@ def test_bounds(path: str, options: dict[str, Any], ask: Callable[..., Answer], 
     [(("127.0.0.1",), "A"), (("8.8.8.8", "127.0.0.1"), "A"), (("::1",), "AAAA"), (("::ffff:7f00:1",), "AAAA"),
      (("64:ff9b::7f00:1",), "AAAA"), (("169.254.169.254",), "A"), ((), "TXT")],
 )  # fmt: skip
-def test_no_name_leads_home(records: tuple[str, ...], kind: str, ask: Callable[..., Answer], web: Any,
+def test_no_name_leads_home(records: tuple[str, ...], kind: str, ask: Callable[..., HttpResponse], web: Any,
                             monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """A name with an address of ours among its own is not asked, and asked for in DNS once: no second answer counts."""
-    monkeypatch.setattr(safe_http, "_PORTS", (80, 443, web.server_port))
+    monkeypatch.setattr(safe_http, "_ALLOWED_PORTS", (80, 443, web.server_port))
     with DnsServer() as dns:
         dns.set("rebound.example", kind, *records or ("text",))
-        with pytest.raises(Unreached):
+        with pytest.raises(RequestFailed):
             ask(f"http://rebound.example:{web.server_port}/", servers=(dns.address,))
-        with pytest.raises(Unreached):
+        with pytest.raises(RequestFailed):
             ask(f"http://nowhere.example:{web.server_port}/", servers=(dns.address,))
         assert sorted(question[:2] for question in dns.questions[:2]) == [
             ("rebound.example.", "A"), ("rebound.example.", "AAAA"),
@@ -153,17 +153,17 @@ def test_kept_connections_are_checked_each_time(web: Any, monkeypatch: pytest.Mo
                     "network.dns_servers": [dns.address]}  # fmt: skip
         monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
 
-        async def ask() -> list[Answer]:
-            kept = safe_http.Kept()
+        async def ask() -> list[HttpResponse]:
+            kept = safe_http.ConnectionPool()
             found = [
-                await safe_http.ask("GET", f"http://{name}:{web.server_port}/here", kept=kept)
+                await safe_http.request("GET", f"http://{name}:{web.server_port}/here", kept=kept)
                 for name in ("inside.example", "inside.example", "beside.example")
             ]
             monkeypatch.setattr(
                 config, "_current", config.load({**settings, "network.allow_private_hosts": []}, {}).config
             )
-            with pytest.raises(Unreached):
-                await safe_http.ask("GET", f"http://inside.example:{web.server_port}/here", kept=kept)
+            with pytest.raises(RequestFailed):
+                await safe_http.request("GET", f"http://inside.example:{web.server_port}/here", kept=kept)
             await kept.close()
             return found
 
@@ -178,9 +178,9 @@ def test_no_cookie_is_carried_to_the_next_question(web: Any, monkeypatch: pytest
     monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
 
     async def ask() -> None:
-        kept = safe_http.Kept()
+        kept = safe_http.ConnectionPool()
         for _ in range(3):
-            await safe_http.ask("GET", f"http://127.0.0.1:{web.server_port}/here", kept=kept)
+            await safe_http.request("GET", f"http://127.0.0.1:{web.server_port}/here", kept=kept)
         await kept.close()
 
     asyncio.run(ask())
@@ -198,9 +198,9 @@ def test_names_that_never_answer_keep_no_other_waiting(web: Any, monkeypatch: py
         monkeypatch.setattr(config, "_current", config.load(settings, {}).config)
 
         async def ask() -> int:
-            waiting = [asyncio.create_task(safe_http.ask("GET", f"http://{name}/")) for name in slow]
+            waiting = [asyncio.create_task(safe_http.request("GET", f"http://{name}/")) for name in slow]
             await asyncio.sleep(0)
-            answer = await safe_http.ask("GET", f"http://inside.example:{web.server_port}/here")
+            answer = await safe_http.request("GET", f"http://inside.example:{web.server_port}/here")
             assert not any(task.done() for task in waiting)
             for task in waiting:
                 task.cancel()
@@ -213,7 +213,9 @@ def test_names_that_never_answer_keep_no_other_waiting(web: Any, monkeypatch: py
         loop.close()
 
 
-def test_answers_before_the_answer_come_to_an_end(ask: Callable[..., Answer], caplog: pytest.LogCaptureFixture) -> None:
+def test_answers_before_the_answer_come_to_an_end(
+    ask: Callable[..., HttpResponse], caplog: pytest.LogCaptureFixture
+) -> None:
     """Who says over and over that the answer is to come is left after so many bytes, not when the time is up."""
     listening = socket.create_server(("127.0.0.1", 0))
 
@@ -225,18 +227,18 @@ def test_answers_before_the_answer_come_to_an_end(ask: Callable[..., Answer], ca
 
     threading.Thread(target=serve, daemon=True).start()
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    with caplog.at_level("INFO", "campanero.http"), pytest.raises(Unreached):
+    with caplog.at_level("INFO", "campanero.http"), pytest.raises(RequestFailed):
         ask(url, allowed=("127.0.0.1",), most=1_000, seconds=10)
     listening.close()
     assert "bytes were answered" in caplog.text
 
 
-def test_what_is_too_long_may_be_cut(ask: Callable[..., Answer], web: Any) -> None:
+def test_what_is_too_long_may_be_cut(ask: Callable[..., HttpResponse], web: Any) -> None:
     """Who needs only the beginning gets that."""
     assert ask(f"http://localhost:{web.server_port}/", allowed=("localhost",), most=10, cut=True).body == b"x" * 10
 
 
-def test_a_name_of_the_settings_is_found_there(ask: Callable[..., Answer], web: Any) -> None:
+def test_a_name_of_the_settings_is_found_there(ask: Callable[..., HttpResponse], web: Any) -> None:
     """The DNS servers of the settings are asked, and the answer comes from where they say, under the name's own."""
     with DnsServer() as dns:
         dns.set("inside.example", "A", "127.0.0.1")
@@ -249,7 +251,7 @@ def test_a_name_of_the_settings_is_found_there(ask: Callable[..., Answer], web: 
     assert web.asked[0][1]["Host"] == f"inside.example:{web.server_port}"
 
 
-def test_tls_is_checked_for_the_name(ask: Callable[..., Answer], web: Any, tmp_path: Path,
+def test_tls_is_checked_for_the_name(ask: Callable[..., HttpResponse], web: Any, tmp_path: Path,
                                      monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """Connected to the address that was checked, the certificate must still be of the name; a stand-in no less."""
     made = self_signed()
@@ -258,8 +260,8 @@ def test_tls_is_checked_for_the_name(ask: Callable[..., Answer], web: Any, tmp_p
     hosts = {"127.0.0.1": web.server_port, "sns.example.org": web.server_port}
     (tmp_path / "hosts").write_text(json.dumps({"ca": str(tmp_path / "ca.pem"), "hosts": hosts}))
     monkeypatch.setenv("CAMPANERO_TEST_HOSTS", str(tmp_path / "hosts"))
-    safe_http._trusted.cache_clear()
+    safe_http._ssl_context.cache_clear()
     assert ask("https://127.0.0.1/").status == 200
-    with pytest.raises(Unreached):
+    with pytest.raises(RequestFailed):
         ask("https://sns.example.org/")
     assert [path for path, _ in web.asked] == ["/"]

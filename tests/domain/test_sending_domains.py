@@ -6,22 +6,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.core import clock
-from appliance.core.errors import SenderRefused
-from appliance.core.fields import read
-from appliance.sending.domains import keys, look, records, returns, schedule, store, verify
+from appliance.core.errors import SenderRejected
+from appliance.core.validation import read
+from appliance.sending.domains import dns_checks, keys, records, store
 from appliance.sending.domains.store import DomainCreate
-from appliance.sending.messages import senders, single
+from appliance.sending.messages import senders, transactional
 from appliance.sending.messages.ledger import COLUMNS, Claim
-from appliance.sending.messages.prepare import Workshop
-from appliance.storage import work
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Account, SendingDomain
-from appliance.storage.open import rows
 from tests.domain.home import Home
 from tests.kit.dns import DnsServer
 
-PAIRS = [keys.generate(("rsa",)) for _ in range(2)]
+PAIRS = [keys.generate_keys(("rsa",)) for _ in range(2)]
 MINUTE, HOUR = 60_000, 3_600_000
 GOOD: dict[str, Any] = {"valid": "valid"}
 WRONG: dict[str, Any] = {"valid": "invalid", "problem": "there is no TXT record yet"}
@@ -31,15 +31,15 @@ UNASKED: dict[str, Any] = {"valid": "unknown", "problem": "the DNS server answer
 def add(home: Home, name: str = "bakery.example", pairs: Any = PAIRS[0]) -> SendingDomain:
     """Add a domain."""
     asked = read(DomainCreate, {"domain": {"name": name}})
-    return work.write(store.create, home.account_id, asked, pairs, By("user:1", "192.0.2.1"))
+    return transactions.write(store.create, home.account_id, asked, pairs, Actor("user:1", "192.0.2.1"))
 
 
 def see(domain: SendingDomain, *verdicts: dict[str, Any], others: dict[str, Any] = GOOD) -> SendingDomain:
     """Let a check find the required records so, one after the other, and the rest alike."""
-    wanted = records.of(SendingDomain.get_by_id(domain.id))
+    wanted = records.get_records(SendingDomain.get_by_id(domain.id))
     required = iter([*verdicts, *[verdicts[-1]] * 9])
     found = [msgspec.structs.replace(one, **(next(required) if one.required else others)) for one in wanted]
-    work.write(verify.settle, domain.id, found)
+    transactions.write(store.apply_check, domain.id, found)
     return SendingDomain.get_by_id(domain.id)
 
 
@@ -104,7 +104,7 @@ def test_attention_of_a_resolver_is_not_taken_for_the_records(home: Home) -> Non
     wrong = see(domain, WRONG)
     assert wrong.attention_since == wrong.checked_at > unasked.attention_since
     words = "DNS of bakery.example: TXT _campanero.bakery.example: there is no TXT record yet"
-    found = senders.advice(home.account_id, "us@bakery.example", True)
+    found = senders.find_email_advice(home.account_id, "us@bakery.example", True)
     assert (found[0][0], found[0][1][: len(words)]) == ("domain_attention", words)
 
 
@@ -124,7 +124,7 @@ def test_with_direct_delivery_more_is_required(home: Home) -> None:
     domain = see(add(home), GOOD, others=WRONG)
     assert domain.status == "verified"
     home.configure(base_url="https://us.example", email__transport="direct")
-    required = [one.purpose for one in records.of(SendingDomain.get_by_id(domain.id)) if one.required]
+    required = [one.purpose for one in records.get_records(SendingDomain.get_by_id(domain.id)) if one.required]
     assert required == ["ownership", "dkim", "return_path", "spf"]
     other = add(home, "mill.example", PAIRS[1])
     assert [see(other, GOOD, GOOD, *rest).status for rest in ((WRONG, GOOD), (GOOD, WRONG), (GOOD, GOOD))] == [
@@ -137,7 +137,7 @@ def test_a_record_that_changed_is_unknown_again(home: Home) -> None:
     home.configure(base_url="https://one.example")
     domain = see(add(home), GOOD)
     home.configure(base_url="https://two.example")
-    found = {one.purpose: (one.value, one.valid) for one in records.of(SendingDomain.get_by_id(domain.id))}
+    found = {one.purpose: (one.value, one.valid) for one in records.get_records(SendingDomain.get_by_id(domain.id))}
     assert found["tracking"] == ("two.example", "unknown") and found["dkim"][1] == "valid"
 
 
@@ -147,7 +147,7 @@ def test_a_clock_that_goes_back_stops_no_check(home: Home) -> None:
     domain = add(home)
     home.advance(-86_400)
     assert see(domain, WRONG).next_check_at <= clock.now_ms() + HOUR
-    assert schedule.following("verified", 0, 1000) == 1000 + 6 * HOUR
+    assert store.next_check_at("verified", 0, 1000) == 1000 + 6 * HOUR
 
 
 def test_checks_at_once_are_one(home: Home, dns: DnsServer) -> None:
@@ -155,26 +155,26 @@ def test_checks_at_once_are_one(home: Home, dns: DnsServer) -> None:
     home.configure(network__dns_servers=[dns.address])
     domain = see(add(home), GOOD)
     dns.delay("_campanero.bakery.example", 0.4)
-    asked = verify.question(domain.id)
+    asked = store.prepare_check(domain.id)
     assert asked is not None
-    work.start()
-    begun = [verify.begin(asked) for _ in range(5)]
+    transactions.start()
+    begun = [store.start_check(asked) for _ in range(5)]
     for one in begun:
         one.result()
     assert dns.asked("_campanero.bakery.example", "TXT") == 1
     assert SendingDomain.get_by_id(domain.id).failed_checks == 1
-    assert verify._running == {}
+    assert store._running == {}
 
 
 def test_a_domain_that_goes_meanwhile_is_no_fault(home: Home, dns: DnsServer) -> None:
     """Deleted between the question and the answer: nothing is stored, nothing fails."""
     home.configure(network__dns_servers=[dns.address])
     domain = add(home)
-    asked = verify.question(domain.id)
+    asked = store.prepare_check(domain.id)
     assert asked is not None
-    work.write(store.delete, home.account_id, domain.id, By("user:1"))
-    verify.begin(asked).result()
-    assert verify.question(domain.id) is None and not verify.is_due()
+    transactions.write(store.delete, home.account_id, domain.id, Actor("user:1"))
+    store.start_check(asked).result()
+    assert store.prepare_check(domain.id) is None and not store.has_due_checks()
     assert rows("SELECT count(*) FROM domain_key") == [(0,)]
 
 
@@ -184,21 +184,21 @@ def test_one_that_cannot_be_checked_stops_no_other(
     """A fault of ours is logged, and the domain comes again within the hour instead of at once and for ever."""
     home.configure(network__dns_servers=[dns.address])
     bad, good = add(home, "bad.example"), add(home, "good.example", PAIRS[1])
-    real = look.judge
+    real = dns_checks.check_record
 
     def judge(record: Any, domain: str, ask: Any) -> Any:
         if domain == "bad.example":
             raise ZeroDivisionError
         return real(record, domain, ask)
 
-    monkeypatch.setattr(look, "judge", judge)
+    monkeypatch.setattr(dns_checks, "check_record", judge)
     home.advance(61)
-    work.start()
-    verify.tend(threading.Event())
+    transactions.start()
+    store.run_due_checks(threading.Event())
     assert "bad.example could not be checked" in caplog.text
     assert SendingDomain.get_by_id(good.id).checked_at is not None
     later = SendingDomain.get_by_id(bad.id).next_check_at
-    assert clock.now_ms() < later <= clock.now_ms() + HOUR and not verify.is_due()
+    assert clock.now_ms() < later <= clock.now_ms() + HOUR and not store.has_due_checks()
 
 
 def test_a_round_ends_with_the_process(home: Home) -> None:
@@ -207,8 +207,8 @@ def test_a_round_ends_with_the_process(home: Home) -> None:
     home.advance(61)
     stopping = threading.Event()
     stopping.set()
-    verify.tend(stopping)
-    assert verify.is_due()
+    store.run_due_checks(stopping)
+    assert store.has_due_checks()
 
 
 @pytest.mark.parametrize(
@@ -229,29 +229,31 @@ def test_from_which_addresses_mail_may_leave(home: Home, address: str, may: bool
         ("xn--mnchen-3ya.example", "verified"),
         ("failed.example", "failed"),
     ):
-        work.write(SendingDomain.create, account=home.account_id, name=name, status=status, ownership_token="x",
+        transactions.write(SendingDomain.create, account=home.account_id, name=name, status=status, ownership_token="x",
                    created_at=now, updated_at=now)  # fmt: skip
     account = Account.get_by_id(home.account_id)
-    assert (senders.problems(account, address, "relay", marketing=False) == []) == may
-    assert senders.problems(account, address, "capture", marketing=True) == []
-    assert [code for code, _ in senders.advice(account.id, address, False)] == ([] if may else ["domain_unverified"])
-    assert senders.advice(account.id, address, True) == []
-    assert senders.is_lost(account.id, address) == (address == "us@failed.example")
-    home.configure(email__transport="relay", email__relay__host="x", email__allow_unverified_domains=True)
-    assert senders.problems(account, address, "relay", marketing=False) == [] and not senders.is_lost(
-        account.id, address
+    assert (senders.find_email_problems(account, address, "relay", marketing=False) == []) == may
+    assert senders.find_email_problems(account, address, "capture", marketing=True) == []
+    assert [code for code, _ in senders.find_email_advice(account.id, address, False)] == (
+        [] if may else ["domain_unverified"]
     )
+    assert senders.find_email_advice(account.id, address, True) == []
+    assert senders.has_domain_failed(account.id, address) == (address == "us@failed.example")
+    home.configure(email__transport="relay", email__relay__host="x", email__allow_unverified_domains=True)
+    assert senders.find_email_problems(
+        account, address, "relay", marketing=False
+    ) == [] and not senders.has_domain_failed(account.id, address)
 
 
 def test_the_name_of_a_mailbox_provider_is_nobodys(home: Home) -> None:
     """Refused where a domain has to be verified, for it never can be; where none has to, it is said what follows."""
     account, address = Account.get_by_id(home.account_id), "ceo@gmail.com"
     home.configure(email__transport="relay", email__relay__host="mail.us.example")
-    [(field, words)] = senders.problems(account, address, "relay", marketing=False)
+    [(field, words)] = senders.find_email_problems(account, address, "relay", marketing=False)
     assert field == "from_email" and "gmail.com is not verified" in words
     home.configure(email__transport="relay", email__relay__host="x", email__allow_unverified_domains=True)
-    assert senders.problems(account, address, "relay", marketing=False) == []
-    [(code, words)] = senders.advice(account.id, address, True)
+    assert senders.find_email_problems(account, address, "relay", marketing=False) == []
+    [(code, words)] = senders.find_email_advice(account.id, address, True)
     assert code == "domain_unverified" and "gmail.com belongs to its provider" in words and "refused" in words
 
 
@@ -259,13 +261,13 @@ def test_a_resolver_that_fails_moves_no_return_path(home: Home) -> None:
     """Mail goes on to come back to us while nobody can be asked for the record that leads it here; gone is gone."""
     home.configure(base_url="https://us.example")
     domain = see(add(home), GOOD)
-    mx = next(one for one in records.of(domain) if one.purpose == "return_path")
+    mx = next(one for one in records.get_records(domain) if one.purpose == "return_path")
 
     def host(found: list[str], valid: str) -> str | None:
         seen = [msgspec.structs.replace(mx, valid=valid, found=found) if one.same(mx) else one
-                for one in records.of(SendingDomain.get_by_id(domain.id))]  # fmt: skip
-        work.write(verify.settle, domain.id, seen)
-        return returns.host(home.account_id, domain.name)
+                for one in records.get_records(SendingDomain.get_by_id(domain.id))]  # fmt: skip
+        transactions.write(store.apply_check, domain.id, seen)
+        return store.find_return_path_host(home.account_id, domain.name)
 
     ours, theirs = [f"10 {mx.value}"], ["5 mail.theirs.example", f"10 {mx.value}"]
     answers = [(ours, "valid"), ([], "unknown"), ([], "unknown"), (theirs, "invalid"), ([], "unknown"), ([], "invalid"),
@@ -278,15 +280,15 @@ def test_what_waits_does_not_leave_from_a_domain_that_was_deleted(home: Home) ->
     home.configure(email__transport="relay", email__relay__host="mail.us.example")
     domain = see(add(home), GOOD)
     asked = {"to": "bo@example.net", "subject": "Hi", "body": "Hi", "from_email": f"us@{domain.name}"}
-    row = work.write(single.put, home.account_id, read(single.MessageWrite, asked))
+    row = transactions.write(transactional.queue_message, home.account_id, read(transactional.MessageWrite, asked))
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (row.id,))[0])
-    assert Workshop().prepare(claim).sender == f"us@{domain.name}"
-    work.write(store.delete, home.account_id, domain.id, By("user:1", None))
-    with pytest.raises(SenderRefused, match="not verified"):
-        Workshop().prepare(claim)
+    assert MessagePreparer().prepare(claim).sender == f"us@{domain.name}"
+    transactions.write(store.delete, home.account_id, domain.id, Actor("user:1", None))
+    with pytest.raises(SenderRejected, match="not verified"):
+        MessagePreparer().prepare(claim)
 
 
 def test_names_are_shown_as_their_owners_write_them() -> None:
     """The ASCII form is for DNS; what cannot be read back is shown as it is."""
-    assert records.show_domain("xn--mnchen-3ya.example") == "münchen.example"
-    assert records.show_domain("xn--.example") == "xn--.example"
+    assert records.display_domain("xn--mnchen-3ya.example") == "münchen.example"
+    assert records.display_domain("xn--.example") == "xn--.example"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from appliance.core import tokens
+from appliance.core import crypto
 from appliance.core.errors import Invalid, NotAllowed
-from appliance.sending.sms.codes import Incoming, Receipt, Received, Told
+from appliance.sending.sms.error_codes import HookContents, HookRequest, IncomingSms, Receipt
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
 from tests.kit.clock import TestClock
@@ -28,17 +28,17 @@ DELIVERED = {"MessageSid": SID, "MessageStatus": "delivered", "To": "+1555123000
 @pytest.fixture(autouse=True)
 def settings(tmp_path: Path) -> Iterator[None]:
     """Both providers have a secret."""
-    tokens.create_key(tmp_path)
+    crypto.create_key(tmp_path)
     options = {"base_url": BASE, "sms.twilio.auth_token": TOKEN, "sms.http.secret": SECRET}
-    config.use(config.load(options, {}).config)
+    config.set_current(config.load(options, {}).config)
     yield
-    config._current, tokens._key = None, b""
+    config._current, crypto._key = None, b""
 
 
-def read(post: Post, provider: Any = TWILIO, hook: str = "twilio/status", url: str | None = None) -> Told:
+def read(post: Post, provider: Any = TWILIO, hook: str = "twilio/status", url: str | None = None) -> HookContents:
     """Read a request as the door hands it on."""
     headers = {name.lower(): value for name, value in post.headers.items()}
-    told: Told = provider.read(hook, Received(url or post.url, headers, post.body))
+    told: HookContents = provider.read(hook, HookRequest(url or post.url, headers, post.body))
     return told
 
 
@@ -96,7 +96,7 @@ def test_a_wrong_name_of_ours_is_no_name(token: str) -> None:
 
 def test_a_token_of_another_door_opens_none() -> None:
     """A signed number of another purpose is not the name of a message here."""
-    other = tokens.sign("unsubscribe", 77)
+    other = crypto.sign_token("unsubscribe", 77)
     assert read(form(DELIVERED, f"/hooks/twilio/status?m={other}")).receipts[0].message_id is None
 
 
@@ -106,7 +106,7 @@ def test_what_people_write_is_read_as_they_wrote_it() -> None:
               "Body": " Stöp \r\n 停止 😀+&%41 ", "OptOutType": "stop", "NumMedia": "0"}  # fmt: skip
     for hook in ("twilio/message", "twilio/status"):
         told = read(form(fields, "/hooks/" + hook), hook=hook)
-        assert told.incoming == (Incoming(SID, "+15551230001", "+15550009999", fields["Body"], "STOP"),)
+        assert told.incoming == (IncomingSms(SID, "+15551230001", "+15550009999", fields["Body"], "STOP"),)
         assert told.receipts == ()
     assert read(form({"From": "+1", "To": "+2", "Body": ""})).incoming[0].body == ""
     assert read(form({"From": "+1", "To": "+2", "Body": "a\x00b\x07"})).incoming[0].body == "ab"
@@ -185,7 +185,7 @@ def test_a_usual_port_may_be_said_or_not() -> None:
 
 def test_without_a_secret_nothing_is_believed() -> None:
     """No secret set: a signature with the empty one is none."""
-    config.use(config.load({}, {}).config)
+    config.set_current(config.load({}, {}).config)
     assert (TWILIO.secret(), HTTP.secret()) == ("", "")
     with pytest.raises(NotAllowed):
         read(twilio_form("", f"{BASE}/hooks/twilio/status", DELIVERED))
@@ -218,10 +218,10 @@ def test_a_receipt_the_generic_way(error: Any, code: str | None, words: str) -> 
 def test_what_people_write_the_generic_way() -> None:
     """A message with its name, or with that of the request, so that it counts once."""
     said = {"type": "message", "id": "in-1", "from": "+15551230001", "to": "+15550009999", "body": " Hi\n"}
-    assert read(own(said), HTTP, "sms").incoming == (Incoming("in-1", "+15551230001", "+15550009999", " Hi\n"),)
+    assert read(own(said), HTTP, "sms").incoming == (IncomingSms("in-1", "+15551230001", "+15550009999", " Hi\n"),)
     # Who always tells all fields, and does not say to which number
     more = {"status": None, "error": None, "to": None, "answered": None}
-    assert read(own(said | more), HTTP, "sms").incoming == (Incoming("in-1", "+15551230001", "", " Hi\n"),)
+    assert read(own(said | more), HTTP, "sms").incoming == (IncomingSms("in-1", "+15551230001", "", " Hi\n"),)
     cut = read(own(said | {"body": "STOP \ud83d"}), HTTP, "sms").incoming + read(
         twilio_json(TOKEN, f"{BASE}/hooks/twilio/message", {"From": "+1", "To": "+2", "Body": "STOP \ud83d"})
     ).incoming  # fmt: skip
@@ -230,7 +230,7 @@ def test_what_people_write_the_generic_way() -> None:
     told = read(own({"type": "status", "id": "g-1", "status": "sent"} | nulls), HTTP, "sms")
     assert told.receipts == (Receipt("g-1", "sent"),)
     told = read(own({**said, "id": None, "answered": "stop"}), HTTP, "sms")
-    assert told.incoming == (Incoming("name", "+15551230001", "+15550009999", " Hi\n", "STOP"),)
+    assert told.incoming == (IncomingSms("name", "+15551230001", "+15550009999", " Hi\n", "STOP"),)
 
 
 @pytest.mark.parametrize("said", [
@@ -248,7 +248,7 @@ def test_nonsense_that_is_signed_is_told_so(said: Any) -> None:
 @pytest.mark.parametrize("secret", ["plain", SECRET, "whsec_", "whsec_x", "whsec_\u00fc"])
 def test_every_secret_is_a_key(secret: str) -> None:
     """Also with all its letters, and one that is no base64; nothing is signed by having no key at all."""
-    config.use(config.load({"base_url": BASE, "sms.http.secret": secret}, {}).config)
+    config.set_current(config.load({"base_url": BASE, "sms.http.secret": secret}, {}).config)
     said = {"type": "status", "id": "1", "status": "sent"}
     post = own(said, secret="plain")
     sent = post.headers["webhook-timestamp"]
@@ -279,10 +279,10 @@ def test_who_is_not_believed_the_generic_way(tmp_path: Path) -> None:
     both = {**right.headers, "webhook-signature": "v1,AAAA " + right.headers["webhook-signature"]}
     assert read(right._replace(headers=both), HTTP, "sms").receipts
     moved = TestClock(tmp_path / "clock")
-    clock.follow(str(moved.path))
+    clock.use_offset_file(str(moved.path))
     try:
         moved.advance(minutes=10)
         with pytest.raises(NotAllowed):
             read(right, HTTP, "sms")
     finally:
-        clock.follow(None)
+        clock.use_offset_file(None)

@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 from appliance.core import clock
-from appliance.core.errors import Ours, Temporary, Throttled, Uncertain, Unlisted, Unreachable
-from appliance.sending.sms.gsm import Accepted, Text
+from appliance.core.errors import ClientRejected, ConnectionFailed, Deferred, LookupUnsupported, RateLimited, Uncertain
 from appliance.sending.sms.providers import PROVIDERS, capture
+from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.settings import config
 from tests.domain.sms_asked import HTTP, TWILIO, fake, provider, run, sent, text, use
 from tests.kit.fake_sms import NUMBER, FakeSms
@@ -45,7 +45,7 @@ def test_a_look_up_turns_pages(fake: FakeSms) -> None:
 def test_a_look_up_lives_by_the_providers_clock(fake: FakeSms, tmp_path: Path) -> None:
     """A clock of ours that is days ahead or behind finds the same."""
     (tmp_path / "clock").write_text("0")
-    clock.follow(str(tmp_path / "clock"))
+    clock.use_offset_file(str(tmp_path / "clock"))
     for days in (3, -3):
         (tmp_path / "clock").write_text(str(days * 86_400))
         wanted, began = text(1, f"At {days}", "+15551230300"), clock.now_ms()
@@ -58,7 +58,7 @@ def test_a_look_up_by_a_clock_that_fell_behind(fake: FakeSms, tmp_path: Path) ->
     wanted, began = text(1, "Before the cut", "+15551230301"), clock.now_ms()
     sent(wanted)
     (tmp_path / "clock").write_text("-600")
-    clock.follow(str(tmp_path / "clock"))
+    clock.use_offset_file(str(tmp_path / "clock"))
     [found] = run(lambda: TWILIO.find(wanted, began))
     assert len(found) == 1
 
@@ -83,12 +83,15 @@ def test_a_look_up_that_fails_says_so(fake: FakeSms) -> None:
     for raw in ("", "[]", '{"messages": 1}', '{"messages": [{}]}'):
         fake.control(rules=[{"look_ups": True, "times": 1, "status": 200, "raw": raw}])
     kinds = [type(one) for one in run(*[lambda: TWILIO.find(text(), 0)] * 7)]
-    assert kinds == [Temporary, Throttled, Ours, *[Temporary] * 4]
+    assert kinds == [Deferred, RateLimited, ClientRejected, *[Deferred] * 4]
     # The account of the settings may be put right; a page that is not there stays away
     fake.control(rules=[{"look_ups": True, "times": 1, "status": 404, "code": 20404}])
     for status in (404, 405, 501):
         fake.control(rules=[{"look_ups": True, "times": 1, "status": status, "raw": "<h1>no such page</h1>"}])
-    assert [type(one) for one in run(*[lambda: TWILIO.find(text(), 0)] * 4)] == [Ours, *[Unlisted] * 3]
+    assert [type(one) for one in run(*[lambda: TWILIO.find(text(), 0)] * 4)] == [
+        ClientRejected,
+        *[LookupUnsupported] * 3,
+    ]
 
 
 def test_a_hidden_message_is_not_found_yet(fake: FakeSms) -> None:
@@ -109,7 +112,7 @@ def test_a_hidden_message_is_not_found_yet(fake: FakeSms) -> None:
 def test_what_is_missing_is_named(fake: FakeSms) -> None:
     """Each provider names the settings that it cannot be used with."""
     assert [one.lacks() for one in PROVIDERS.values()] == [[], [], []]
-    config.use(config.load({}, {}).config)
+    config.set_current(config.load({}, {}).config)
     assert [name for name, _ in TWILIO.lacks()] == ["sms.twilio.account_sid", "sms.twilio.auth_token"]
     assert [name for name, _ in HTTP.lacks()] == ["sms.http.url", "sms.http.secret"]
     for url in ("ftp://x", "http://", "http://a b", "http://u:p@x", "http://x:0", "http://x:99999", "http://ü.de", "x"):
@@ -125,7 +128,7 @@ def test_greeting_tells_whether_we_are_let_in(fake: FakeSms) -> None:
     fake.control(rules=[{"look_ups": True, "times": 1, "status": 501, "raw": "?"}])
     assert "lists no messages" in str(run(TWILIO.greet)[0])
     use(fake, sms__twilio__auth_token="wrong", sms__http__url="http://127.0.0.1:9/")
-    assert [type(one) for one in run(TWILIO.greet, HTTP.greet)] == [Ours, Unreachable]
+    assert [type(one) for one in run(TWILIO.greet, HTTP.greet)] == [ClientRejected, ConnectionFailed]
 
 
 def test_what_can_be_read_on_the_way_is_said(fake: FakeSms) -> None:
@@ -149,15 +152,15 @@ def test_nobody_is_told_an_address_they_cannot_call(fake: FakeSms) -> None:
 
 def test_capture_keeps(fake: FakeSms) -> None:
     """The built-in inbox is given the message; without one it is our fault, not the recipient's."""
-    kept: list[Text] = []
+    kept: list[OutgoingSms] = []
 
-    async def keep(one: Text) -> None:
+    async def keep(one: OutgoingSms) -> None:
         kept.append(one)
 
-    capture.keep_with(keep)
+    capture.set_inbox(keep)
     try:
-        assert sent(text(4), by=PROVIDERS["capture"]) == [Accepted("capture-4", "sent")]
+        assert sent(text(4), by=PROVIDERS["capture"]) == [AcceptedSms("capture-4", "sent")]
     finally:
-        capture.keep_with(None)
+        capture.set_inbox(None)
     assert kept == [text(4)]
-    assert isinstance(sent(text(), by=PROVIDERS["capture"])[0], Ours)
+    assert isinstance(sent(text(), by=PROVIDERS["capture"])[0], ClientRejected)

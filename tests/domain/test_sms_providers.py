@@ -11,10 +11,18 @@ from typing import Any
 import pytest
 
 from appliance.core import clock
-from appliance.core.errors import Ours, Permanent, SenderRefused, Throttled, Uncertain, Unreachable
-from appliance.sending.delivery import classes
-from appliance.sending.sms import client, codes
-from appliance.sending.sms.gsm import Accepted
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    RateLimited,
+    RecipientRejected,
+    SenderRejected,
+    Uncertain,
+)
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.sms import error_codes
+from appliance.sending.sms.providers import base
+from appliance.sending.sms.segments import AcceptedSms
 from tests.domain.sms_asked import HTTP, TO, TWILIO, fake, provider, run, sent, text, use
 from tests.kit.certificates import self_signed
 from tests.kit.fake_sms import NUMBER, FakeSms
@@ -41,9 +49,9 @@ def test_it_hands_over_the_generic_way(fake: FakeSms) -> None:
     [answer] = sent(text(7), by=HTTP)
     last = fake.accepted[-1]
     assert last.fields == {"id": 7, "to": TO, "from": NUMBER, "body": "Hello €", "callback_url": text(7).callback_url}
-    assert answer == Accepted(last.sid, "sent")
+    assert answer == AcceptedSms(last.sid, "sent")
     fake.answer(202, times=1, raw="taken")
-    assert sent(text(8), by=HTTP) == [Accepted("8", "sent")]
+    assert sent(text(8), by=HTTP) == [AcceptedSms("8", "sent")]
 
 
 def test_a_messaging_service_is_no_number(fake: FakeSms) -> None:
@@ -54,51 +62,88 @@ def test_a_messaging_service_is_no_number(fake: FakeSms) -> None:
     assert [one.provider_id for one in found] == [answer.provider_id]
 
 
-@pytest.mark.parametrize(("code", "status", "kind", "means"), [
-    (21211, 400, Permanent, classes.HARD), (21614, 400, Permanent, classes.HARD),
-    (21610, 400, Permanent, classes.LEFT), (21408, 403, Permanent, classes.COUNTRY),
-    (30007, 400, Permanent, classes.FILTERED), (30003, 400, Permanent, classes.UNREACHABLE),
-    (21617, 400, Permanent, classes.SIZE), (77777, 400, Permanent, classes.REFUSED),
-    (30034, 400, SenderRefused, classes.UNREGISTERED), (21606, 400, SenderRefused, classes.SETUP),
-    (20003, 401, Ours, classes.SETUP), (20404, 404, Ours, classes.SETUP), (20429, 429, Throttled, classes.SETUP),
-    (21611, 400, Throttled, classes.SETUP), (20503, 503, Uncertain, classes.SETUP),
-])  # fmt: skip
-def test_each_code_means_one_thing(fake: FakeSms, code: int, status: int, kind: type, means: classes.Class) -> None:
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "means"),
+    [
+        (21211, 400, RecipientRejected, bounce_classes.HARD),
+        (21614, 400, RecipientRejected, bounce_classes.HARD),
+        (21610, 400, RecipientRejected, bounce_classes.OPTED_OUT),
+        (21408, 403, RecipientRejected, bounce_classes.COUNTRY),
+        (30007, 400, RecipientRejected, bounce_classes.FILTERED),
+        (30003, 400, RecipientRejected, bounce_classes.UNREACHABLE),
+        (21617, 400, RecipientRejected, bounce_classes.SIZE),
+        (77777, 400, RecipientRejected, bounce_classes.REFUSED),
+        (30034, 400, SenderRejected, bounce_classes.UNREGISTERED),
+        (21606, 400, SenderRejected, bounce_classes.SETUP),
+        (20003, 401, ClientRejected, bounce_classes.SETUP),
+        (20404, 404, ClientRejected, bounce_classes.SETUP),
+        (20429, 429, RateLimited, bounce_classes.SETUP),
+        (21611, 400, RateLimited, bounce_classes.SETUP),
+        (20503, 503, Uncertain, bounce_classes.SETUP),
+    ],
+)
+def test_each_code_means_one_thing(
+    fake: FakeSms, code: int, status: int, kind: type, means: bounce_classes.BounceClass
+) -> None:
     """An error of Twilio is of the kind that its code says, and its words begin with the code."""
     fake.refuse(code, status=status, times=1)
     [error] = sent(text())
     assert type(error) is kind
     assert error.text.startswith(str(code))
     assert error.smtp == status
-    assert codes.judged(error) is means
-    assert codes.kind(code) is (means if kind in (Permanent, SenderRefused) else codes.kind(code))
+    assert error_codes.classify_failure(error) is means
+    assert error_codes.classify_code(code) is (
+        means if kind in (RecipientRejected, SenderRejected) else error_codes.classify_code(code)
+    )
 
 
 def test_what_helps_is_said_along() -> None:
     """Words end with what to do, unless they are about the person who gets nothing any more."""
-    assert codes.words(21408, "not enabled").startswith("21408 not enabled - Allow the country")
-    assert codes.words("30007", "") == f"30007 {classes.FILTERED.words} - {classes.FILTERED.help}"
-    assert codes.words(21211, "invalid") == "21211 invalid"
-    assert codes.words(None, "") == classes.REFUSED.words
+    assert error_codes.describe_code(21408, "not enabled").startswith("21408 not enabled - Allow the country")
+    assert (
+        error_codes.describe_code("30007", "")
+        == f"30007 {bounce_classes.FILTERED.words} - {bounce_classes.FILTERED.help}"
+    )
+    assert error_codes.describe_code(21211, "invalid") == "21211 invalid"
+    assert error_codes.describe_code(None, "") == bounce_classes.REFUSED.words
 
 
 def test_bare_answers(fake: FakeSms) -> None:
     """What has no code is judged by its status: a login is ours, 5xx is a doubt, a redirect leads nowhere."""
     for status in (302, 403, 404, 418, 502):
         fake.answer(status, times=1, raw="<html>sorry</html>", Location=f"{fake.url}/elsewhere")
-    assert [type(one) for one in sent(*[text()] * 5)] == [Ours, Ours, Ours, Permanent, Uncertain]
+    assert [type(one) for one in sent(*[text()] * 5)] == [
+        ClientRejected,
+        ClientRejected,
+        ClientRejected,
+        RecipientRejected,
+        Uncertain,
+    ]
     fake.answer(400, times=1, raw='{"code": "21211", "message": "no such number"}')
     fake.answer(400, times=1, raw='{"code": true}')
     fake.answer(201, times=1, raw='{"sid": "SM1", "status": "Failed", "error_code": "30005"}')
-    assert [codes.judged(one) for one in sent(*[text()] * 3)] == [classes.HARD, classes.REFUSED, classes.HARD]
+    assert [error_codes.classify_failure(one) for one in sent(*[text()] * 3)] == [
+        bounce_classes.HARD,
+        bounce_classes.REFUSED,
+        bounce_classes.HARD,
+    ]
     for status in (302, 401, 404, 422, 500):
         fake.answer(status, times=1, raw='{"error": "no"}')
     found = sent(*[text()] * 5, by=HTTP)
-    assert [type(one) for one in found] == [Ours, Ours, Permanent, Permanent, Uncertain]
+    assert [type(one) for one in found] == [
+        ClientRejected,
+        ClientRejected,
+        RecipientRejected,
+        RecipientRejected,
+        Uncertain,
+    ]
     assert found[3].text == "no (HTTP 422)"
     fake.answer(400, times=1, raw='{"error": {"code": "opted_out", "message": "left"}}')
     fake.answer(400, times=1, raw='{"error": "21614: no mobile"}')
-    assert [codes.judged(one) for one in sent(text(), text(), by=HTTP)] == [classes.LEFT, classes.HARD]
+    assert [error_codes.classify_failure(one) for one in sent(text(), text(), by=HTTP)] == [
+        bounce_classes.OPTED_OUT,
+        bounce_classes.HARD,
+    ]
 
 
 def test_who_is_too_fast_waits_as_long_as_told(fake: FakeSms) -> None:
@@ -107,7 +152,7 @@ def test_who_is_too_fast_waits_as_long_as_told(fake: FakeSms) -> None:
         fake.throttle(wait, times=1)
     fake.answer(429, times=1, Retry_After="Fri, 31 Dec 2100 23:59:59 GMT")
     answers = sent(*[text()] * 6)
-    assert {type(one) for one in answers} == {Throttled}
+    assert {type(one) for one in answers} == {RateLimited}
     assert [one.seconds for one in answers] == [7, 1, 3600, 1, 1, 3600]
 
 
@@ -120,7 +165,7 @@ def test_what_may_have_been_taken_is_a_doubt(fake: FakeSms) -> None:
     fake.reset(times=1)
     fake.say("queued", times=1)
     answers = sent(*[text()] * 5)
-    assert [type(one) for one in answers] == [Uncertain] * 4 + [Accepted]
+    assert [type(one) for one in answers] == [Uncertain] * 4 + [AcceptedSms]
     assert len(fake.accepted) - before == 4
 
 
@@ -133,10 +178,10 @@ def test_who_does_not_answer_in_time_is_a_doubt(fake: FakeSms) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     use(fake, sms__twilio__base_url=f"http://127.0.0.1:{port}", sms__http__url=f"https://127.0.0.1:{port}/x")
-    assert [type(one) for one in sent(text(), text())] == [Unreachable] * 2
-    assert [type(one) for one in sent(text(), by=HTTP)] == [Unreachable]
+    assert [type(one) for one in sent(text(), text())] == [ConnectionFailed] * 2
+    assert [type(one) for one in sent(text(), by=HTTP)] == [ConnectionFailed]
     use(fake, sms__request_timeout="1s", sms__http__url=fake.url.replace("http:", "https:"))  # it speaks no TLS
-    assert [type(one) for one in sent(text(), by=HTTP)] == [Unreachable]
+    assert [type(one) for one in sent(text(), by=HTTP)] == [ConnectionFailed]
 
 
 def test_only_a_server_with_its_name_is_believed(
@@ -148,17 +193,17 @@ def test_only_a_server_with_its_name_is_believed(
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Taking)
     server.socket = made.context().wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    client._trusted.cache_clear()
+    base._ssl_context.cache_clear()
     try:
         use(fake, sms__http__url=f"https://127.0.0.1:{server.server_port}/send?from=us")
         [stranger] = sent(text(), by=HTTP)
-        assert isinstance(stranger, Unreachable) and "certificate" in stranger.text.lower()
+        assert isinstance(stranger, ConnectionFailed) and "certificate" in stranger.text.lower()
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-        client._trusted.cache_clear()
-        assert sent(text(), text(), by=HTTP) == [Accepted("/send?from=us")] * 2
+        base._ssl_context.cache_clear()
+        assert sent(text(), text(), by=HTTP) == [AcceptedSms("/send?from=us")] * 2
         assert isinstance(run(HTTP.greet)[0], str)
     finally:
-        client._trusted.cache_clear()
+        base._ssl_context.cache_clear()
         server.shutdown()
         server.server_close()
 
@@ -211,10 +256,10 @@ def test_an_idle_connection_that_was_closed_is_not_used(fake: FakeSms) -> None:
         fake.down()
         fake.up()
         second = await TWILIO.send(text())
-        await client.close()
+        await base.close_connections()
         return [first, second]
 
-    assert [type(one) for one in asyncio.run(ask())] == [Accepted, Accepted]
+    assert [type(one) for one in asyncio.run(ask())] == [AcceptedSms, AcceptedSms]
 
 
 def test_an_answer_too_many_is_none_to_the_next(fake: FakeSms) -> None:
@@ -238,7 +283,11 @@ def test_an_answer_too_many_is_none_to_the_next(fake: FakeSms) -> None:
         thread.join(10)
         for each in open_ones:
             each.close()
-    assert answers == [Accepted("one"), Accepted("two"), Accepted("three")] and asked == ["one", "two", "three"]
+    assert answers == [AcceptedSms("one"), AcceptedSms("two"), AcceptedSms("three")] and asked == [
+        "one",
+        "two",
+        "three",
+    ]
 
 
 def test_no_connection_is_left_behind(fake: FakeSms) -> None:
@@ -265,8 +314,8 @@ def test_a_refusal_in_the_answer_is_one(fake: FakeSms) -> None:
     fake.say("delivered", times=1)
     fake.say("unheard-of", times=1)
     failed, delivered, other = sent(text(), text(), text())
-    assert isinstance(failed, Permanent)
-    assert codes.judged(failed) is classes.HARD
+    assert isinstance(failed, RecipientRejected)
+    assert error_codes.classify_failure(failed) is bounce_classes.HARD
     assert [delivered.status, other.status] == ["delivered", "sent"]
     fake.answer(201, times=1, raw="{}")
     assert isinstance(sent(text())[0], Uncertain)

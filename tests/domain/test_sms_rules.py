@@ -8,17 +8,17 @@ import pytest
 
 from appliance.accounts import accounts
 from appliance.accounts.accounts import AccountWrite
-from appliance.audience.contacts import consent
-from appliance.audience.contacts.consent import Evidence
-from appliance.campaigns import groups, store
-from appliance.campaigns.requests import CampaignCreate
-from appliance.core import clock, fields, wake_ups
-from appliance.sending.messages import delivering, queue, quiet, sms_rules
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.campaigns import audience, store
+from appliance.campaigns.store import CampaignCreate
+from appliance.core import clock, signals, validation
+from appliance.sending.messages import delivery_status, queue, sms_rules
 from appliance.sending.messages.ledger import COLUMNS, Claim
-from appliance.sending.messages.queue_order import Line
+from appliance.sending.messages.queue_reader import QueueReader
 from appliance.sending.sms import numbers
-from appliance.storage import work
-from appliance.storage.open import rows, run, scalar
+from appliance.storage import transactions
+from appliance.storage.database import rows, run, scalar
 from tests.domain.home import Home
 from tests.domain.sms_crowd import accept, ends, go_to, real, taken, texted
 
@@ -28,7 +28,7 @@ BERLIN, BOSTON, HONOLULU, TOKYO = "+4915112345678", "+16175550123", "+1808555012
 
 def sleeps(home: Home, hours: str | None = NIGHT) -> None:
     """Give the account quiet hours."""
-    work.write(run, "UPDATE account SET sms_quiet_hours = ?", (hours,))
+    transactions.write(run, "UPDATE account SET sms_quiet_hours = ?", (hours,))
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def sleeps(home: Home, hours: str | None = NIGHT) -> None:
 def test_some_numbers_get_no_sms(number: str, countries: list[str], reason: str | None, home: Home) -> None:
     """What no network has, what costs extra and what is in no chosen country is skipped with its reason."""
     real(countries=countries)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     home.upsert(phone=number)
     texted(home)
     assert [row.recipient for row in taken()] == ([] if reason else [number])
     assert ends() == [(number, "skipped" if reason else "sending", reason)]
-    assert (sms_rules.refused(number) or (None,))[0] == reason
+    assert (sms_rules.get_number_refusal(number) or (None,))[0] == reason
 
 
 def test_who_would_get_none_is_told_before(home: Home) -> None:
     """Of a draft it is said who would get no SMS and why, as their rows say once it is sent."""
     real(countries=["US", "DE", "FR"])
-    work.write(run, "UPDATE account SET sms_from = 'Acme'")
+    transactions.write(run, "UPDATE account SET sms_from = 'Acme'")
     reasons = {
         BERLIN: None,
         BOSTON: "sender_not_allowed",
@@ -68,9 +68,9 @@ def test_who_would_get_none_is_told_before(home: Home) -> None:
         "name": "Spring", "channel": "sms", "template_attributes": {"body": "Hi"},
         "trigger_attributes": {"contact_list_id": home.list_of(*people.values()).id},
     }  # fmt: skip
-    draft = work.write(store.create, home.account_id, fields.read(CampaignCreate, asked))
+    draft = transactions.write(store.create, home.account_id, validation.read(CampaignCreate, asked))
     for number, reason in reasons.items():
-        found = groups.explain(home.account_id, draft.id, people[number])
+        found = audience.explain_contact(home.account_id, draft.id, people[number])
         assert (found.in_audience, found.skip_reason) == (True, reason), number
     texted(home)
     taken()
@@ -80,7 +80,7 @@ def test_who_would_get_none_is_told_before(home: Home) -> None:
 def test_a_name_is_sent_to_no_country_that_takes_none(home: Home) -> None:
     """Whoever the account's name cannot reach is skipped; in the inbox everybody gets it."""
     real()
-    work.write(run, "UPDATE account SET sms_from = 'Acme'")
+    transactions.write(run, "UPDATE account SET sms_from = 'Acme'")
     home.upsert(phone=BERLIN)
     home.upsert(phone=BOSTON)
     texted(home)
@@ -93,7 +93,7 @@ def test_a_name_is_sent_to_no_country_that_takes_none(home: Home) -> None:
 def test_marketing_wants_evidence_where_that_is_set(home: Home) -> None:
     """Only words, a confirmation or a keyword are evidence; a mere `opt_in` is none, and service messages need none."""
     real(require_evidence=True)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     people = {one: home.upsert(phone=f"+491511234567{one}").contact for one in range(4)}
     for number, evidence in (
         (1, Evidence("form", "recipient", text="Texts about offers, reply STOP to leave")),
@@ -101,14 +101,14 @@ def test_marketing_wants_evidence_where_that_is_set(home: Home) -> None:
         (3, Evidence("api", "key:1", text="  ")),
     ):
         channel = home.channel(f"+491511234567{number}")
-        work.write(consent.opt_in, channel, "recipient", evidence)
+        transactions.write(consent.opt_in, channel, "recipient", evidence)
     texted(home)
     assert [row.contact_id for row in taken()] == [people[1].id, people[2].id]
     assert [row[1:] for row in ends()] == [
         ("skipped", "no_consent"), ("sending", None), ("sending", None), ("skipped", "no_consent"),
     ]  # fmt: skip
-    work.write(run, "UPDATE message SET status = 'queued', skip_reason = NULL, transactional = 1")
-    assert queue.refusal(Claim._make(rows(f"SELECT {COLUMNS} FROM message LIMIT 1")[0])) is None
+    transactions.write(run, "UPDATE message SET status = 'queued', skip_reason = NULL, transactional = 1")
+    assert queue.get_refusal(Claim._make(rows(f"SELECT {COLUMNS} FROM message LIMIT 1")[0])) is None
 
 
 @pytest.mark.parametrize("start", ["2030-01-05T06:00:00Z", "2030-03-31T00:30:00Z", "2030-11-03T05:30:00Z"])
@@ -120,7 +120,7 @@ def test_nobody_is_woken(start: str, home: Home) -> None:
     go_to(home, start)
     real()
     sleeps(home)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111', time_zone = 'America/Sao_Paulo'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111', time_zone = 'America/Sao_Paulo'")
     where: dict[str, tuple[str, ...]] = {}
     for number, zones, body in (
         (BERLIN, ("Europe/Berlin",), {}), (BOSTON, ("America/New_York",), {}), (TOKYO, ("Asia/Tokyo",), {}),
@@ -159,7 +159,7 @@ def test_what_waited_for_the_morning_leaves_one_after_the_other(home: Home) -> N
     go_to(home, "2030-01-05T03:00:00Z")
     real()
     sleeps(home)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     for number in range(300):
         home.upsert(phone=f"+49151123{number:05}")
     texted(home)
@@ -185,22 +185,22 @@ def test_other_quiet_hours_hold_for_what_waits_too(home: Home) -> None:
     real()
     sleeps(home)
     rung: list[str] = []
-    wake_ups.answer("nights", lambda: rung.append("nights"))
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    signals.register_handler("nights", lambda: rung.append("nights"))
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     for number in range(3):
         home.upsert(phone=f"+4915112{number:06}")
     texted(home)
     assert taken() == []
-    work.write(run, "UPDATE message SET campaign_id = NULL WHERE id = 3")
+    transactions.write(run, "UPDATE message SET campaign_id = NULL WHERE id = 3")
     before = rows("SELECT id, due_at FROM message ORDER BY id")
-    queue.look_again()
+    queue.recheck_held_sms()
     assert scalar("SELECT count(*) FROM message WHERE due_at > ?", (clock.now_ms(),)) == 1
     assert taken() == [] and rows("SELECT id, due_at FROM message ORDER BY id") == before
     home.advance(5)
-    asked = fields.read(AccountWrite, {"sms_quiet_hours": {"from": "21:00", "to": "04:00"}})
-    work.write(accounts.update, home.account_id, asked)
+    asked = validation.read(AccountWrite, {"sms_quiet_hours": {"from": "21:00", "to": "04:00"}})
+    transactions.write(accounts.update, home.account_id, asked)
     assert rung == ["nights"]
-    queue.look_again()
+    queue.recheck_held_sms()
     assert [row.id for row in taken()] == [1, 2]
     assert rows("SELECT status, due_at FROM message WHERE id = 3") == [("held", before[2][1])]
 
@@ -210,12 +210,12 @@ def test_night_is_for_marketing_that_leaves(home: Home) -> None:
     go_to(home, "2030-01-05T03:00:00Z")
     real()
     sleeps(home)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     home.upsert(phone=BERLIN)
     texted(home, "capture")
     assert len(taken()) == 1
     texted(home)
-    work.write(run, "UPDATE message SET transactional = 1, campaign_id = NULL WHERE provider = 'twilio'")
+    transactions.write(run, "UPDATE message SET transactional = 1, campaign_id = NULL WHERE provider = 'twilio'")
     assert len(taken()) == 1
     texted(home)
     sleeps(home, None)
@@ -227,7 +227,7 @@ def test_what_would_come_too_late_is_skipped(home: Home) -> None:
     go_to(home, "2030-01-05T20:30:00Z")
     real(give_up="6h")
     sleeps(home)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     home.upsert(phone=BERLIN)
     home.upsert(phone=BOSTON)
     texted(home)
@@ -241,14 +241,14 @@ def test_what_was_in_doubt_wakes_nobody(home: Home) -> None:
     go_to(home, "2030-01-05T03:00:00Z")
     real()
     sleeps(home)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     home.upsert(phone=BERLIN)
     texted(home)
-    work.write(run, "UPDATE message SET doubts = 1")
+    transactions.write(run, "UPDATE message SET uncertain_count = 1")
     for in_doubt in ("resend", "hold"):
         real(in_doubt=in_doubt)
         assert taken() == []
-        work.write(run, "UPDATE message SET due_at = 0")
+        transactions.write(run, "UPDATE message SET due_at = 0")
     go_to(home, "2030-01-05T09:05:00Z")
     assert len(taken()) == 1
 
@@ -257,23 +257,26 @@ def test_a_day_has_so_many_parts(home: Home) -> None:
     """When the parts of a day are used up everything waits for the next day of the account, service messages too."""
     go_to(home, "2030-01-05T12:00:00Z")
     real(parts_per_day=6)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111', time_zone = 'Asia/Tokyo'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111', time_zone = 'Asia/Tokyo'")
     for number in range(5):
         home.upsert(phone=f"+49151123{number:05}")
     texted(home)
-    line = Line("sms")
+    line = QueueReader("sms")
     for _ in range(3):
-        [row] = line.candidates(1)
-        assert work.write(queue.mark, row, "process", row, clock.now_ms())
+        [row] = line.fetch_candidates(1)
+        assert transactions.write(queue.claim_one, row, "process", row, clock.now_ms())
         accept([row], parts=2)
     assert taken() == [] and sorted(row[1] for row in ends()) == ["held", "held", "sent", "sent", "sent"]
-    way = delivering.status(home.account_id).sms
+    way = delivery_status.get_status(home.account_id).sms
     assert [(one.code, one.until) for one in way.obstacles] == [("parts_per_day", clock.parse("2030-01-05T15:00:00Z"))]
-    work.write(run, "UPDATE message SET due_at = 0, source_type = 'system', transactional = 1, campaign_id = NULL "
-               "WHERE id = (SELECT max(id) FROM message)")  # fmt: skip
+    transactions.write(
+        run,
+        "UPDATE message SET due_at = 0, source_type = 'system', transactional = 1, campaign_id = NULL "
+        "WHERE id = (SELECT max(id) FROM message)",
+    )
     assert len(taken()) == 1
     home.upsert(phone=BOSTON)
-    work.write(run, "DELETE FROM message WHERE status = 'held'")
+    transactions.write(run, "DELETE FROM message WHERE status = 'held'")
     texted(home, "capture")
     assert len(taken()) == 6
     tomorrow = clock.parse("2030-01-06T00:00:00+09:00")
@@ -291,7 +294,7 @@ def test_parts_in_the_inbox_are_paid_by_nobody(home: Home) -> None:
     accept(taken(), parts=3)
     assert rows("SELECT parts FROM sms_day") == []
     texted(home)
-    work.write(run, "UPDATE message SET test = 1 WHERE status = 'queued'")
+    transactions.write(run, "UPDATE message SET test = 1 WHERE status = 'queued'")
     accept(taken(), parts=3)
     assert rows("SELECT parts FROM sms_day") == []
     texted(home)
@@ -306,8 +309,8 @@ ANYWHERE = ("Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Berlin", "Asia/Ko
     ("hours", "zones", "end"),
     [
         ({"from": "21:00", "to": "08:00"}, ("Europe/Berlin",), "2030-01-05T07:00:00Z"),
-        ({"from": "21:00", "to": "08:00"}, numbers.look("+18005550123").zones, "2030-01-05T18:00:00Z"),
-        ({"from": "21:00", "to": "08:00"}, numbers.look("+79261234567").zones, None),
+        ({"from": "21:00", "to": "08:00"}, numbers.inspect_number("+18005550123").zones, "2030-01-05T18:00:00Z"),
+        ({"from": "21:00", "to": "08:00"}, numbers.inspect_number("+79261234567").zones, None),
         ({"from": "12:00", "to": "13:00"}, ("Asia/Kolkata",), None),
         # There is no such hour: then, when the fewest sleep
         ({"from": "10:00", "to": "09:00"}, ("Europe/Berlin", "Europe/Vienna", "Asia/Tokyo"), "2030-01-05T08:00:00Z"),
@@ -317,9 +320,9 @@ ANYWHERE = ("Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Berlin", "Asia/Ko
 def test_a_night_ends_when_it_ends_everywhere(hours: Any, zones: tuple[str, ...], end: str | None) -> None:
     """Of several time zones it is the moment at which none sleeps; where there is none, at which the fewest do."""
     now = clock.parse("2030-01-05T06:00:00Z")
-    assert quiet.until_all(hours, zones, now) == (None if end is None else clock.parse(end))
+    assert sms_rules.get_quiet_end_everywhere(hours, zones, now) == (None if end is None else clock.parse(end))
     for step in range(0, 48 * 60, 31):
         at = now + int(timedelta(minutes=step) / timedelta(milliseconds=1))
-        found = quiet.until_all(hours, zones, at)
+        found = sms_rules.get_quiet_end_everywhere(hours, zones, at)
         assert found is None or at < found <= at + 48 * 3_600_000
-        assert found is None or quiet.until_all(hours, zones, found) is None
+        assert found is None or sms_rules.get_quiet_end_everywhere(hours, zones, found) is None

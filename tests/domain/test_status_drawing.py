@@ -6,9 +6,8 @@ import unicodedata
 import pytest
 from msgspec import structs
 
-from appliance.ops.status import draw
-from appliance.ops.status.draw import Screen
-from appliance.ops.status.look import Day, Queue, Service, Status, Storage, Task
+from appliance.ops.status import Day, Queue, Service, Status, Storage, Task, terminal
+from appliance.ops.status.terminal import Screen
 
 EMPTY = Status(
     "1.2.3", "2026-03-01T12:00:00.000Z", "/srv/campanero", Service(False, None, "127.0.0.1:8080", "not running"), [],
@@ -31,22 +30,25 @@ def columns(line: str) -> int:
 
 def test_what_is_empty_is_said_in_words() -> None:
     """Nothing is left blank, and nothing looks like a fault."""
-    told = "\n".join(draw.lines(EMPTY, Screen(80)))
+    told = "\n".join(terminal.render_lines(EMPTY, Screen(80)))
     for words in (
-        "the service is not running", "nothing is being sent", "no file is being read in", "no file is being sent",
-        "nothing waits", "nothing yet", "database 1.5 MB, its log 20 kB, 5.0 GB free",
+        "the service is not running", "nothing is being sent", "no import is running", "no export is running",
+        "empty", "nothing yet", "database 1.5 MB, its log 20 kB, 5.0 GB free",
     ):  # fmt: skip
         assert words in told
 
 
 def test_a_send_has_its_bar_its_speed_and_its_end() -> None:
     """How much, how fast, how long; the bar is as full as the send is, and never full before its end."""
-    [line] = [one for one in draw.lines(with_tasks(SEND), Screen(100)) if "Spring" in one]
+    [line] = [one for one in terminal.render_lines(with_tasks(SEND), Screen(100)) if "Spring" in one]
     assert "45 %" in line and "45,000 of 100,000  120/s  8 min left" in line
     bar = re.search("█+░+", line)
     assert bar is not None and round(bar[0].count("█") / len(bar[0]), 1) in (0.4, 0.5)
     nearly = structs.replace(SEND, done=99_999)
-    assert draw.percent(nearly) == "99 %" and draw.percent(structs.replace(SEND, done=100_000)) == "100 %"
+    assert (
+        terminal.format_percent(nearly) == "99 %"
+        and terminal.format_percent(structs.replace(SEND, done=100_000)) == "100 %"
+    )
 
 
 @pytest.mark.parametrize("width", [20, 30, 50, 79, 80, 120, 300])
@@ -56,21 +58,23 @@ def test_no_line_is_wider_than_the_screen(width: int, name: str) -> None:
     paused = structs.replace(SEND, name=name, state="paused", words="too many complain " * 9, per_second=None)
     status = structs.replace(with_tasks(structs.replace(SEND, name=name), paused), stopped=[name * 3])
     for signs in (True, False):
-        for line in draw.lines(status, Screen(width, True, signs)):
+        for line in terminal.render_lines(status, Screen(width, True, signs)):
             assert columns(line) <= width, line
 
 
 def test_names_command_no_terminal() -> None:
     """Escapes, ends of lines and signs that turn text around are taken out of what people wrote."""
     evil = structs.replace(SEND, name="a\x1b]0;owned\x07\x1b[2Jb\nc\u202ed\x9b31m")
-    told = draw.lines(with_tasks(evil), Screen(120))
+    told = terminal.render_lines(with_tasks(evil), Screen(120))
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202e]", "".join(told))
     assert any("a ]0;owned [2Jb c d 31m" in line for line in told)
 
 
 def test_where_signs_are_missing_it_is_ascii() -> None:
     """A terminal that knows ASCII alone gets nothing else, and one without colours no escapes."""
-    told = "\n".join(draw.lines(with_tasks(structs.replace(SEND, name="Long name " * 9)), Screen(80, False, False)))
+    told = "\n".join(
+        terminal.render_lines(with_tasks(structs.replace(SEND, name="Long name " * 9)), Screen(80, False, False))
+    )
     assert told.isascii() and "\x1b" not in told and "####" in told
 
 
@@ -80,4 +84,4 @@ def test_where_signs_are_missing_it_is_ascii() -> None:
 )
 def test_spans(seconds: float, words: str) -> None:
     """A span is told as exactly as anybody wants to know."""
-    assert draw.span(seconds) == words
+    assert terminal.format_duration(seconds) == words

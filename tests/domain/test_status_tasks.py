@@ -3,24 +3,24 @@
 from typing import Any
 
 from appliance.core import clock
-from appliance.ops.status import look
-from appliance.ops.status.look import Task
-from appliance.storage import work
-from appliance.storage.models import CrowdAct, CrowdPart, Import
-from appliance.storage.open import run
+from appliance.ops import status
+from appliance.ops.status import Task
+from appliance.storage import transactions
+from appliance.storage.database import run
+from appliance.storage.models import BulkAction, BulkActionPart, Import
 from tests.domain.home import Home
 
 
 def under_way(home: Home) -> list[Task]:
     """Return what a running service is said to do."""
-    return look.under_way(home.directory, 1)
+    return status.collect_tasks(home.directory, 1)
 
 
 def file(home: Home, **more: Any) -> int:
     """Make a file that was handed in."""
     base = {"account": home.account_id, "resource": "contacts", "status": "processing", "filename": "people.csv",
             "bytes": 9, "format": "csv", "actor": "key:1", "created_at": 1, "updated_at": 1}  # fmt: skip
-    return int(work.write(Import.create, **(base | more)).id)
+    return int(transactions.write(Import.create, **(base | more)).id)
 
 
 def test_files_are_told_by_how_far_they_are(home: Home) -> None:
@@ -32,7 +32,7 @@ def test_files_are_told_by_how_far_they_are(home: Home) -> None:
     file(home, status="complete", phase="undoing", created=60, updated=20, restored=40)
     file(home, status="complete")
     chunk = "INSERT INTO import_chunk (import_job_id, number, outcomes, created_at) VALUES (?, 250, x'', ?)"
-    work.write(run, chunk, (number, clock.now_ms()))
+    transactions.write(run, chunk, (number, clock.now_ms()))
     home.advance(10)
     found = [(one.state, one.done, one.total) for one in under_way(home)]
     assert found == [("waiting", 0, None), ("reading", 0, None), ("writing", 250, 1_000), ("checking", 10, 10),
@@ -41,14 +41,14 @@ def test_files_are_told_by_how_far_they_are(home: Home) -> None:
     written = under_way(home)[2]
     assert written.per_second is not None and 0 < written.per_second <= 25
     assert written.left_seconds == 750 / written.per_second
-    assert look.under_way(home.directory, None)[2].per_second is None
+    assert status.collect_tasks(home.directory, None)[2].per_second is None
 
 
 def test_acts_for_many_are_told_by_their_parts(home: Home) -> None:
     """An act for many people is as far as its parts are."""
-    act = work.write(CrowdAct.create, account=home.account_id, user_id=1, act="tag_add", number=100, created_at=1,
-                     updated_at=1)  # fmt: skip
+    act = transactions.write(BulkAction.create, account=home.account_id, user_id=1, action="tag_add", contact_count=100,
+                     created_at=1, updated_at=1)  # fmt: skip
     for done in (True, True, False, False):
-        work.write(CrowdPart.create, act=act, done=done)
+        transactions.write(BulkActionPart.create, bulk_action=act, done=done)
     [found] = under_way(home)
-    assert (found.kind, found.name, found.done, found.total) == ("act", "tag", 50, 100)
+    assert (found.kind, found.name, found.done, found.total) == ("act", "add a tag", 50, 100)

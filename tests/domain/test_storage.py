@@ -10,7 +10,7 @@ import pytest
 
 from appliance.core.errors import Unavailable
 from appliance.storage import disk_guard
-from appliance.storage.disk_guard import storage_error
+from appliance.storage.disk_guard import to_storage_error
 from tests.domain.home import Home
 
 
@@ -36,7 +36,7 @@ def caused(error: Exception) -> Exception:
 )  # fmt: skip
 def test_trouble_with_the_storage_is_nobodys_fault(error: Exception, wrapped: bool) -> None:
     """A disk or database that is full, read-only, locked, gone or broken is a 503, however deep the cause lies."""
-    found = storage_error(caused(error) if wrapped else error)
+    found = to_storage_error(caused(error) if wrapped else error)
 
     assert isinstance(found, Unavailable) and found.code == "storage_unavailable" and found.retry_after > 0
 
@@ -46,7 +46,7 @@ def test_trouble_with_the_storage_is_nobodys_fault(error: Exception, wrapped: bo
 )
 def test_other_errors_are_not_hidden(error: Exception) -> None:
     """A bug stays a bug."""
-    assert storage_error(error) is None
+    assert to_storage_error(error) is None
 
 
 def test_what_is_given_up_meanwhile_stays_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_what_is_given_up_meanwhile_stays_given_up(home: Home, monkeypatch: pyte
     monkeypatch.setattr(disk_guard, "_guard", disk_guard._Guard())
     disk_guard.watch(home.directory)
     assert (home.directory / "reserve").exists()
-    gives_up = threading.Thread(target=disk_guard.failed, args=(apsw.FullError("full"),))
+    gives_up = threading.Thread(target=disk_guard.note_failure, args=(apsw.FullError("full"),))
     measure = os.statvfs
 
     def measured(path: Path) -> os.statvfs_result:
@@ -65,6 +65,6 @@ def test_what_is_given_up_meanwhile_stays_given_up(home: Home, monkeypatch: pyte
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "statvfs", measured)
-        disk_guard.look()
+        disk_guard.measure()
         gives_up.join()
-    assert disk_guard.is_full() and not (home.directory / "reserve").exists()
+    assert disk_guard.is_disk_full() and not (home.directory / "reserve").exists()

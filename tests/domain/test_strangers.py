@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from appliance.accounts import accounts
-from appliance.core import clock, fields
-from appliance.core.errors import TooMany
-from appliance.ops.doctor import spending
-from appliance.sending.messages import single, sms_days, sms_rules
-from appliance.sending.messages.single import MessageWrite
-from appliance.storage import work
+from appliance.core import clock, validation
+from appliance.core.errors import RateLimitExceeded
+from appliance.ops.doctor import accounts as automations
+from appliance.sending.messages import sms_rules, transactional
+from appliance.sending.messages.transactional import MessageWrite
+from appliance.storage import transactions
+from appliance.storage.database import run, scalar
 from appliance.storage.models import Message
-from appliance.storage.open import run, scalar
 from tests.domain.home import Home
 from tests.domain.sms_crowd import go_to, real
 
@@ -21,14 +21,16 @@ from tests.domain.sms_crowd import go_to, real
 def ask(home: Home, number: str, test: bool = False, **more: Any) -> Message:
     """Ask for a code to a number."""
     body = {"channel": "sms", "to": number, "body": "Your code is 1234"} | more
-    return work.write(single.put, home.account_id, fields.read(MessageWrite, body), None, test)
+    return transactions.write(
+        transactional.queue_message, home.account_id, validation.read(MessageWrite, body), None, test
+    )
 
 
 @pytest.fixture
 def few(home: Home) -> Home:
     """Let two unknown numbers of a block get an SMS in an hour."""
     go_to(home, "2030-01-05T12:00:00Z")
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     real(new_numbers_per_hour=2)
     return home
 
@@ -39,7 +41,7 @@ def test_a_block_of_numbers_gets_so_many(few: Home, caplog: pytest.LogCaptureFix
     few.advance(600)
     ask(few, "+447700900002")
     for _ in range(2):
-        with pytest.raises(TooMany, match=r"\+44770090$") as refused:
+        with pytest.raises(RateLimitExceeded, match=r"\+44770090$") as refused:
             ask(few, "+447700909999")
     assert 2_990 <= refused.value.retry_after <= 3_001
     assert [record.levelname for record in caplog.records if "+44770090" in record.message] == ["WARNING"]
@@ -48,7 +50,7 @@ def test_a_block_of_numbers_gets_so_many(few: Home, caplog: pytest.LogCaptureFix
     ask(few, "+44770090000")  # of another length: no neighbour
     few.advance(3_001)
     ask(few, "+447700909999")
-    with pytest.raises(TooMany):
+    with pytest.raises(RateLimitExceeded):
         ask(few, "+447700909998")
 
 
@@ -64,11 +66,11 @@ def test_who_is_known_is_no_stranger(few: Home) -> None:
     assert ask(few, "+447700900004").status == "skipped"
     ask(few, "+447700900002")
     ask(few, "+447700900003")
-    with pytest.raises(TooMany):
+    with pytest.raises(RateLimitExceeded):
         ask(few, "+447700900002")
     ask(few, "+447700900001")
-    other = work.write(lambda: accounts.create("Other").id)
-    work.write(run, "UPDATE account SET sms_from = '+15550001111'")
+    other = transactions.write(lambda: accounts.create("Other").id)
+    transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     first, few.account_id = few.account_id, other
     ask(few, "+447700900003")
     few.account_id = first
@@ -82,20 +84,20 @@ def test_no_bound_where_none_is_set_and_nothing_leaves(few: Home) -> None:
     real(new_numbers_per_hour=1, transport="capture")
     for last in range(3):
         ask(few, f"+44770090000{last}")
-    assert sms_rules.full_blocks(few.account_id) == [("+44770090", 3)]
+    assert sms_rules.list_full_blocks(few.account_id) == [("+44770090", 3)]
 
 
 def test_the_doctor_names_what_is_used_up(few: Home, tmp_path: Path) -> None:
     """Blocks that get no more, and accounts whose parts of the day are used up; of the inbox nothing."""
-    assert list(spending.of_sms(tmp_path, None)) == []
+    assert list(automations.check_sms_limits(tmp_path, None)) == []
     ask(few, "+447700900001")
     ask(few, "+447700900002")
-    [line] = spending.of_sms(tmp_path, few.account_id)
-    assert line.level == "warn" and "+44770090 got 2 single SMS" in line.words
+    [line] = automations.check_sms_limits(tmp_path, few.account_id)
+    assert line.level == "warn" and "2 single SMS went to unknown numbers beginning with +44770090 " in line.words
     real(parts_per_day=5)
-    day = sms_days._day("UTC", clock.now_ms())
-    work.write(run, "INSERT INTO sms_day (account_id, day, parts) VALUES (?, ?, 5)", (few.account_id, day))
-    assert "wait until 2030-01-06T00:00:00.000Z" in next(iter(spending.of_sms(tmp_path, None))).words
-    assert list(spending.of_sms(tmp_path, few.account_id + 1)) == []
+    day = sms_rules._get_day_number("UTC", clock.now_ms())
+    transactions.write(run, "INSERT INTO sms_day (account_id, day, parts) VALUES (?, ?, 5)", (few.account_id, day))
+    assert "wait until 2030-01-06T00:00:00.000Z" in next(iter(automations.check_sms_limits(tmp_path, None))).words
+    assert list(automations.check_sms_limits(tmp_path, few.account_id + 1)) == []
     real(transport="capture")
-    assert list(spending.of_sms(tmp_path, None)) == []
+    assert list(automations.check_sms_limits(tmp_path, None)) == []

@@ -2,14 +2,14 @@
 
 import pytest
 
-from appliance.audience.contacts import consent, suppress
-from appliance.audience.contacts.consent import Evidence
-from appliance.audience.contacts.suppress import Case
+from appliance.audience import consent, suppressions
+from appliance.audience.consent import Evidence
+from appliance.audience.suppressions import SuppressionCause
 from appliance.core.addresses import Address
 from appliance.core.errors import Invalid
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import rows
 from appliance.storage.models import Channel
-from appliance.storage.open import rows
 from tests.domain.home import Home
 from tests.domain.test_consent import ADDRESS, IN, STATES, State, reach, state
 
@@ -23,8 +23,8 @@ def add(home: Home, address: str, reason: str, expires_at: int | None = None) ->
     """Suppress an address and answer the row's id."""
     kind = "email" if "@" in address else "phone"
     asked = Address(kind, address, address)
-    case = Case(reason, "test", "550 no", "note", expires_at)
-    return work.write(suppress.add, home.account_id, asked, case, OPERATOR)[0]
+    case = SuppressionCause(reason, "test", "550 no", "note", expires_at)
+    return transactions.write(suppressions.suppress, home.account_id, asked, case, OPERATOR)[0]
 
 
 def number_of(home: Home, reason: str) -> int:
@@ -49,10 +49,10 @@ CELLS: dict[str, tuple[State, State, State, State]] = {
     "operator + complaint": (KEPT["operator + complaint"],) * 2 + (IN, KEPT["operator + complaint"]),
 }
 ACTS = {
-    "import": lambda channel: consent.imported(channel, False, IMPORTED),
-    "import opt_in": lambda channel: consent.imported(channel, True, IMPORTED),
-    "confirmed": lambda channel: consent.confirmed(channel, BY_PERSON),
-    "preference page": lambda channel: consent.returned(channel, BY_PERSON),
+    "import": lambda channel: consent.apply_import_choice(channel, False, IMPORTED),
+    "import opt_in": lambda channel: consent.apply_import_choice(channel, True, IMPORTED),
+    "confirmed": lambda channel: consent.confirm_opt_in(channel, BY_PERSON),
+    "preference page": lambda channel: consent.opt_in_by_recipient(channel, BY_PERSON),
 }
 
 
@@ -61,7 +61,7 @@ ACTS = {
 def test_who_lifts_what(before: str, act: str, home: Home) -> None:
     """Each act leaves each state exactly as the table says."""
     reach(home, STATES[before])
-    work.write(lambda: ACTS[act](home.channel(ADDRESS)))
+    transactions.write(lambda: ACTS[act](home.channel(ADDRESS)))
     assert state(home.channel(ADDRESS)) == CELLS[before][list(ACTS).index(act)]
     if act == "confirmed":
         assert home.channel(ADDRESS).verified_at is not None
@@ -78,8 +78,8 @@ def test_an_operator_lifts_with_a_reason(reason: str, known: bool, home: Home) -
     if known:
         assert home.channel(ADDRESS).suppression == reason
     with pytest.raises(Invalid):
-        work.write(suppress.lift, home.account_id, number_of(home, reason), " ", OPERATOR)
-    work.write(suppress.lift, home.account_id, number_of(home, reason), "they called", OPERATOR)
+        transactions.write(suppressions.lift, home.account_id, number_of(home, reason), " ", OPERATOR)
+    transactions.write(suppressions.lift, home.account_id, number_of(home, reason), "they called", OPERATOR)
     home.upsert(email=ADDRESS)
     out = reason in ("complaint", "erased")
     assert state(home.channel(ADDRESS)) == (STATES["recipient"] if out else IN)
@@ -95,7 +95,7 @@ def test_an_erased_address_that_came_back_is_found_by_its_hash(home: Home) -> No
     home.upsert(email="other@example.org")
     add(home, "other@example.org", "manual")
     assert home.channel(ADDRESS).suppression == "erased"
-    lifted = work.write(suppress.lift, home.account_id, number_of(home, "erased"), "asked", OPERATOR)
+    lifted = transactions.write(suppressions.lift, home.account_id, number_of(home, "erased"), "asked", OPERATOR)
     assert lifted.address is None
     assert (home.channel(ADDRESS).suppression, home.channel("other@example.org").suppression) == (None, "manual")
 
@@ -104,13 +104,13 @@ def test_a_stop_comes_and_goes_with_its_opt_out(home: Home) -> None:
     """A STOP suppresses and opts out; no operator lifts it alone; a START or an explicit opt-in lifts both."""
     home.upsert(phone=PHONE)
     for lifting in (
-        lambda: work.write(lambda: consent.returned(home.channel(PHONE), BY_PERSON)),
+        lambda: transactions.write(lambda: consent.opt_in_by_recipient(home.channel(PHONE), BY_PERSON)),
         lambda: home.upsert(phone=PHONE, opt_in=True),
     ):
         add(home, PHONE, "stop_keyword")
         assert state(home.channel(PHONE)) == State(False, "recipient", "stop_keyword")
         with pytest.raises(Invalid):
-            work.write(suppress.lift, home.account_id, number_of(home, "stop_keyword"), "please", OPERATOR)
+            transactions.write(suppressions.lift, home.account_id, number_of(home, "stop_keyword"), "please", OPERATOR)
         assert home.upsert(phone=PHONE).kept_opt_out == [PHONE]
         lifting()
         assert state(home.channel(PHONE)) == IN
@@ -124,7 +124,7 @@ def test_the_gravest_of_several_is_shown(home: Home) -> None:
         add(home, ADDRESS, reason)
     shown = [home.channel(ADDRESS).suppression]
     for reason in ("hard_bounce", "manual", "soft_bounce"):
-        work.write(suppress.lift, home.account_id, number_of(home, reason), "x", OPERATOR)
+        transactions.write(suppressions.lift, home.account_id, number_of(home, reason), "x", OPERATOR)
         shown.append(home.channel(ADDRESS).suppression)
     assert shown == ["hard_bounce", "manual", "soft_bounce", None]
 
@@ -135,14 +135,17 @@ def test_time_lifts_only_what_may_expire(home: Home) -> None:
 
     home.contact(ADDRESS)
     add(home, ADDRESS, "manual", clock.now_ms() + 60_000)
-    assert not suppress.is_due() and home.channel(ADDRESS).suppression == "manual"
+    assert not suppressions.has_expired() and home.channel(ADDRESS).suppression == "manual"
     home.advance(61)
-    assert suppress.is_due() and suppress.page(home.account_id, suppress.SuppressionQuery()).total == 0
-    assert work.write(suppress.expire) == 1 and not suppress.is_due()
+    assert (
+        suppressions.has_expired()
+        and suppressions.fetch_page(home.account_id, suppressions.SuppressionQuery()).total == 0
+    )
+    assert transactions.write(suppressions.expire) == 1 and not suppressions.has_expired()
     assert home.channel(ADDRESS).suppression is None
     assert home.acts(ADDRESS)[-1] == ("lifted", "service", "expiry", "service")
     add(home, ADDRESS, "manual", clock.now_ms() + 60_000)
     home.advance(61)
     again = add(home, ADDRESS, "manual")
     assert Channel.get(Channel.key == ADDRESS).suppression == "manual"
-    assert suppress.get(home.account_id, again).expires_at is None and not suppress.is_due()
+    assert suppressions.get(home.account_id, again).expires_at is None and not suppressions.has_expired()

@@ -3,9 +3,9 @@
 import pytest
 
 from appliance.accounts import sessions, users
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.core.errors import Invalid, NotAllowed
-from appliance.storage import work
+from appliance.storage import transactions
 from appliance.storage.models import User
 from tests.domain.home import Home
 
@@ -13,12 +13,12 @@ from tests.domain.home import Home
 def member(home: Home, role: str, name: str = "") -> User:
     """Add somebody as the service itself would."""
     new = users.NewUser(f"{name or role}@example.org", name or role, "x")
-    return work.write(users.add, home.account_id, new, role)
+    return transactions.write(users.create, home.account_id, new, role)
 
 
-def by(user: User) -> By:
+def by(user: User) -> Actor:
     """Return who acts when somebody does."""
-    return By(f"user:{user.id}", "192.0.2.7", user.id)
+    return Actor(f"user:{user.id}", "192.0.2.7", user.id)
 
 
 def test_an_account_keeps_an_owner(home: Home) -> None:
@@ -27,24 +27,24 @@ def test_an_account_keeps_an_owner(home: Home) -> None:
     User.update(disabled_at=1).where(User.id != first.id).execute()
     second = member(home, "admin")
     with pytest.raises(Invalid):
-        work.write(users.change, by(first), first.id, "editor")
+        transactions.write(users.change_role, by(first), first.id, "editor")
     with pytest.raises(Invalid):
-        work.write(users.close, by(first), first.id)
-    work.write(users.change, by(first), second.id, "owner")
+        transactions.write(users.disable, by(first), first.id)
+    transactions.write(users.change_role, by(first), second.id, "owner")
     second = users.get(home.account_id, second.id)
-    assert work.write(users.change, by(second), first.id, "viewer").role == "viewer"
+    assert transactions.write(users.change_role, by(second), first.id, "viewer").role == "viewer"
 
 
 def test_only_owners_decide_about_owners(home: Home) -> None:
     """An admin makes no owner, and changes none; who writes and looks decides about nobody."""
     owner, admin, editor = (member(home, role) for role in ("owner", "admin", "editor"))
     for attempt in (
-        lambda: work.write(users.change, by(admin), editor.id, "owner"),
-        lambda: work.write(users.change, by(admin), owner.id, "viewer"),
-        lambda: work.write(users.close, by(admin), owner.id),
-        lambda: work.write(users.give_password, by(admin), owner.id, "y"),
-        lambda: work.write(users.change, by(editor), admin.id, "viewer"),
-        lambda: work.write(users.add_member, by(editor), users.NewUser("n@example.org", "n", "x"), "viewer"),
+        lambda: transactions.write(users.change_role, by(admin), editor.id, "owner"),
+        lambda: transactions.write(users.change_role, by(admin), owner.id, "viewer"),
+        lambda: transactions.write(users.disable, by(admin), owner.id),
+        lambda: transactions.write(users.set_password, by(admin), owner.id, "y"),
+        lambda: transactions.write(users.change_role, by(editor), admin.id, "viewer"),
+        lambda: transactions.write(users.add_member, by(editor), users.NewUser("n@example.org", "n", "x"), "viewer"),
     ):
         with pytest.raises(NotAllowed):
             attempt()
@@ -56,15 +56,15 @@ def test_only_owners_decide_about_owners(home: Home) -> None:
 def test_who_is_shut_out_is_signed_out(home: Home) -> None:
     """Closing, and a new password, end every browser and token; one's own new password all but this browser."""
     owner, editor = member(home, "owner"), member(home, "editor")
-    token = work.write(sessions.begin, editor.id, None, None)
-    work.write(users.close, by(owner), editor.id)
-    assert sessions.find(token) is None
-    work.write(users.reopen, by(owner), editor.id)
-    assert sessions.find(token) is None
-    here, there = (work.write(sessions.begin, editor.id, None, None) for _ in range(2))
-    found = sessions.find(here)
+    token = transactions.write(sessions.create_browser_session, editor.id, None, None)
+    transactions.write(users.disable, by(owner), editor.id)
+    assert sessions.find_by_cookie(token) is None
+    transactions.write(users.enable, by(owner), editor.id)
+    assert sessions.find_by_cookie(token) is None
+    here, there = (transactions.write(sessions.create_browser_session, editor.id, None, None) for _ in range(2))
+    found = sessions.find_by_cookie(here)
     assert found is not None
-    work.write(users.choose_password, editor.id, "z", found.id)
-    assert sessions.find(here) is not None and sessions.find(there) is None
-    work.write(users.give_password, by(owner), editor.id, "w")
-    assert sessions.find(here) is None
+    transactions.write(users.change_password, editor.id, "z", found.id)
+    assert sessions.find_by_cookie(here) is not None and sessions.find_by_cookie(there) is None
+    transactions.write(users.set_password, by(owner), editor.id, "w")
+    assert sessions.find_by_cookie(here) is None

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from appliance.core import clock
-from appliance.core.errors import Permanent, Throttled, Uncertain, Unreachable
+from appliance.core.errors import ConnectionFailed, RateLimited, RecipientRejected, Uncertain
 from appliance.sending.messages.ledger import Claim
-from appliance.sending.messages.queue_order import Line
-from appliance.sending.workers.sms_rate_limits import MAX_DOUBTS, SmsRateLimits
-from appliance.sending.workers.sms_sender import Senders
+from appliance.sending.messages.queue_reader import QueueReader
+from appliance.sending.workers.rate_limits import MAX_UNCERTAIN, SmsRateLimits
+from appliance.sending.workers.sms_sender import SenderLimitNames
 from appliance.settings import config
 from tests.domain.home import Home
 from tests.domain.test_prepare_sms import campaign
@@ -21,7 +21,7 @@ US, DE = "+15550009999", "Acme"
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time that is kept to, to be moved."""
     moment = [1000.0]
-    monkeypatch.setattr(clock, "steady", lambda: moment[0])
+    monkeypatch.setattr(clock, "monotonic", lambda: moment[0])
     return moment
 
 
@@ -43,33 +43,35 @@ def test_a_sender_keeps_to_its_limit_and_others_do_not(home: Home, now: list[flo
     assert here.admit(claim(1), US) is None
     blocked = here.admit(claim(2), US)
     assert (
-        blocked is not None and blocked.name == f"from {US}" and 1000 < here.opens_at([blocked.name], False) <= 1000.5
+        blocked is not None
+        and blocked.name == f"from {US}"
+        and 1000 < here.get_opening_time([blocked.name], False) <= 1000.5
     )
     assert here.admit(claim(3), DE) is None and here.admit(claim(4, "capture"), US) is None
     for number in (5, 6):
         now[0] += 0.5
         assert here.admit(claim(number), US) is None
     now[0] += 60
-    assert here.admit(claim(7), US) is not None and here.standing().full[0].per_hour == 3
-    assert here.room({}) == {f"from {US}": 0}
+    assert here.admit(claim(7), US) is not None and here.get_status().exhausted_limits[0].per_hour == 3
+    assert here.get_room({}) == {f"from {US}": 0}
 
 
 def test_who_asks_for_less_gets_less(home: Home, now: list[float]) -> None:
     """A pause as long as was asked for, then half as many at once; all of it back after some went well."""
     here = pace(home, sms__connections="2")
-    error = here.heard(claim(1), US, Throttled("20429 slow down", 40.0, 429))
-    assert isinstance(error, Throttled) and 40 <= error.seconds <= 44
+    error = here.record_answer(claim(1), US, RateLimited("20429 slow down", 40.0, 429))
+    assert isinstance(error, RateLimited) and 40 <= error.seconds <= 44
     assert here.admit(claim(2), US) is not None and here.admit(claim(3), DE) is None
-    [spared] = here.standing().spared
+    [spared] = here.get_status().throttled_groups
     assert (spared.group, spared.connections, spared.text) == (f"from {US}", 1, "20429 slow down")
     now[0] += 40
     assert here.admit(claim(4), US) is None
     blocked = here.admit(claim(5), US)
     assert blocked is not None, "one at a time"
-    here.end(4)
+    here.release(4)
     for _ in range(60):
-        here.heard(claim(4), US, None)
-    assert here.standing().spared == () and here.is_free
+        here.record_answer(claim(4), US, None)
+    assert here.get_status().throttled_groups == () and here.is_free
 
 
 def test_doubts_in_a_row_are_few(home: Home, now: list[float]) -> None:
@@ -77,23 +79,23 @@ def test_doubts_in_a_row_are_few(home: Home, now: list[float]) -> None:
     here = pace(home, sms__connections="4")
     error = Uncertain("HTTP 503")
     told = []
-    for number in range(MAX_DOUBTS):
-        here.heard(claim(number), US, error)
-        told.append(here.doubted())
+    for number in range(MAX_UNCERTAIN):
+        here.record_answer(claim(number), US, error)
+        told.append(here.record_uncertain())
     assert told == [False, False, True] and not here.is_free
     assert here.admit(claim(10), US) is None
     blocked = here.admit(claim(11), US)
     assert blocked is not None and blocked.name == "*"
-    assert here.heard(claim(10), US, error) is error and here.doubted(), "one more is enough now"
-    here.end(10)
-    here.heard(claim(12), US, Unreachable("gone"))
+    assert here.record_answer(claim(10), US, error) is error and here.record_uncertain(), "one more is enough now"
+    here.release(10)
+    here.record_answer(claim(12), US, ConnectionFailed("gone"))
     assert not here.is_free, "that says nothing"
-    here.heard(claim(12), US, Permanent("21211 no number", 400))
+    here.record_answer(claim(12), US, RecipientRejected("21211 no number", 400))
     assert here.admit(claim(13), US) is None and here.admit(claim(14), US) is None
     assert here.admit(claim(15), US) is not None
-    here.heard(claim(13), US, None)
+    here.record_answer(claim(13), US, None)
     assert here.is_free
-    assert [here.doubted() for _ in range(MAX_DOUBTS)][-1]
+    assert [here.record_uncertain() for _ in range(MAX_UNCERTAIN)][-1]
 
 
 def test_a_slow_sender_keeps_no_other_waiting(home: Home) -> None:
@@ -102,7 +104,7 @@ def test_a_slow_sender_keeps_no_other_waiting(home: Home) -> None:
     people += [home.upsert(phone=f"+49151123456{n:02}").contact.id for n in range(3)]
     here = pace(home, sms__sender_limits=[f"{US} 1/s"], sms__twilio__from=US, sms__country_senders=[f"DE {DE}"])
     home.send(campaign(home, people, "Hi, STOP to leave"))
-    line = Line("sms", Senders())
-    found = line.candidates(10, room=here.room({}))
+    line = QueueReader("sms", SenderLimitNames())
+    found = line.fetch_candidates(10, room=here.get_room({}))
     assert [row.recipient[:3] for row in found] == ["+12", "+12", "+49", "+49", "+49"]
-    assert line.waiting() == {f"from {US}"}
+    assert line.get_blocked_groups() == {f"from {US}"}

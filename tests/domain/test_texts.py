@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.content.designs.merge import MergeError
-from appliance.sending.messages import texts
-from appliance.sending.messages.texts import Worded
-from appliance.sending.sms import gsm
+from appliance.sending.messages import compose
+from appliance.sending.messages.compose import SmsText
+from appliance.sending.sms import segments
 from tests.domain.home import Home
 
 # What texts with links are made of
@@ -24,10 +24,10 @@ PIECES = (
 HINT = "Reply STOP to opt out"
 
 
-def fill(body: str, hint: str | None = None, is_due: bool = True, links: bool = False, **said: Any) -> Worded:
+def fill(body: str, hint: str | None = None, is_due: bool = True, links: bool = False, **said: Any) -> SmsText:
     """Fill a text as a message would be."""
-    addresses = [link.href for link in texts.links(body)] if links else None
-    return texts.fill(texts.compiled(body, addresses), said | texts.tokens(7), hint, is_due)
+    addresses = [link.href for link in compose.find_sms_links(body)] if links else None
+    return compose.fill_sms(compose.compile_sms(body, addresses), said | compose.build_link_tokens(7), hint, is_due)
 
 
 def test_values_are_said_as_they_are(home: Home) -> None:
@@ -49,7 +49,7 @@ def test_values_are_said_as_they_are(home: Home) -> None:
 def test_the_hint_is_said_once(home: Home, body: str, sent: str, hinted: bool) -> None:
     """It stands behind the text, on a line of its own where there are lines, unless the text says it itself."""
     found = fill(body, HINT)
-    assert (found.body, found.hinted) == (sent, hinted)
+    assert (found.body, found.has_opt_out_hint) == (sent, hinted)
 
 
 def test_a_hint_that_is_not_due_is_left_out(home: Home) -> None:
@@ -73,7 +73,7 @@ def test_links_become_short_and_keep_their_numbers(home: Home) -> None:
         "Again https://example.org/b, never {{ contact.data.url }} nor https://{{ data.host }}/c"
     )
     said = fill(body, links=True, contact={"id": 5, "data": {"url": "https://evil.example"}}, data={"host": "h"}).body
-    token = texts.tokens(7)["track"]["click"]
+    token = compose.build_link_tokens(7)["track"]["click"]
     base = "http://127.0.0.1:8080"
     assert said == (
         f"Look: {base}/c/{token}-1. Or ({base}/c/{token}-2)! "
@@ -81,17 +81,17 @@ def test_links_become_short_and_keep_their_numbers(home: Home) -> None:
     )
     assert len(f"/c/{token}-99") <= 25
     assert fill(token).counted.alphabet == "GSM-7"
-    assert [link.number for link in texts.links(body)] == [1, 2, 3]
+    assert [link.number for link in compose.find_sms_links(body)] == [1, 2, 3]
 
 
 def test_a_link_ends_where_its_sentence_does(home: Home) -> None:
     """Quotes, dots and the full stops of East Asia that follow without a space are the text's, and stay in it."""
     for behind in ("”", "…", "。谢谢", "、", "）", "！", ".”", "», "):
         body = f"“https://example.org/a{behind}"
-        assert [link.href for link in texts.links(body)] == ["https://example.org/a"]
+        assert [link.href for link in compose.find_sms_links(body)] == ["https://example.org/a"]
         assert fill(body, links=True).body.endswith(f"-1{behind}")
     # Letters of any language may stand in an address
-    assert [link.href for link in texts.links("https://example.org/größe.")] == ["https://example.org/größe"]
+    assert [link.href for link in compose.find_sms_links("https://example.org/größe.")] == ["https://example.org/größe"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
@@ -100,12 +100,12 @@ def test_nothing_but_addresses_is_replaced(home: Home, body: str) -> None:
     """Wherever links stand, with the addresses put back the text is what it is without short links, word by word."""
     said = {"contact": {"id": 5}, "first_name": "Ann"}
     try:
-        addresses = [link.href for link in texts.links(body)]
+        addresses = [link.href for link in compose.find_sms_links(body)]
         long = fill(body, **said).body
     except MergeError:
         return
     short = fill(body, links=True, **said).body
-    token = re.escape(texts.tokens(7)["track"]["click"])
+    token = re.escape(compose.build_link_tokens(7)["track"]["click"])
     back = re.sub(
         rf"http://127\.0\.0\.1:8080/c/{token}-(\d+)",
         lambda found: fill(addresses[int(found[1]) - 1], **said).body,
@@ -120,31 +120,31 @@ def test_a_text_of_any_length_is_read_in_a_moment(home: Home, sign: str) -> None
     many = 1_000 if sign[0] in "{h" else 100_000
     begin = time.thread_time()
     body = "https://example.org/" + sign * many
-    texts.compiled(body, [link.href for link in texts.links(body)])
+    compose.compile_sms(body, [link.href for link in compose.find_sms_links(body)])
     assert time.thread_time() - begin < 3
 
 
 def test_what_nobody_carries_is_told(home: Home) -> None:
     """Nothing, more than 10 parts, and more than 1,600 characters, after everything is filled in."""
-    assert fill("{{ nothing }} ", nothing=None).problem() == "it says nothing"
-    assert fill("{{ nothing }} ", HINT, nothing=None).problem() == "it says nothing"
-    assert fill("{{ all }}", all="a" * 1530).problem() is None
-    assert fill("{{ all }}", all="a" * 1531).problem() == "it takes 11 parts (maximum is 10)"
-    assert fill("{{ all }}", all="a" * 1601).problem() == "it is too long (maximum is 1600 characters)"
-    assert fill("{{ all }}", all="Ж" * 671).problem() == "it takes 11 parts (maximum is 10)"
+    assert fill("{{ nothing }} ", nothing=None).find_problem() == "it says nothing"
+    assert fill("{{ nothing }} ", HINT, nothing=None).find_problem() == "it says nothing"
+    assert fill("{{ all }}", all="a" * 1530).find_problem() is None
+    assert fill("{{ all }}", all="a" * 1531).find_problem() == "it takes 11 parts (maximum is 10)"
+    assert fill("{{ all }}", all="a" * 1601).find_problem() == "it is too long (maximum is 1600 characters)"
+    assert fill("{{ all }}", all="Ж" * 671).find_problem() == "it takes 11 parts (maximum is 10)"
     with pytest.raises(MergeError):
         fill("{{ a | money }}", a="x")
 
 
 def test_a_text_that_can_never_be_sent_is_refused_where_it_is_written(home: Home) -> None:
     """Over 1,600 characters, over 10 parts where nothing can change that, or not readable."""
-    assert gsm.length_fault("a" * 1530) is None
-    assert gsm.length_fault("a" * 1601) == "is too long (maximum is 1600 characters)"
-    assert gsm.length_fault("Ж" * 671) == "is too long (11 parts in UCS-2, maximum is 10)"
+    assert segments.find_length_fault("a" * 1530) is None
+    assert segments.find_length_fault("a" * 1601) == "is too long (maximum is 1600 characters)"
+    assert segments.find_length_fault("Ж" * 671) == "is too long (11 parts in UCS-2, maximum is 10)"
     # A tag may leave words out, an address may become shorter
-    assert gsm.length_fault("{% if a %}" + "Ж" * 671 + "{% endif %}") is None
-    assert gsm.length_fault("Ж" * 600 + " https://example.org/" + "x" * 100) is None
-    assert "expected '}}'" in str(gsm.length_fault("Hi {{ name"))
+    assert segments.find_length_fault("{% if a %}" + "Ж" * 671 + "{% endif %}") is None
+    assert segments.find_length_fault("Ж" * 600 + " https://example.org/" + "x" * 100) is None
+    assert "expected '}}'" in str(segments.find_length_fault("Hi {{ name"))
 
 
 def test_quotes_are_made_plain_where_that_is_set(home: Home) -> None:

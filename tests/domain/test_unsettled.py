@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.sending.messages import manual_decisions, open_messages, raw_message, status_line
-from appliance.storage import work
+from appliance.sending.messages import delivery_status, prepare, retries
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Message
-from appliance.storage.open import rows, run
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 
@@ -40,25 +40,27 @@ def test_every_state_is_found_whole(ledger: Home, kinds: list[str], size: int) -
         claim = take()
         if claim is not None:
             finish(claim, kind)
-    counts = open_messages.counts(ledger.account_id)
-    for state in open_messages.STATES:
+    counts = delivery_status.count_outbox(ledger.account_id)
+    for state in delivery_status.OUTBOX_STATES:
         expected = plain(ledger.account_id, state)
         seen: list[int] = []
         for page in range(1, len(expected) // size + 2):
-            seen += [row.id for row in open_messages.page(ledger.account_id, state, page, size, counts[state]).rows]
+            seen += [
+                row.id for row in delivery_status.list_outbox(ledger.account_id, state, page, size, counts[state]).rows
+            ]
         assert counts[state] == len(expected), state
         assert sorted(seen) == expected and len(set(seen)) == len(seen), state
-        assert open_messages.page(ledger.account_id + 1, state, 1, 10, 0).rows == [], state
+        assert delivery_status.list_outbox(ledger.account_id + 1, state, 1, 10, 0).rows == [], state
 
 
 def test_some_are_sent_again_whatever_they_belong_to(ledger: Home) -> None:
     """Those refused or in doubt go again, each once; what ended well, is another's or does not exist is left."""
     ended = [finish(take(), kind).id for kind in ("permanent", "uncertain", "accepted")]
     ended.append(Message.get(Message.status == "queued").id)
-    work.write(run, "UPDATE message SET status = 'failed' WHERE id = ?", (ended[-1],))
-    again = work.write(manual_decisions.retry_these, ledger.account_id, [*ended, 4242], "user:1")
-    nobodys = work.write(manual_decisions.retry_these, ledger.account_id + 1, ended, "user:1")
-    twice = work.write(manual_decisions.retry_these, ledger.account_id, ended, "user:1")
+    transactions.write(run, "UPDATE message SET status = 'failed' WHERE id = ?", (ended[-1],))
+    again = transactions.write(retries.retry_by_ids, ledger.account_id, [*ended, 4242], "user:1")
+    nobodys = transactions.write(retries.retry_by_ids, ledger.account_id + 1, ended, "user:1")
+    twice = transactions.write(retries.retry_by_ids, ledger.account_id, ended, "user:1")
 
     assert (again, nobodys, twice) == (2, 0, 0)
     assert [Message.get_by_id(one).status for one in ended] == ["failed", "queued", "sent", "queued"]
@@ -66,23 +68,23 @@ def test_some_are_sent_again_whatever_they_belong_to(ledger: Home) -> None:
 
 def test_a_glance_says_what_the_queue_does(ledger: Home) -> None:
     """It is busy while something may go, idle once all is done, and stopped when a person says so."""
-    before = status_line.look(ledger.account_id)
+    before = delivery_status.read_summary(ledger.account_id)
     while (claim := take()) is not None:
         finish(claim, "accepted")
-    done = status_line.look(ledger.account_id)
-    work.write(run, "UPDATE account SET sending_stopped = 1")
+    done = delivery_status.read_summary(ledger.account_id)
+    transactions.write(run, "UPDATE account SET sending_stopped = 1")
 
     assert (before.state, before.waiting, before.due) == ("busy", 12, 12)
     assert (done.state, done.waiting) == ("idle", 0)
-    assert status_line.look(ledger.account_id).state == "stopped"
+    assert delivery_status.read_summary(ledger.account_id).state == "stopped"
 
 
 def test_the_source_is_what_would_leave(ledger: Home) -> None:
     """It is the whole mail with its headers; of an erased recipient there is none, and the reason is said."""
     row = Message.select().order_by(Message.id).first()
-    source = raw_message.source(ledger.account_id, row.id)
+    source = prepare.get_source(ledger.account_id, row.id)
 
     assert f"To: {row.recipient}".encode() in source and b"Message-ID:" in source
     Message.update(recipient=None, recipient_key=None).where(Message.id == row.id).execute()
-    with pytest.raises(raw_message.Gone, match="erased"):
-        raw_message.source(ledger.account_id, row.id)
+    with pytest.raises(prepare.NotReproducible, match="erased"):
+        prepare.get_source(ledger.account_id, row.id)

@@ -4,15 +4,15 @@ from typing import Any, Literal
 
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import send
 from appliance.campaigns import store as campaigns
-from appliance.campaigns.requests import CampaignPatch
-from appliance.content.templates import checks, history, store
-from appliance.content.templates.requests import TemplateWrite
-from appliance.core import fields
+from appliance.campaigns.store import CampaignPatch
+from appliance.content.templates import store, validation
+from appliance.content.templates.validation import TemplateWrite
+from appliance.core import validation as fields
 from appliance.core.errors import NotFound
-from appliance.storage import work
+from appliance.storage import transactions
 from tests.domain.home import Home
 
 DESIGN: dict[str, Any] = {"sections": [{"type": "text", "props": {"content": "<p>{{ contact.warmth }}</p>"}}]}
@@ -20,12 +20,12 @@ DESIGN: dict[str, Any] = {"sections": [{"type": "text", "props": {"content": "<p
 
 def looked() -> int:
     """Return how often the variables of a text were looked for."""
-    return checks._variables.cache_info().misses
+    return validation._find_variables.cache_info().misses
 
 
 def forget() -> None:
     """Begin as a service that has been doing other things."""
-    checks._variables.cache_clear()
+    validation._find_variables.cache_clear()
 
 
 def test_a_change_of_a_campaign_computes_nothing_again(home: Home) -> None:
@@ -36,7 +36,7 @@ def test_a_change_of_a_campaign_computes_nothing_again(home: Home) -> None:
         forget()
         campaigns.warm(home.account_id, draft.id, request.template_attributes)
         before = looked()
-        done = work.write(send.change, home.account_id, draft.id, request, By("key:1"))
+        done = transactions.write(send.update, home.account_id, draft.id, request, Actor("key:1"))
         assert before > 0 and looked() == before, change
     assert set(done.template.variables) == {"contact.first_name", "contact.warmth"}
 
@@ -44,27 +44,29 @@ def test_a_change_of_a_campaign_computes_nothing_again(home: Home) -> None:
 @pytest.mark.parametrize("way", ["undo", 1, "redo"])
 def test_a_step_in_the_history_computes_nothing_again(way: Literal["undo", "redo"] | int, home: Home) -> None:
     """Wherever it goes, the variables are known before."""
-    one = work.write(store.create, home.account_id, fields.read(TemplateWrite, {"design": DESIGN})).id
-    work.write(store.update, home.account_id, one, fields.read(TemplateWrite, {"design": {}, "subject": "Bare"}))
+    one = transactions.write(store.create, home.account_id, fields.read(TemplateWrite, {"design": DESIGN})).id
+    transactions.write(
+        store.update, home.account_id, one, fields.read(TemplateWrite, {"design": {}, "subject": "Bare"})
+    )
     if way == "redo":
-        work.write(history.undo, home.account_id, one)
+        transactions.write(store.undo, home.account_id, one)
     forget()
-    history.warm(home.account_id, one, way)
+    store.warm_revision(home.account_id, one, way)
     before = looked()
     if isinstance(way, int):
-        row = work.write(history.restore, home.account_id, one, way)
+        row = transactions.write(store.restore, home.account_id, one, way)
     else:
-        row = work.write(getattr(history, way), home.account_id, one)
+        row = transactions.write(getattr(store, way), home.account_id, one)
     assert before == 1 and looked() == before
     assert set(row.variables) == (set() if way == "redo" else {"contact.warmth"})
 
 
 def test_another_name_or_sender_is_no_other_text(home: Home) -> None:
     """What no variable stands in is not asked about."""
-    one = work.write(store.create, home.account_id, fields.read(TemplateWrite, {"design": DESIGN})).id
+    one = transactions.write(store.create, home.account_id, fields.read(TemplateWrite, {"design": DESIGN})).id
     before = looked()
     said = {"name": "Else", "reply_to": "back@example.org", "from_email": "us@example.org"}
-    work.write(store.update, home.account_id, one, fields.read(TemplateWrite, said))
+    transactions.write(store.update, home.account_id, one, fields.read(TemplateWrite, said))
     assert looked() == before
 
 
@@ -76,4 +78,4 @@ def test_what_is_not_there_is_not_warmed(home: Home) -> None:
         with pytest.raises(NotFound):
             campaigns.warm(account, number, body)
     with pytest.raises(NotFound):
-        history.warm(home.account_id + 1, draft.template_id, "undo")
+        store.warm_revision(home.account_id + 1, draft.template_id, "undo")

@@ -1,13 +1,13 @@
 """What stops a campaign by itself, at its very edges (docs/decisions.md#6)."""
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import states, store
-from appliance.inbound.feedback import record
-from appliance.inbound.feedback.record import Fact
-from appliance.sending.messages import message_counters
-from appliance.storage import work
+from appliance.inbound import delivery_reports
+from appliance.inbound.delivery_reports import DeliveryReport
+from appliance.sending.messages import ledger
+from appliance.storage import transactions
+from appliance.storage.database import rows, run
 from appliance.storage.models import Campaign
-from appliance.storage.open import rows, run
 from tests.domain.home import Home
 from tests.domain.test_outcomes import finish, take
 
@@ -24,49 +24,51 @@ def sent(home: Home, people: int, accepted: int) -> Campaign:
 def test_complaints_stop_a_campaign(home: Home) -> None:
     """Over three in a thousand, from a hundred messages on; counted anew once a person lets it go on."""
     campaign = sent(home, 120, 99)
-    work.write(message_counters.against, campaign.id, "complained")
-    assert states.suspects() == []
+    transactions.write(ledger.increment_campaign, campaign.id, "complained")
+    assert states.list_auto_pause_candidates() == []
     finish(take(), "accepted")
-    assert states.suspects() == [(home.account_id, campaign.id)]
-    assert work.write(states.check_auto_pause, home.account_id, campaign.id) == "complaint_rate"
+    assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
+    assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == "complaint_rate"
     stopped = store.get(home.account_id, campaign.id)
-    work.write(states.resume, home.account_id, campaign.id, By("user:1"))
+    transactions.write(states.resume, home.account_id, campaign.id, Actor("user:1"))
     for _ in range(20):
         finish(take(), "accepted")
 
     assert (stopped.status, stopped.pause_reason, stopped.stats["pending"]) == ("paused", "complaint_rate", 20)
-    assert states.suspects() == []
+    assert states.list_auto_pause_candidates() == []
     # A thousand later three more are as many as may be, the fourth is one too many
-    work.write(run, "UPDATE campaign SET sent_count = sent_count + 980 WHERE id = ?", (campaign.id,))
+    transactions.write(run, "UPDATE campaign SET sent_count = sent_count + 980 WHERE id = ?", (campaign.id,))
     for _ in range(3):
-        work.write(message_counters.against, campaign.id, "complained")
-    assert states.suspects() == []
-    work.write(message_counters.against, campaign.id, "complained")
-    assert states.suspects() == [(home.account_id, campaign.id)]
+        transactions.write(ledger.increment_campaign, campaign.id, "complained")
+    assert states.list_auto_pause_candidates() == []
+    transactions.write(ledger.increment_campaign, campaign.id, "complained")
+    assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
 
 
 def test_bounces_after_acceptance_count_too(home: Home) -> None:
     """What comes back later is as much a bounce as what was refused at once."""
     campaign = sent(home, 110, 100)
     for _ in range(5):
-        work.write(message_counters.against, campaign.id, "bounced")
-    assert states.suspects() == []
-    work.write(message_counters.against, campaign.id, "bounced")
+        transactions.write(ledger.increment_campaign, campaign.id, "bounced")
+    assert states.list_auto_pause_candidates() == []
+    transactions.write(ledger.increment_campaign, campaign.id, "bounced")
 
-    assert work.write(states.check_auto_pause, home.account_id, campaign.id) == "bounce_rate"
+    assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == "bounce_rate"
 
 
 def test_reports_that_mail_is_not_known_as_ours_stop_a_campaign(home: Home) -> None:
     """Three reports of refusals for want of DKIM pause what still goes out, with what to enter; nobody is blamed."""
     campaign = sent(home, 6, 4)
     for number, to in rows("SELECT id, recipient FROM message WHERE status = 'sent' ORDER BY id LIMIT 3"):
-        assert states.suspects() == []
+        assert states.list_auto_pause_candidates() == []
         words = "550 5.7.30 no valid DKIM signature"
-        work.write(record.apply, Fact(number, "bounced", "dsn", words, 550, "5.7.30", to))
-    assert states.suspects() == [(home.account_id, campaign.id)]
-    assert work.write(states.check_auto_pause, home.account_id, campaign.id) == "transport"
+        transactions.write(
+            delivery_reports.record_report, DeliveryReport(number, "bounced", "dsn", words, 550, "5.7.30", to)
+        )
+    assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
+    assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == "transport"
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and "_domainkey" in stopped.data["pause_detail"]
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
-    work.write(states.resume, home.account_id, campaign.id, By("user:1"))
-    assert states.suspects() == [], "what was is theirs to answer for"
+    transactions.write(states.resume, home.account_id, campaign.id, Actor("user:1"))
+    assert states.list_auto_pause_candidates() == [], "what was is theirs to answer for"

@@ -2,13 +2,13 @@
 
 import pytest
 
-from appliance.accounts.acting import By
+from appliance.accounts.audit import Actor
 from appliance.campaigns import states, store
-from appliance.inbound.feedback import receipts
-from appliance.sending.sms.codes import Receipt
-from appliance.storage import work
+from appliance.inbound import delivery_reports
+from appliance.sending.sms.error_codes import Receipt
+from appliance.storage import transactions
+from appliance.storage.database import run
 from appliance.storage.models import Campaign
-from appliance.storage.open import run
 from tests.domain.home import Home
 from tests.domain.test_receipts import text
 
@@ -16,7 +16,7 @@ from tests.domain.test_receipts import text
 def live(home: Home, accepted: int) -> Campaign:
     """Return a campaign under way, of which so many SMS were accepted."""
     campaign = home.send(home.campaign(home.list_of(home.contact("a@example.org").id).id))
-    work.write(run, "UPDATE campaign SET sent_count = ? WHERE id = ?", (accepted, campaign.id))
+    transactions.write(run, "UPDATE campaign SET sent_count = ? WHERE id = ?", (accepted, campaign.id))
     return store.get(home.account_id, campaign.id)
 
 
@@ -24,7 +24,9 @@ def fail(home: Home, campaign: Campaign, count: int, code: str, first: int = 0) 
     """Let that many SMS of a campaign, each to a number of its own, come back with a code."""
     for number in range(first, first + count):
         text(home, sid=f"SM{number}", campaign=campaign.id, number=f"+1555{number:07}", transactional=False)
-        assert work.write(receipts.apply, "twilio", Receipt(f"SM{number}", "undelivered", None, code))
+        assert transactions.write(
+            delivery_reports.apply_receipt, "twilio", Receipt(f"SM{number}", "undelivered", None, code)
+        )
 
 
 @pytest.mark.parametrize(
@@ -42,15 +44,15 @@ def test_what_stops_a_campaign(
     """Three unregistered, filters from ten on and over 5 %, dead numbers over 5 % of a hundred: paused, with why."""
     campaign = live(home, accepted)
     fail(home, campaign, few, code)
-    assert states.suspects() == []
+    assert states.list_auto_pause_candidates() == []
     fail(home, campaign, enough - few, code, first=few)
-    assert states.suspects() == [(home.account_id, campaign.id)]
-    assert work.write(states.check_auto_pause, home.account_id, campaign.id) == reason
+    assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
+    assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == reason
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and word in str(stopped.data.get("pause_detail", ""))
 
-    work.write(states.resume, home.account_id, campaign.id, By("user:1"))
-    assert states.suspects() == []
+    transactions.write(states.resume, home.account_id, campaign.id, Actor("user:1"))
+    assert states.list_auto_pause_candidates() == []
 
 
 def test_what_speaks_against_nobody_stops_nothing(home: Home) -> None:
@@ -58,4 +60,4 @@ def test_what_speaks_against_nobody_stops_nothing(home: Home) -> None:
     campaign = live(home, 100)
     for first, code in enumerate(("30003", "21408", "30008")):
         fail(home, campaign, 20, code, first=100 * first)
-    assert states.suspects() == []
+    assert states.list_auto_pause_candidates() == []

@@ -7,42 +7,41 @@ from typing import Any
 import pytest
 
 from appliance.accounts import accounts
-from appliance.accounts.acting import By
-from appliance.audience.contacts import erase
-from appliance.core import clock, crypto, fields
-from appliance.events import log, shape
-from appliance.events.log import Happened
-from appliance.ops.doctor import webhooks
-from appliance.storage import work
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import removal
+from appliance.core import clock, crypto, validation
+from appliance.events import listing, log
+from appliance.events.log import NewEvent
+from appliance.ops.doctor import accounts as automations
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one, rows, run, scalar
 from appliance.storage.models import Event, Message, User, Webhook, WebhookDelivery
-from appliance.storage.open import fetch_one, rows, run, scalar
-from appliance.webhooks import fanout, outcomes, secret, store, teller
-from appliance.webhooks.outcomes import Job, Outcome
-from appliance.webhooks.secret import Sealed
-from appliance.webhooks.store import WebhookPatch, WebhookWrite
+from appliance.webhooks import queue, subscriptions, worker
+from appliance.webhooks.queue import DueDelivery, Outcome
+from appliance.webhooks.subscriptions import EncryptedSecrets, WebhookPatch, WebhookWrite
 from tests.domain.home import BY_API, Home
 
-BY = By("key:1")
+BY = Actor("key:1")
 # Decisions, section 13, in seconds
 LADDER = [30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400]
 
 
 def hook(home: Home, *events: str, account_id: int | None = None) -> Webhook:
     """Make a webhook."""
-    asked = fields.read(WebhookWrite, {"url": "https://shop.example/hook?token=1", "events": list(events)})
-    return work.write(store.create, account_id or home.account_id, asked, BY)[0]
+    asked = validation.read(WebhookWrite, {"url": "https://shop.example/hook?token=1", "events": list(events)})
+    return transactions.write(subscriptions.create, account_id or home.account_id, asked, BY)[0]
 
 
 def happen(home: Home, *names: str, account_id: int | None = None) -> None:
     """Let events happen."""
-    all_happened = [Happened(account_id or home.account_id, name) for name in names]
-    work.write(log.record_many, all_happened)
+    all_happened = [NewEvent(account_id or home.account_id, name) for name in names]
+    transactions.write(log.record_many, all_happened)
 
 
 def fan_out() -> int:
     """Look at all events, and return in how many bites that was."""
     bites = 0
-    while work.write(fanout.take_in):
+    while transactions.write(queue.create_deliveries):
         bites += 1
     return bites
 
@@ -56,33 +55,33 @@ def told(webhook: Webhook) -> list[str]:
     return [name for (name,) in found]
 
 
-def job(webhook: Webhook) -> Job:
+def job(webhook: Webhook) -> DueDelivery:
     """Return the only delivery of a webhook as one that is due."""
     found = WebhookDelivery.get(WebhookDelivery.webhook == webhook)
-    return Job(found.id, webhook.id, found.event_id, found.attempts)
+    return DueDelivery(found.id, webhook.id, found.event_id, found.attempts)
 
 
 def came(outcome: Outcome) -> None:
     """Let something come of an attempt."""
-    work.write(outcomes.keep, [outcome])
+    transactions.write(queue.record_outcomes, [outcome])
 
 
 def test_who_gets_which(home: Home) -> None:
     """Each gets what it asked for of its own account, once, from its beginning on, quiet and test events too."""
     happen(home, "order_paid")
     everything, paid = hook(home), hook(home, "order_paid", "opt_in")
-    other = work.write(lambda: accounts.create("Else").id)
+    other = transactions.write(lambda: accounts.create("Else").id)
     elsewhere = hook(home, account_id=other)
     happen(home, "order_paid", "opt_out", "opt_in")
     happen(home, "order_paid", account_id=other)
-    work.write(log.record, Happened(home.account_id, "opt_in", quiet=True, test=True))
+    transactions.write(log.record, NewEvent(home.account_id, "opt_in", quiet=True, test=True))
     fan_out()
     fan_out()
     names = ["order_paid", "opt_out", "opt_in", "opt_in"]
     assert told(everything) == names and told(elsewhere) == ["order_paid"]
     assert told(paid) == ["order_paid", "opt_in", "opt_in"]
     assert scalar("SELECT event_id FROM cursor WHERE name = 'webhooks'") == scalar("SELECT max(id) FROM event")
-    work.write(run, "UPDATE cursor SET event_id = 0")
+    transactions.write(run, "UPDATE cursor SET event_id = 0")
     fan_out()
     assert told(everything) == names
 
@@ -101,9 +100,13 @@ def test_off_and_on_again(home: Home) -> None:
     listening = hook(home)
     happen(home, "order_paid")
     fan_out()
-    work.write(store.update, home.account_id, listening.id, fields.read(WebhookPatch, {"enabled": False}), BY)
+    transactions.write(
+        subscriptions.update, home.account_id, listening.id, validation.read(WebhookPatch, {"enabled": False}), BY
+    )
     happen(home, "order_shipped")
-    work.write(store.update, home.account_id, listening.id, fields.read(WebhookPatch, {"enabled": True}), BY)
+    transactions.write(
+        subscriptions.update, home.account_id, listening.id, validation.read(WebhookPatch, {"enabled": True}), BY
+    )
     happen(home, "checkout")
     fan_out()
     assert told(listening) == ["order_paid", "checkout"]
@@ -147,7 +150,7 @@ def test_a_replay_begins_anew_whatever_was_on_its_way(home: Home) -> None:
     fan_out()
     came(Outcome(job(listening), 500, "no"))
     begun = job(listening)
-    work.write(run, "UPDATE webhook_delivery SET attempts = 0, next_attempt_at = 0")
+    transactions.write(run, "UPDATE webhook_delivery SET attempts = 0, next_attempt_at = 0")
     came(Outcome(begun, 200, "yes"))
     assert fetch_one("SELECT status, attempts FROM webhook_delivery") == ("pending", 0)
 
@@ -159,7 +162,7 @@ def test_days_of_failure_are_days_of_attempts(home: Home) -> None:
     fan_out()
 
     def attempt(status: int) -> Webhook:
-        work.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
+        transactions.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
         came(Outcome(job(listening), status, ""))
         return Webhook.get_by_id(listening.id)
 
@@ -184,7 +187,7 @@ def test_a_clock_that_was_wrong_puts_off_no_end(home: Home) -> None:
     fan_out()
 
     def attempt() -> Webhook:
-        work.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
+        transactions.write(run, "UPDATE webhook_delivery SET status = 'pending', attempts = 0")
         came(Outcome(job(listening), 500, ""))
         return Webhook.get_by_id(listening.id)
 
@@ -204,12 +207,12 @@ def test_what_a_wrong_clock_put_off_is_due_when_it_is_right(home: Home) -> None:
     fan_out()
     home.advance(30 * 86_400)
     came(Outcome(job(listening), 500, "no", retry_after_ms=86_400_000))
-    assert not teller.is_due()
+    assert not worker.has_work()
     home.advance(-30 * 86_400)
-    assert teller.is_due() and work.write(fanout.put_off)
+    assert worker.has_work() and transactions.write(queue.reschedule_delayed_deliveries)
     found = WebhookDelivery.get(WebhookDelivery.webhook == listening)
     assert abs(found.next_attempt_at - clock.now_ms()) < 5_000 and found.attempts == 1
-    assert not fanout.is_put_off() and not work.write(fanout.put_off)
+    assert not queue.has_delayed_deliveries() and not transactions.write(queue.reschedule_delayed_deliveries)
 
 
 def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
@@ -220,12 +223,12 @@ def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
     happen(home, *["order_paid"] * 5)
     fan_out()
 
-    def chosen(*hand: Job) -> dict[int, int]:
+    def chosen(*hand: DueDelivery) -> dict[int, int]:
         return Counter(one.webhook_id for one in at_work._due(list(hand)))
 
-    at_work = teller.Teller()
+    at_work = worker.WebhookWorker()
     assert set(chosen().values()) == {1}
-    work.write(run, "UPDATE webhook SET failing_since = 1 WHERE id <> ?", (good.id,))
+    transactions.write(run, "UPDATE webhook SET failing_since = 1 WHERE id <> ?", (good.id,))
     for _ in range(len(bad) + 1):
         found = chosen()
         assert found.pop(good.id) == 1 and set(found.values()) == {1} and sum(found.values()) == 2
@@ -241,7 +244,7 @@ def test_the_owners_are_told(home: Home) -> None:
     """A mail to each owner who can sign in, without what may be secret of the address; an event of the log."""
     now = clock.now_ms()
     for name, role, disabled in (("a", "owner", None), ("b", "owner", now), ("c", "admin", None), ("d", "owner", None)):
-        work.write(lambda name=name, role=role, disabled=disabled: User.create(
+        transactions.write(lambda name=name, role=role, disabled=disabled: User.create(
             account=home.account_id, email=f"{name}@example.org", name=name, role=role, password_hash="x",
             disabled_at=disabled, created_at=now, updated_at=now,
         ))  # fmt: skip
@@ -259,14 +262,14 @@ def test_the_owners_are_told(home: Home) -> None:
 def test_what_is_wrong_with_us_repeats_nothing(home: Home) -> None:
     """If owners cannot be written to, what was delivered is kept as delivered all the same."""
     listening, now = hook(home), clock.now_ms()
-    work.write(lambda: User.create(account=home.account_id, email="nonsense", name="n", role="owner",
+    transactions.write(lambda: User.create(account=home.account_id, email="nonsense", name="n", role="owner",
                                    password_hash="x", created_at=now, updated_at=now))  # fmt: skip
     happen(home, "order_paid")
     fan_out()
     with pytest.raises(ValueError):
         came(Outcome(job(listening), 410, ""))
     assert fetch_one("SELECT attempts FROM webhook_delivery") == (0,)
-    work.write(outcomes.keep, [Outcome(job(listening), 410, "")], False)
+    transactions.write(queue.record_outcomes, [Outcome(job(listening), 410, "")], False)
     assert fetch_one("SELECT status, attempts, response_status FROM webhook_delivery") == ("pending", 1, 410)
 
 
@@ -275,7 +278,7 @@ def test_an_event_that_is_gone_is_no_failure(home: Home) -> None:
     listening = hook(home)
     happen(home, "order_paid")
     fan_out()
-    came(Outcome(job(listening), error="gone", senseless=True))
+    came(Outcome(job(listening), error="gone", is_cancelled=True))
     assert fetch_one("SELECT status, error FROM webhook_delivery") == ("cancelled", "gone")
     assert Webhook.get_by_id(listening.id).failing_since is None
 
@@ -285,12 +288,12 @@ def test_the_log_is_kept_for_a_while(home: Home) -> None:
     listening, off = hook(home), hook(home)
     happen(home, *["order_paid"] * 3)
     fan_out()
-    work.write(run, "UPDATE webhook SET enabled = 0 WHERE id = ?", (off.id,))
+    transactions.write(run, "UPDATE webhook SET enabled = 0 WHERE id = ?", (off.id,))
     came(Outcome(job(listening), 200, ""))
     home.advance(31 * 86_400)
     happen(home, "order_paid")
     fan_out()
-    assert work.write(fanout.remove_old) is False
+    assert transactions.write(queue.prune_deliveries) is False
     left = rows("SELECT webhook_id, status, count(*) FROM webhook_delivery GROUP BY 1, 2")
     assert left == [(listening.id, "pending", 3)]
 
@@ -300,10 +303,10 @@ def test_a_deleted_webhook_goes_in_bites(home: Home) -> None:
     listening, other = hook(home), hook(home)
     happen(home, *["order_paid"] * 1500)
     fan_out()
-    work.write(store.delete, home.account_id, listening.id, BY)
-    assert teller.is_due()
+    transactions.write(subscriptions.delete, home.account_id, listening.id, BY)
+    assert worker.has_work()
     bites = 0
-    while work.write(fanout.deleted):
+    while transactions.write(queue.purge_deleted_webhooks):
         bites += 1
     assert bites == 2 and Webhook.get_or_none(Webhook.id == listening.id) is None
     assert scalar("SELECT count(*) FROM webhook_delivery") == len(told(other)) == 1500
@@ -312,29 +315,31 @@ def test_a_deleted_webhook_goes_in_bites(home: Home) -> None:
 def test_secrets_sign_as_the_standard_says() -> None:
     """The example of the standard's own documents and libraries."""
     known, said = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", b'{"test": 2432232314}'
-    found = crypto.signature(known, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", said)
+    found = crypto.sign_webhook(known, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", said)
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_a_secret_opens_with_its_key_and_for_its_account_only(home: Home) -> None:
     """With another key, or in the row of another account, there is nothing to sign with."""
     listening = hook(home)
-    assert len(secret.usable(Sealed(listening.account_id, listening.secret))) == 1
-    assert secret.usable(Sealed(listening.account_id + 1, listening.secret)) == []
+    assert len(subscriptions.decrypt_secrets(EncryptedSecrets(listening.account_id, listening.secret))) == 1
+    assert subscriptions.decrypt_secrets(EncryptedSecrets(listening.account_id + 1, listening.secret)) == []
 
 
 def test_an_event_is_written_out_one_way(home: Home) -> None:
     """Read for a webhook it is what the API answers, with every kind of value in it."""
-    work.write(log.record, Happened(home.account_id, "x", data={"a": [1, None, "ü"]}, test=True, resource_uid="y:1"))
+    transactions.write(
+        log.record, NewEvent(home.account_id, "x", data={"a": [1, None, "ü"]}, test=True, resource_uid="y:1")
+    )
     (event,) = Event.select()
-    assert shape.read(event.id) == shape.event(event) and shape.read(event.id + 1) is None
+    assert listing.fetch_event(event.id) == listing.shape_event(event) and listing.fetch_event(event.id + 1) is None
 
 
 def test_the_doctor_sees_who_hears_nothing(home: Home) -> None:
     """It names those that fail, were switched off, or cannot be signed for; hosts alone, and of this account only."""
 
     def said() -> list[str]:
-        return [f"{line.level}: {line.words}" for line in webhooks.heard(home.directory, home.account_id)]
+        return [f"{line.level}: {line.words}" for line in automations.check_webhooks(home.directory, home.account_id)]
 
     assert said() == []
     listening = hook(home)
@@ -343,14 +348,14 @@ def test_the_doctor_sees_who_hears_nothing(home: Home) -> None:
     fan_out()
     came(Outcome(job(listening), 500, ""))
     since = clock.iso(Webhook.get_by_id(listening.id).failing_since)
-    assert said() == [f"warn: webhook 1 to shop.example has taken nothing since {since}; 1 deliveries wait"]
+    assert said() == [f"warn: webhook 1 to shop.example has accepted nothing since {since}; 1 deliveries are pending"]
     home.advance(60)
     came(Outcome(job(listening), 410, ""))
     (line,) = said()
-    assert line.startswith("warn: webhook 1 to shop.example was switched off (gone) at ")
-    work.write(run, "UPDATE webhook SET secret = x'00'")
+    assert line.startswith("warn: webhook 1 to shop.example was disabled (gone) at ")
+    transactions.write(run, "UPDATE webhook SET secret = x'00'")
     assert said() == ["fail: webhook 1 to shop.example: its secret cannot be read"]
-    assert list(webhooks.heard(home.directory, home.account_id + 1)) == []
+    assert list(automations.check_webhooks(home.directory, home.account_id + 1)) == []
 
 
 def test_erasing_takes_answers_along(home: Home) -> None:
@@ -358,7 +363,7 @@ def test_erasing_takes_answers_along(home: Home) -> None:
     listening = hook(home)
     contact: Any = home.contact("ann@example.org")
     fan_out()
-    work.write(run, "UPDATE webhook_delivery SET response_text = 'hello ann@example.org'")
+    transactions.write(run, "UPDATE webhook_delivery SET response_text = 'hello ann@example.org'")
     assert told(listening)
-    work.write(erase.erase, home.account_id, contact.id, BY_API)
+    transactions.write(removal.erase, home.account_id, contact.id, BY_API)
     assert rows("SELECT count(*) FROM webhook_delivery WHERE response_text NOT NULL") == [(0,)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from appliance.content.designs import merge
 from appliance.content.designs.merge import Context, MergeError
 from appliance.sending.delivery import mime
-from appliance.sending.messages.body_encoding import Body
+from appliance.sending.messages.shared_content import EncodedBody
 from tests.domain.test_merge_pieces import VALUES, templates
 
 WORDS = st.lists(
@@ -48,7 +48,7 @@ def test_a_spliced_body_says_what_is_rendered(source: str, values: dict[str, Any
         expected = compiled.render(values)
     except MergeError:
         return
-    body = Body(compiled)
+    body = EncodedBody(compiled)
     for _ in range(2):  # the second time from what was kept
         found = body.fill(values)
         assert decoded(found) == plain(expected)
@@ -67,7 +67,7 @@ def test_pieces_may_stand_beside_any_others(first: str, rest: list[tuple[str, st
     )
     values = {"data": {f"v{number}": value for number, (value, _) in enumerate(rest)}}
     compiled = merge.compile_template(source, "text")
-    found = Body(compiled).fill(values)
+    found = EncodedBody(compiled).fill(values)
     assert decoded(found) == plain(compiled.render(values))
     assert fits(found)
 
@@ -75,15 +75,15 @@ def test_pieces_may_stand_beside_any_others(first: str, rest: list[tuple[str, st
 def test_a_body_that_only_the_language_can_fill() -> None:
     """Loops are rendered and encoded whole, and limits and faults are those of the template."""
     compiled = merge.compile_template("{% for one in data.list %}[{{ one }}]{% endfor %}", "text")
-    assert Body(compiled).fill({"data": {"list": ["a", "é"]}}) == b"[a][=C3=A9]\r\n"
+    assert EncodedBody(compiled).fill({"data": {"list": ["a", "é"]}}) == b"[a][=C3=A9]\r\n"
     with pytest.raises(MergeError):
-        Body(merge.compile_template("{{ first_name }}" * 30, "text")).fill({"first_name": "x" * 60_000})
+        EncodedBody(merge.compile_template("{{ first_name }}" * 30, "text")).fill({"first_name": "x" * 60_000})
 
 
 def test_a_value_is_encoded_once_for_all_its_places() -> None:
     """A name shown in many places, to many people, stays each person's own."""
     compiled = merge.compile_template("{{ first_name }} {{ first_name }} <{{ email }}>", "html")
-    body = Body(compiled)
+    body = EncodedBody(compiled)
     for number in range(10_000):
         values = {"first_name": f"N{number % 7}&", "email": f"p{number}@example.org"}
         expected = f"N{number % 7}&amp; N{number % 7}&amp; <p{number}@example.org>"
@@ -92,6 +92,6 @@ def test_a_value_is_encoded_once_for_all_its_places() -> None:
 
 def test_a_fragment_ends_where_a_line_ends() -> None:
     """A fragment is whole lines, so that neither a dot nor an escape is ever cut by its neighbour."""
-    assert mime.fragment("") == b""
-    assert mime.fragment("a\n") == b"a\r\n"
-    assert mime.fragment(". é") == b"=2E =C3=A9=\r\n"
+    assert mime.encode_fragment("") == b""
+    assert mime.encode_fragment("a\n") == b"a\r\n"
+    assert mime.encode_fragment(". é") == b"=2E =C3=A9=\r\n"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from appliance.core.errors import Refused, Unavailable
-from appliance.storage import work
-from appliance.storage.open import close_database, connection, rows, run, scalar
+from appliance.storage import transactions
+from appliance.storage.database import close_database, connection, rows, run, scalar
 from tests.domain.home import Home
 
 PATIENCE = 20
@@ -26,14 +26,14 @@ def writer(home: Home) -> Iterator[Home]:
     """An installation with its writer thread running and a table to write to."""
     run("CREATE TABLE note (text TEXT UNIQUE, load BLOB)")
     close_database()
-    work.start()
+    transactions.start()
     yield home
-    work.stop()
+    transactions.stop()
 
 
 def note(text: str, load: int = 0) -> str:
     """Write one row, as a verb does."""
-    work.writing()
+    transactions.require_write_transaction()
     run("INSERT INTO note VALUES (?, zeroblob(?))", (text, load))
     return text
 
@@ -51,9 +51,9 @@ def together(*verbs: Callable[[], Any]) -> list["Future[Any]"]:
         begun.set()
         assert go.wait(PATIENCE)
 
-    held = work.submit(hold)
+    held = transactions.submit(hold)
     assert begun.wait(PATIENCE)
-    found = [work.submit(verb) for verb in verbs]
+    found = [transactions.submit(verb) for verb in verbs]
     go.set()
     wait([held, *found], PATIENCE)
     return found
@@ -69,7 +69,7 @@ def ended(future: "Future[Any]") -> str:
 
 def test_a_value_is_stored_before_it_is_answered(writer: Home) -> None:
     """What a verb answers is on disk for every other connection by then."""
-    assert work.write(note, "a") == "a"
+    assert transactions.write(note, "a") == "a"
     assert notes() == ["a"]
 
 
@@ -104,7 +104,7 @@ def test_refusals_come_back_as_they_are(writer: Home) -> None:
         raise error
 
     with pytest.raises(Refused) as caught:
-        work.write(refuse)
+        transactions.write(refuse)
     assert caught.value is error
 
 
@@ -114,7 +114,7 @@ def test_what_follows_a_commit_follows_only_it(writer: Home) -> None:
 
     def good(text: str) -> None:
         note(text)
-        work.after_commit(lambda: seen.append((text, _elsewhere())))
+        transactions.after_commit(lambda: seen.append((text, _elsewhere())))
 
     def bad() -> None:
         good("bad")
@@ -122,7 +122,7 @@ def test_what_follows_a_commit_follows_only_it(writer: Home) -> None:
 
     found = together(lambda: good("a"), bad, lambda: good("b"))
     assert [ended(future) for future in found] == ["None", "Broken", "None"]
-    work.write(lambda: None)
+    transactions.write(lambda: None)
     assert seen == [("a", ["a", "b"]), ("b", ["a", "b"])]
 
 
@@ -140,7 +140,10 @@ def _elsewhere() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("outside", [work.writing, lambda: work.after_commit(lambda: None), lambda: note("x")])
+@pytest.mark.parametrize(
+    "outside",
+    [transactions.require_write_transaction, lambda: transactions.after_commit(lambda: None), lambda: note("x")],
+)
 def test_writing_outside_a_verb_is_refused(outside: Callable[[], object], writer: Home) -> None:
     """A verb called on its own, from any thread, is an error and writes nothing; so is after_commit."""
     with pytest.raises(RuntimeError, match="verb"):
@@ -175,9 +178,9 @@ def test_many_threads(writer: Home) -> None:
     def thread(number: int) -> None:
         for turn in range(25):
             if (number + turn) % 5 == 0:
-                failures.append(ended(work.submit(lambda: (count(), 1 / 0))))
+                failures.append(ended(transactions.submit(lambda: (count(), 1 / 0))))
             else:
-                answers.append(work.write(count))
+                answers.append(transactions.write(count))
 
     threads = [threading.Thread(target=thread, args=(number,)) for number in range(16)]
     for one in threads:
@@ -191,11 +194,11 @@ def test_many_threads(writer: Home) -> None:
 def test_a_commit_that_fails_fails_all_who_waited(writer: Home) -> None:
     """If the commit is refused, nobody in it is told yes, nothing is stored, no after_commit runs; then it works."""
     seen: list[str] = []
-    work.write(run, "CREATE TABLE child (parent TEXT REFERENCES note (text) DEFERRABLE INITIALLY DEFERRED)")
+    transactions.write(run, "CREATE TABLE child (parent TEXT REFERENCES note (text) DEFERRABLE INITIALLY DEFERRED)")
 
     def good(text: str) -> None:
         note(text)
-        work.after_commit(lambda: seen.append(text))
+        transactions.after_commit(lambda: seen.append(text))
 
     found = together(lambda: good("a"), lambda: run("INSERT INTO child VALUES ('nobody')"), lambda: good("b"))
     for future in found:
@@ -203,31 +206,31 @@ def test_a_commit_that_fails_fails_all_who_waited(writer: Home) -> None:
             future.result(PATIENCE)
         assert caught.value.code == "storage_unavailable"
     assert notes() == [] and seen == [] and scalar("SELECT count(*) FROM child") == 0
-    assert work.write(note, "c") == "c" and notes() == ["c"]
+    assert transactions.write(note, "c") == "c" and notes() == ["c"]
 
 
 def test_a_full_disk_fails_and_passes(writer: Home) -> None:
     """On a full disk a write is Unavailable and leaves nothing; with room again the same write succeeds, unaided."""
-    work.write(note, "before")
-    work.write(lambda: rows(f"PRAGMA max_page_count = {scalar('PRAGMA page_count')}"))
+    transactions.write(note, "before")
+    transactions.write(lambda: rows(f"PRAGMA max_page_count = {scalar('PRAGMA page_count')}"))
     for _ in range(2):
         with pytest.raises(Unavailable):
-            work.write(note, "big", 5_000_000)
+            transactions.write(note, "big", 5_000_000)
     assert notes() == ["before"]
-    work.write(lambda: rows("PRAGMA max_page_count = 1000000"))
-    assert work.write(note, "big", 5_000_000) == "big"
+    transactions.write(lambda: rows("PRAGMA max_page_count = 1000000"))
+    assert transactions.write(note, "big", 5_000_000) == "big"
     assert notes() == ["before", "big"] and scalar("PRAGMA integrity_check") == "ok"
 
 
 def test_a_lock_of_another_process_is_unavailable(writer: Home) -> None:
     """While somebody else holds the database, writes are Unavailable and reads go on; afterwards writes go on too."""
-    work.write(lambda: rows("PRAGMA busy_timeout = 50"))
+    transactions.write(lambda: rows("PRAGMA busy_timeout = 50"))
     connection().execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable):
-        work.write(note, "a")
+        transactions.write(note, "a")
     assert notes() == []
     connection().execute("ROLLBACK")
-    assert work.write(note, "b") == "b" and notes() == ["b"]
+    assert transactions.write(note, "b") == "b" and notes() == ["b"]
 
 
 def test_verbs_that_wait_share_a_commit(writer: Home) -> None:
@@ -236,30 +239,30 @@ def test_verbs_that_wait_share_a_commit(writer: Home) -> None:
 
     def watched(text: str) -> None:
         note(text)
-        work.after_commit(lambda: seen.append(len(_elsewhere())))
+        transactions.after_commit(lambda: seen.append(len(_elsewhere())))
 
     for future in together(*(partial(watched, str(number)) for number in range(20))):
         future.result(PATIENCE)
-    work.write(lambda: None)
+    transactions.write(lambda: None)
     assert len(seen) == 20 and seen[-1] == 20 and len(set(seen)) <= 5
 
 
 def test_stopping_finishes_what_is_queued(writer: Home) -> None:
     """Stopping stores what was queued, and then refuses what comes later as Unavailable."""
-    found = [work.submit(note, str(number)) for number in range(50)]
-    work.stop()
+    found = [transactions.submit(note, str(number)) for number in range(50)]
+    transactions.stop()
     assert [future.result(PATIENCE) for future in found] == [str(number) for number in range(50)]
     assert len(notes()) == 50
     with pytest.raises(Unavailable):
-        work.submit(note, "late")
+        transactions.submit(note, "late")
 
 
 def test_a_verb_that_nobody_waits_for_any_more_does_not_run(writer: Home) -> None:
     """A verb cancelled before its turn writes nothing, and its neighbours go on."""
     begun, go = threading.Event(), threading.Event()
-    held = work.submit(lambda: (begun.set(), go.wait(PATIENCE)))
+    held = transactions.submit(lambda: (begun.set(), go.wait(PATIENCE)))
     assert begun.wait(PATIENCE)
-    cancelled, kept = work.submit(note, "cancelled"), work.submit(note, "kept")
+    cancelled, kept = transactions.submit(note, "cancelled"), transactions.submit(note, "kept")
     assert cancelled.cancel()
     go.set()
     held.result(PATIENCE)
@@ -270,10 +273,10 @@ def test_reads_and_writes_of_the_loop(writer: Home) -> None:
     """On the loop, commit writes and call reads; what a commit answered, a later call sees."""
 
     async def use() -> list[list[str]]:
-        await work.commit(note, "a")
-        first = await work.call(notes)
-        await asyncio.gather(*(work.commit(note, text) for text in "bcd"))
-        return [first, sorted(await work.call(notes))]
+        await transactions.commit(note, "a")
+        first = await transactions.fetch(notes)
+        await asyncio.gather(*(transactions.commit(note, text) for text in "bcd"))
+        return [first, sorted(await transactions.fetch(notes))]
 
     assert asyncio.run(use()) == [["a"], ["a", "b", "c", "d"]]
 
@@ -285,11 +288,11 @@ def test_a_process_without_writer_writes_in_place(home: Home) -> None:
 
     def both(text: str, fail: bool) -> None:
         note(text)
-        work.after_commit(lambda: seen.append(text))
+        transactions.after_commit(lambda: seen.append(text))
         if fail:
             raise Broken
 
-    work.write(both, "a", False)
+    transactions.write(both, "a", False)
     with pytest.raises(Broken):
-        work.write(both, "b", True)
+        transactions.write(both, "b", True)
     assert notes() == ["a"] == seen

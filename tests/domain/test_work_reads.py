@@ -2,8 +2,8 @@
 
 import asyncio
 
-from appliance.storage import work
-from appliance.storage.open import connection
+from appliance.storage import transactions
+from appliance.storage.database import connection
 from tests.domain.home import Home
 from tests.domain.test_work import Broken, note, notes, writer
 
@@ -22,10 +22,10 @@ def test_a_read_that_broke_off_makes_no_later_one_see_what_was(writer: Home) -> 
 
     async def use() -> list[list[str]]:
         for text in "ab":
-            await work.commit(note, text)
-        broken = await asyncio.gather(*(work.call(cut_off) for _ in range(8)), return_exceptions=True)
+            await transactions.commit(note, text)
+        broken = await asyncio.gather(*(transactions.fetch(cut_off) for _ in range(8)), return_exceptions=True)
         assert all(isinstance(one, Broken) for one in broken)
-        await work.commit(note, "c")
-        return await asyncio.gather(*(work.call(notes) for _ in range(8)))
+        await transactions.commit(note, "c")
+        return await asyncio.gather(*(transactions.fetch(notes) for _ in range(8)))
 
     assert asyncio.run(use()) == [["a", "b", "c"]] * 8

@@ -11,10 +11,10 @@ from typing import Any
 import apsw
 import pytest
 
-from appliance.storage import work
+from appliance.storage import transactions
+from appliance.storage.database import close_database, connection, run
 from appliance.storage.disk_guard import StorageError
-from appliance.storage.open import close_database, connection, run
-from appliance.storage.writer import Writer
+from appliance.storage.transactions import Writer
 from tests.domain.home import Home
 from tests.domain.test_work import PATIENCE, Broken, ended, note, notes, together
 from tests.kit.patience import soon
@@ -53,7 +53,7 @@ def begins_anew(directory: Path) -> bool:
     """Return whether the write-ahead log, which is long, is brought home and begins anew while a little is written."""
     before, end = rounds(directory), time.monotonic() + PATIENCE
     while rounds(directory) == before and time.monotonic() < end:
-        work.write(run, "UPDATE note SET load = randomblob(20)")
+        transactions.write(run, "UPDATE note SET load = randomblob(20)")
         time.sleep(0.05)
     return rounds(directory) != before
 
@@ -61,9 +61,9 @@ def begins_anew(directory: Path) -> bool:
 def test_a_database_that_cannot_be_opened_is_opened_later(noted: Home) -> None:
     """While there is no connection to be had each verb is refused at once; then the same writer writes, and tidies."""
     with cannot_be_opened(noted.directory):
-        work.start()
-        assert [ended(work.submit(note, "a")) for _ in range(3)] == ["StorageError"] * 3
-    assert work.submit(note, "b", _MUCH).result(PATIENCE) == "b"
+        transactions.start()
+        assert [ended(transactions.submit(note, "a")) for _ in range(3)] == ["StorageError"] * 3
+    assert transactions.submit(note, "b", _MUCH).result(PATIENCE) == "b"
     assert begins_anew(noted.directory) and notes() == ["b"]
 
 
@@ -96,9 +96,9 @@ def no_connection() -> None:
 )
 def test_a_batch_that_breaks_answers_everybody(breaking: Callable[[], None], answer: str, noted: Home) -> None:
     """Whatever breaks in a batch, each of it is told, none of it is stored, and what comes behind it is written."""
-    work.start()
+    transactions.start()
     found = together(lambda: note("a"), breaking)
-    behind = work.submit(note, "b", _MUCH)
+    behind = transactions.submit(note, "b", _MUCH)
     assert [ended(future) for future in found] == ["StorageError", answer]
     assert ended(behind) == "b" and notes() == ["b"]
     assert begins_anew(noted.directory), "the new connection is watched as the first one was"
@@ -106,13 +106,15 @@ def test_a_batch_that_breaks_answers_everybody(breaking: Callable[[], None], ans
 
 def test_a_broken_batch_loses_nobody_who_waits_to_be_alone(noted: Home) -> None:
     """Who must not share a transaction and stands behind a batch that breaks has its turn."""
-    work.start()
+    transactions.start()
     begun, go = threading.Event(), threading.Event()
-    held = work.submit(lambda: (begun.set(), go.wait(PATIENCE)))
+    held = transactions.submit(lambda: (begun.set(), go.wait(PATIENCE)))
     assert begun.wait(PATIENCE)
-    broken = work.submit(no_commit)
+    broken = transactions.submit(no_commit)
     answers: list[str] = []
-    alone = threading.Thread(target=lambda: answers.append(work.between(lambda: "alone")), daemon=True)
+    alone = threading.Thread(
+        target=lambda: answers.append(transactions.run_outside_transaction(lambda: "alone")), daemon=True
+    )
     alone.start()
     time.sleep(0.2)
     go.set()
@@ -139,44 +141,47 @@ def test_what_comes_behind_the_end_is_refused(noted: Home) -> None:
     assert notes() == []
 
 
-@pytest.mark.parametrize("how", [work.submit, work.record, work.write, work.between])
+@pytest.mark.parametrize(
+    "how",
+    [transactions.submit, transactions.submit_essential, transactions.write, transactions.run_outside_transaction],
+)
 def test_nobody_writes_past_a_writer_that_has_ended(how: Callable[..., Any], noted: Home) -> None:
     """Once the writer has ended no verb runs on a thread of its own either: each is refused at once, and none runs."""
-    work.start()
-    work.stop()
+    transactions.start()
+    transactions.stop()
     seen: list[str] = []
     with pytest.raises(StorageError):
         how(seen.append, "late")
-    work.start()
-    assert seen == [] and work.write(note, "again") == "again"
+    transactions.start()
+    assert seen == [] and transactions.write(note, "again") == "again"
 
 
 def test_the_log_keeper_outlives_a_database_that_it_cannot_open(noted: Home) -> None:
     """Where the keeper of the log finds no connection it tries again; the log is brought home as soon as it has one."""
-    work.start()
-    work.write(note, "a")
+    transactions.start()
+    transactions.write(note, "a")
     with cannot_be_opened(noted.directory):
-        work.write(note, "b", _MUCH)
+        transactions.write(note, "b", _MUCH)
         time.sleep(0.5)
     assert begins_anew(noted.directory)
 
 
 def test_stopping_waits_for_a_lock_once(noted: Home) -> None:
     """While another process has the database, with a verb and the keeper of the log waiting, stopping waits once."""
-    work.start()
-    work.write(run, "PRAGMA busy_timeout = 2000")
+    transactions.start()
+    transactions.write(run, "PRAGMA busy_timeout = 2000")
     other = apsw.Connection(str(noted.directory / "campanero.db"))
     waiting: list[Future[str]] = []
 
     def much() -> None:
         note("a", _MUCH)
-        work.after_commit(lambda: other.execute("BEGIN IMMEDIATE"))
-        work.after_commit(lambda: waiting.append(work.submit(note, "b")))
+        transactions.after_commit(lambda: other.execute("BEGIN IMMEDIATE"))
+        transactions.after_commit(lambda: waiting.append(transactions.submit(note, "b")))
 
-    work.write(much)
+    transactions.write(much)
     time.sleep(0.5)
     begun = time.monotonic()
-    work.stop()
+    transactions.stop()
     took = time.monotonic() - begun
     other.close()
     with pytest.raises(StorageError):

@@ -3,8 +3,8 @@
 import pytest
 
 from appliance.core.errors import Invalid, NotFound
-from appliance.inbound.conversations import reading, writing
-from appliance.storage import work
+from appliance.inbound import sms_conversations
+from appliance.storage import transactions
 from appliance.storage.models import Message, MessageContent
 from tests.domain.home import Home
 from tests.domain.talk import ANN, OURS, hear
@@ -12,14 +12,14 @@ from tests.domain.talk import ANN, OURS, hear
 
 def say(home: Home, contact_id: int, text: str, once: str | None = None) -> Message:
     """Write to somebody."""
-    return work.write(writing.say, home.account_id, contact_id, text, once)
+    return transactions.write(sms_conversations.send_reply, home.account_id, contact_id, text, once)
 
 
 def test_what_is_written_is_what_is_said(home: Home, ann: int) -> None:
     """The words go out as they are, merge language and all, and stand in the conversation."""
     made = say(home, ann, "We open at 8 {{ contact.first_name }} {% if %}")
     assert (made.recipient, made.sender, made.transactional, made.status) == (ANN, OURS, True, "queued")
-    [line] = reading.conversation(home.account_id, ann).rows
+    [line] = sms_conversations.list_conversation(home.account_id, ann).rows
     assert line.body == "We open at 8 {{ contact.first_name }} {% if %}"
 
 
@@ -60,4 +60,4 @@ def test_nobody_else_is_written_to(home: Home) -> None:
     with pytest.raises(Invalid):
         say(home, bob, "Hello")
     with pytest.raises(NotFound):
-        work.write(writing.say, home.account_id + 1, bob, "Hello")
+        transactions.write(sms_conversations.send_reply, home.account_id + 1, bob, "Hello")

@@ -95,6 +95,12 @@ def _more_than_the_disk(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     tar.fileobj.write(bytes(1 << 20))  # type: ignore[union-attr]
 
 
+def _many_headers(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
+    plain(tar, MANIFEST, files[MANIFEST])
+    for _ in range(1_000):
+        special(tar, "pax", tarfile.XHDTYPE, 10)
+
+
 def _many(tar: tarfile.TarFile, files: dict[str, bytes]) -> None:
     _begin(tar, files)
     for number in range(100_001):
@@ -141,7 +147,8 @@ def _member(name: str) -> Callable[[tarfile.TarFile, dict[str, bytes]], None]:
 
 ARCHIVES: dict[str, Callable[[tarfile.TarFile, dict[str, bytes]], None]] = {
     "long sums": _long_sums, "long manifest": _long_manifest, "long header": _long_header, "long name": _long_name,
-    "zeros": _zeros, "more than the disk": _more_than_the_disk, "many": _many, "twice": _twice,
+    "zeros": _zeros, "more than the disk": _more_than_the_disk, "many headers": _many_headers,
+    "many": _many, "twice": _twice,
     "in the way": _in_the_way, "other manifest": _other_manifest,
     "symlink": _special("imports/link", tarfile.SYMTYPE), "hard link": _special("imports/link", tarfile.LNKTYPE),
     "pipe": _special("imports/pipe", tarfile.FIFOTYPE), "device": _special("imports/null", tarfile.CHRTYPE),
@@ -214,9 +221,11 @@ def _foreign(path: Path) -> None:
         _asked("PRAGMA user_version = 2"), _asked("PRAGMA application_id = 7"),
         _asked("UPDATE installation SET key_fingerprint = '0123456789abcdef'"),
         _asked("CREATE TRIGGER go AFTER UPDATE ON account BEGIN UPDATE account SET sending_stopped = 0; END"),
-        _asked("CREATE VIEW people AS SELECT 1"),
+        _asked("CREATE VIEW people AS SELECT 1"), _asked("DROP TABLE suppression"),
+        _asked("ALTER TABLE contact DROP COLUMN source"),
     ],
-    ids=["empty", "text", "half", "damaged", "foreign", "schema", "marked", "key", "trigger", "view"],
+    ids=["empty", "text", "half", "damaged", "foreign", "schema", "marked", "key", "trigger", "view", "table",
+         "column"],
 )  # fmt: skip
 def test_a_backup_with_another_database_inside_is_refused(
     change: Callable[[Path], None], whole: tuple[Server, dict[str, bytes]], fresh_server: FreshServer, tmp_path: Path

@@ -235,7 +235,7 @@ def test_health_tells_of_damage_that_a_request_came_upon(fresh_server: FreshServ
     assert health.status == 503 and "damaged" in health.text
     assert api.get("/readyz").status == 503
     assert api.get("/account").status == 200
-    server.wait_for_line("sending stops: the database is damaged")
+    server.wait_for_line("sending stopped: the database is damaged")
     server.stop()
 
 
@@ -246,6 +246,6 @@ def test_a_service_that_starts_on_a_damaged_database_says_so_by_itself(fresh_ser
     server.stop()
     _damage_pages(server)
     server.start()
-    server.wait_for_line("sending stops: the database is damaged")
+    server.wait_for_line("sending stopped: the database is damaged")
     assert server.client(validate=False).get("/healthz").status == 503
     server.stop()

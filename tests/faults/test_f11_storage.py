@@ -62,7 +62,7 @@ def test_what_was_in_hand_is_recorded_in_the_reserve(
     reserve = disk / "data" / "reserve"
     assert reserve.stat().st_size == 16 * 1_048_576
     filler = fill(disk)
-    server.wait_for_line("sending stops: .* full")
+    server.wait_for_line("sending stopped: .* full")
     assert not reserve.exists()
     fill(disk, leave=900_000)
     gate.release()
@@ -109,7 +109,7 @@ def test_the_least_free_room_can_be_set(fresh_server: FreshServer, smtp_server: 
     env = UNLIMITED | {"CAMPANERO_STORAGE__LEAST_FREE_PERCENT": "100", "CAMPANERO_STORAGE__LEAST_FREE_MB": "1000000000"}
     server = fresh_server(relay=smtp_server.port, env=env)
     path = send(server.client(), crowd(server.client(), 20))
-    server.wait_for_line("sending stops: less than")
+    server.wait_for_line("sending stopped: less than")
     assert silence(smtp_server, 1.2) == 0
     waits, told = server.client().get(path).expect(200)["waiting"], server.client().get("/delivery/status").expect(200)
     assert waits["reason"] == "storage" and told["storage"] == {"ok": False, "text": waits["text"]}

@@ -58,7 +58,7 @@ def test_who_only_looks_is_served(
     clock.advance(hours=2)
     pages = ("/", "/campaigns", path, "/contacts", "/lists", "/templates", "/inbox")
     with unwritable(server.pid):
-        server.wait_for_line("sending stops")
+        server.wait_for_line("sending stopped")
         answers = {page: api.request("GET", page, None, known).status for page in pages}
         saved = api.request("POST", "/contacts", b"email=new@crowd.example", known)
         lists = {page: api.get(page).status for page in ("/contacts", "/campaigns", "/messages", "/events", "/lists")}
@@ -77,7 +77,7 @@ def test_the_service_ends_though_nothing_can_be_written(
     server = relayed()
     path = sending(server, smtp_server, 300, 50)
     with unwritable(server.pid):
-        server.wait_for_line("sending stops")
+        server.wait_for_line("sending stopped")
         begun = time.monotonic()
         server.stop(expect=0)
         took = time.monotonic() - begun
@@ -137,7 +137,7 @@ def test_a_lock_of_seconds_is_only_waiting(
     books = balance(api, path, smtp_server.messages)
     figures.books(books)
 
-    assert answers == [201] and "sending stops" not in server.output
+    assert answers == [201] and "sending stopped" not in server.output
     assert (books.accepted, books.copies, books.missing) == (500, 0, 0)
 
 

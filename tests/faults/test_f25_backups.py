@@ -51,7 +51,7 @@ def test_a_backup_in_the_middle_of_a_send(
     begun = time.monotonic()
     said = server.cli("backup", str(kept)).stdout
     took = time.monotonic() - begun
-    assert "whole" in said and "secret.key" in said
+    assert "verified" in said and "secret.key" in said
     completed(api, path, timeout=300)
     balance(api, path, smtp_server.messages)
     figures.note(size=count, backup_seconds=f"{took:.2f}", bytes=kept.stat().st_size)
@@ -119,8 +119,8 @@ def test_what_is_no_backup(server: Server, fresh_server: FreshServer, tmp_path: 
     """Nothing is overwritten, and what is cut short, changed, foreign or holds more is refused with its reason."""
     target = tmp_path / "one.tar.gz"
     server.cli("backup", str(target))
-    assert "exists already" in server.cli("backup", str(target), expect=1).stderr
-    assert "no directory" in server.cli("backup", str(tmp_path / "no" / "one.tar.gz"), expect=1).stderr
+    assert "already exists" in server.cli("backup", str(target), expect=1).stderr
+    assert "not a directory" in server.cli("backup", str(tmp_path / "no" / "one.tar.gz"), expect=1).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["one.tar.gz"]
     other = fresh_server(start=False, set_up=False).set_up(account="Elsewhere")
     whole = target.read_bytes()

@@ -25,7 +25,7 @@ def test_a_full_disk_repeats_nothing(fresh_server: FreshServer, tmp_path: Path) 
                 api.post("/events", event).expect(201)
             receiver.wait(lambda found: len(found) >= 8)
             filler = fill(at)
-            server.wait_for_line("sending stops: .* full$")  # whether the disk was measured first, or written to
+            server.wait_for_line("sending stopped: .* full$")  # whether the disk was measured first, or written to
             assert api.post("/events", event).status == 503
             assert len({one.name for one in receiver.arrived}) < 40
             filler.unlink()

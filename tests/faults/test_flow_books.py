@@ -107,7 +107,7 @@ def test_the_books_of_flows_hold(fresh_server: FreshServer, seed: int, full: boo
     server.start()
     together(server, flows, people, seed + 100, 200 if full else 15, kill=False)
     lines = server.cli("doctor").stdout
-    assert "flows: 2 flows balance" in lines, lines
+    assert "flows: the counters of 2 flows are correct" in lines, lines
     for flow in flows:
         report = server.client().get(f"/flows/{flow}/report").expect(200)
         stats, runs = report["stats"], report["runs"]

@@ -64,7 +64,7 @@ def test_kills_in_the_middle_of_due_runs(
     flow = api.post("/flows", {"name": "Due", "trigger": {"event": "started"}, "steps": STEPS}).expect(201)["id"]
     api.post(f"/flows/{flow}/activate").expect(200)
     api.post(f"/flows/{flow}/enroll", {"segment_id": segment}).expect(200)
-    rows.wait_for(count, "run WHERE passage_id NOT NULL")
+    rows.wait_for(count, "run WHERE step_visit_id NOT NULL")
 
     clock.advance(hours=1, minutes=1)
     dice = random.Random(seed)
@@ -83,7 +83,7 @@ def test_kills_in_the_middle_of_due_runs(
 
     assert rows.ask("SELECT status, count(*) FROM run GROUP BY 1") == [("completed", count)]
     passages = rows.ask(
-        "SELECT run_id, count(*), count(DISTINCT action_id), sum(left_at IS NULL) FROM passage GROUP BY 1"
+        "SELECT run_id, count(*), count(DISTINCT action_id), sum(left_at IS NULL) FROM step_visit GROUP BY 1"
     )
     assert {one[1:] for one in passages} == {(5, 5, 0)} and len(passages) == count
     names = ("email_sent", "flow_enter", "flow_exit", "halfway")

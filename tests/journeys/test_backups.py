@@ -60,7 +60,7 @@ def test_one_that_cannot_be_made_says_why(fresh_server: FreshServer, clock: Test
     server = fresh_server(clock=clock, env=DAILY)
     (server.data / "backups").write_text("in the way")
     clock.advance(hours=25)
-    server.wait_for_line("no backup was made: File exists: .*backups")
+    server.wait_for_line("backups: failed error=File exists: .*backups")
     time.sleep(2.5)
     assert server.client().get("/account").status == 200
     server.stop()
@@ -114,11 +114,11 @@ def test_an_upgrade_keeps_what_it_began_with(first_schema: Server, tmp_path: Pat
 def test_the_doctor_tells_of_backups_that_do_not_come(fresh_server: FreshServer, clock: TestClock) -> None:
     """None by wish is well; one that is due and did not come for two days is not."""
     server = fresh_server(clock=clock, start=False)
-    assert "backups: none are made by themselves" in server.cli("doctor", expect=None).stdout
+    assert "backups: automatic backups are off" in server.cli("doctor", expect=None).stdout
     server.env |= DAILY
-    assert "there is none yet" in server.cli("doctor", expect=None).stdout
+    assert "there is no backup yet" in server.cli("doctor", expect=None).stdout
     clock.advance(hours=49)
-    assert "warn  backups: there is none yet" in server.cli("doctor", expect=None).stdout
+    assert "warn  backups: there is no backup yet" in server.cli("doctor", expect=None).stdout
     server.start()
     wait_for(server, 1)
     assert "the last is 0 hours old" in server.cli("doctor", expect=None).stdout

@@ -55,9 +55,18 @@ def test_all_is_well(fresh_server: FreshServer, smtp_server: SmtpServer) -> None
         assert {name: level for name, (level, _) in found.items() if level != "ok"} == {
             "links": "warn", "domains": "warn"
         }  # fmt: skip
-        assert {"data directory", "key file", "database", "schema", "disk", "sending", "way out", "books"} <= set(found)
+        assert {
+            "data directory",
+            "key file",
+            "database",
+            "schema",
+            "disk",
+            "sending",
+            "email transport",
+            "ledger",
+        } <= set(found)
     assert "runs as process" in running["service"][1] and ended["service"][1] == "not running"
-    assert "1 campaign balances" in running["books"][1]
+    assert "1 campaign balances" in running["ledger"][1]
 
 
 def _readable(server: Server) -> None:
@@ -97,7 +106,7 @@ def _misconfigured(server: Server) -> None:
     [
         (_readable, "data directory", "secret.key"), (_keyless, "key file", "put back"),
         (_damaged, "database", "malformed|damaged|disk image"), (_newer, "schema", "newer"),
-        (_unbalanced, "books", "2 people were written down, 1 have a row"), (_unreachable, "way out", "relay"),
+        (_unbalanced, "ledger", "2 people were written down, 1 have a row"), (_unreachable, "email transport", "relay"),
         (_misconfigured, "configuration", "email.connections"),
     ],
 )  # fmt: skip
@@ -130,7 +139,7 @@ def test_nothing_is_made_by_looking(fresh_server: FreshServer) -> None:
     """Where there is no installation yet, none appears."""
     server = fresh_server(start=False, set_up=False)
 
-    assert "not there" in levels(server, 1)["data directory"][1]
+    assert "does not exist" in levels(server, 1)["data directory"][1]
     assert not server.data.exists()
 
 
@@ -155,11 +164,11 @@ def test_the_way_out_of_sms(fresh_server: FreshServer, fake_sms: FakeSms) -> Non
     """A provider that accepts the login is ok and tells where it calls; one that does not, or is not there, fails."""
     server = fresh_server(env=fake_sms.env)
     found = levels(server, 0)
-    assert found["SMS way out"] == ("ok", "twilio: answers and accepts the login")
-    assert found["SMS way in"][0] == "ok" and f"{server.url}/hooks/twilio/message" in found["SMS way in"][1]
+    assert found["SMS transport"] == ("ok", "twilio: answers and accepts the login")
+    assert found["SMS callbacks"][0] == "ok" and f"{server.url}/hooks/twilio/message" in found["SMS callbacks"][1]
     server.env["CAMPANERO_SMS__TWILIO__AUTH_TOKEN"] = "wrong"
-    level, words = levels(server, 1)["SMS way out"]
+    level, words = levels(server, 1)["SMS transport"]
     assert level == "fail" and "20003" in words and "wrong" not in words
     server.env |= fake_sms.env_http | {"CAMPANERO_SMS__HTTP__URL": f"http://127.0.0.1:{free_port()}"}
-    assert "cannot be reached" in levels(server, 1)["SMS way out"][1]
+    assert "cannot be reached" in levels(server, 1)["SMS transport"][1]
     assert fake_sms.accepted == []

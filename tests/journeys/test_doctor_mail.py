@@ -97,7 +97,7 @@ def test_what_should_have_moved(fresh_server: FreshServer) -> None:
     books.close()
     told = found(server, expect=1)
 
-    assert "in hand" in stuck[-1]["words"] and stuck[-1]["level"] == "warn"
+    assert "in progress" in stuck[-1]["words"] and stuck[-1]["level"] == "warn"
     assert told["clock"][0]["level"] == "fail" and "went back" in told["clock"][0]["words"]
 
 

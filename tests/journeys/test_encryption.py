@@ -59,9 +59,9 @@ def test_everything_follows_from_the_certificate(fresh_server: FreshServer, file
         assert "Strict-Transport-Security" not in answer.headers
 
     told = server.cli("doctor", "--seed", expect=None).stdout
-    assert "warn  tls.certificate: good for 1 days; put a new one in its place" in told
+    assert "warn  tls.certificate: valid for 1 days; replace it with a new one" in told
     assert f"ok    listen: 127.0.0.1:{server.port} answers" in told
-    assert "seed one-click: the link leads to https://127.0.0.1" in told and "our door answers" in told
+    assert "seed one-click: the link leads to https://127.0.0.1" in told and "the service answers" in told
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -129,15 +129,15 @@ def test_doctor_looks_at_the_certificate(fresh_server: FreshServer, files: Files
     """Good for long is fine; one of another name, or that is not the one which is shown, is warned about."""
     files.write(certificates.self_signed(days=90))
     server = fresh_server(env=files.env)
-    assert "ok    tls.certificate: good for 89 days" in server.cli("doctor", expect=None).stdout
+    assert "ok    tls.certificate: valid for 89 days" in server.cli("doctor", expect=None).stdout
     other = Files(tmp_path / "other")
     server.env |= other.env
     for pair, words in (
-        (certificates.self_signed(days=90), "but the service shows another"),
-        (certificates.self_signed("a.example", days=90), "but it is of a.example: browsers that go to 127.0.0.1"),
+        (certificates.self_signed(days=90), "but the service uses a different one"),
+        (certificates.self_signed("a.example", days=90), "but issued for a.example: browsers reject it at 127.0.0.1"),
     ):
         other.write(pair)
-        assert f"warn  tls.certificate: good for 89 days, {words}" in server.cli("doctor", expect=None).stdout
+        assert f"warn  tls.certificate: valid for 89 days, {words}" in server.cli("doctor", expect=None).stdout
 
 
 def locked(pair: Certificate, directory: Path) -> bytes:
@@ -229,17 +229,17 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
     over_mail(busy, first)
     before = shown(busy)
     files.certificate.write_bytes(second.certificate[: len(second.certificate) // 2])
-    busy.wait_for_line("cert.pem is no certificate.*the certificate from before is shown on", soon(10))
+    busy.wait_for_line("cert.pem is no certificate.*the previous certificate is still served", soon(10))
     files.certificate.write_bytes(second.certificate)
-    busy.wait_for_line("cert.pem does not belong to its key.*the certificate from before is shown on", soon(10))
+    busy.wait_for_line("cert.pem does not belong to its key.*the previous certificate is still served", soon(10))
     assert shown(busy) == before == first.certificate.strip()
     told = busy.cli("doctor", expect=1).stdout
     assert "fail  tls.certificate: " in told and "does not belong to its key" in told
 
     files.key.write_bytes(second.key)
-    busy.wait_for_line(r"[^.]tls\.certificate: a new certificate is shown, good for \d+ days", soon(10))
+    busy.wait_for_line(r"[^.]tls\.certificate: a new certificate is served, valid for \d+ days", soon(10))
     assert shown(busy) == second.certificate.strip()
-    busy.wait_for_line(r"inbound\.tls_certificate: a new certificate is shown", soon(10))
+    busy.wait_for_line(r"inbound\.tls_certificate: a new certificate is served", soon(10))
     over_mail(busy, second)
     over = certificates.expired(second)
     files.certificate.write_bytes(over.certificate)

@@ -18,7 +18,7 @@ from tests.kit.client import Client
 from tests.kit.dns import DnsServer
 from tests.kit.server import EMAIL, PASSWORD, ROOT, Server, free_port
 from tests.rules.contract import errors
-from ui import manual
+from ui.pages import docs
 
 COMMAND = {"sh": ["sh", "-e"], "python": [sys.executable, "-"]}
 
@@ -53,7 +53,7 @@ def texts() -> str:
 
 
 @pytest.mark.parametrize("language", COMMAND)
-@pytest.mark.parametrize("name", manual.names())
+@pytest.mark.parametrize("name", docs.guide_names())
 def test_examples_do_what_they_say(ground: Ground, tmp_path: Path, name: str, language: str) -> None:
     """Copied from the page as it is served, every example runs, and returns what stands below it."""
     some = guides.blocks(page_of(ground.server, name))
@@ -107,7 +107,7 @@ def test_commands_that_guides_name_exist(capsys: pytest.CaptureFixture[str]) -> 
     assert {"check", "doctor --seed", "version --json"} <= named
     for words in named:
         with contextlib.suppress(SystemExit):
-            cli._parser().parse_args([*words.split(), "--help"])
+            cli._build_parser().parse_args([*words.split(), "--help"])
         assert capsys.readouterr().out.startswith("usage: campanero"), words
 
 

@@ -81,7 +81,7 @@ def test_no_command_uses_a_database_without_its_own_key(
     before = key.read_bytes() if key.exists() else None
     words = refused(server, command, *COMMANDS[command])
 
-    assert "secret.key" in words and "put back" in words
+    assert "secret.key" in words and "restore" in words
     assert ("missing" in words) == (before is None) and ("another installation" in words) == (before is not None)
     assert (key.read_bytes() if key.exists() else None) == before
     assert not (server.home / "copy.tar.gz").exists()

@@ -77,7 +77,7 @@ def test_everybody_has_one_row_and_sending_begins_before_the_last(crowd: Crowd, 
     done = until(api, path, over)
     server.stop()
     check_rows(server, contacts)
-    begun = ledger(server, "SELECT min(dated_at) FROM message")[0][0]
+    begun = ledger(server, "SELECT min(first_attempt_at) FROM message")[0][0]
     written = ledger(server, "SELECT max(updated_at) FROM message WHERE status = 'skipped'")[0][0]
     sendable = ledger(server, "SELECT value FROM channel WHERE subscribed = 1 ORDER BY 1")
 

@@ -120,7 +120,7 @@ def test_set_up_by_the_command_line_happens_once(fresh_server: FreshServer) -> N
 
     assert "too short" in short.stderr
     assert (done.stdout, done.stderr) == ("", "")
-    assert "before" in again.stderr
+    assert "already set up" in again.stderr
 
 
 def test_people_keys_and_accounts_by_the_command_line(server: Server) -> None:
@@ -137,7 +137,7 @@ def test_people_keys_and_accounts_by_the_command_line(server: Server) -> None:
     for words, fault in (
         (("user", "add", "--email", "x@example.org"), "taken"),
         (("user", "add", "--email", "y@example.org", "--role", "king"), "role"),
-        (("key", "create", "k", "--scope", "everything"), "unknown scope"),
+        (("key", "create", "k", "--scope", "everything"), "Unknown scope"),
         (("key", "create", "k", "--account", "99"), "account"),
     ):
         assert fault in server.cli(*words, stdin=PASSWORD + "\n", expect=1).stderr

@@ -18,7 +18,14 @@ def _told(*names: str) -> str:
 def test_the_api_walk_of_the_readme(fresh_server: FreshServer, tmp_path: Path) -> None:
     """Copied and pasted into a shell, only the port exchanged, it sends three messages and takes an import back."""
     readme = _told("README.md", "docs/tour.md")
-    titles = ("The same over the API", "Bring people", "Design a mail", "Say what people do", "Automate it", "Send SMS")
+    titles = (
+        "The same over the API",
+        "Import contacts",
+        "Design emails",
+        "Track events",
+        "Automate with flows",
+        "Send SMS",
+    )
     walk = ".*?".join(rf"## {title}.*?```sh\n(.*?)```" for title in titles)
     blocks = re.search(walk, readme, re.DOTALL)
     assert blocks is not None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from appliance.sending.delivery import classes
+from appliance.sending.delivery import bounce_classes
 from tests.kit.bounces import MEANS, Marks, bombs, sample
 from tests.kit.certificates import self_signed
 from tests.kit.client import Client
@@ -121,7 +121,7 @@ def test_every_kind_of_return_has_its_effect(world: World) -> None:
             assert sorted(told) == (["email_complained", "opt_out"] if complained else ["email_delivered"]), name
             assert reasons.get(address(index)) == ("complaint" if complained else None), name
         else:
-            found = classes.BY_NAME[kind]
+            found = bounce_classes.CLASSES_BY_NAME[kind]
             assert (row["status"], told) == ("bounced", [found.event]), name
             assert reasons.get(address(index)) == ("hard_bounce" if kind == "hard" else None), name
             assert row["error"]["text"] and row["bounced_at"], name

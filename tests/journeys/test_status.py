@@ -80,7 +80,7 @@ def test_what_a_person_stopped_is_told(fresh_server: FreshServer) -> None:
     server = fresh_server()
     api = server.client()
     api.patch("/account", {"sending_stopped": True, "stop_reason": "we moved"}).expect(200)
-    assert status(server)["stopped"] == ["sending is switched off for Bakery: we moved"]
+    assert status(server)["stopped"] == ["sending is stopped for Bakery: we moved"]
 
 
 def test_an_export_is_told_while_it_goes(fresh_server: FreshServer) -> None:

@@ -208,7 +208,7 @@ def test_nobody_waits_for_a_slow_disk(post: Post) -> None:
     post.settled()
     (row,) = post.api.get("/messages", to=mail.to).expect(200)
     assert row["clicked_at"] and row["opened_at"]
-    assert post.server.wait_for_line(r"readers sent on before their hit was stored: (\d+)")[1] == "1"
+    assert post.server.wait_for_line(r"early_responses=(\d+)")[1] == "1"
 
 
 def test_who_cannot_be_counted_is_sent_on(post: Post) -> None:
@@ -218,7 +218,7 @@ def test_who_cannot_be_counted_is_sent_on(post: Post) -> None:
     with unwritable(post.server.process.pid):
         assert reader.follows(mail.doors[0]) == TARGETS[0]
         reader.opens(mail)
-        post.server.wait_for_line(r"hits that are not stored: [1-9]")
+        post.server.wait_for_line(r"unrecorded=[1-9]")
     # Followed again and again, until there is room for it
     number = post.api.get("/messages", to=mail.to).expect(200)[0]["id"]
     wait_until(lambda: reader.follows(mail.doors[1]) and post.stored(f"SELECT 1 FROM hit WHERE message_id = {number}"))

@@ -91,7 +91,7 @@ def test_a_proxy_that_nobody_named_is_told_of(server: Server) -> None:
     """Behind one all are one client to the doors, which send nobody a fourth mail: the log says what to set, once."""
     for number in range(3):
         ask(server, "GET", "/robots.txt", None, **{"X-Forwarded-For": f"198.51.100.{number}"})
-    server.wait_for_line("127.0.0.1 asks for others and is not in network.trusted_proxies")
+    server.wait_for_line("127.0.0.1 sends X-Forwarded-For and is not in network.trusted_proxies")
     assert server.output.count("network.trusted_proxies") == 1
 
 

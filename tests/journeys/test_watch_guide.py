@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appliance.core import counters
+from appliance.core import metrics
 from tests.kit import exposition
 from tests.kit.client import Client
 from tests.kit.server import ROOT
@@ -21,7 +21,7 @@ SCRAPE, ALERTS = (yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```"
 def known(api: Client) -> dict[str, exposition.Family | None]:
     """Every number there is: those that are said now, and those that have had nothing to count yet."""
     importlib.import_module("appliance.http.server")  # with which all that counts is declared
-    return {**dict.fromkeys(one.name for one in counters.families(None)), **exposition.parse(api.get("/metrics").text)}
+    return {**dict.fromkeys(one.name for one in metrics.collect(None)), **exposition.parse(api.get("/metrics").text)}
 
 
 def test_the_scrape_asks_where_the_service_listens() -> None:

@@ -196,7 +196,7 @@ class DnsServer:
 def asking(*servers: str) -> Iterator[None]:
     """Let this process ask these servers for a while."""
     before = config._current
-    config.use(Config(network=Network(dns_servers=list(servers))))
+    config.set_current(Config(network=Network(dns_servers=list(servers))))
     yield
     config._current = before
 

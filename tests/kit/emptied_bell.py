@@ -9,14 +9,14 @@ import threading
 import time
 
 from appliance.__main__ import main
-from appliance.jobs.tasks import WakeStorage
+from appliance.jobs.tasks import BlockingMemoryStorage
 
 _emptying = threading.Event()
-_bells: list[WakeStorage] = []
-_make = WakeStorage.__init__
+_bells: list[BlockingMemoryStorage] = []
+_make = BlockingMemoryStorage.__init__
 
 
-def _noted(bell: WakeStorage, *arguments: object, **named: object) -> None:
+def _noted(bell: BlockingMemoryStorage, *arguments: object, **named: object) -> None:
     _make(bell, *arguments, **named)
     _bells.append(bell)
 
@@ -37,7 +37,7 @@ def _empty() -> None:
 
 
 if __name__ == "__main__":
-    WakeStorage.__init__ = _noted  # type: ignore[method-assign]  # it is not to be told apart from the real one
+    BlockingMemoryStorage.__init__ = _noted  # type: ignore[method-assign]  # it is not to be told apart from the real one
     signal.signal(signal.SIGUSR1, _toggle)
     threading.Thread(target=_empty, daemon=True).start()
     main()

@@ -93,6 +93,7 @@ def hostile() -> dict[str, bytes]:
             1, 1, zlib.compress(b"\0\0"), *[chunk(b"iCCP", b"a\0\0" + zlib.compress(b"\0" * 1_000_000, 9))] * 1_000
         ),
         "JPEG of a thousand scans": scans[: scans.rindex(b"\xff\xda")] + scans[scans.rindex(b"\xff\xda") : -2] * 1_000,
+        "JPEG behind a million fill bytes": jpeg[:2] + b"\xff" * 1_000_000 + jpeg[2:],
         "GIF of 8,001 by 1": gif[:6] + struct.pack("<HH", 8_001, 1) + gif[10:],
         "PNG of palette colours without a palette": png(4, 4, zlib.compress(b"\0" * 20), kind=3),
         "PNG of no size": png(0, 10, zlib.compress(b"\0")),

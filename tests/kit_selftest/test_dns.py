@@ -10,10 +10,10 @@ from dns.query import tcp, udp
 from dns.rcode import NOERROR
 from dns.resolver import Resolver
 
-from appliance.sending.delivery import resolver
+from appliance.sending.delivery import dns_lookup
 from tests.kit.dns import DnsServer, asking, system_has_ipv6
 
-ask = partial(resolver.lookup, patience=3)
+ask = partial(dns_lookup.lookup, patience=3)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_what_is_found_is_written_as_people_compare_it(zone: DnsServer) -> None:
     assert sorted(ask("Example.COM.", "TXT").records) == ["v=spf1 -all", "x" * 300]
     assert sorted(ask("example.com", "MX").records) == ["0 .", "10 mail.example.com"]
     assert ask("example.com", "A")[:2] == ("found", ("192.0.2.1",))
-    assert resolver.reverse("192.0.2.1").records == ("mail.example.com",)
+    assert dns_lookup.lookup_ptr("192.0.2.1").records == ("mail.example.com",)
     assert ask("example.com", "A").ttl == 300
 
 
@@ -95,7 +95,7 @@ def test_sequences_delays_and_silence(zone: DnsServer) -> None:
     zone.delay("s.test", 0.2)
     assert ask("s.test", "TXT").state == "found"
     zone.silence("s.test")
-    silent = resolver.lookup("s.test", "TXT", patience=0.3)
+    silent = dns_lookup.lookup("s.test", "TXT", patience=0.3)
     assert (silent.cause, silent.words) == ("timeout", "no DNS server answered within 0.3 s")
     zone.heal("s.test")
     assert ask("s.test", "TXT").state == "found"
@@ -124,9 +124,9 @@ def test_the_next_server_is_asked_where_one_is_gone(zone: DnsServer) -> None:
         with asking(failing.address, zone.address):
             assert ask("a.test", "A").state == "found"
     with asking(gone, zone.address):
-        assert resolver.lookup("a.test", "A", patience=1.5).state == "found"
+        assert dns_lookup.lookup("a.test", "A", patience=1.5).state == "found"
     with asking(gone):
-        assert resolver.lookup("a.test", "A", patience=0.1).state == "failed"
+        assert dns_lookup.lookup("a.test", "A", patience=0.1).state == "failed"
 
 
 @pytest.mark.skipif(not system_has_ipv6(), reason="no ::1 here")
@@ -140,7 +140,7 @@ def test_over_ipv6() -> None:
 def test_servers_of_the_system_are_asked_where_none_are_named() -> None:
     """Nothing configured means what the system says; a name that is not one costs no question."""
     with asking():
-        assert resolver.configured() == ()
+        assert dns_lookup.configured_servers() == ()
         assert ask("..", "A").cause == "name"
 
 
@@ -162,14 +162,14 @@ def test_what_the_system_says_badly_is_no_fault_of_a_name(monkeypatch: pytest.Mo
 )  # fmt: skip
 def test_servers_are_read(written: str, meant: tuple[str, int]) -> None:
     """`host`, `host:port` and IPv6 in brackets or bare."""
-    assert resolver.split(written) == meant
+    assert dns_lookup.parse_server(written) == meant
 
 
 @pytest.mark.parametrize("wrong", ["", ":53", "a:b", "a:0", "a:70000", "[::1]53"])
 def test_servers_that_are_none(wrong: str) -> None:
     """Anything else is refused."""
     with pytest.raises(ValueError, match="host:port"):
-        resolver.split(wrong)
+        dns_lookup.parse_server(wrong)
 
 
 @pytest.mark.parametrize("over", [udp, tcp])

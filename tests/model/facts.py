@@ -17,7 +17,7 @@ SELECT NOT EXISTS (SELECT 1 FROM event e WHERE e.event IN (
     SELECT t.event FROM trigger t JOIN flow f ON f.id = t.flow_id WHERE f.status = 'active' AND f.deleted_at IS NULL
     UNION SELECT goal FROM flow WHERE deleted_at IS NULL
 ) AND e.id > (SELECT coalesce(max(event_id), 0) FROM cursor WHERE name = 'flows'))
-AND NOT EXISTS (SELECT 1 FROM flow WHERE closing NOT NULL)
+AND NOT EXISTS (SELECT 1 FROM flow WHERE pending_end NOT NULL)
 AND NOT EXISTS (SELECT 1 FROM run r JOIN flow f ON f.id = r.flow_id
                 WHERE r.status = 'live' AND f.status = 'active' AND f.deleted_at IS NULL AND r.due_at <= ?1)
 AND NOT EXISTS (SELECT 1 FROM message m LEFT JOIN flow f ON f.id = m.flow_id
@@ -25,10 +25,10 @@ AND NOT EXISTS (SELECT 1 FROM message m LEFT JOIN flow f ON f.id = m.flow_id
                 AND (f.id IS NULL OR f.status = 'active'))
 """
 _RUNS = (
-    "SELECT id, flow_id, status, exit_reason, action_id, passage_id FROM run "
+    "SELECT id, flow_id, status, exit_reason, action_id, step_visit_id FROM run "
     "WHERE contact_id = ? AND flow_id IN (SELECT value FROM json_each(?))"
 )
-_TRAIL = "SELECT action_id, outcome, reason, entered_at, left_at, id FROM passage WHERE run_id = ? ORDER BY id"
+_TRAIL = "SELECT action_id, outcome, reason, entered_at, left_at, id FROM step_visit WHERE run_id = ? ORDER BY id"
 _MAILS = (
     "SELECT flow_id, step_id, status, skip_reason FROM message "
     "WHERE contact_id = ? AND flow_id IN (SELECT value FROM json_each(?))"

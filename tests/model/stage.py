@@ -21,7 +21,7 @@ PEOPLE, MAX_KILLS = 3, 2
 _RUNS = "SELECT status || coalesce(' ' || exit_reason, ''), count(*) FROM run WHERE flow_id >= ? GROUP BY 1"
 _STEPS = (
     "SELECT s.kind || ' ' || coalesce(p.outcome, 'waits') || coalesce(' ' || p.reason, ''), count(*) "
-    "FROM passage p JOIN run r ON r.id = p.run_id JOIN step s ON s.flow_id = p.flow_id "
+    "FROM step_visit p JOIN run r ON r.id = p.run_id JOIN step s ON s.flow_id = p.flow_id "
     "AND s.version = r.version AND s.action_id = p.action_id WHERE p.flow_id >= ? GROUP BY 1"
 )
 

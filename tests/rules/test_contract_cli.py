@@ -33,7 +33,7 @@ def _options(parser: argparse.ArgumentParser) -> set[str]:
 
 def test_the_commands() -> None:
     """There are exactly the promised commands, each with its options and those of all; later ones are not there."""
-    here = _commands(cli._parser())
+    here = _commands(cli._build_parser())
     wanted = {name: set(options) for name, (origin, options) in promised.COMMANDS.items() if origin != "L"}
     later = {name for name, (origin, _) in promised.COMMANDS.items() if origin == "L"}
     for name, option in promised.OPTIONS:
@@ -46,9 +46,9 @@ def test_the_commands() -> None:
 
 def test_the_defaults() -> None:
     """What is not said is as promised."""
-    here = _commands(cli._parser())
+    here = _commands(cli._build_parser())
     given = ["key", "create", "x"]
-    options = cli._parser().parse_args(given)
+    options = cli._build_parser().parse_args(given)
     assert (options.scope, options.account) == (promised.DEFAULTS["scope"], promised.DEFAULTS["account"])
     assert here["user.add"].get_default("role") == promised.DEFAULTS["role"]
     assert config.load({}, {}).config.data_dir == promised.DEFAULTS["data"]

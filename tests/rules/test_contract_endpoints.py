@@ -1,6 +1,6 @@
 """The promised endpoints, held against the declared and the published ones, in both directions."""
 
-from appliance.accounts import roles
+from appliance.accounts import access
 from appliance.api.routes import ROUTES
 from tests.rules import published
 from tests.rules.contract.endpoints import ENDPOINTS, OUTSIDE
@@ -25,7 +25,7 @@ def test_every_endpoint_is_as_promised() -> None:
     for name, promise in HERE.items():
         route = DECLARED[name]
         assert tuple(sorted((route.status, *route.also))) == promise.statuses, name
-        assert (route.scope, route.starts) == (promise.scope, promise.starts), name
+        assert (route.scope, route.changes_sending) == (promise.scope, promise.starts), name
         assert route.rate == promise.rate, name
         assert (route.idempotent, route.many) == (promise.key, promise.paged), name
 
@@ -44,7 +44,10 @@ def test_the_document_says_the_same() -> None:
         promised = HERE[name].statuses if name in HERE else outside.get(name, statuses)
         assert statuses == promised, name
     for name, promise in HERE.items():
-        assert promise.scope in found[name]["description"] or promise.scope in (roles.RULE, roles.SELF), name
+        assert promise.scope in found[name]["description"] or promise.scope in (
+            access.ADMIN_SCOPE,
+            access.SELF_SCOPE,
+        ), name
         assert ("Idempotency-Key" in published.parameters(found[name], "header")) == promise.key, name
 
 

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from appliance.audience.filters import spec as filter_spec
-from appliance.audience.filters.fields import BY_NAME
+from appliance.audience.filters.fields import FIELDS_BY_NAME
+from appliance.audience.segments import suggestions as filter_spec
 from appliance.content.designs import document as design
-from appliance.content.designs import spec as design_spec
-from appliance.flows import spec as flow_spec
+from appliance.flows import document
 from tests.rules import published
 from tests.rules.contract import filters, sections, steps
 
@@ -21,10 +20,10 @@ FURTHER = {
 
 def test_the_names_of_filters() -> None:
     """Exactly the promised names, each of its type, are known and offered."""
-    offered = filter_spec.spec()["fields"]
+    offered = filter_spec.describe_builder()["fields"]
     assert {one["name"]: one["type"] for one in offered} == filters.NAMES
     for alias, name in filters.ALIASES.items():
-        assert BY_NAME[alias].name == name, alias
+        assert FIELDS_BY_NAME[alias].name == name, alias
     contact = set(published.document()["components"]["schemas"]["Contact"]["properties"])
     ours = {"group", "event"} | {name for name in filters.NAMES if "<path>" in name}
     further = {alias for one in offered for alias in one["aliases"]} - set(filters.ALIASES) - ours
@@ -33,12 +32,14 @@ def test_the_names_of_filters() -> None:
 
 def test_the_predicates_of_filters() -> None:
     """Each type has exactly the promised predicates; a JSON value has those of all that it may be."""
-    offered = {kind: {one["predicate"] for one in tests} for kind, tests in filter_spec.spec()["types"].items()}
+    offered = {
+        kind: {one["predicate"] for one in tests} for kind, tests in filter_spec.describe_builder()["types"].items()
+    }
     json = offered.pop("json")
     assert offered == filters.PREDICATES
     assert filters.PREDICATES["text"] | filters.PREDICATES["number"] <= json
     assert json <= set().union(*filters.PREDICATES.values())
-    assert filter_spec.spec()["limits"] == filters.LIMITS
+    assert filter_spec.describe_builder()["limits"] == filters.LIMITS
 
 
 def _told(prop: dict[str, Any]) -> str:
@@ -57,7 +58,7 @@ def _holds(promised: str, found: str) -> bool:
 @pytest.mark.parametrize("kind", sections.KINDS)
 def test_a_kind_of_section(kind: str) -> None:
     """A kind has exactly the promised properties, with their choices, besides those that every kind has."""
-    spec = next(one for one in design_spec.spec()["kinds"] if one["type"] == kind)
+    spec = next(one for one in design.describe_designs()["kinds"] if one["type"] == kind)
     common = {one.partition("(")[0] for one in sections.COMMON}
     own = {one["name"] for one in spec["props"]}
     found = {one["name"]: _told(one) for one in spec["props"]}
@@ -69,7 +70,7 @@ def test_a_kind_of_section(kind: str) -> None:
 
 def test_what_designs_share() -> None:
     """There are exactly the promised kinds, theme, styles and limits."""
-    spec = design_spec.spec()
+    spec = design.describe_designs()
     assert {one["type"] for one in spec["kinds"]} == set(sections.KINDS)
     ours = {name for owner, name in sections.OURS if owner == "theme"}
     assert {one["name"] for one in spec["theme"]} == {*sections.THEME, *ours}
@@ -80,13 +81,13 @@ def test_what_designs_share() -> None:
 @pytest.mark.parametrize(("props", "kind"), sections.GUESSES)
 def test_a_section_without_a_type(props: dict[str, Any], kind: str) -> None:
     """What a section is, follows from its properties, in the promised order."""
-    assert design.section({"props": props}, "sections[0]").type == kind
-    assert design.section({"props": props, "type": "spacer"}, "sections[0]").type == "spacer"
+    assert design.read_section({"props": props}, "sections[0]").type == kind
+    assert design.read_section({"props": props, "type": "spacer"}, "sections[0]").type == "spacer"
 
 
 def test_the_kinds_of_steps() -> None:
     """There are exactly the promised kinds, which claim the promised keys, within the promised limits."""
-    spec = flow_spec.spec()
+    spec = document.build_spec()
     offered = {one["type"]: one for one in spec["steps"]}
     assert set(offered) == set(steps.CLAIMS) | set(steps.BY_TYPE_ONLY)
     assert {name: set(one["claims"]) for name, one in offered.items() if one["claims"]} == steps.CLAIMS

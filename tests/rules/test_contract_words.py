@@ -4,25 +4,24 @@ import ast
 import re
 from typing import get_args
 
-from appliance.accounts import keys, roles
-from appliance.api import declare, door
+from appliance.accounts import access
+from appliance.api import dispatch, endpoints
 from appliance.api.routes import ROUTES
 from appliance.campaigns import states as campaign_states
-from appliance.events import kinds
-from appliance.flows import spec as flow_spec
-from appliance.flows import states as flow_states
+from appliance.events import log
+from appliance.flows import document, lifecycle
 from tests.kit.server import ROOT
 from tests.rules import published
 from tests.rules.contract import errors, words
 from tests.rules.contract.fields import FIELDS
-from ui import words as shown
+from ui import formats as shown
 
 
 def _texts(*trees: str) -> set[str]:
     """Return every literal text of the sources, those within SQL too."""
     found: set[str] = set()
     for path in (path for tree in trees for path in (ROOT / tree).rglob("*.py")):
-        if path.parent.name == "document":  # it may speak of what others build
+        if path.parent.name == "openapi":  # it may speak of what others build
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -47,9 +46,9 @@ def test_the_codes_of_errors() -> None:
     """Every promised code is said somewhere, and no other is."""
     here = {code for origin, _, code in errors.CODES if origin != "L"}
     later = {code for origin, _, code in errors.CODES if origin == "L"}
-    raised = _said(r"Fault\(\s*\d{3},\s*\"(\w+)\"", "appliance") | _said(r"\n    code = \"(\w+)\"", "appliance/api")
+    raised = _said(r"ApiError\(\s*\d{3},\s*\"(\w+)\"", "appliance") | _said(r"\n    code = \"(\w+)\"", "appliance/api")
     raised |= _said(r"code=\"(\w+)\"", "appliance/accounts", "appliance/events")
-    raised |= set(re.findall(r"\"([a-z_]+)\", ", (ROOT / "appliance" / "api" / "reply.py").read_text()))
+    raised |= set(re.findall(r"\d{3}, \"([a-z_]+)\", ", (ROOT / "appliance" / "api" / "http.py").read_text()))
     raised |= set(
         re.findall(r"code(?:: str)? = \"(\w+)\"", (ROOT / "appliance" / "core" / "errors.py").read_text())
     ) - {"refused"}
@@ -87,12 +86,12 @@ def test_the_stable_messages() -> None:
 def test_the_events() -> None:
     """The service writes exactly the promised events, by their groups; the names of clients are offered."""
     promised = {(group, name) for group, origin, name in words.EVENTS if origin != "L"}
-    clients = {("client", one["name"]) for one in flow_spec.spec()["events"] if one["group"] == "client"}
-    assert {(one.group, one.name) for one in kinds.KINDS} | clients == promised
-    assert {name for group, name in promised if group != "client"} == kinds.RESERVED
+    clients = {("client", one["name"]) for one in document.build_spec()["events"] if one["group"] == "client"}
+    assert {(one.group, one.name) for one in log.EVENT_KINDS} | clients == promised
+    assert {name for group, name in promised if group != "client"} == log.RESERVED_NAMES
     for name, fault in (("a" * 64, None), ("a" * 65, "is invalid"), ("A", "is invalid"), ("1a", "is invalid"),
                         ("checkout", None), ("email_sent", "is reserved"), ("a-b", "is invalid")):  # fmt: skip
-        assert kinds.fault(name) == fault
+        assert log.find_name_error(name) == fault
         assert bool(re.fullmatch(words.EVENT_PATTERN, name)) == (fault != "is invalid")
 
 
@@ -121,24 +120,28 @@ def test_the_reasons_of_skipping() -> None:
 def test_the_moves() -> None:
     """Campaigns and flows go where they were promised to go, and nowhere else."""
     assert campaign_states.ALLOWED == words.CAMPAIGN_MOVES
-    assert flow_states.ALLOWED == words.FLOW_MOVES
+    assert lifecycle.TRANSITIONS == words.FLOW_MOVES
 
 
 def test_scopes_and_roles() -> None:
     """Keys have exactly the promised scopes, words for several stand for what was promised, roles reach theirs."""
-    assert set(words.SCOPES) == keys.SCOPES
+    assert set(words.SCOPES) == access.SCOPES
     for word, scopes in words.BUNDLES.items():
-        assert keys.expand(word) == set(scopes)
-    assert roles.ROLES == words.ROLES
+        assert access.expand_scopes(word) == set(scopes)
+    assert access.ROLES == words.ROLES
     for role, lacking in words.NOT_OF_ROLES.items():
-        assert not set(lacking) & roles.scopes(role)
-    assert all(scope.endswith(":read") for scope in roles.scopes("viewer") - {roles.SELF})
-    assert roles.scopes("owner") == roles.scopes("admin") == keys.SCOPES | {roles.RULE, roles.SELF}
-    assert roles.scopes("nobody") == frozenset()
+        assert not set(lacking) & access.role_scopes(role)
+    assert all(scope.endswith(":read") for scope in access.role_scopes("viewer") - {access.SELF_SCOPE})
+    assert (
+        access.role_scopes("owner")
+        == access.role_scopes("admin")
+        == access.SCOPES | {access.ADMIN_SCOPE, access.SELF_SCOPE}
+    )
+    assert access.role_scopes("nobody") == frozenset()
 
 
 def test_every_route_has_a_scope_that_exists() -> None:
     """No route asks for a scope that no credential can have."""
-    assert {route.scope for route in ROUTES} <= {*words.SCOPES, roles.RULE, roles.SELF}
-    assert set(get_args(declare.Rate)) == {"requests", "messages", "sends", "renders"}
-    assert f"{door.API_VERSION}".startswith("1.")
+    assert {route.scope for route in ROUTES} <= {*words.SCOPES, access.ADMIN_SCOPE, access.SELF_SCOPE}
+    assert set(get_args(endpoints.RequestClass)) == {"requests", "messages", "sends", "renders"}
+    assert f"{dispatch.API_VERSION}".startswith("1.")

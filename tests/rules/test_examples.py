@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appliance.api.document.samples import STORY, Example
+from appliance.api.openapi.examples import STORY, Example
 from tests.kit.client import Client, Response
 from tests.kit.contract import Contract
 from tests.kit.server import EMAIL, PASSWORD, Server

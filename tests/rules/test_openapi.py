@@ -11,9 +11,8 @@ import pytest
 import yaml
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from appliance.api.document import words
+from appliance.api import openapi
 from appliance.api.routes import ROUTES
-from appliance.core.fields import declared
 from tests.kit.server import ROOT
 from tests.rules.contract.endpoints import ENDPOINTS
 
@@ -193,7 +192,7 @@ def test_idempotent_operations_name_their_header(document: Any) -> None:
 def test_everything_has_words(document: Any) -> None:
     """Every operation, parameter, header, response, property and tag says what it is, in words.
 
-    They stand at the declaration (`Meta(description=...)`, a docstring) or in `appliance/api/document/words`.
+    They stand at the declaration (`Meta(description=...)`, a docstring) or in `openapi.COMMON_DESCRIPTIONS`.
     """
     silent = []
     for method, path, operation in operations(document):
@@ -211,15 +210,10 @@ def test_everything_has_words(document: Any) -> None:
     assert {tag for _, _, operation in operations(document) for tag in operation["tags"]} == set(tags)
 
 
-def test_no_words_without_a_thing(document: Any) -> None:
-    """The tables of words name only what is there: a property that goes takes its words with it."""
-    schemas = document["components"]["schemas"]
-    queries = {route.query.__name__: route.query for route in ROUTES if route.query is not None}
-    known = {kind: set(schema.get("properties", {})) for kind, schema in schemas.items()}
-    asked = {name: {info.encode_name for info in declared(query)} for name, query in queries.items()}
-    for tables, plain, there in ((words.STRUCTS, words.NAMES, known), (words.QUERIES, words.PARAMETERS, asked)):
-        # Things that are alike share their words, so what one of them lacks may be another's
-        shown = {(name, text) for kind, names in tables.items() for name, text in names.items() if name in there[kind]}
-        said = {(name, text) for names in tables.values() for name, text in names.items()}
-        assert sorted(said - shown) == []
-        assert sorted(set(plain) - set().union(*there.values())) == []
+def test_no_description_without_a_property(document: Any) -> None:
+    """Every name with a common description is a property of some schema that has this description."""
+    properties = [
+        one for schema in document["components"]["schemas"].values() for one in schema.get("properties", {}).items()
+    ]
+    published = {(name, one.get("description")) for name, one in properties}
+    assert sorted(set(openapi.COMMON_DESCRIPTIONS.items()) - published) == []

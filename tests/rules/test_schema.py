@@ -10,16 +10,16 @@ from typing import Any
 import apsw
 import pytest
 
-from appliance.storage import open as opening
-from appliance.storage.migrations import MIGRATIONS, TooNew, migrate
-from appliance.storage.open import FLOOR, TooOld, check_version, close_database, open_database
+from appliance.storage import database as opening
+from appliance.storage.database import MIN_SQLITE_VERSION, SqliteTooOld, check_version, close_database, open_database
+from appliance.storage.migrations import MIGRATIONS, SchemaTooNew, migrate
 from tests.kit.server import ROOT
 
 # Both in processes of their own: the database object belongs to the process
 MIGRATED = """
 import sys
 from appliance.storage.migrations import migrate
-from appliance.storage.open import close_database, open_database
+from appliance.storage.database import close_database, open_database
 open_database(sys.argv[1])
 migrate()
 close_database()
@@ -27,12 +27,11 @@ close_database()
 DESCRIBED = """
 import sys
 from appliance.storage import models as tables
-from appliance.storage.open import close_database, database, open_database
-from appliance.storage.models.contact import SEARCH, SEARCH_RULE
+from appliance.storage.database import close_database, database, open_database
 open_database(sys.argv[1])
 database.create_tables(tables.ALL)
-database.execute(SEARCH)
-database.execute(SEARCH_RULE)
+for statement in tables.SEARCH_SQL:
+    database.execute_sql(statement)
 close_database()
 """
 
@@ -155,7 +154,7 @@ def test_a_newer_database_is_refused(database: Path) -> None:
     newer = len(MIGRATIONS) + 1
     with apsw.Connection(str(database)) as here:
         here.execute(f"PRAGMA user_version = {newer}")
-    with pytest.raises(TooNew, match=f"schema {newer}"):
+    with pytest.raises(SchemaTooNew, match=f"schema {newer}"):
         migrate()
     with apsw.Connection(str(database)) as here:
         assert ask(here, "PRAGMA user_version") == [(newer,)]
@@ -182,12 +181,12 @@ def test_a_step_that_fails_leaves_the_old_schema(database: Path, monkeypatch: py
 def test_an_old_sqlite_is_refused(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the floor nothing is opened or made: such a library can lose committed work."""
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
-    with pytest.raises(TooOld, match=re.escape(version)):
+    with pytest.raises(SqliteTooOld, match=re.escape(version)):
         open_database(tmp_path / "campanero.db")
     assert not (tmp_path / "campanero.db").exists()
 
 
-@pytest.mark.parametrize("version", [".".join(map(str, FLOOR)), "3.51.10", "3.100.0", "4.0.0"])
+@pytest.mark.parametrize("version", [".".join(map(str, MIN_SQLITE_VERSION)), "3.51.10", "3.100.0", "4.0.0"])
 def test_the_floor_and_above_are_taken(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The floor itself and everything newer is taken, compared by number and not by letter."""
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from appliance.settings import config, example
+from appliance.settings import config
 from appliance.settings.config import ConfigError
 from tests.kit.server import ROOT
 from tests.rules.contract.settings import OURS
@@ -19,7 +19,7 @@ from tests.rules.contract.settings import SETTINGS as FLAT
 def defaults() -> dict[str, Any]:
     """Return every declared setting with its default."""
     here = config.load({}, {}).config
-    return {name: config.value_of(here, name) for name, _ in config.leaves()}
+    return {name: config.get_value(here, name) for name, _ in config.list_settings()}
 
 
 def campanero(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -53,14 +53,14 @@ def test_what_is_ours_is_named() -> None:
 def test_the_example_is_the_declaration() -> None:
     """The file people copy is exactly what the declaration writes, and loading it changes nothing."""
     text = (ROOT / "config.example.toml").read_text()
-    assert text == example.example()
+    assert text == config.write_example()
     assert config.load({}, {}, ROOT / "config.example.toml").config == config.load({}, {}).config
 
 
-@pytest.mark.parametrize("name", [name for name, _ in config.leaves()])
+@pytest.mark.parametrize("name", [name for name, _ in config.list_settings()])
 def test_every_setting_has_help(name: str) -> None:
     """Every setting says in one line what it is."""
-    words = config.help_of(dict(config.leaves())[name])
+    words = config.help_text(dict(config.list_settings())[name])
     assert 5 < len(words) < 120 and "\n" not in words
 
 
@@ -206,7 +206,7 @@ def test_an_address_without_encryption_beside_a_certificate_is_warned_about(tmp_
 
 def test_secrets_are_masked() -> None:
     """`check` shows every setting with its layer, and of secrets only whether they are set."""
-    secrets = [name for name, info in config.leaves() if config.is_secret(info)]
+    secrets = [name for name, info in config.list_settings() if config.is_secret(info)]
     assert set(secrets) == {
         "email.relay.password", "email.feedback_secret", "email.hooks.mailgun", "email.hooks.postmark",
         "sms.twilio.auth_token", "sms.http.secret"
@@ -257,5 +257,5 @@ def test_the_test_clock_is_refused_by_every_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "number"), [("600s", 600), ("5m", 300), ("72h", 259_200), ("7d", 604_800), ("0s", 0)])
 def test_durations_are_seconds(text: str, number: int) -> None:
     """A duration is a whole number and its unit."""
-    assert config.seconds(text) == number
+    assert config.parse_seconds(text) == number
     assert config.load({"email.give_up": text}, {}).config.email.give_up == text

@@ -133,7 +133,7 @@ def test_the_doors_never_write_by_themselves() -> None:
         tree = ast.parse(path.read_text())
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.With) and any(map(is_transaction, node.items))]
         users += [name_of(path)] * bool(calls)
-    assert users == ["appliance/storage/work.py"]
+    assert users == ["appliance/storage/transactions.py"]
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)

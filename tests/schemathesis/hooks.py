@@ -20,11 +20,12 @@ _NOUN = re.compile(r"^/v1/my/(\w+)/\{id\}")
 UNSAYABLE = (
     "must exist", "has already been taken", "is reserved", "is invalid", "can't be blank", "must be in the future",
     "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is switched off",
-    "takes either contacts or a segment", "is not where this goes: name a mail address",
-    "is for email", "is for sms", "is yourself", "would leave nobody who owns the account", "has no e-mail address",
+    "must name either contacts or a segment", "is not where this goes: name a mail address",
+    "is for email", "is for sms", "must not be your own user", "would leave the account without an owner",
+    "has no e-mail address",
     "has no phone number", "does not happen to mail", "does not happen to an SMS",
     "only a manual suppression may expire", "only a START from the number lifts this",
-    "cannot be changed: make another template", "differs from the Idempotency-Key header",
+    "cannot be changed: make another template", "must match the Idempotency-Key header",
 )  # fmt: skip
 # Names out of a registry: of time zones, of ready flows
 REGISTERED = ("time_zone", "starter")

@@ -47,6 +47,16 @@ def test_without_a_preview_text_the_first_words_are_shown(page: Page, api: Clien
     expect(page.locator("#side .pre")).to_have_text("No text yet")
 
 
+def test_a_review_with_a_page_of_its_own_shows_its_errors_there(page: Page, api: Client) -> None:
+    """The page of a review, opened by its address, answers with the page; a second review in a dialog hid the error."""
+    number = draft(api, "Unfinished", body="<p>Lorem ipsum dolor sit amet</p>")
+    page.goto(f"/campaigns/{number}/send")
+    page.get_by_role("button", name=re.compile("^Send")).last.click()
+    expect(page.locator("#f-unfinished-err")).to_be_visible()
+    expect(page.locator("form.asks")).to_have_count(1)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_the_counter_counts_what_recipients_get(page: Page, api: Client) -> None:
     """The source of a merge tag is not counted, in the composer as in the editor."""
     number = draft(api, "Counted", subject=SUBJECT)
@@ -58,12 +68,12 @@ def test_the_counter_counts_what_recipients_get(page: Page, api: Client) -> None
     row = api.post("/templates", {"name": "Counted", "subject": SUBJECT, "design": design}).expect(201)["id"]
     page.goto(f"/templates/{row}/edit?s=")
     page.locator("#o-").click()
-    expect(page.locator("#inboxrow .subj")).to_have_text("Fresh bread for you")
+    expect(page.locator("#inboxrow .subj")).to_have_text("Fresh bread for Anna")
     expect(page.locator("#inboxrow .pre")).to_contain_text("Fresh")
-    expect(page.locator("#subject-length")).to_have_text(str(len("Fresh bread for you")))
+    expect(page.locator("#subject-length")).to_have_text(str(len("Fresh bread for Anna")))
     page.get_by_label("Subject", exact=True).fill(f"{SUBJECT}!!")
-    expect(page.locator("#inboxrow .subj")).to_have_text("Fresh bread for you!!")
-    expect(page.locator("#subject-length")).to_have_text(str(len("Fresh bread for you!!")))
+    expect(page.locator("#inboxrow .subj")).to_have_text("Fresh bread for Anna!!")
+    expect(page.locator("#subject-length")).to_have_text(str(len("Fresh bread for Anna!!")))
 
 
 @pytest.fixture(scope="module")

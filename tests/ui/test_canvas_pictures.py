@@ -106,6 +106,9 @@ def test_a_file_is_dropped_into_an_empty_picture(page: Page, api: Client, pictur
     settled(page)
     props = design_of(api, one)["sections"][1]["props"]
     assert "/m/" in props["src"] and props["alt"] == "Hills"
+    # What was written in the drawer stands in the field, so that typing there adds to it.
+    field = page.get_by_role("textbox", name="Words for those who do not see it")
+    expect(field).to_have_text("Hills")
     drop_file(page, picture, frame.get_by_role("img", name="Hills"))
     expect(page.locator("#pictures")).to_be_visible()
     expect(page.locator("#media-alt")).to_have_value("Hills")

@@ -12,7 +12,7 @@ from tests.kit.clock import TestClock
 from tests.kit.patience import soon
 from tests.kit.smtp import SmtpServer
 from tests.ui.composer_world import clock, draft, named, page, server, smtp
-from ui.composing import said
+from ui.pages.composer import finding_sentence
 
 __all__ = ["clock", "page", "server", "smtp"]
 
@@ -191,7 +191,7 @@ def test_the_checklist_is_the_refusal_of_the_api(page: Page, api: Client) -> Non
         blockers = api.post(f"/campaigns/{number}/send").expect(422)["blockers"]
         page.goto(f"/campaigns/{number}")
         needed = page.locator("#side .checklist li:has(.bad)")
-        expect(needed).to_have_text([said(SimpleNamespace(**one)) for one in blockers])
+        expect(needed).to_have_text([finding_sentence(SimpleNamespace(**one)) for one in blockers])
         expect(page.locator("#side")).to_contain_text(f"{len(blockers)} needed")
         assert needed.locator("a").count() == len(blockers)
         page.goto(f"/campaigns/{number}/send")

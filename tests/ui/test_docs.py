@@ -11,9 +11,9 @@ from tests.kit.axe import faults
 from tests.kit.browser import Problems, new_page, sign_in
 from tests.kit.client import Client
 from tests.kit.server import Server
-from ui import manual
+from ui.pages import docs
 
-PAGES = ("/docs", "/docs/api", *(f"/docs/guides/{name}" for name in manual.names()))
+PAGES = ("/docs", "/docs/api", *(f"/docs/guides/{name}" for name in docs.guide_names()))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_the_product_leads_to_it(browser_page: Page) -> None:
     )
     browser_page.get_by_role("link", name="Documentation").first.click()
     expect(browser_page.get_by_role("heading", level=1)).to_have_text("Documentation")
-    browser_page.get_by_role("link", name="Send your first mail").first.click()
+    browser_page.get_by_role("link", name="Send your first email").first.click()
     browser_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     browser_page.get_by_role("button", name="Copy").first.click()
     assert browser_page.evaluate("navigator.clipboard.readText()").startswith("export KEY=")

@@ -85,6 +85,6 @@ def test_nobody_waits_for_it(fresh_server: FreshServer, dns: DnsServer) -> None:
 def test_the_heading_is_the_worst_finding(levels: list[str], pill: str, heading: str) -> None:
     """It works only where nothing warns; else it says how many problems and warnings there are."""
     found = [{"level": one, "check": "disk", "words": "x", "fix": ""} for one in levels]
-    template = view.environment().get_template("settings/doctor.html")
+    template = view.template_environment().get_template("settings/doctor.html")
     shown = "".join(template.blocks["findings"](template.new_context({"found": found})))
     assert f">{pill}<" in re.sub(r">\s+|\s+<", lambda one: one[0].strip(), shown) and f"<h2>{heading}</h2>" in shown

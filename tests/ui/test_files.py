@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
-from ui import happenings
-from ui.files import compact, shipped
+from ui import formats
+from ui.static_files import load_all, minify_css
 
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "static"
@@ -24,7 +24,7 @@ SCRIPTS = {"ui": 8, "editor": 10, "drop": 7.5, "hand": 7, "drag": 6}
 
 def test_the_files_keep_to_their_budgets() -> None:
     """As served: 40 KB for the sheets of all pages and the editor's, 8 for our script, few for what one page adds."""
-    _, files = shipped()
+    _, files = load_all()
     size = {name: len(file.plain) for name, file in files.items() if name.startswith(("css/", "js/"))}
     assert sum(size.pop(f"css/{name}.css", 0) for name in SHEETS) <= 40 * 1024
     large = {
@@ -40,7 +40,7 @@ def test_compacting_a_sheet_changes_nothing_it_says() -> None:
     .a :is(.b, .c) > p { margin: 0 auto;  color: red; }
     @media (min-width: 8px) { .d:hover { width: calc(100% - 2px) } & .e { font: 1px/2 "A b", serif } }
     """
-    assert compact(sheet) == (
+    assert minify_css(sheet) == (
         ".a :is(.b,.c) > p{margin:0 auto;color:red}@media (min-width: 8px){.d:hover{width:calc(100% - 2px)}"
         '& .e{font:1px/2 "A b",serif}}'
     )
@@ -66,7 +66,7 @@ def test_the_sprite_holds_what_the_pages_use() -> None:
 def test_what_happens_has_a_picture_that_exists() -> None:
     """Every kind of event is told with an icon of the sprite."""
     sprite = (STATIC / "icons.svg").read_text(encoding="utf-8")
-    assert [kind for kind, (icon, *_) in happenings._EVENTS.items() if f'<symbol id="{icon}"' not in sprite] == []
+    assert [kind for kind, (icon, *_) in formats._EVENTS.items() if f'<symbol id="{icon}"' not in sprite] == []
 
 
 def test_static_files_are_kept_for_a_year(server: object, api: Client) -> None:

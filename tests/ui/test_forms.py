@@ -12,7 +12,7 @@ from tests.kit.axe import faults_in_both_looks
 from tests.kit.browser import Problems, new_page, shoot
 from tests.kit.forms import contact, letters, link, make_form
 from tests.kit.server import Server
-from ui.qr import BORDER
+from ui.widgets.charts import BORDER
 
 
 def test_a_form_is_made_seen_and_filled_in(server: Server, browser_page: Page) -> None:
@@ -76,12 +76,12 @@ def test_who_presses_at_once_is_asked_again(server: Server, anonymous_page: Page
 def test_the_html_to_copy_works_on_another_page(server: Server, browser: Browser, browser_problems: Problems) -> None:
     """Pasted somewhere else, without a script, it signs people up and ends on our page or where the form says."""
     form = make_form(server, "Elsewhere", fields=["email", "data.city"], consent_text="<b>Yes</b> & thanks")
-    from appliance.forms import reading
+    from appliance.forms import submissions
     from appliance.storage.models import Form
 
     row = Form(name=form["name"], fields=form["fields"], consent_text=form["consent_text"])
     row.url = form["url"]
-    html = reading.snippet_html(row, "en")
+    html = submissions.render_snippet(row, "en")
     assert "<b>" not in html and "script" not in html
     page = new_page(browser, server.url, browser_problems)
     page.set_content(f"<h1>Shop</h1>{html}")

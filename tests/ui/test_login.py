@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.accounts import second_factor
+from appliance.accounts import login as second_factor
 from tests.api.test_threats_pages import Visitor
 from tests.kit.client import Client, Response
 from tests.kit.server import EMAIL, PASSWORD, Server
@@ -33,7 +33,7 @@ def hidden(page: Response, name: str) -> str:
 
 def code(key: str, ahead: int = 0) -> str:
     """Return the code of now, or of a half minute that comes."""
-    return second_factor.code_at(key, int(time.time()) // 30 + ahead)
+    return second_factor.otp_code(key, int(time.time()) // 30 + ahead)
 
 
 def switch_on(person: Visitor) -> tuple[str, list[str]]:

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.api.test_threats_pages import Visitor
+from tests.kit.page_scopes import allows
 from tests.kit.server import EMAIL, PASSWORD, Server
 from tests.kit.tenants import two_tenants
-from ui.rights import may
 
 # Roles in an account with one of everything, and who sees the least of it in one with nothing
 WHO = (("author", "ours"), ("editor", "ours"), ("viewer", "ours"), ("viewer", "theirs"))
@@ -100,7 +100,7 @@ def test_nobody_is_offered_what_is_refused(server: Server, two: dict[str, int], 
         (path, act)
         for path, (_, offers) in seen.items()
         for act in offers.acts
-        if act and not may(role, "POST", act.partition("?")[0])
+        if act and not allows(role, "POST", act.partition("?")[0])
     }
     assert closed == {}
     assert refused == set()

@@ -2,22 +2,25 @@
 
 import pytest
 
-from appliance.sending.messages import sms_senders
-from appliance.sending.sms import codes
-from ui import words
+from appliance.sending.messages import senders
+from appliance.sending.sms import error_codes
+from ui import formats
 
 
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (sms_senders._LACKS_SENDER, "SMS are from nobody: set a number or name in the account."),
-        (sms_senders._UNNAMED, "No sender is named: whatever carries the SMS has to know its own."),
-        (codes._LOGIN, "The provider rejected the login: check account and token in the settings for sending."),
-        (codes._SLOWER, "Send more slowly: limit SMS a second, or those of this sender."),
+        (senders._LACKS_SENDER, "SMS are from nobody: set a number or name in the account."),
+        (senders._PROVIDER_CHOOSES, "No sender is named: whatever carries the SMS has to know its own."),
+        (
+            error_codes._LOGIN_HELP,
+            "The provider rejected the login: check account and token in the settings for sending.",
+        ),
+        (error_codes._RATE_HELP, "Send more slowly: limit SMS a second, or those of this sender."),
         ("want https for one-click unsubscribing (RFC 8058)", "Want https for one-click unsubscribing."),
         ("this is in use (twice, here)", "This is in use (twice, here)"),
     ],
 )  # fmt: skip
 def test_names_of_settings_are_for_programs(rule: str, said: str) -> None:
     """A sentence on a page names no key of a configuration and no standard; other brackets stay."""
-    assert words.sentence(rule) == said
+    assert formats.sentence(rule) == said

@@ -4,7 +4,7 @@ from playwright.sync_api import Page, expect
 
 from tests.kit.client import Client
 from tests.kit.server import Server
-from ui import words
+from ui import formats
 
 
 def test_the_composer_of_sms(browser_page: Page, server: Server, api: Client) -> None:
@@ -99,6 +99,6 @@ def test_long_words_stay_inside(browser_page: Page, server: Server, api: Client)
 def test_words_in_the_middle_of_a_sentence() -> None:
     """They begin small, and what is in capitals stays so."""
     said = ("Answered STOP", "SMS skipped", "No number that SMS go to", "")
-    assert [words.inside(text) for text in said] == [
+    assert [formats.uncapitalize(text) for text in said] == [
         "answered STOP", "SMS skipped", "no number that SMS go to", "",
     ]  # fmt: skip

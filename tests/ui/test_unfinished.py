@@ -5,7 +5,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 from appliance.content.designs.theme import Look
-from appliance.content.templates import flow_emails, starters
+from appliance.content.templates import starters
 from tests.kit import axe
 from tests.kit.client import Client
 from tests.kit.smtp import SmtpServer
@@ -16,7 +16,7 @@ __all__ = ["clock", "page", "server", "smtp"]
 
 def starter(api: Client, key: str, name: str) -> int:
     """Make a draft to the newsletter that says what a starter says."""
-    one = next(one for one in starters.made(Look()) if one.key == key)
+    one = next(one for one in starters.build_starters(Look()) if one.key == key)
     number = draft(api, name)
     content: dict[str, Any] = {"body": None, "design": one.design, "subject": name, "preheader": one.preheader}
     api.patch(f"/campaigns/{number}", {"template_attributes": content}).expect(200)
@@ -68,7 +68,7 @@ def test_a_test_says_what_is_unfinished(page: Page, api: Client) -> None:
 
 def test_a_flow_asks_before_its_placeholders_go_live(page: Page, api: Client) -> None:
     """Starting and publishing a flow with placeholders wants a tick; one with words of its own does not."""
-    email = flow_emails.made("https://bakery.example")["birthday"]
+    email = starters.build_flow_emails("https://bakery.example")["birthday"]
     asked = {"name": "Unfinished flow", "trigger": {"event": "order_paid"}, "steps": [email]}
     number = api.post("/flows", asked).expect(201)["id"]
     page.goto(f"/flows/{number}")

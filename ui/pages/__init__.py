@@ -1,12 +1,9 @@
-"""The pages, one module and one blueprint for each noun."""
+"""The pages of the web interface: one module and one blueprint for each noun."""
 
 NAMES = (
-    "setup", "live", "welcome", "login", "forgot", "home", "jump", "campaigns", "recipients", "campaign_acts",
-    "approvals", "reports", "compose", "compose_content", "compose_people", "compose_send", "gallery_acts",
-    "gallery", "templates", "template_acts", "editor", "editor_acts", "editor_audience", "canvas", "picking",
-    "media", "outbox", "pictures", "contact_acts", "contact_page", "contact_merge", "contact_filter", "contacts",
-    "conversation", "imports", "suppressions", "lists", "segment_acts", "segments", "segment_rows", "flow_acts",
-    "flows", "flow_start", "flow_steps", "flow_people", "flow_try", "forms", "activity", "answers", "exports",
-    "inbox", "brand", "docs", "data", "doctor", "domains", "sending", "settings", "policies", "keys", "team",
-    "audit", "webhooks", "you",
+    "activity", "approvals", "audit", "brand", "bulk_actions", "campaign_content", "campaign_recipients",
+    "campaign_report", "campaigns", "canvas", "composer", "contact_detail", "contacts", "docs", "editor",
+    "editor_sections", "exports", "flow_editor", "flow_simulation", "flows", "home", "imports", "lists", "login",
+    "messages", "pictures", "segments", "sending", "settings", "setup", "signup_forms", "suppressions",
+    "template_detail", "templates", "users", "webhooks",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What happened: the stream of events, by kind, person and day."""
+"""Activity: the stream of events, and SMS replies to review."""
 
 from datetime import date, timedelta
 from typing import Any, NamedTuple
@@ -7,31 +7,33 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.audience.contacts import store
-from appliance.core import clock, fields
+from appliance.core import clock, validation
+from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
-from appliance.core.pagination import Page
-from appliance.core.rested import Rested
-from appliance.events import kinds, log
-from appliance.inbound.conversations import reading
+from appliance.events import log
+from appliance.inbound import sms_conversations
+from appliance.inbound.sms_conversations import IncomingQuery, Seen
+from appliance.storage.database import Page
 from appliance.storage.models import Contact
-from appliance.storage.work import call
-from ui import people, view, words
-from ui.forms import number
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, lookups, parse_int
 from ui.guard import signed_in
 from ui.session import Pages, Visit
 
 pages = Pages("ui_activity", url_prefix="/activity")
+
 _MONTH_MS = 30 * 86_400_000
-_CANDIDATES = 8
-_lately: Rested[dict[str, int]] = Rested()
+_MAX_CANDIDATES = 8
+_recent_counts: CostAwareCache[dict[str, int]] = CostAwareCache()
 _GROUPS = {
     "contact": "People", "audience": "Lists and segments", "consent": "Consent", "email": "Email", "sms": "SMS",
     "flow": "Flows", "campaign": "Campaigns and settings",
 }  # fmt: skip
 
 
-class Asked(NamedTuple):
-    """What the page is asked for: a kind, a person or words for one, two days, and whether tests count."""
+class EventSearch(NamedTuple):
+    """The filters of the page: an event, a contact or a search for one, two days, and whether tests are included."""
 
     event: str
     contact_id: int | None
@@ -44,111 +46,155 @@ class Asked(NamedTuple):
         """Return the filters in the words of the domain, as an export takes them too."""
         raw: dict[str, Any] = {"event": self.event, "contact_id": self.contact_id}
         raw["created_after"] = self.since.isoformat() if self.since else None
-        # The last day is meant to its end
+        # The last day is included.
         raw["created_before"] = (self.until + timedelta(days=1)).isoformat() if self.until else None
         raw["test"] = None if self.tests else "false"
         return {name: value for name, value in raw.items() if value}
 
     def address(self) -> dict[str, Any]:
-        """Return what stands in the page's own address."""
+        """Return the query of the page's own URL."""
         return {
             "event": self.event, "contact_id": self.contact_id, "who": self.who, "from": self.since or "",
             "to": self.until or "", "tests": "yes" if self.tests else "",
         }  # fmt: skip
 
 
-@pages.get("/", name="index", strict_slashes=False)
-@signed_in
-async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Events, newest first; those of test messages only when asked for."""
-    asked = _asked(request)
+@pages.get("/", strict_slashes=False)
+@signed_in()
+async def list_events(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the events, newest first; those of test messages only on request."""
+    query = _read_query(request)
 
     def read() -> tuple[Page, Contact | None, list[Contact], dict[str, int]]:
-        person, candidates = _person(visit.account_id, asked)
-        mine = asked._replace(contact_id=person.id) if person is not None else asked
-        if asked.who and person is None:
+        person, candidates = _find_person(visit.account_id, query)
+        mine = query._replace(contact_id=person.id) if person is not None else query
+        if query.who and person is None:
             return Page([], 0, 1, 50), None, candidates, {}
-        raw = {**mine.query(), "page": number(request.args.get("page")), "limit": 50}
-        found = load(visit.account_id, fields.read(log.EventQuery, raw, loose=True))
-        return found, person, [], _happened(visit.account_id)
+        raw = {**mine.query(), "page": parse_int(request.args.get("page")), "limit": 50}
+        page = load_events(visit.account_id, validation.read(log.EventQuery, raw, loose=True))
+        return page, person, [], _count_recent(visit.account_id)
 
-    found, person, candidates, counts = await call(read)
-    waiting = (await call(reading.page, visit.account_id, reading.IncomingQuery(unseen=True, limit=1))).total
+    page, person, candidates, counts = await fetch(read)
+    waiting = (
+        await fetch(
+            sms_conversations.list_incoming, visit.account_id, sms_conversations.IncomingQuery(unseen=True, limit=1)
+        )
+    ).total
     if person is not None:
-        asked = asked._replace(contact_id=person.id, who="")
-    return view.page(
-        request, "activity/index.html", also=("export",), found=found, asked=asked, person=person,
-        candidates=candidates, groups=_groups(counts, asked.event), spans=_spans(asked), waiting=waiting,
-        is_filtered=any(asked.address().values()),
+        query = query._replace(contact_id=person.id, who="")
+    return view.render(
+        request, "activity/index.html", also=("export",), found=page, asked=query, person=person,
+        candidates=candidates, groups=_group_kinds(counts, query.event), spans=_list_spans(query), waiting=waiting,
+        is_filtered=any(query.address().values()),
     )  # fmt: skip
 
 
-def _happened(account_id: int) -> dict[str, int]:
-    """Count the events of the last month by kind; of a million, that takes longer than all else on the page."""
-    return _lately.get(account_id, lambda: log.counts(account_id, clock.now_ms() - _MONTH_MS))
+def _count_recent(account_id: int) -> dict[str, int]:
+    """Return the number of events of the last month by kind, cached: with a million events it is slow to count."""
+    return _recent_counts.get(account_id, lambda: log.count_by_name(account_id, clock.now_ms() - _MONTH_MS))
 
 
-def load(account_id: int, query: log.EventQuery) -> Page:
-    """Return events, each with the person it is about as `who` (None if there is none)."""
-    found = log.page(account_id, query)
-    known = people.by_id({row.contact_id for row in found.rows if row.contact_id})
-    for row in found.rows:
-        row.who = known.get(row.contact_id)
-    return found
+def load_events(account_id: int, query: log.EventQuery) -> Page:
+    """Return a page of events, each with its contact as `who` (None if there is none)."""
+    page = log.list_events(account_id, query)
+    contacts_by_id = lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id})
+    for row in page.rows:
+        row.who = contacts_by_id.get(row.contact_id)
+    return page
 
 
-def _asked(request: Request) -> Asked:
+def _read_query(request: Request) -> EventSearch:
     contact = request.args.get("contact_id")
-    return Asked(
-        (request.args.get("event") or "")[:64], number(contact, 0, 2**53) if contact else None,
-        (request.args.get("who") or "").strip()[:254], day(request.args.get("from")), day(request.args.get("to")),
+    return EventSearch(
+        (request.args.get("event") or "")[:64], parse_int(contact, 0, 2**53) if contact else None,
+        (request.args.get("who") or "").strip()[:254], parse_day(request.args.get("from")),
+        parse_day(request.args.get("to")),
         request.args.get("tests") == "yes",
     )  # fmt: skip
 
 
-def day(text: str | None) -> date | None:
-    """Read a day; what is none is no filter."""
+def parse_day(text: str | None) -> date | None:
+    """Parse a day; returns None if it is invalid."""
     try:
-        found = date.fromisoformat(text or "")
+        date_ = date.fromisoformat(text or "")
     except ValueError:
         return None
-    return found if 1970 <= found.year < 9999 else None
+    return date_ if 1970 <= date_.year < 9999 else None
 
 
-def _person(account_id: int, asked: Asked) -> tuple[Contact | None, list[Contact]]:
-    """Return the person that is meant, or those who may be."""
-    if asked.contact_id is not None:
+def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, list[Contact]]:
+    """Return the contact of the filters, or the candidates that a search found."""
+    if params.contact_id is not None:
         try:
-            return store.get(account_id, asked.contact_id), []
+            return store.get(account_id, params.contact_id), []
         except NotFound:
             return None, []
-    if not asked.who:
+    if not params.who:
         return None, []
-    found = list(store.find(account_id, asked.who, 1, _CANDIDATES).rows)
-    exact = [one for one in found if asked.who.lower() in [channel.value.lower() for channel in one.channels]]
-    if len(exact) == 1 or len(found) == 1:
-        return (exact or found)[0], []
-    return None, found
+    matches = list(store.find_by_words(account_id, params.who, 1, _MAX_CANDIDATES).rows)
+    exact = [item for item in matches if params.who.lower() in [channel.value.lower() for channel in item.channels]]
+    if len(exact) == 1 or len(matches) == 1:
+        return (exact or matches)[0], []
+    return None, matches
 
 
-def _groups(counts: dict[str, int], chosen: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
+def _group_kinds(counts: dict[str, int], chosen: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
     """Return the kinds of events that happened lately, in groups, each with its words and number."""
     grouped: dict[str, list[tuple[str, str, int]]] = {}
-    for name in sorted({*counts, *([chosen] if chosen else [])}, key=lambda name: words.event(name)[2]):
-        known = kinds.BY_NAME.get(name)
-        group = _GROUPS[known.group] if known else "Your own"
-        grouped.setdefault(group, []).append((name, words.event(name)[2], counts.get(name, 0)))
+    for name in sorted({*counts, *([chosen] if chosen else [])}, key=lambda name: formats.event(name)[2]):
+        names = log.KINDS_BY_NAME.get(name)
+        group = _GROUPS[names.group] if names else "Your own"
+        grouped.setdefault(group, []).append((name, formats.event(name)[2], counts.get(name, 0)))
     order = [*_GROUPS.values(), "Your own"]
     return sorted(grouped.items(), key=lambda pair: order.index(pair[0]))
 
 
-def _spans(asked: Asked) -> list[tuple[str, str, bool]]:
+def _list_spans(params: EventSearch) -> list[tuple[str, str, bool]]:
     """Return the usual spans of days: words, address, and whether it is the present one."""
-    today = words.local(clock.now_ms()).date()
-    found = []
+    today = formats.local_time(clock.now_ms()).date()
+    spans = []
     for label, days in (("All time", None), ("Today", 1), ("7 days", 7), ("30 days", 30)):
         since = None if days is None else today - timedelta(days=days - 1)
-        here = asked.since == since and asked.until is None
-        address = words.query({**asked._replace(since=since, until=None).address()})
-        found.append((label, f"/activity{address}", here))
-    return found
+        current = params.since == since and params.until is None
+        address = formats.query_string({**params._replace(since=since, until=None).address()})
+        spans.append((label, f"/activity{address}", current))
+    return spans
+
+
+# SMS replies, also from unknown numbers
+
+REPLY_KINDS = {
+    "stop": ("stopped", "STOP"), "refusal": ("paused", "No more SMS"), "start": ("done", "START"),
+    "help": ("sending", "HELP"), "keyword": ("sched", "Keyword"),
+}  # fmt: skip
+
+
+@pages.get("/answers", strict_slashes=False)
+@signed_in()
+async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
+    """Show all SMS replies, newest first, or only possible opt-outs that are still to be reviewed."""
+    unseen = request.args.get("show") == "unseen"
+    raw: dict[str, Any] = {"page": parse_int(request.args.get("page")), "limit": 50}
+
+    def read() -> tuple[Any, dict[int, Any], int]:
+        waiting = sms_conversations.list_incoming(visit.account_id, IncomingQuery(unseen=True, limit=1)).total
+        page = sms_conversations.list_incoming(
+            visit.account_id, validation.read(IncomingQuery, raw | ({"unseen": True} if unseen else {}))
+        )
+        return page, lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id}), waiting
+
+    page, names, waiting = await fetch(read)
+    return view.render(
+        request, "activity/answers.html", found=page, known=names, waiting=waiting, unseen=unseen, kinds=REPLY_KINDS,
+        may_write=visit.can("contacts:write"),
+    )  # fmt: skip
+
+
+@pages.post("/answers/<incoming_id:int>/seen")
+@signed_in("contacts:write")
+async def mark_reply_seen(request: Request, visit: Visit, incoming_id: int) -> HTTPResponse:
+    """Mark a reply as reviewed, and opt its sender out if it was an opt-out."""
+    meant = Form.from_request(request)["opt_out"] == "yes"
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Seen(meant), visit.actor_id)
+    view.flash(request, "They get no more SMS." if meant else "Noted: they may be written to as before.")
+    return view.redirect(request, "/activity/answers?show=unseen")

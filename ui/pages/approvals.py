@@ -1,88 +1,184 @@
-"""Somebody else looks before it goes out: asked for, approved, rejected; of campaigns and of flows."""
+"""Approval of campaigns and flows by a colleague, and confirmation of unfinished content."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import approving, audit
-from appliance.campaigns import reviewing
-from appliance.core import errors, fields
-from appliance.flows import states, store
-from appliance.storage.work import commit
-from ui import view
+from appliance.accounts import approvals, audit
+from appliance.campaigns import send
+from appliance.content.templates.starters import UNFINISHED_CODES
+from appliance.core import errors, validation
+from appliance.flows import lifecycle, store
+from appliance.storage.models import Flow, User
+from appliance.storage.transactions import commit
+from ui import formats, view
 from ui.forms import Form
 from ui.guard import signed_in
 from ui.session import Pages, Visit
 
 pages = Pages("ui_approvals")
-_ASKED = "Asked. It stands under “Waits for approval” on Home."
+
+_REQUESTED = "Asked. It stands under “Waits for approval” on Home."
 _APPROVED = "Approved. It can go out as it is."
 _REJECTED = "Rejected. It cannot go out until it is changed."
 
 
-@pages.post("/campaigns/<campaign_id:int>/ask", name="ask")
-@signed_in
-async def ask(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Let a campaign wait for somebody to approve of it."""
-    told = (visit.by, "campaign_ask_approval", reviewing.ask, visit.account_id, campaign_id, visit.by)
-    return await _done(request, f"/campaigns/{campaign_id}", _ASKED, audit.noting, *told)
+@pages.post("/campaigns/<campaign_id:int>/ask")
+@signed_in("campaigns:write")
+async def request_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Request approval of a campaign."""
+    args = (
+        visit.actor,
+        "campaign_ask_approval",
+        send.request_approval,
+        visit.account_id,
+        campaign_id,
+        visit.actor,
+    )
+    return await _apply(request, f"/campaigns/{campaign_id}", _REQUESTED, audit.run_and_record, *args)
 
 
-@pages.post("/campaigns/<campaign_id:int>/approve", name="approve")
-@signed_in
-async def approve(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Say that a campaign may be sent as it is."""
-    told = (visit.by, "campaign_approve", reviewing.approve, visit.account_id, campaign_id, visit.by)
-    return await _done(request, f"/campaigns/{campaign_id}", _APPROVED, audit.noting, *told)
+@pages.post("/campaigns/<campaign_id:int>/approve")
+@signed_in("campaigns:approve")
+async def approve_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Approve a campaign."""
+    args = (visit.actor, "campaign_approve", send.approve_campaign, visit.account_id, campaign_id, visit.actor)
+    return await _apply(request, f"/campaigns/{campaign_id}", _APPROVED, audit.run_and_record, *args)
 
 
-@pages.post("/campaigns/<campaign_id:int>/reject", name="reject")
-@signed_in
-async def reject(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Say that a campaign may not be sent as it is, and why."""
-    told = (visit.by, "campaign_reject", reviewing.reject, visit.account_id, campaign_id, _note(request))
-    return await _done(request, f"/campaigns/{campaign_id}", _REJECTED, audit.noting, *told)
+@pages.post("/campaigns/<campaign_id:int>/reject")
+@signed_in("campaigns:approve")
+async def reject_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Reject a campaign, with a note."""
+    args = (
+        visit.actor,
+        "campaign_reject",
+        send.reject_campaign,
+        visit.account_id,
+        campaign_id,
+        _read_note(request),
+    )
+    return await _apply(request, f"/campaigns/{campaign_id}", _REJECTED, audit.run_and_record, *args)
 
 
-@pages.post("/flows/<flow_id:int>/ask", name="ask_flow")
-@signed_in
-async def ask_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Let a flow wait for somebody to approve of it."""
-    told = (visit.by, "flow_ask_approval", store.moved, visit.account_id, flow_id, states.ask, visit.by)
-    return await _done(request, f"/flows/{flow_id}", _ASKED, audit.noting, *told)
+@pages.post("/flows/<flow_id:int>/ask")
+@signed_in("flows:write")
+async def request_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Request approval of a flow."""
+    args = (
+        visit.actor,
+        "flow_ask_approval",
+        store.apply_action,
+        visit.account_id,
+        flow_id,
+        lifecycle.request_approval,
+        visit.actor,
+    )
+    return await _apply(request, f"/flows/{flow_id}", _REQUESTED, audit.run_and_record, *args)
 
 
-@pages.post("/flows/<flow_id:int>/approve", name="approve_flow")
-@signed_in
+@pages.post("/flows/<flow_id:int>/approve")
+@signed_in("campaigns:approve")
 async def approve_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Say that a flow may go live as it is."""
-    told = (visit.by, "flow_approve", store.moved, visit.account_id, flow_id, states.approve, visit.by)
-    return await _done(request, f"/flows/{flow_id}", _APPROVED, audit.noting, *told)
+    """Approve a flow."""
+    args = (visit.actor, "flow_approve", store.apply_action, visit.account_id, flow_id, lifecycle.approve, visit.actor)
+    return await _apply(request, f"/flows/{flow_id}", _APPROVED, audit.run_and_record, *args)
 
 
-@pages.post("/flows/<flow_id:int>/reject", name="reject_flow")
-@signed_in
+@pages.post("/flows/<flow_id:int>/reject")
+@signed_in("campaigns:approve")
 async def reject_flow(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Say that a flow may not go live as it is, and why."""
-    told = (visit.by, "flow_reject", store.moved, visit.account_id, flow_id, states.reject, _note(request))
-    return await _done(request, f"/flows/{flow_id}", _REJECTED, audit.noting, *told)
+    """Reject a flow, with a note."""
+    args = (
+        visit.actor,
+        "flow_reject",
+        store.apply_action,
+        visit.account_id,
+        flow_id,
+        lifecycle.reject,
+        _read_note(request),
+    )
+    return await _apply(request, f"/flows/{flow_id}", _REJECTED, audit.run_and_record, *args)
 
 
-def _note(request: Request) -> str | None:
-    said = fields.read(approving.Reject, {"note": Form.of(request)["note"][:1000]})
-    return said.note or None
+def _read_note(request: Request) -> str | None:
+    text = validation.read(approvals.Reject, {"note": Form.from_request(request)["note"][:1000]})
+    return text.note or None
 
 
-async def _done(request: Request, here: str, said: str, verb: Callable[..., Any], *told: Any) -> HTTPResponse:
-    """Do it, and come back to the page; where the page was older than its thing it shows how that stands."""
+async def _apply(request: Request, current: str, text: str, verb: Callable[..., Any], *args: Any) -> HTTPResponse:
+    """Run an approval action and redirect to the page; a stale page shows the present state."""
     try:
-        await commit(verb, *told)
-    except errors.Invalid as refused:
-        if refused.reason not in ("campaign_locked", "approval_required", None):
-            said = "Something else is missing. The checklist says what."
+        await commit(verb, *args)
+    except errors.Invalid as error:
+        if error.reason not in ("campaign_locked", "approval_required", None):
+            text = "Something else is missing. The checklist says what."
         else:
-            said = "It has moved on meanwhile. This is how it stands."
-    view.say(request, said)
-    return view.go(request, here)
+            text = "It has moved on meanwhile. This is how it stands."
+    view.flash(request, text)
+    return view.redirect(request, current)
+
+
+class Approval(NamedTuple):
+    """The approval state of a campaign or flow, for one user."""
+
+    is_required: bool  # the account asks for it
+    state: str
+    note: str | None
+    requested_at: int | None
+    requested_by: str | None
+    can_decide: bool
+    is_own: bool  # they might, had they not written or asked it themselves
+    is_only_blocker: bool  # nothing else is missing
+    can_request: bool
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether approval was requested and is still open."""
+        return self.requested_at is not None and self.state == "pending_review"
+
+
+def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
+    """Return the approval state of a campaign or flow; `codes` are its blockers."""
+    wanted = bool(row.account.approval_required)
+    decides = visit.can("campaigns:approve")
+    allowed = decides and approvals.can_approve(row, visit.actor)
+    who = User.get_or_none(User.id == row.asked_by, User.account == visit.account_id) if row.asked_by else None
+    is_all = bool(codes) and set(codes) == {"approval_required"} and row.approval_state != "rejected"
+    return Approval(
+        wanted, row.approval_state, row.approval_note, row.asked_at, (who.name or who.email) if who else None,
+        allowed, decides and not allowed, is_all,
+        is_all and row.asked_at is None and visit.can("flows:write" if isinstance(row, Flow) else "campaigns:write"),
+    )  # fmt: skip
+
+
+# Unfinished content in an email, which has to be confirmed before sending
+
+CONFIRM_SENTENCE = "Confirm that you want to send it as it is."
+
+
+def filter_unfinished(findings: Sequence[Any]) -> list[Any]:
+    """Return the findings that are about something unfinished."""
+    return [finding for finding in findings if finding.code in UNFINISHED_CODES]
+
+
+def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
+    """Return whether unfinished content is confirmed or there is none; otherwise add an error to the form."""
+    if unfinished and form["unfinished"] != "yes":
+        form.add_error("unfinished", CONFIRM_SENTENCE)
+        return False
+    return True
+
+
+def unfinished_note(unfinished: Sequence[Any]) -> str:
+    """Return what is still unfinished in the message, to follow a test."""
+    if not unfinished:
+        return ""
+    more = (
+        f" And {formats.count(len(unfinished) - 1, 'more thing', 'more things')} to finish."
+        if len(unfinished) > 1
+        else ""
+    )
+    return f" {formats.sentence(unfinished[0].message)}{more}"

@@ -1,83 +1,256 @@
-"""The brand: how mail looks and signs, with a letter beside it that shows each change."""
+"""The brand: form, sample email, contrasts and logo."""
+
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.content import brand
-from appliance.core import errors
-from appliance.storage.work import call, commit, render
-from ui import looks, mail, rights, talk, together, view, words
-from ui.forms import Form
+from appliance.content import brand, media
+from appliance.content.designs import theme
+from appliance.content.designs.theme import DEFAULT_COLOURS, FONTS
+from appliance.content.pictures import process
+from appliance.content.pictures.formats import Picture, UnusablePicture
+from appliance.content.templates import revisions, starters
+from appliance.core import errors, validation
+from appliance.sending.messages import preview
+from appliance.storage.models import Brand, Media
+from appliance.storage.transactions import commit, fetch, render
+from ui import formats, view
+from ui.forms import Form, edit_conflicts
+from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import signed_in
+from ui.pages import pictures
 from ui.session import Pages, Visit
+from ui.widgets import email_frame
 
 pages = Pages("ui_brand", url_prefix="/brand")
 
 
-@pages.get("/", name="show", strict_slashes=False)
-@signed_in
-async def show(request: Request, visit: Visit) -> HTTPResponse:
-    """The form with what is known; colours of the address stand in it as proposals."""
-    form = together.opened(looks.form_of(await call(brand.get, visit.account_id)), looks.PARTS)
-    form.values |= {name: request.args[name][0] for name in looks.COLOURS if request.args.get(name)}
-    return await _page(request, visit, form)
+TEXT_FIELDS = (
+    "company_name", "physical_address", "logo", "brand_color", "text_color", "bg_color", "font_heading", "font_body",
+    "tone", "company_description", "industry",
+)  # fmt: skip
+BRAND_PARTS = FormParts(
+    FormPart("Company", ("company_name",)), FormPart("Postal address", ("physical_address",)),
+    FormPart("Address of the logo", ("logo",)), FormPart("Brand", ("brand_color",)), FormPart("Text", ("text_color",)),
+    FormPart("Background", ("bg_color",)), FormPart("Font of headings", ("font_heading",)),
+    FormPart("Font of the text", ("font_body",)), FormPart("Links", ("links",)), FormPart("Tone", ("tone",)),
+    FormPart("What you do", ("company_description",)), FormPart("Field", ("industry",)),
+    FormPart("Examples of how you write", ("example_copy",)),
+)  # fmt: skip
+COLOURS = ("brand_color", "text_color", "bg_color")
+# Fields that show in an email, and so are sent with the request of the sample.
+_SAMPLE_FIELDS = ("company_name", "physical_address", "logo", *COLOURS, "font_heading", "font_body")
+_SAMPLE_STARTER = "newsletter"
+# The least contrast of readable text (WCAG 2.2, 1.4.3).
+_MIN_CONTRAST = 4.5
 
 
-@pages.post("/", name="save", strict_slashes=False)
-@signed_in
-@together.meeting
-async def save(request: Request, visit: Visit) -> HTTPResponse:
-    """Keep the brand."""
-    form = Form.of(request)
-    together.meet(form, looks.PARTS, await call(_kept, visit.account_id))
-    if form.met:
-        return await _page(request, visit, form, 409)
+class ContrastCheck(NamedTuple):
+    """How well one colour can be read on another."""
+
+    label: str
+    ratio: float
+    is_good: bool
+
+
+def build_form(row: Brand) -> Form:
+    """Return the form of a brand."""
+    form = Form({name: getattr(row, name) or "" for name in TEXT_FIELDS} | {"logo": media.resolve_url(row.logo) or ""})
+    form.values["links"] = "\n".join(
+        " ".join(filter(None, (link["url"], link.get("title")))) for link in row.links or []
+    )
+    form.values["example_copy"] = "\n---\n".join(row.example_copy or [])
+    return form
+
+
+def read_form(form: Form) -> brand.BrandWrite:
+    """Return the brand of a form; raises Invalid. A colour may be written without its #."""
+    for name in COLOURS:
+        if form[name] and not form[name].startswith("#"):
+            form.values[name] = f"#{form[name]}"
+    raw: dict[str, Any] = {name: form.text(name) for name in TEXT_FIELDS if name in form.values}
+    if "links" in form.values:
+        lines = [line.split(None, 1) for line in form["links"].splitlines() if line.strip()]
+        raw["links"] = [{"url": words[0], "title": words[1].strip() if words[1:] else None} for words in lines]
+    if "example_copy" in form.values:
+        raw["example_copy"] = [part.strip() for part in form["example_copy"].split("\n---\n") if part.strip()]
+    return validation.read(brand.BrandWrite, raw)
+
+
+def add_errors(form: Form, error: errors.Invalid) -> Form:
+    """Note faults at their fields, in words for people."""
+    for name in error.fields:
+        if name in COLOURS:
+            form.add_error(name, "Write a colour like #0f617d.")
+        if name == "logo":
+            form.add_error(name, "Start the address of the picture with https://")
+        if name.startswith("links"):
+            form.add_error("links", "Start each line with an address: https://instagram.com/you")
+    rest = {name: words for name, words in error.fields.items() if not name.startswith("links")}
+    return form.add_errors(errors.Invalid(rest)) if rest else form
+
+
+def sample_query(form: Form) -> str:
+    """Return the query of the sample for the values of a form."""
+    return urlencode({name: form[name] for name in _SAMPLE_FIELDS if name in form.values})
+
+
+def render_sample(account_id: int, filters: dict[str, str]) -> str:
+    """Render a newsletter in the brand with these values; missing and invalid ones are as stored."""
+    raw: dict[str, Any] = {}
+    for name in (name for name in _SAMPLE_FIELDS if name in filters):
+        try:
+            validation.read(brand.BrandWrite, {name: filters.get(name) or None})
+        except errors.Invalid:
+            continue
+        raw[name] = filters.get(name) or None
+    changed = validation.read(brand.BrandWrite, raw)
+    look = brand.build_look(brand.preview_changes(account_id, changed))
+    sample_starter = next(starter for starter in starters.build_starters(look) if starter.key == _SAMPLE_STARTER)
+    text: dict[str, Any] = dict.fromkeys(revisions.CONTENT_FIELDS) | {
+        "subject": sample_starter.subject,
+        "preheader": sample_starter.preheader,
+    }
+    return preview.render_in_brand(account_id, text | {"design": sample_starter.design}, changed)
+
+
+def check_contrasts(form: Form) -> list[ContrastCheck]:
+    """Return how well the colours of a form can be read on each other; invalid colours are left out."""
+    brand_colour, text, page = (theme.parse_colour(form[name]) if form[name] else None for name in COLOURS)
+    checks = []
+    if text and page:
+        checks.append(_check_contrast("Text on the background", text, page))
+    if brand_colour:
+        checks.append(_check_contrast("Words on a button", theme.readable_colour(brand_colour), brand_colour))
+        checks.append(_check_contrast("Links on the sheet", brand_colour, "#ffffff"))
+    return checks
+
+
+def _check_contrast(label: str, colour: str, background: str) -> ContrastCheck:
+    ratio = theme.contrast_ratio(colour, background)
+    return ContrastCheck(label, ratio, ratio >= _MIN_CONTRAST)
+
+
+def font_options(form: Form) -> list[tuple[str, str]]:
+    """Return the fonts to choose from, with those a form has already."""
+    extra = [form[name] for name in ("font_heading", "font_body") if form[name] and form[name] not in FONTS]
+    return [("", "As the reader's machine has it"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
+
+
+async def build_context(account_id: int, form: Form) -> dict[str, Any]:
+    """Return what the page shows around the form: the sample's query, contrasts, fonts and the colours of the logo."""
+    return {
+        "question": sample_query(form), "marks": check_contrasts(form), "fonts": font_options(form),
+        "built_in": DEFAULT_COLOURS,
+        "proposed": await suggest_colours(account_id), "most": media.MAX_UPLOAD_BYTES // 1_048_576,
+    }  # fmt: skip
+
+
+async def set_logo(account_id: int, filename: str, picture: Picture) -> tuple[str, ...]:
+    """Set the logo, and return the colours found in it."""
+
+    def both() -> Media:
+        created = media.add(account_id, filename, picture)
+        brand.update(account_id, validation.read(brand.BrandWrite, {"logo": created.signed_id}))
+        return created
+
+    await commit(both)
+    return await _extract_colours(account_id, picture.content)
+
+
+async def suggest_colours(account_id: int) -> tuple[str, ...]:
+    """Return the colours of the logo, if it is a picture of ours."""
+
+    def read() -> bytes | None:
+        stored = media.find_served(brand.get(account_id).logo or "")
+        return stored.content if stored else None
+
+    content = await fetch(read)
+    return await _extract_colours(account_id, content) if content else ()
+
+
+async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
+    """Return the colours to propose of a picture; none while it cannot be decoded, for a page shows more than these."""
     try:
-        args = (audit.noting, visit.by, "brand_update", brand.update, visit.account_id, looks.write_of(form))
-        await commit(together.still, form, looks.PARTS, lambda: _kept(visit.account_id), *args)
-    except errors.Invalid as refused:
-        return await _page(request, visit, looks.noted(form, refused), 422)
-    view.say(request, "Saved. Emails that are not sent yet look like this from now on.")
-    return view.go(request, "/brand")
+        return await media.decode(account_id, process.find_colours, content)
+    except (UnusablePicture, errors.Unavailable):
+        return ()
 
 
-@pages.get("/sample", name="sample")
-@signed_in
-async def sample(request: Request, visit: Visit) -> HTTPResponse:
-    """A letter in the brand, with the values that were typed and not kept yet."""
-    asked = {name: values[0][:2000] for name, values in request.args.items() if values}
-    return mail.frame(await render(looks.sample, visit.account_id, asked))
+@pages.get("/", strict_slashes=False)
+@signed_in()
+async def show(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the form; colours in the query are filled in as proposals."""
+    form = edit_conflicts.open_form(build_form(await fetch(brand.get, visit.account_id)), BRAND_PARTS)
+    form.values |= {name: request.args[name][0] for name in COLOURS if request.args.get(name)}
+    return await _render_page(request, visit, form)
 
 
-@pages.get("/look", name="look")
-@signed_in
-async def look(request: Request, visit: Visit) -> HTTPResponse:
-    """The sample and the marks of what was typed."""
+@pages.post("/", strict_slashes=False)
+@signed_in("account:write")
+@edit_conflicts.retry_on_change
+async def save(request: Request, visit: Visit) -> HTTPResponse:
+    """Save the brand."""
+    form = Form.from_request(request)
+    edit_conflicts.merge_form(form, BRAND_PARTS, await fetch(load_form, visit.account_id))
+    if form.conflicts:
+        return await _render_page(request, visit, form, 409)
+    try:
+        args = (
+            audit.run_and_record,
+            visit.actor,
+            "brand_update",
+            brand.update,
+            visit.account_id,
+            read_form(form),
+        )
+        await commit(edit_conflicts.write_if_unchanged, form, BRAND_PARTS, lambda: load_form(visit.account_id), *args)
+    except errors.Invalid as error:
+        return await _render_page(request, visit, add_errors(form, error), 422)
+    view.flash(request, "Saved. Emails that are not sent yet look like this from now on.")
+    return view.redirect(request, "/brand")
+
+
+@pages.get("/sample")
+@signed_in()
+async def show_sample(request: Request, visit: Visit) -> HTTPResponse:
+    """Show a sample email in the brand, with the values typed so far."""
+    filters = {name: values[0][:2000] for name, values in request.args.items() if values}
+    return email_frame.render_html(await render(render_sample, visit.account_id, filters))
+
+
+@pages.get("/look")
+@signed_in()
+async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the sample and the contrasts of the values typed so far."""
     form = Form({name: values[0][:2000] for name, values in request.args.items() if values})
-    return await _page(request, visit, form)
+    return await _render_page(request, visit, form)
 
 
-@pages.post("/logo", name="logo", stream=True)
-@signed_in
-async def logo(request: Request, visit: Visit) -> HTTPResponse:
-    """Take a picture as the logo, and propose its colours."""
+@pages.post("/logo", stream=True)
+@signed_in("account:write")
+async def upload_logo(request: Request, visit: Visit) -> HTTPResponse:
+    """Save a picture as the logo, and propose its colours."""
     back = "/welcome/brand" if request.args.get("first") else "/brand"
     try:
-        filename, picture = await talk.picture(request, visit.account_id)
-    except errors.Invalid as refused:
-        view.say(request, words.sentence(refused.fields["file"][0]))
-        return view.go(request, back)
-    found = await looks.keep_logo(visit.account_id, filename, picture)
-    view.say(request, "This is your logo now." + (" Its colours are proposed below." if found else ""))
-    return view.go(request, back)
+        filename, picture = await pictures.receive_picture(request, visit.account_id)
+    except errors.Invalid as error:
+        view.flash(request, formats.sentence(error.fields["file"][0]))
+        return view.redirect(request, back)
+    logo_colours = await set_logo(visit.account_id, filename, picture)
+    view.flash(request, "This is your logo now." + (" Its colours are proposed below." if logo_colours else ""))
+    return view.redirect(request, back)
 
 
-def _kept(account_id: int) -> Form:
-    return looks.form_of(brand.get(account_id))
+def load_form(account_id: int) -> Form:
+    """Return the form of the stored brand."""
+    return build_form(brand.get(account_id))
 
 
-async def _page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
-    about = await looks.shown(visit.account_id, form)
-    may_change = rights.may(visit.user.role, "POST", "/brand")
-    return view.page(request, "brand/show.html", status, form=form, may_change=may_change, **about)
+async def _render_page(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    about = await build_context(visit.account_id, form)
+    may_change = visit.can("account:write")
+    return view.render(request, "brand/show.html", status, form=form, may_change=may_change, **about)

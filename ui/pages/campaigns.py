@@ -1,23 +1,27 @@
-"""Campaigns: the table, and a new one."""
+"""Campaigns: the table, live cells, new, copy, delete and bulk actions."""
 
 from typing import Any
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.campaigns import requests, store, template_access
+from appliance.accounts import audit
+from appliance.campaigns import send, states, store, template_changes
 from appliance.content.templates import store as templates
-from appliance.core import errors, fields
-from appliance.storage.work import call, commit
-from ui import audiences, rights, tables, view
-from ui.forms import Form
-from ui.guard import signed_in
-from ui.pressed import one_press
+from appliance.content.templates.validation import TemplateQuery
+from appliance.core import errors, validation
+from appliance.sending.messages import delivery_status
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, audience_form
+from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
-from ui.tables import Chip, Column
+from ui.widgets import tables
+from ui.widgets.tables import Chip, Column, Selection
 
-pages = Pages("ui_campaigns", url_prefix="/campaigns")
-# Chip: label and the phases it stands for.
+pages = Pages("ui_campaigns")
+
+# Label and phases of each chip.
 CHIPS = {
     "": ("All", ()),
     "draft": ("Drafts", ("draft",)),
@@ -34,69 +38,201 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@pages.get("/", name="index", strict_slashes=False)
-@signed_in
+@pages.get("/campaigns", strict_slashes=False)
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The table with chips for the phases; its cells that move ask for themselves."""
+    """Show the table with chips for the phases; cells of campaigns that are sending refresh themselves."""
     table = tables.Table(request, "/campaigns", ("campaign", "campaigns"), _COLUMNS, "-updated", ("phase",))
     table.chip_name = "phase"
-    table.acts = "/campaigns/acts" if rights.may(visit.user.role, "POST", "/campaigns/acts") else ""
+    table.acts = "/campaigns/acts" if visit.can("campaigns:write") else ""
     phase = table.state["phase"]
 
     def read() -> dict[int, str]:
-        counted, waiting = store.phases(visit.account_id), store.asked(visit.account_id)
+        counted, waiting = store.count_by_phase(visit.account_id), store.count_awaiting_approval(visit.account_id)
         for key, (label, phases) in CHIPS.items():
-            many = sum(counted.get(one, 0) for one in phases) if phases else sum(counted.values())
+            many = sum(counted.get(item, 0) for item in phases) if phases else sum(counted.values())
             many = waiting if key == "asked" else many
             if many or key in ("", "draft", phase):
                 table.chips = [*table.chips, Chip(key, label, many)]
-        table.found = store.page(visit.account_id, _query(table.raw, phase), table.sort, sums=False)
-        names = audiences.choices(visit.account_id).names
-        return {row.id: audiences.name(row, names) for row in table.found.rows}
+        table.results = store.list_campaigns(
+            visit.account_id, _build_query(table.list_params, phase), table.sort, sums=False
+        )
+        names = audience_form.load_choices(visit.account_id).names
+        return {row.id: audience_form.describe(row, names) for row in table.results.rows}
 
-    return tables.answer(request, "campaigns/index.html", table, to=await call(read))
+    return tables.render_table(request, "campaigns/index.html", table, to=await fetch(read))
 
 
-def _query(raw: dict[str, Any], phase: str) -> requests.CampaignQuery:
+def _build_query(raw: dict[str, Any], phase: str) -> store.CampaignQuery:
     if phase == "asked":
-        return fields.read(requests.CampaignQuery, raw | {"asked": True})
-    return fields.read(requests.CampaignQuery, raw | ({"phase": phase} if phase in CHIPS and phase else {}))
+        return validation.read(store.CampaignQuery, raw | {"asked": True})
+    return validation.read(store.CampaignQuery, raw | ({"phase": phase} if phase in CHIPS and phase else {}))
 
 
-@pages.get("/new", name="new")
-@signed_in
+@pages.get("/campaigns/new")
+@signed_in("campaigns:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """A name, and what to begin from."""
+    """Show the form of a new campaign."""
     channel = "sms" if request.args.get("channel") == "sms" else "email"
     form = Form({"template": request.args.get("template") or "", "channel": channel})
-    return await _new(request, visit, form, 200)
+    return await _render_new(request, visit, form, 200)
 
 
-@pages.post("/", name="create", strict_slashes=False)
-@signed_in
-@one_press
+@pages.post("/campaigns", strict_slashes=False)
+@signed_in("campaigns:write")
+@ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Make a draft; with a template it begins with a copy of it."""
-    form = Form.of(request)
+    """Create a draft, from a copy of a template if one is chosen."""
+    form = Form.from_request(request)
     try:
-        made = await commit(_create, visit.account_id, form, visit.user.id)
-    except errors.Invalid as refused:
-        return await _new(request, visit, form.take(refused), 422)
-    return view.go(request, f"/campaigns/{made.id}")
+        created = await commit(_create_draft, visit.account_id, form, visit.user.id)
+    except errors.Invalid as error:
+        return await _render_new(request, visit, form.add_errors(error), 422)
+    return view.redirect(request, f"/campaigns/{created.id}")
 
 
-async def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
+async def _render_new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     sms = form["channel"] == "sms"
-    asked = templates.TemplateQuery(limit=100, standalone=True, channel="sms" if sms else "email")
-    choices = (await call(templates.page, visit.account_id, asked)).rows
-    return view.page(request, "campaigns/new.html", status, form=form, templates=choices, sms=sms)
+    query = TemplateQuery(limit=100, standalone=True, channel="sms" if sms else "email")
+    choices = (await fetch(templates.fetch_page, visit.account_id, query)).rows
+    return view.render(request, "campaigns/new.html", status, form=form, templates=choices, sms=sms)
 
 
-def _create(account_id: int, form: Form, user_id: int) -> Any:
+def _create_draft(account_id: int, form: Form, user_id: int) -> Any:
     chosen = next(iter(form.ids("template")), 0 if form["template"] else None)
     source = templates.get(account_id, chosen) if chosen is not None else None
     channel = source.channel if source is not None else "sms" if form["channel"] == "sms" else "email"
     untitled = "Untitled SMS" if channel == "sms" else "Untitled email"
     name = form["name"] or (source.name if source is not None else "") or untitled
-    made = store.create(account_id, fields.read(requests.CampaignCreate, {"name": name, "channel": channel}), user_id)
-    return made if source is None else template_access.take_template(account_id, made.id, source.id, user_id)
+    created = store.create(
+        account_id, validation.read(store.CampaignCreate, {"name": name, "channel": channel}), user_id
+    )
+    return created if source is None else template_changes.apply_template(account_id, created.id, source.id, user_id)
+
+
+# Live parts: campaign cells and the queue in the sidebar
+
+# The page size of a table.
+_MAX_LIVE_ROWS = 100
+
+
+@pages.get("/live/campaigns")
+@signed_in()
+async def show_live_rows(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the cells of the campaigns in the query; the response polls again for those still sending."""
+    if not view.is_partial(request):
+        return view.redirect(request, "/campaigns")
+    named = (request.args.get("ids") or "").split(",")[:_MAX_LIVE_ROWS]
+    ids = [int(item) for item in named if item.isdecimal() and len(item) < 16]
+    return view.render(request, "live/campaigns.html", rows=await fetch(store.get_many, visit.account_id, ids))
+
+
+@pages.get("/live/queue")
+@signed_in()
+async def show_queue(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the state of the queue in one line."""
+    if not view.is_partial(request):
+        return view.redirect(request, "/outbox")
+    return view.render(request, "live/queue.html", standing=await fetch(delivery_status.get_summary, visit.account_id))
+
+
+# Copy, resend, delete, restore
+
+# At most this many rows in one bulk action.
+_MAX_IDS = 1000
+
+
+@pages.post("/campaigns/<campaign_id:int>/duplicate")
+@signed_in("campaigns:write")
+async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Create a copy of a campaign as a draft."""
+    created = await commit(store.duplicate, visit.account_id, campaign_id, visit.user.id)
+    view.flash(request, "This is the copy. The first one stays as it is.")
+    return view.redirect(request, f"/campaigns/{created.id}")
+
+
+@pages.post("/campaigns/<campaign_id:int>/not-opened")
+@signed_in("campaigns:write")
+async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Create a draft for recipients who did not open it, with a segment of them."""
+    created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.user.id)
+    view.flash(request, "A draft for those who did not open it. Another subject often helps.")
+    return view.redirect(request, f"/campaigns/{created.id}?open=from")
+
+
+@pages.post("/campaigns/<campaign_id:int>/delete")
+@signed_in("campaigns:write")
+async def delete(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Delete a campaign; queued messages are not sent. The notice offers to restore a draft."""
+    args = (visit.actor, "campaign_delete", states.delete, visit.account_id, campaign_id)
+    deleted = await commit(audit.run_and_record, *args, visit.actor)
+    _flash_deleted(request, [deleted])
+    return view.redirect(request, "/campaigns")
+
+
+@pages.post("/campaigns/restore")
+@signed_in("campaigns:write")
+async def restore(request: Request, visit: Visit) -> HTTPResponse:
+    """Restore deleted drafts."""
+    ids = [
+        int(id_)
+        for id_ in Form.from_request(request)["back"].split(",")[:_MAX_IDS]
+        if id_.isdecimal() and len(id_) < 16
+    ]
+    back = [await commit(states.restore, visit.account_id, id_) for id_ in ids]
+    view.flash(request, f"{back[0].name} is back." if len(back) == 1 else f"{len(back)} campaigns are back.")
+    return view.redirect(request, f"/campaigns/{back[0].id}" if len(back) == 1 else "/campaigns")
+
+
+@pages.post("/campaigns/acts")
+@signed_in("campaigns:write")
+async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
+    """Copy or delete the selected campaigns; deleting others than drafts is confirmed first."""
+    form = Form.from_request(request)
+    chosen = Selection.from_request(request, form)
+    back = chosen.table_url("/campaigns")
+    rows = await fetch(_selected_campaigns, visit.account_id, chosen)
+    if not rows:
+        view.flash(request, "Choose some campaigns first.")
+    elif form["act"] == "duplicate":
+        for row in reversed(rows):
+            await commit(store.duplicate, visit.account_id, row.id, visit.user.id)
+        view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made, as drafts.")
+        back = "/campaigns?phase=draft"
+    elif form["act"] == "delete" and any(row.phase != "draft" for row in rows):
+        return view.render(request, "campaigns/delete.html", rows=rows, chosen=chosen, back=back)
+    elif form["act"] in ("delete", "delete_sure"):
+        for row in rows:
+            store.check_end(row, visit.actor)  # all of them or none
+        args = (audit.run_and_record, visit.actor, "campaign_delete", states.delete, visit.account_id)
+        _flash_deleted(request, [await commit(*args, row.id, visit.actor) for row in rows])
+    return view.redirect(request, back)
+
+
+def _selected_campaigns(account_id: int, chosen: Selection) -> list[Any]:
+    """Return the selected campaigns, by id or all that match; deleted ones are left out."""
+    if chosen.is_all:
+        raw: dict[str, Any] = {name: value for name, value in chosen.state.items() if name in ("search", "phase")}
+        if raw.get("phase") == "asked":
+            raw |= {"phase": "", "asked": True}
+        query = validation.read(store.CampaignQuery, raw)
+        return list(store.select_matching(account_id, query).limit(_MAX_IDS))
+    campaigns = []
+    for id_ in chosen.ids[:_MAX_IDS]:
+        try:
+            campaigns.append(store.get(account_id, id_))
+        except errors.NotFound:
+            continue
+    return campaigns
+
+
+def _flash_deleted(request: Request, deleted: list[Any]) -> None:
+    """Flash what was deleted; drafts can be restored."""
+    message = (
+        f"{deleted[0].name} is deleted."
+        if len(deleted) == 1
+        else f"{formats.number(len(deleted))} campaigns are deleted."
+    )
+    drafts = [str(item.id) for item in deleted if not item.started_at]
+    undo = ("/campaigns/restore", {"back": ",".join(drafts)}) if len(drafts) == len(deleted) else None
+    view.flash(request, message, undo)

@@ -1,121 +1,152 @@
-"""The canvas of an editor: an email in a frame of its own, with one script of ours in it, and its rows one by one."""
+"""The canvas of the editor: an email in a sandboxed frame with our scripts, updated row by row."""
 
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from markupsafe import escape
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.audience.contacts import store
 from appliance.audience.contacts import store as contacts
-from appliance.audience.contacts.requests import ContactQuery
+from appliance.audience.contacts.store import ContactQuery
 from appliance.content.templates import store as templates
 from appliance.core import errors
-from appliance.sending.messages import canvas, sample_render
+from appliance.sending.messages import preview
 from appliance.settings import config
 from appliance.storage.models import Contact
-from appliance.storage.work import call, render
-from ui import files, guard, mail, view, words
-from ui.editor import drawing
-from ui.forms import number
+from appliance.storage.transactions import fetch, render
+from ui import formats, guard, static_files, view
+from ui.forms import parse_int
 from ui.guard import signed_in
 from ui.session import Pages, Visit
+from ui.widgets import email_frame
 
 pages = Pages("ui_canvas", url_prefix="/templates")
-_SHOWN = 7
+
+# The changed rows are sent with the response of a save, so that the canvas need not request them.
+
+
+def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
+    """Return every row by its digest, with its HTML where the canvas does not `have` it."""
+    rows = [_serialize_row(row, present) for row in draft.rows] if draft.rows is not None else None
+    return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}
+
+
+def _serialize_row(row: preview.CanvasRow, present: set[str]) -> tuple[str, str | None]:
+    return row.digest, None if row.digest in present else row.html
+
+
+async def render_update(request: Request, visit: Visit, template_id: int) -> str:
+    """Return an element with the rows of the canvas that changed, if the request has the digests of its rows.
+
+    Empty if the email cannot be rendered.
+    """
+    whose, _, present = str(request.headers.get("x-canvas") or "").partition(";")
+    if not present:
+        return ""
+    try:
+        draft = await fetch(preview.render_canvas, visit.account_id, template_id, parse_int(whose, 0, 10**9) or None)
+    except (errors.Invalid, errors.NotFound):
+        return ""
+    text = msgspec.json.encode({**list_rows(draft, set(present.split(","))), "as": whose}).decode()
+    return f'<data id="drawn" value="{escape(text)}"></data>'
+
+
+_MAX_PEOPLE = 7
 _SCRIPTS = tuple(f"js/{name}.js" for name in ("canvas", "swap", "hand", "drag", "caret"))
-_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}\Z")
-_HEAD_ENDS = re.compile(r"</head\s*>", re.IGNORECASE)
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}\Z")
+_HEAD_END_TAG = re.compile(r"</head\s*>", re.IGNORECASE)
 
 
 @pages.get("/<template_id:int>/canvas", name="show")
-@signed_in
-async def show(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """The email as the editor's frame shows it: `as` is a contact."""
+@signed_in()
+async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show the email in the editor's frame; `as` is a contact."""
     try:
-        drawn = await render(canvas.draw, visit.account_id, template_id, _person(request))
-    except errors.Invalid as refused:
-        return mail.broken(_why(refused))
-    have = ",".join((drawn.digest, *(one.digest for one in drawn.rows or ())))
-    head = view.environment().get_template("canvas/head.html").render(have=have)
-    html = drawn.html if "<" in drawn.html else f"<p>{drawn.html}</p>"
-    if _HEAD_ENDS.search(html):
-        html = _HEAD_ENDS.sub(lambda found: head + found[0], html, count=1)
+        draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
+    except errors.Invalid as error:
+        return email_frame.render_error(_error_sentence(error))
+    present = ",".join((draft.digest, *(row.digest for row in draft.rows or ())))
+    head = view.template_environment().get_template("canvas/head.html").render(have=present)
+    html = draft.html if "<" in draft.html else f"<p>{draft.html}</p>"
+    if _HEAD_END_TAG.search(html):
+        html = _HEAD_END_TAG.sub(lambda result: head + result[0], html, count=1)
     else:
         html = f"<!doctype html><html><head>{head}</head>{html}</html>"
-    headers = {"content-security-policy": _policy(request), "referrer-policy": "no-referrer"}
+    headers = {"content-security-policy": _build_policy(request), "referrer-policy": "no-referrer"}
     return HTTPResponse(html, 200, headers, "text/html; charset=utf-8")
 
 
 @pages.get("/<template_id:int>/rows", name="rows")
-@signed_in
-async def rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """What a canvas shows now: every row by its digest, with its HTML where the canvas does not `have` it."""
-    have = set((request.args.get("have") or "").split(","))
+@signed_in()
+async def list_changed_rows(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show every row of the canvas by its digest, with its HTML where the digest is not in `have`."""
+    present = set((request.args.get("have") or "").split(","))
     try:
-        drawn = await render(canvas.draw, visit.account_id, template_id, _person(request))
-    except errors.Invalid as refused:
-        return _json({"error": _why(refused)}, 422)
-    return _json(drawing.told(drawn, have))
+        draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
+    except errors.Invalid as error:
+        return _json_response({"error": _error_sentence(error)}, 422)
+    return _json_response(list_rows(draft, present))
 
 
 @pages.get("/<template_id:int>/size", name="size")
-@signed_in
-async def size(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """How large the email is as it is sent, beside what Gmail shows of one."""
-    found = await render(canvas.weight, visit.account_id, template_id)
-    if not view.is_part(request):
-        return view.go(request, f"/templates/{template_id}/edit")
-    near = found is not None and found > sample_render.GMAIL_NEARLY
-    over = found is not None and found > sample_render.GMAIL_CLIPS
-    return view.fragment(request, "editor/size.html", size=found, near=near, over=over)
+@signed_in()
+async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show the size of the email as it is sent, beside Gmail's limit."""
+    size_bytes = await render(preview.measure_html_bytes, visit.account_id, template_id)
+    if not view.is_partial(request):
+        return view.redirect(request, f"/templates/{template_id}/edit")
+    near = size_bytes is not None and size_bytes > preview.GMAIL_WARN_BYTES
+    over = size_bytes is not None and size_bytes > preview.GMAIL_CLIP_BYTES
+    return view.render_fragment(request, "editor/size.html", size=size_bytes, near=near, over=over)
 
 
 @pages.get("/<template_id:int>/people", name="people")
-@signed_in
-async def people(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Whose email a canvas may show: the last ones added, whoever is looked for, somebody without a first name."""
+@signed_in()
+async def choose_contact(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show contacts to preview the email for: the last added, search results, one without a first name."""
     search = (request.args.get("search") or "").strip()[:254]
-    await call(templates.get, visit.account_id, template_id)
-    if not view.is_part(request):
-        return view.go(request, f"/templates/{template_id}/edit")
-    found, nameless = await call(_found, visit.account_id, search)
-    return view.page(request, "canvas/people.html", rows=found, nameless=nameless, search=search)
+    await fetch(templates.get, visit.account_id, template_id)
+    if not view.is_partial(request):
+        return view.redirect(request, f"/templates/{template_id}/edit")
+    result, nameless = await fetch(_find_contacts, visit.account_id, search)
+    return view.render(request, "canvas/people.html", rows=result, nameless=nameless, search=search)
 
 
-def _found(account_id: int, search: str) -> tuple[list[Contact], Contact | None]:
+def _find_contacts(account_id: int, search: str) -> tuple[list[Contact], Contact | None]:
     if search:
-        return list(contacts.find(account_id, search, 1, _SHOWN).rows), None
-    found = list(contacts.page(account_id, ContactQuery(limit=_SHOWN)).rows)
-    return found, store.nameless(account_id)
+        return list(contacts.find_by_words(account_id, search, 1, _MAX_PEOPLE).rows), None
+    page = list(contacts.fetch_page(account_id, ContactQuery(limit=_MAX_PEOPLE)).rows)
+    return page, store.find_contact_without_name(account_id)
 
 
-def _person(request: Request) -> int | None:
-    return number(request.args.get("as"), 0, 10**9) or None
+def _contact_id(request: Request) -> int | None:
+    return parse_int(request.args.get("as"), 0, 10**9) or None
 
 
-def _why(refused: errors.Invalid) -> str:
-    return words.sentence(next(iter(refused.fields.values()))[0])
+def _error_sentence(error: errors.Invalid) -> str:
+    return formats.sentence(next(iter(error.fields.values()))[0])
 
 
-def _json(content: Any, status: int = 200) -> HTTPResponse:
+def _json_response(content: Any, status: int = 200) -> HTTPResponse:
     return HTTPResponse(msgspec.json.encode(content), status, content_type="application/json")
 
 
-def _policy(request: Request) -> str:
-    """Return the policy of mail in a page, with scripts and one sheet of ours.
+def _build_policy(request: Request) -> str:
+    """Return the policy of an email frame, extended by the scripts and the style sheet of the canvas.
 
-    They are named by address: the frame has no origin of its own, so not every browser knows what 'self' is. The host
-    is the one that was asked for, and that of `base_url`: a proxy may ask us by another name than the browser did.
+    They are named by URL: the frame has no origin, so not every browser resolves 'self'. The hosts are the requested
+    one and that of `base_url`, because a proxy may use another name than the browser did.
     """
-    asked = request.host if _HOST.match(request.host) else "invalid."
-    hosts = dict.fromkeys((asked, urlsplit(config.base_url(config.current())).netloc))
+    params = request.host if _HOST_PATTERN.match(request.host) else "invalid."
+    hosts = dict.fromkeys((params, urlsplit(config.base_url(config.current())).netloc))
 
     def at(*names: str) -> str:
         places = [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
-        return " ".join(f"{place}{files.url(name)}" for name in names for place in places)
+        return " ".join(f"{place}{static_files.url(name)}" for name in names for place in places)
 
-    policy = guard.mail_policy().partition(";")[2].replace("style-src ", f"style-src {at('css/canvas.css')} ")
+    policy = guard.email_policy().partition(";")[2].replace("style-src ", f"style-src {at('css/canvas.css')} ")
     return f"sandbox allow-scripts;{policy}; script-src {at(*_SCRIPTS)}"

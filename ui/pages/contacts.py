@@ -1,86 +1,234 @@
-"""People: the table, one person, adding and changing."""
+"""Contacts: the table, its filters, and the form."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from markupsafe import Markup
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.audience.contacts import erase, lists, requests, store, write
-from appliance.audience.contacts.consent import Evidence
-from appliance.core import errors, fields
-from appliance.storage.work import call, commit
-from ui import countries, crowds, own_data, people, rights, tables, together, view, words
-from ui.forms import Form
-from ui.guard import signed_in
-from ui.pressed import one_press
+from appliance.audience import lists
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal, store, write
+from appliance.audience.contacts.search import ORDERS, Order
+from appliance.audience.segments import explain
+from appliance.audience.segments import members as segment_people
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentCreate
+from appliance.core import errors, validation
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, custom_data, edit_conflicts, lookups
+from ui.forms.edit_conflicts import FormPart
+from ui.forms.filter_rows import FilterRows
+from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
-from ui.together import Part
+from ui.widgets import filter_builder, tables
+from ui.widgets.tables import ActiveFilter, Chip, Column, Table
 
 pages = Pages("ui_contacts", url_prefix="/contacts")
-_PLAIN = ("first_name", "last_name", "country_code")
-PARTS = own_data.Parts(
-    Part("First name", ("first_name",)), Part("Last name", ("last_name",)), Part("Email", ("email",)),
-    Part("Phone", ("phone",)), Part("Country", ("country_code",)), Part("Lists", ("list_ids",), True),
+
+
+TABLE_FILTERS = ("show", "list_id", "tag", "segment_id", "source", "filters")
+TABLE_COLUMNS = (
+    Column("Person", "name", ""), Column("May get"), Column("Lists"), Column("Last seen", "seen"),
+    Column("Changed", "updated"), Column("Added", "created", shown=False),
+)  # fmt: skip
+_SHOW_FILTERS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
+    "subscribed": ({"subscribed_email": True}, []),
+    "not": ({"subscribed_email": False}, []),
+    "blocked": ({}, [{"name": "contact_suppressed", "predicate": "true", "value": True}]),
+}
+
+
+# The chips of a list's table have no counts.
+UNCOUNTED_CHIPS = (Chip("", "Everyone"), Chip("subscribed", "Subscribed"), Chip("not", "Not subscribed"))
+
+
+SHOW_VALUES = ("", *_SHOW_FILTERS)
+
+
+class ContactSearch(NamedTuple):
+    """The query and the filter rules of a table of contacts."""
+
+    query: store.ContactQuery
+    rules: list[Any]
+
+
+def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
+    """Return the query and rules of a table; raises Invalid. A misspelt filter finds nobody rather than everybody."""
+    show = state.get("show", "")
+    if show and show not in _SHOW_FILTERS:
+        raise errors.Invalid({"show": ["is not included in the list"]})
+    query_values, also = _SHOW_FILTERS.get(show, ({}, []))
+    raw: dict[str, Any] = {**query_values, **more}
+    for name in ("list_id", "segment_id"):
+        if state.get(name):
+            raw[name] = int(state[name]) if state[name].isdecimal() and len(state[name]) < 19 else 0
+    if state.get("of_list", "").isdecimal():
+        raw["list_id"] = int(state["of_list"][:18])
+    for name in ("search", "tag", "source"):
+        if state.get(name):
+            raw[name] = state[name]
+    return ContactSearch(validation.read(store.ContactQuery, raw), [*also, *parse_rules(state.get("filters", ""))])
+
+
+def parse_rules(text: str) -> list[Any]:
+    """Read the rules of an address; raises Invalid."""
+    if not text:
+        return []
+    try:
+        data = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        data = None
+    if not isinstance(data, list):
+        raise errors.Invalid({"filters": ["is invalid"]})
+    return data
+
+
+def _table_order(table: Table) -> Order:
+    """Return the order of a table of people."""
+    order = ORDERS[table.sort.removeprefix("-")]
+    return order._replace(down=table.sort.startswith("-"))
+
+
+def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
+    """Fill a table with contacts, chips and filter labels; return the contact lists by id.
+
+    A filter that names a deleted list or segment shows nobody, and can be removed.
+    """
+    all_lists = {row.id: row for row in lookups.list_contact_lists(account_id)}
+    table.active = describe_filters(account_id, table.state, all_lists)
+    table.chips = UNCOUNTED_CHIPS if more else count_chips(account_id)
+    try:
+        asks = read_search(table.filter_params, **table.list_params, **more)
+        table.results = store.fetch_page(account_id, asks.query, _table_order(table), asks.rules)
+    except errors.Invalid:
+        table.results = table.results._replace(rows=[], total=0)
+    return all_lists
+
+
+def count_chips(account_id: int) -> tuple[Chip, ...]:
+    """Return the filters most people use, with how many each shows."""
+    counts = store.count_contacts(account_id)
+    return (
+        Chip("", "Everyone", counts.everybody),
+        Chip("subscribed", "Subscribed", counts.subscribed),
+        Chip("not", "Not subscribed", counts.everybody - counts.subscribed),
+        Chip("blocked", "Suppressed", counts.suppressed),
+    )
+
+
+def describe_filters(account_id: int, state: dict[str, str], all_lists: dict[int, Any]) -> list[ActiveFilter]:
+    """Return the filters in force that are no chips, in words."""
+    filters = []
+    if state.get("list_id"):
+        filters.append(ActiveFilter(f"In {_list_name(account_id, state['list_id'], all_lists)}", ("list_id",)))
+    if state.get("segment_id"):
+        filters.append(
+            ActiveFilter(f"In the segment {_segment_name(account_id, state['segment_id'])}", ("segment_id",))
+        )
+    if state.get("tag"):
+        filters.append(ActiveFilter(f"With the tag {state['tag']}", ("tag",)))
+    if state.get("source"):
+        filters.append(ActiveFilter(f"Added from {state['source']}", ("source",)))
+    if state.get("filters"):
+        filters.append(ActiveFilter(_describe_rules(account_id, state["filters"]), ("filters",)))
+    return filters
+
+
+def _list_name(account_id: int, text: str, all_lists: dict[int, Any]) -> str:
+    number = int(text) if text.isdecimal() and len(text) < 19 else 0
+    if number in all_lists:
+        return str(all_lists[number].name)
+    try:
+        return str(lists.get(account_id, number).name)
+    except errors.NotFound:
+        return "a list that is gone"
+
+
+def _segment_name(account_id: int, text: str) -> str:
+    try:
+        return str(segments.get(account_id, int(text) if text.isdecimal() and len(text) < 19 else 0).name)
+    except errors.NotFound:
+        return "that is gone"
+
+
+def _describe_rules(account_id: int, text: str) -> str:
+    """Return rules in words, or that they cannot be read."""
+    try:
+        return explain.describe_filters(
+            account_id,
+            segment_people.parse_filters(account_id, parse_rules(text)),
+            segment_people.build_scope(account_id),
+        )
+    except errors.Invalid:
+        return "Rules that cannot be read"
+
+
+_TEXT_FIELDS = ("first_name", "last_name", "country_code")
+FORM_PARTS = custom_data.CustomDataParts(
+    FormPart("First name", ("first_name",)), FormPart("Last name", ("last_name",)), FormPart("Email", ("email",)),
+    FormPart("Phone", ("phone",)), FormPart("Country", ("country_code",)), FormPart("Lists", ("list_ids",), True),
 )  # fmt: skip
 
 
-@pages.get("/", name="index", strict_slashes=False)
-@signed_in
+@pages.get("/", strict_slashes=False)
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The table, searched as one types."""
+    """Show the table of contacts."""
     table = tables.Table(
-        request, "/contacts", ("person", "people"), crowds.COLUMNS, "-updated", crowds.FILTERS
+        request, "/contacts", ("person", "people"), TABLE_COLUMNS, "-updated", TABLE_FILTERS
     )  # fmt: skip
-    table.acts = "/contacts/acts" if rights.may(visit.user.role, "POST", "/contacts/acts") else ""
-    found = await call(crowds.fill, visit.account_id, table)
-    return tables.answer(request, "contacts/index.html", table, lists=found)
+    table.acts = "/contacts/acts" if visit.can("contacts:write") else ""
+    contact_lists = await fetch(fill_table, visit.account_id, table)
+    return tables.render_table(request, "contacts/index.html", table, lists=contact_lists)
 
 
-@pages.get("/new", name="new")
-@signed_in
+@pages.get("/new")
+@signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """An empty form; a list it was opened from is chosen already."""
+    """Show an empty form; the list that it was opened from is selected."""
     search = (request.args.get("like") or "").strip()
     form = Form({"email" if "@" in search else "first_name": search})
     form.lists["list_ids"] = request.args.getlist("list") or []
-    return await _form(request, visit, form, None, 200)
+    return await _render_form(request, visit, form, None, 200)
 
 
-@pages.post("/", name="create", strict_slashes=False)
-@signed_in
-@one_press
+@pages.post("/", strict_slashes=False)
+@signed_in("contacts:write")
+@ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Add a person; who has the address already is named."""
-    form = Form.of(request)
+    """Create a contact; if the address is taken, name its owner."""
+    form = Form.from_request(request)
     if form["more"] or form["drop"]:
-        return await _form(request, visit, form, None, 200)
-    raw = _raw(form)
-    raw["data"] = own_data.read(form, own_data.posted(form)) or None
-    _complete_phone(visit, form)
+        return await _render_form(request, visit, form, None, 200)
+    raw = _read_fields(form)
+    raw["data"] = custom_data.parse_rows(form, custom_data.read_rows(form)) or None
+    _complete_form_phone(visit, form)
     raw["email"], raw["phone"], raw["opt_in"] = form.text("email"), form.text("phone"), form["opt_in"] == "yes"
     if form["opt_in"] == "yes" and (form["email"] or form["phone"]):
-        form.need("agreed", "Say how they agreed. It is kept as evidence of consent.")
+        form.require("agreed", "Say how they agreed. It is kept as evidence of consent.")
     if not (form["email"] or form["phone"] or form["first_name"] or form["last_name"]):
-        form.wrong("email", "Write an address, or at least a name.")
+        form.add_error("email", "Write an address, or at least a name.")
     if form.errors:
-        return await _form(request, visit, form, None, 422)
+        return await _render_form(request, visit, form, None, 422)
     try:
-        asked = fields.read(requests.ContactWrite, {name: value for name, value in raw.items() if value is not None})
-        evidence = people.evidence(visit)
+        body = validation.read(store.ContactWrite, {name: value for name, value in raw.items() if value is not None})
+        evidence = visit.evidence()
         evidence.text = form["agreed"][:1000] or None
-        done = await commit(_add, visit.account_id, asked, evidence, form["new_list"])
-    except errors.Invalid as refused:
-        form = await _taken(visit, form, refused, {"name": "new_list"})
-        return await _form(request, visit, form, None, 422)
-    view.say(request, _told(done, form["opt_in"] == "yes"))
-    return view.go(request, f"/contacts/{done.contact.id}")
+        done = await commit(_add_contact, visit.account_id, body, evidence, form["new_list"])
+    except errors.Invalid as error:
+        form = await _add_errors(visit, form, error, {"name": "new_list"})
+        return await _render_form(request, visit, form, None, 422)
+    view.flash(request, _added_message(done, form["opt_in"] == "yes"))
+    return view.redirect(request, f"/contacts/{done.contact.id}")
 
 
-def _told(done: write.Upserted, wanted: bool) -> str:
-    """Return what became of a contact that was added, and whether it may be written to."""
-    who = words.name(done.contact)
+def _added_message(done: write.WriteResult, wanted: bool) -> str:
+    """Return the notice for a new contact, with its subscription."""
+    who = formats.contact_name(done.contact)
     first = f"{who} was added"
     if not done.contact.channels:
         return f"{first}."
@@ -89,167 +237,254 @@ def _told(done: write.Upserted, wanted: bool) -> str:
     return f"{first}, not subscribed: campaigns skip them."
 
 
-def _add(account_id: int, asked: requests.ContactWrite, evidence: Evidence, new_list: str) -> write.Upserted:
-    """Add a person, to a list that is made for them too if it has a name; all or nothing.
+def _add_contact(account_id: int, body: store.ContactWrite, evidence: Evidence, new_list: str) -> write.WriteResult:
+    """Create a contact, and a new list for it if one is named; all or nothing.
 
-    Raises Invalid, also where somebody has one of the addresses: nobody is laid over a contact whom they do not see.
+    Raises Invalid, also if another contact has one of the addresses: no existing contact is overwritten.
     """
-    given = {kind: getattr(asked, kind) for kind in ("email", "phone")}
-    taken = [kind for kind, text in given.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
-    if taken:
-        raise errors.Invalid({kind: ["has already been taken"] for kind in taken})
+    given = {kind: getattr(body, kind) for kind in ("email", "phone")}
+    used = [kind for kind, text in given.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
+    if used:
+        raise errors.Invalid({kind: ["has already been taken"] for kind in used})
     if new_list:
-        made = lists.create(account_id, fields.read(lists.ListCreate, {"name": new_list}))
-        asked.list_ids = [*(asked.list_ids or []), made.id]
-    return write.upsert(account_id, asked, evidence)
+        created = lists.create(account_id, validation.read(lists.ListCreate, {"name": new_list}))
+        body.list_ids = [*(body.list_ids or []), created.id]
+    return write.upsert(account_id, body, evidence)
 
 
 def _has_owner(account_id: int, kind: str, text: str) -> bool:
     try:
-        return people.owner(account_id, kind, text) is not None
+        return lookups.find_owner(account_id, kind, text) is not None
     except ValueError:
-        return False  # what is no address is told by whoever adds it
+        return False  # an invalid address is refused when the contact is created
 
 
-@pages.get("/<contact_id:int>/edit", name="edit")
-@signed_in
+@pages.get("/<contact_id:int>/edit")
+@signed_in("contacts:write")
 async def edit(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """The form with what is known."""
-    contact = await call(store.get, visit.account_id, contact_id)
-    form = _kept(contact, await call(people.all_lists, visit.account_id))
-    return await _form(request, visit, together.opened(form, PARTS), contact, 200)
+    """Show the form of a contact."""
+    contact = await fetch(store.get, visit.account_id, contact_id)
+    form = _build_form(contact, await fetch(lookups.list_contact_lists, visit.account_id))
+    return await _render_form(request, visit, edit_conflicts.open_form(form, FORM_PARTS), contact, 200)
 
 
-@pages.post("/<contact_id:int>", name="update")
-@signed_in
-@together.meeting
+@pages.post("/<contact_id:int>")
+@signed_in("contacts:write")
+@edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Keep what was changed; a changed address is the same channel under another address."""
-    form = Form.of(request)
-    contact = await call(store.get, visit.account_id, contact_id)
+    """Save the changes; a changed address stays the same channel."""
+    form = Form.from_request(request)
+    contact = await fetch(store.get, visit.account_id, contact_id)
     if form["more"] or form["drop"]:
-        return await _form(request, visit, form, contact, 200)
-    offered = await call(people.all_lists, visit.account_id)
-    together.meet(form, PARTS, _kept(contact, offered), {"Lists": {str(one.id): one.name for one in offered}})
-    if form.met:
-        return await _form(request, visit, form, contact, 409)
+        return await _render_form(request, visit, form, contact, 200)
+    offered = await fetch(lookups.list_contact_lists, visit.account_id)
+    edit_conflicts.merge_form(
+        form, FORM_PARTS, _build_form(contact, offered), {"Lists": {str(option.id): option.name for option in offered}}
+    )
+    if form.conflicts:
+        return await _render_form(request, visit, form, contact, 409)
     if form["phone"] not in [channel.value for channel in contact.channels]:
-        _complete_phone(visit, form)
-    changed = _channels(contact, form)
-    raw = {**_raw(form), "channels_attributes": [asked for _, asked in changed]}
-    # Of many lists some are not offered here: those stay
-    raw["list_ids"] += await call(_beyond, contact, offered)
-    # A form that does not show the data leaves it as it is; what came meanwhile under other names stays
+        _complete_form_phone(visit, form)
+    changed = _changed_channels(contact, form)
+    raw = {**_read_fields(form), "channels_attributes": [body for _, body in changed]}
+    # The form offers a limited number of lists; others are kept.
+    raw["list_ids"] += await fetch(_unlisted_list_ids, contact, offered)
+    # A form without the data leaves it unchanged; fields added meanwhile are kept.
     if "data_shown" in form.values:
-        shown = set(form["data_shown"].split("\n"))
-        kept = {key: value for key, value in contact.data.items() if key not in shown or key == "tags"}
-        raw["data"] = kept | own_data.read(form, own_data.posted(form))
+        shown_keys = set(form["data_shown"].split("\n"))
+        stored = {key: value for key, value in contact.data.items() if key not in shown_keys or key == "tags"}
+        raw["data"] = stored | custom_data.parse_rows(form, custom_data.read_rows(form))
     try:
         if form.errors:
             raise errors.Invalid({})
-        asked = fields.read(requests.ContactPatch, raw)
-        args = (write.update, visit.account_id, contact_id, asked, people.evidence(visit))
-        await commit(together.still, form, PARTS, lambda: _kept(store.get(*args[1:3]), offered), *args)
-    except errors.Invalid as refused:
+        body = validation.read(store.ContactPatch, raw)
+        args = (write.update, visit.account_id, contact_id, body, visit.evidence())
+        await commit(
+            edit_conflicts.write_if_unchanged,
+            form,
+            FORM_PARTS,
+            lambda: _build_form(store.get(*args[1:3]), offered),
+            *args,
+        )
+    except errors.Invalid as error:
         at = {f"channels_attributes[{index}].value": kind for index, (kind, _) in enumerate(changed)}
-        return await _form(request, visit, await _taken(visit, form, refused, at), contact, 422)
-    view.say(request, "Saved.")
-    return view.go(request, f"/contacts/{contact_id}")
+        return await _render_form(request, visit, await _add_errors(visit, form, error, at), contact, 422)
+    view.flash(request, "Saved.")
+    return view.redirect(request, f"/contacts/{contact_id}")
 
 
-@pages.get("/<contact_id:int>/delete", name="sure")
-@signed_in
-async def sure(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """The question before a person is deleted."""
-    contact = await call(store.get, visit.account_id, contact_id)
-    return view.page(request, "contacts/delete.html", contact=contact)
+@pages.get("/<contact_id:int>/delete")
+@signed_in("contacts:write")
+async def confirm_delete(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Show the confirmation of deleting a contact."""
+    contact = await fetch(store.get, visit.account_id, contact_id)
+    return view.render(request, "contacts/delete.html", contact=contact)
 
 
-@pages.post("/<contact_id:int>/delete", name="delete")
-@signed_in
+@pages.post("/<contact_id:int>/delete")
+@signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Delete a person for good; an opt-out of theirs stays as a mark that cannot be read."""
-    gone = await commit(audit.noting, visit.by, "contact_delete", write.delete, visit.account_id, contact_id)
-    view.say(request, f"{words.name(gone)} is deleted.")
-    return view.go(request, "/contacts")
+    deleted = await commit(
+        audit.run_and_record, visit.actor, "contact_delete", removal.delete, visit.account_id, contact_id
+    )
+    view.flash(request, f"{formats.contact_name(deleted)} is deleted.")
+    return view.redirect(request, "/contacts")
 
 
-@pages.post("/<contact_id:int>/erase", name="erase")
-@signed_in
+@pages.post("/<contact_id:int>/erase")
+@signed_in("contacts:write")
 async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Erase a person with every trace; what stays is that their addresses are never written to again."""
-    contact = await call(store.get, visit.account_id, contact_id)
-    args = (erase.erase, visit.account_id, contact_id, people.evidence(visit))
-    await commit(audit.noting, visit.by, "contact_erase", *args)
-    view.say(request, f"{words.name(contact)} is erased.")
-    return view.go(request, "/contacts")
+    """Erase a contact with every trace; only the block on their addresses remains."""
+    contact = await fetch(store.get, visit.account_id, contact_id)
+    args = (removal.erase, visit.account_id, contact_id, visit.evidence())
+    await commit(audit.run_and_record, visit.actor, "contact_erase", *args)
+    view.flash(request, f"{formats.contact_name(contact)} is erased.")
+    return view.redirect(request, "/contacts")
 
 
-def _kept(contact: Any, offered: list[Any]) -> Form:
-    """Return the form that shows what is kept of a person; a list that its segment fills is no choice."""
-    form = Form({name: getattr(contact, name) or "" for name in _PLAIN} | {"email": "", "phone": ""})
+def _build_form(contact: Any, offered: list[Any]) -> Form:
+    """Return the form of a contact; lists that follow a segment cannot be chosen."""
+    form = Form({name: getattr(contact, name) or "" for name in _TEXT_FIELDS} | {"email": "", "phone": ""})
     for kind in ("email", "phone"):
         form.values[kind] = next((channel.value for channel in contact.channels if channel.kind == kind), "")
-    choices = {one.id for one in offered if one.segment_id is None}
-    form.lists["list_ids"] = [str(one) for one in contact.list_ids if one in choices]
-    for row in own_data.rows(contact.data):
-        for name, value in zip(own_data.NAMES, row, strict=True):
+    choices = {option.id for option in offered if option.segment_id is None}
+    form.lists["list_ids"] = [str(id_) for id_ in contact.list_ids if id_ in choices]
+    for row in custom_data.build_rows(contact.data):
+        for name, value in zip(custom_data.FIELD_NAMES, row, strict=True):
             form.lists.setdefault(name, []).append(value)
     return form
 
 
-def _beyond(contact: Any, offered: list[Any]) -> list[int]:
+def _unlisted_list_ids(contact: Any, offered: list[Any]) -> list[int]:
     """Return the lists of a person that a form has no room for."""
-    rest = set(contact.list_ids) - {one.id for one in offered}
-    return [one for one in rest if lists.get(contact.account_id, one).segment_id is None]
+    rest = set(contact.list_ids) - {option.id for option in offered}
+    return [item for item in rest if lists.get(contact.account_id, item).segment_id is None]
 
 
-def _complete_phone(visit: Visit, form: Form) -> None:
+def _complete_form_phone(visit: Visit, form: Form) -> None:
     """Write the phone number of a form in E.164 by the country of the account, where it can be read."""
-    form.values["phone"] = people.written_phone(visit, form["phone"])
+    form.values["phone"] = lookups.complete_phone(visit, form["phone"])
 
 
-def _raw(form: Form) -> dict[str, Any]:
-    raw: dict[str, Any] = {name: form.text(name) for name in _PLAIN}
+def _read_fields(form: Form) -> dict[str, Any]:
+    raw: dict[str, Any] = {name: form.text(name) for name in _TEXT_FIELDS}
     return {**raw, "list_ids": form.ids("list_ids")}
 
 
-def _channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any]]]:
-    """Return what the form says about the first address and the first number, by kind, in the words of the domain."""
+def _changed_channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any]]]:
+    """Return the changes to the first email address and the first phone number, by kind."""
     wanted: list[tuple[str, dict[str, Any]]] = []
     for kind in ("email", "phone"):
-        have = next((channel for channel in contact.channels if channel.kind == kind), None)
-        if have and not form[kind]:
-            wanted.append((kind, {"id": have.id, "_destroy": True}))
-        elif have and form[kind] != have.value:
-            wanted.append((kind, {"id": have.id, "value": form[kind]}))
-        elif not have and form[kind]:
-            # An address that a colleague adds has agreed to nothing yet; its page subscribes it
+        present = next((channel for channel in contact.channels if channel.kind == kind), None)
+        if present and not form[kind]:
+            wanted.append((kind, {"id": present.id, "_destroy": True}))
+        elif present and form[kind] != present.value:
+            wanted.append((kind, {"id": present.id, "value": form[kind]}))
+        elif not present and form[kind]:
+            # An added address has no consent yet; the contact's page can subscribe it.
             wanted.append((kind, {"value": form[kind], "kind": kind, "subscribed": False}))
     return wanted
 
 
-async def _form(request: Request, visit: Visit, form: Form, contact: Any, status: int) -> HTTPResponse:
-    found = await call(people.all_lists, visit.account_id)
-    data = own_data.posted(form) + ([own_data.Row("", "text", "")] if form["more"] else [])
-    shown = "\n".join(key for key in contact.data if key != "tags") if contact else ""
-    shown = form.values.get("data_shown", shown)
-    return view.page(
-        request, "contacts/form.html", status, form=form, contact=contact, lists=found, data=data, shown=shown,
-        kinds=own_data.KINDS, country=dict(countries.names()).get(visit.account.country_code or ""),
-        countries=countries.choices("None", form["country_code"]),
+async def _render_form(request: Request, visit: Visit, form: Form, contact: Any, status: int) -> HTTPResponse:
+    contact_lists = await fetch(lookups.list_contact_lists, visit.account_id)
+    data = custom_data.read_rows(form) + ([custom_data.DataRow("", "text", "")] if form["more"] else [])
+    shown_keys = "\n".join(key for key in contact.data if key != "tags") if contact else ""
+    shown_keys = form.values.get("data_shown", shown_keys)
+    return view.render(
+        request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
+        shown=shown_keys,
+        kinds=custom_data.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
+        countries=lookups.country_options("None", form["country_code"]),
     )  # fmt: skip
 
 
-async def _taken(visit: Visit, form: Form, refused: errors.Invalid, names: dict[str, str]) -> Form:
+async def _add_errors(visit: Visit, form: Form, error: errors.Invalid, names: dict[str, str]) -> Form:
     """Note the faults of the domain, and whose an address is already; none where the form found some itself."""
-    for path, messages in refused.fields.items():
+    for path, messages in error.fields.items():
         kind = names.get(path, path)
-        if kind == "phone" and messages[0] == "is invalid" and (fault := people.phone_fault(visit, form["phone"])):
-            form.wrong(kind, fault)
+        if (
+            kind == "phone"
+            and messages[0] == "is invalid"
+            and (fault := lookups.find_phone_error(visit, form["phone"]))
+        ):
+            form.add_error(kind, fault)
         if kind not in ("email", "phone") or messages[0] != "has already been taken":
             continue
-        if owner := await call(people.owner, visit.account_id, kind, form[kind]):
+        if owner := await fetch(lookups.find_owner, visit.account_id, kind, form[kind]):
             text = Markup('This {} already belongs to {}. <a href="/contacts/{}">Open</a>')
-            form.wrong(kind, text.format("address" if kind == "email" else "number", words.name(owner), owner.id))
-    return form.take(refused, names) if refused.fields else form
+            form.add_error(
+                kind, text.format("address" if kind == "email" else "number", formats.contact_name(owner), owner.id)
+            )
+    return form.add_errors(error, names) if error.fields else form
+
+
+# Advanced filters of the table, in the rows of the segment builder
+
+
+@pages.get("/filter", strict_slashes=False)
+@signed_in()
+async def edit_filter(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the rules in force; the Apply button redirects to the filtered table."""
+    posted: dict[str, list[str]] = {name: list(values) for name, values in request.args.items()}
+    state = {name: tables.query_text(request, name) for name in ("search", *TABLE_FILTERS) if request.args.get(name)}
+    if "rows" not in posted:
+        return await _render_filter(
+            request, visit, Form(), await fetch(_load_rows, visit.account_id, state.get("filters", "")), state, 200
+        )
+    rows = FilterRows.from_form(posted)
+    if rows.apply_action(posted) or "go" not in posted:
+        return await _render_filter(request, visit, Form(), rows, state, 200)
+    try:
+        await fetch(segment_people.parse_filters, visit.account_id, rows.to_filters())
+    except errors.Invalid as error:
+        return await _render_filter(request, visit, Form(), rows, state, 422, error)
+    state["filters"] = msgspec.json.encode(rows.to_filters()).decode() if rows.to_filters() else ""
+    return view.redirect(request, f"/contacts{formats.query_string(state)}")
+
+
+@pages.post("/filter", strict_slashes=False)
+@signed_in("contacts:write")
+async def save_as_segment(request: Request, visit: Visit) -> HTTPResponse:
+    """Save the rules as a segment, and show its contacts."""
+    form = Form.from_request(request)
+    rows = FilterRows.from_form(form.lists)
+    form.require("name", "Give the segment a name, for example Regulars in Berlin.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        raw = {"name": form["name"], "filters": rows.to_filters()}
+        created = await commit(segments.create, visit.account_id, validation.read(SegmentCreate, raw))
+    except errors.Invalid as error:
+        if "has already been taken" in error.fields.get("name", []):
+            form.add_error("name", "Another segment has this name.")
+        return await _render_filter(request, visit, form, rows, {}, 422, error)
+    view.flash(request, f"The segment {created.name} is ready. It keeps itself up to date.")
+    return view.redirect(request, f"/contacts?segment_id={created.id}")
+
+
+def _load_rows(account_id: int, text: str) -> FilterRows:
+    """Return the rows of the filters in force, or one blank row if they cannot be read."""
+    try:
+        rules = parse_rules(text)
+        segment_people.parse_filters(account_id, rules)
+    except errors.Invalid:
+        rules = []
+    return FilterRows.from_filters(rules) if rules else FilterRows.blank()
+
+
+async def _render_filter(
+    request: Request, visit: Visit, form: Form, rows: FilterRows, state: dict[str, Any], status: int,
+    error: errors.Invalid | None = None,
+) -> HTTPResponse:  # fmt: skip
+    filter_view = await filter_builder.load_view(visit.account_id, rows)
+    if error is not None:
+        # The paths of rows are set when the filters are built.
+        rows.to_filters()
+        rows.add_errors(error)
+    state = {name: value for name, value in state.items() if name != "filters"}
+    return view.render(
+        request, "contacts/filter.html", status, form=form, shown=filter_view, state=state,
+        may_keep=visit.can("contacts:write"),
+    )  # fmt: skip

@@ -1,32 +1,131 @@
-"""The documentation: guides, and the interface for programs; open to everybody, for it says nothing of anybody."""
+"""The documentation: guides written in Markdown, and the API reference; public, as it contains no account data."""
 
 import re
 from functools import cache
+from html import escape, unescape
 from typing import Any, NamedTuple
 
 import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.core import errors
+from appliance.core import errors, executable
 from appliance.settings import config
-from ui import manual, view
-from ui.guard import open_page
+from ui import view
+from ui.guard import public_page
 from ui.session import Pages
 
 pages = Pages("ui_docs", url_prefix="/docs")
+
+
+# Guides in their order, by heading.
+GUIDES = (
+    ("Begin", ("send-your-first-mail", "connect-a-relay", "verify-a-domain")),
+    ("Work with people", ("import", "flows", "webhooks")),
+    ("Programs", ("authentication", "errors-and-limits")),
+    ("Run it", ("install", "https", "watch", "security", "backup", "how-far")),
+)
+# The base URL in the examples, replaced by that of the installation.
+_EXAMPLE_BASE_URL = "http://127.0.0.1:8080"
+# Captions of code blocks, by language.
+_CAPTIONS = {
+    "sh": "Shell",
+    "python": "Python",
+    "json": "Answer",
+    "toml": "campanero.toml",
+    "yaml": "Prometheus",
+    "text": "",
+    "nginx": "nginx",
+    "caddy": "Caddyfile",
+}
+
+
+class Guide(NamedTuple):
+    """A guide: name in URLs, title, lead, body, and headings (id, text)."""
+
+    name: str
+    title: str
+    lead: str
+    body: str
+    parts: tuple[tuple[str, str], ...]
+
+
+def guide_names() -> tuple[str, ...]:
+    """Return the names of all guides, in their order."""
+    return tuple(name for _, group in GUIDES for name in group)
+
+
+def list_guides(base: str) -> list[tuple[str, list[Guide]]]:
+    """Return all guides below their headings."""
+    return [(title, [load_guide(name, base) for name in group]) for title, group in GUIDES]
+
+
+@cache
+def load_guide(name: str, base: str) -> Guide:
+    """Return a guide whose examples use this base URL; raises KeyError for an unknown name."""
+    if name not in guide_names():
+        raise KeyError(name)
+    text = executable.shipped_path("ui", "guides", f"{name}.md").read_text(encoding="utf-8")
+    title, lead, rest = (part.strip() for part in text.split("\n\n", 2))
+    markdown = _markdown_renderer()
+    draft = markdown.render(rest).replace(_EXAMPLE_BASE_URL, escape(base))
+    parts = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', draft)
+    return Guide(
+        name, title.removeprefix("# "), lead, draft, tuple((item, _strip_tags(words)) for item, words in parts)
+    )
+
+
+def slug(words: str) -> str:
+    """Return the id of a heading."""
+    return re.sub(r"[^a-z0-9_]+", "-", words.lower()).strip("-")
+
+
+def _strip_tags(words: str) -> str:
+    return unescape(re.sub(r"<[^>]+>", "", words))
+
+
+@cache
+def _markdown_renderer() -> Any:
+    """Return the one reader of Markdown: HTML in it is text, so that a guide cannot break the page policy."""
+    from markdown_it import MarkdownIt
+
+    renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
+    renderer.add_render_rule("fence", _render_code)
+    renderer.add_render_rule("heading_open", _render_heading)
+    renderer.add_render_rule("table_open", lambda *_: '<div class="wide"><table>\n')
+    renderer.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return renderer
+
+
+def _render_heading(_: Any, tokens: Any, at: int, *__: Any) -> str:
+    return f'<{tokens[at].tag} id="{slug(tokens[at + 1].content)}">'
+
+
+def _render_code(_: Any, tokens: Any, at: int, *__: Any) -> str:
+    """Return the HTML of a code block: caption, copy button and code; `run` marks what tests execute."""
+    language, *marks = (tokens[at].info or "text").split()
+    code = escape(tokens[at].content.rstrip("\n"))
+    caption = "curl" if language == "sh" and "curl " in code else _CAPTIONS[language]
+    button = f'<button class="btn sm ghost" type="button" data-copy="{code}"><span data-label>Copy</span></button>'
+    ran = f" data-{marks[0]}" if marks else ""
+    return (
+        f'<figure class="code"><figcaption>{caption}{button if language != "json" else ""}</figcaption>'
+        f'<pre><code class="language-{language}"{ran}>{code}</code></pre></figure>\n'
+    )
+
+
 _METHODS = ("get", "post", "put", "patch", "delete")
-# The renderer is not ours and large: its page has no origin, so neither cookies nor storage nor our answers, it may
-# ask nobody for anything, and runs what this service shipped alone. It places its parts by attributes; the one style
-# it writes is allowed by its digest, which is another as soon as an attribute of `reference.html` is.
+# The renderer is a large third-party script, so its page has no origin (no cookies, storage or API), may connect to
+# nothing, and runs only scripts shipped with this service. It positions its parts by attributes; the one style element
+# it writes is allowed by its digest, which changes with any attribute in `reference.html`.
 _RENDERER_STYLE = "sha256-1WVf2oS+ldTc3PHUH/UXTBJG9WvxL+dxkZjQ3Hy+aJk="
 _RENDERER_POLICY = (
     f"sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'self' '{_RENDERER_STYLE}'; "
     "style-src-attr 'unsafe-inline'; img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-# What is said by example, in which nothing is a schema; and the types without parts
-_AS_SAID = frozenset({"example", "examples", "default", "enum", "const"})
-_PLAIN = frozenset({"string", "integer", "number", "boolean"})
+# Keys whose values are literals instead of schemas, and the types without parts.
+_LITERAL_KEYS = frozenset({"example", "examples", "default", "enum", "const"})
+_SIMPLE_TYPES = frozenset({"string", "integer", "number", "boolean"})
 
 
 class Operation(NamedTuple):
@@ -39,93 +138,93 @@ class Operation(NamedTuple):
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@open_page
+@public_page
 async def index(request: Request) -> HTTPResponse:
-    """All guides, with what each is for."""
-    return _page(request, "docs/index.html")
+    """Show all guides."""
+    return _render_page(request, "docs/index.html")
 
 
 @pages.get("/guides/<name:str>", name="guide")
-@open_page
-async def guide(request: Request, name: str) -> HTTPResponse:
-    """One guide."""
+@public_page
+async def show_guide(request: Request, name: str) -> HTTPResponse:
+    """Show a guide."""
     try:
-        found = manual.read(name, config.base_url(config.current()))
+        guide = load_guide(name, config.base_url(config.current()))
     except KeyError:
         raise errors.NotFound from None
-    return _page(request, "docs/guide.html", guide=found)
+    return _render_page(request, "docs/guide.html", guide=guide)
 
 
 @pages.get("/api", name="api")
-@open_page
-async def api(request: Request) -> HTTPResponse:
-    """Every operation, below what it is about; each leads into the reference."""
-    return _page(request, "docs/api.html", groups=_operations(request.app.ctx.published))
+@public_page
+async def show_api(request: Request) -> HTTPResponse:
+    """Show every operation by its tag, linked to the reference."""
+    return _render_page(request, "docs/api.html", groups=_group_operations(request.app.ctx.published))
 
 
 @pages.get("/api/reference", name="reference")
-@open_page
-async def reference(request: Request) -> HTTPResponse:
-    """The reference, drawn in the browser by RapiDoc from what `document.js` says."""
-    answer = _page(request, "docs/reference.html")
+@public_page
+async def show_reference(request: Request) -> HTTPResponse:
+    """Show the reference, rendered in the browser by RapiDoc from `document.js`."""
+    answer = _render_page(request, "docs/reference.html")
     answer.headers["content-security-policy"] = _RENDERER_POLICY
-    # A page without an origin cannot be alone with its own
+    # A page without an origin cannot be same-origin with itself.
     answer.headers["cross-origin-opener-policy"] = "unsafe-none"
     return answer
 
 
 @pages.get("/api/document.js", name="document")
-@open_page
-async def document(request: Request) -> HTTPResponse:
-    """The document as a script, because a page without an origin may read no other answer."""
-    return HTTPResponse(_script(request.app.ctx.published), content_type="text/javascript; charset=utf-8")
+@public_page
+async def show_document(request: Request) -> HTTPResponse:
+    """Serve the document as a script, because a page without an origin cannot read other responses."""
+    return HTTPResponse(_build_script(request.app.ctx.published), content_type="text/javascript; charset=utf-8")
 
 
-def _page(request: Request, template: str, **context: Any) -> HTTPResponse:
-    guides = manual.listed(config.base_url(config.current()))
-    answer = view.whole(request, template, guides=guides, **context)
+def _render_page(request: Request, template: str, **context: Any) -> HTTPResponse:
+    guides = list_guides(config.base_url(config.current()))
+    answer = view.render_whole(request, template, guides=guides, **context)
     answer.headers["x-robots-tag"] = "noindex"
     return answer
 
 
 @cache
-def _script(build: Any) -> bytes:
-    return b"globalThis.published = " + msgspec.json.encode(_told(build())) + b";\n"
+def _build_script(build: Any) -> bytes:
+    return b"globalThis.published = " + msgspec.json.encode(_simplify_schema(build())) + b";\n"
 
 
-def _told(node: Any) -> Any:
+def _simplify_schema(node: Any) -> Any:
     """Return a part of the document as RapiDoc draws it in one line: words with their type, and null as one more."""
     if isinstance(node, list):
-        return [_told(one) for one in node]
+        return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
-    node = {key: one if key in _AS_SAID else _told(one) for key, one in node.items()}
+    node = {key: item if key in _LITERAL_KEYS else _simplify_schema(item) for key, item in node.items()}
     if isinstance(node.get("enum"), list) and "type" not in node:
         node["type"] = ["string", "null"] if None in node["enum"] else "string"
     match node.get("anyOf"):
-        case [{"type": str(kind), **rest}, {"type": "null"}] if kind in _PLAIN:
+        case [{"type": str(kind), **rest}, {"type": "null"}] if kind in _SIMPLE_TYPES:
             del node["anyOf"]
             return rest | node | {"type": [kind, "null"]}
     return node
 
 
 @cache
-def _operations(build: Any) -> list[tuple[str, str, list[Operation]]]:
-    """Return the operations by their first tag: its name, what is said of it, and they."""
-    said = build()
-    about = {one["name"]: one.get("description", "") for one in said.get("tags", ())}
+def _group_operations(build: Any) -> list[tuple[str, str, list[Operation]]]:
+    """Return the operations by their first tag: its name, description and operations."""
+    text = build()
+    about = {operation["name"]: operation.get("description", "") for operation in text.get("tags", ())}
     groups: dict[str, list[Operation]] = {name: [] for name in about}
-    for path, methods in said["paths"].items():
+    for path, methods in text["paths"].items():
         for method in _METHODS:
             if method in methods:
-                one = methods[method]
-                tag = (one.get("tags") or ["service"])[0]
+                operation = methods[method]
+                tag = (operation.get("tags") or ["service"])[0]
                 groups.setdefault(tag, []).append(
-                    Operation(method.upper(), path, one["summary"], _anchor(method, path))
+                    Operation(method.upper(), path, operation["summary"], _operation_anchor(method, path))
                 )
-    return [(name, about.get(name, ""), some) for name, some in groups.items() if some]
+    return [(name, about.get(name, ""), group) for name, group in groups.items() if group]
 
 
-def _anchor(method: str, path: str) -> str:
+def _operation_anchor(method: str, path: str) -> str:
     """Return how RapiDoc calls an operation."""
     return re.sub(r"[\s#:?&={}]", "-", f"{method}-{path}")

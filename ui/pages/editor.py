@@ -1,28 +1,71 @@
-"""The editor of an email: of a template, of a campaign's own copy, of a message in a flow; they are one page."""
+"""The editor of an email, of a template, a campaign or a flow: fields, details, theme, audience, presence."""
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.content import brand as brands
-from appliance.content.designs import document, render
-from appliance.content.templates import editing, history, homes, places, revisions, store
+from appliance.content.designs import document, merge, render
+from appliance.content.templates import editing, revisions, store
 from appliance.content.templates.editing import Change
+from appliance.core import clock, errors
 from appliance.core.errors import Conflict, Invalid, NotFound
-from appliance.sending.messages import sample_render
+from appliance.sending.messages import merge_tags, preview
 from appliance.storage.models import Template
-from appliance.storage.work import call, commit, render_for
-from ui import filter_look, view, words
-from ui.editor import drawing, fields, listing, presence
-from ui.filters import Rows
-from ui.forms import Form
+from appliance.storage.transactions import commit, fetch, render_for
+from ui import formats, view
+from ui.forms import Form, parse_int
+from ui.forms.filter_rows import FilterRows
 from ui.guard import signed_in
+from ui.pages import canvas
 from ui.session import Pages, Visit
+from ui.widgets import editor_panels, filter_builder
 
 pages = Pages("ui_editor")
-PAGE = "editor/page.html"
+
+# Users who have an email open, in memory
+
+# Browsers report every 20 seconds.
+_TIMEOUT_MS = 45_000
+_present: dict[int, dict[str, "PresentUser"]] = {}
+
+
+class PresentUser(NamedTuple):
+    """A user who has the email open too."""
+
+    user: int
+    name: str
+    key: str
+    at: int
+
+
+def mark_present(template_id: int, who: str, user: int, name: str, key: str) -> None:
+    """Record that a user has the email open; `who` identifies the browser session."""
+    now = clock.now_ms()
+    users = _present.setdefault(template_id, {})
+    users[who] = PresentUser(user, name, key, now)
+    for key_ in [key_ for key_, other in users.items() if now - other.at > _TIMEOUT_MS]:
+        del users[key_]
+
+
+def list_others(template_id: int, user: int) -> list[PresentUser]:
+    """Return the other users who have the email open, each once, with their last section."""
+    now = clock.now_ms()
+    row = sorted(_present.get(template_id, {}).values(), key=lambda other: other.at)
+    return list({item.user: item for item in row if item.user != user and now - item.at <= _TIMEOUT_MS}.values())
+
+
+def mark_left(template_id: int, who: str) -> None:
+    """Record that a user closed the email."""
+    row = _present.get(template_id, {})
+    row.pop(who, None)
+    if not row:
+        _present.pop(template_id, None)
+
+
+PAGE_TEMPLATE = "editor/page.html"
 _PALETTES = (
     ("Ink", {"brand_color": "#1f2933", "text_color": "#1f2933", "bg_color": "#f4f2ee"}),
     ("Sea", {"brand_color": "#0f617d", "text_color": "#22303a", "bg_color": "#eef4f6"}),
@@ -31,255 +74,272 @@ _PALETTES = (
     ("Plum", {"brand_color": "#6b3fa0", "text_color": "#2a2433", "bg_color": "#f4f1f8"}),
     ("Night", {"brand_color": "#f2b84b", "text_color": "#f3f1ea", "bg_color": "#17191d"}),
 )  # fmt: skip
-# The first so many letters of a subject are seen on a phone, and of a preview line
-SUBJECT, PREHEADER = 45, 90
+# The characters of a subject and a preheader that a phone shows.
+SUBJECT_CHARACTERS, PREHEADER_CHARACTERS = 45, 90
 
 
-@pages.get("/campaigns/<campaign_id:int>/content", name="campaign")
-@signed_in
-async def campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """What a campaign says; its own copy, whatever it was made from."""
-    row = await call(homes.of_campaign, visit.account_id, campaign_id)
+@pages.get("/campaigns/<campaign_id:int>/content")
+@signed_in()
+async def show_campaign(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the editor of a campaign's own email."""
+    row = await fetch(store.get_campaign_template, visit.account_id, campaign_id)
     if row.channel != "email":
-        return view.go(request, f"/campaigns/{campaign_id}")
-    return await show(request, visit, row)
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    return await render_editor(request, visit, row)
 
 
-@pages.get("/flows/<flow_id:int>/steps/<step_id:int>/content", name="step")
-@signed_in
-async def step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """What a message of a flow says."""
-    row = await call(homes.of_step, visit.account_id, flow_id, step_id)
+@pages.get("/flows/<flow_id:int>/steps/<step_id:int>/content")
+@signed_in()
+async def show_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Show the editor of an email of a flow."""
+    row = await fetch(store.get_step_template, visit.account_id, flow_id, step_id)
     if row.channel != "email":
-        return view.go(request, f"/flows/{flow_id}?step={step_id}")
-    return await show(request, visit, row)
+        return view.redirect(request, f"/flows/{flow_id}?step={step_id}")
+    return await render_editor(request, visit, row)
 
 
-async def show(request: Request, visit: Visit, row: Template, status: int = 200, file: str = "") -> HTTPResponse:
-    """Return the page of an email, with the section that its address names; `file` is what is wrong with one."""
+async def render_editor(
+    request: Request, visit: Visit, row: Template, status: int = 200, file: str = ""
+) -> HTTPResponse:
+    """Render the editor of an email, with the section in the query; `file` is the error of an uploaded file."""
     path, key = request.args.get("path"), request.args.get("s")
     if path and key is None:
-        key = next((one.key for one in document.entries(row.design) if one.section.path == path), None)
-    values = await render_for(visit.account_id, context, visit, row.id, key)
-    return view.whole(request, PAGE, status, **(values | {"file": file}))
+        key = next((entry.key for entry in document.list_entries(row.design) if entry.section.path == path), None)
+    values = await render_for(visit.account_id, build_context, visit, row.id, key)
+    return view.render_whole(request, PAGE_TEMPLATE, status, **(values | {"file": file}))
 
 
-async def told(request: Request, visit: Visit, row: Template, said: dict[str, str]) -> HTTPResponse:
-    """Return what is wrong with what was typed, each at its field."""
-    return await _told(request, visit, row.id, None, 422, said, "", None)
+async def render_errors(request: Request, visit: Visit, row: Template, values: dict[str, str]) -> HTTPResponse:
+    """Render the errors of typed values at their fields."""
+    return await _render_messages(request, visit, row.id, None, 422, values, "", None)
 
 
-def context(visit: Visit, template_id: int, key: str | None = None, asks_palette: bool = True) -> dict[str, Any]:
+def build_context(visit: Visit, template_id: int, key: str | None = None, asks_palette: bool = True) -> dict[str, Any]:
     """Return everything the page shows; raises NotFound."""
     row = store.get(visit.account_id, template_id)
-    home = homes.of(row)
-    found = document.entries(row.design)
-    entry = document.find_section(found, key) if key else None
-    look = brands.look(brands.get(visit.account_id))
-    theme = render.theme_of(row.design, look)
-    said = "body" if row.body and not document.sections(row.design) else "sections"
+    home = store.find_owner(row)
+    page = document.list_entries(row.design)
+    entry = document.find_section(page, key) if key else None
+    look = brands.build_look(brands.get(visit.account_id))
+    theme = render.document_theme(row.design, look)
+    message = "body" if row.body and not document.get_sections(row.design) else "sections"
     return {
-        "row": row, "home": home, "here": f"/templates/{row.id}", "back": back_of(home), "page": page_of(home),
+        "row": row, "home": home, "here": f"/templates/{row.id}", "back": back_url(home), "page": editor_url(home),
         "locked": home.is_locked or visit.user.role == "viewer", "may_look_only": visit.user.role == "viewer",
-        "outline": listing.rows(found), "many": len(found), "entry": entry, "key": entry.key if entry else "",
-        "top": document.top_section(found, entry.key) if entry else "",
-        "groups": fields.groups(entry, theme) if entry else [],
-        "columns": fields.columns_of(entry, found) if entry else [],
-        "listing": listing, "palette": listing.palette(), "emails": fields.emails(row), "mode": said,
-        "themed": fields.themed(row.design, theme), "contrasts": fields.contrasts(theme), "palettes": _PALETTES,
-        "reach": history.reach(row), "others": presence.others(row.id, visit.user.id),
-        "file": "", "siblings": _siblings(found, entry), "lengths": (SUBJECT, PREHEADER), "raw": _raw(entry),
-        "seen_by": _seen_by(visit, entry),
-        # Shown beside the fields of the email alone
-        "inbox": sample_render.inbox(visit.account_id, revisions.document(row)) if entry is None else None,
+        "outline": editor_panels.build_outline(page), "many": len(page), "entry": entry,
+        "key": entry.key if entry else "",
+        "top": document.find_top_key(page, entry.key) if entry else "",
+        "groups": editor_panels.build_groups(entry, theme) if entry else [],
+        "columns": editor_panels.sections_by_column(entry, page) if entry else [],
+        "listing": editor_panels, "palette": editor_panels.list_palette(),
+        "emails": editor_panels.build_detail_fields(row), "mode": message,
+        "themed": editor_panels.build_theme_fields(row.design, theme),
+        "contrasts": editor_panels.check_contrasts(theme), "palettes": _PALETTES,
+        "reach": store.find_undo_steps(row), "others": list_others(row.id, visit.user.id),
+        "file": "", "siblings": _position_among_siblings(page, entry),
+        "lengths": (SUBJECT_CHARACTERS, PREHEADER_CHARACTERS), "raw": _unknown_section_json(entry),
+        "seen_by": _describe_audience(visit, entry),
+        # Only shown without a selected section.
+        "inbox": preview.build_inbox_line(visit.account_id, revisions.to_document(row)) if entry is None else None,
     }  # fmt: skip
 
 
-def _siblings(found: list[document.Entry], entry: document.Entry | None) -> tuple[int, int]:
-    """Return where a section stands among how many."""
+def _position_among_siblings(rows: list[document.Entry], entry: document.Entry | None) -> tuple[int, int]:
+    """Return the position of a section among its siblings, and their number."""
     if entry is None:
         return 0, 0
-    return entry.position + 1, len([one for one in entry.siblings if isinstance(one, dict)])
+    return entry.position + 1, len([item for item in entry.siblings if isinstance(item, dict)])
 
 
-def _raw(entry: document.Entry | None) -> str:
-    """Return a section that nobody knows as it came."""
+def _unknown_section_json(entry: document.Entry | None) -> str:
+    """Return the JSON of a section of unknown kind."""
     if entry is None or entry.section.kind is not None:
         return ""
     return json.dumps(entry.raw, indent=2, ensure_ascii=False)
 
 
-def _seen_by(visit: Visit, entry: document.Entry | None) -> str:
-    """Say in words who sees a section; nothing where everybody does."""
-    have = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
-    if not isinstance(have, list) or not have:
+def _describe_audience(visit: Visit, entry: document.Entry | None) -> str:
+    """Return in words who sees a section; empty for everybody."""
+    present = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
+    if not isinstance(present, list) or not present:
         return ""
-    return filter_look.look(visit.account_id, Rows.of(have), counted=False).sentence or "People who match its rules"
+    return (
+        filter_builder.build_view(visit.account_id, FilterRows.from_filters(present), counted=False).sentence
+        or "People who match its rules"
+    )
 
 
-def page_of(home: homes.Home) -> str:
+def editor_url(home: store.TemplateOwner) -> str:
     """Return the address of the editor of an email."""
     if home.kind == "campaign":
         return f"/campaigns/{home.id}/content"
     return f"/flows/{home.id}/steps/{home.step}/content" if home.kind == "flow" else f"/templates/{home.id}/edit"
 
 
-def back_of(home: homes.Home) -> str:
+def back_url(home: store.TemplateOwner) -> str:
     """Return where the editor came from."""
     if home.kind == "campaign":
         return f"/campaigns/{home.id}"
     return f"/flows/{home.id}?step={home.step}" if home.kind == "flow" else "/templates"
 
 
-async def answer(
+async def render_blocks(
     request: Request, visit: Visit, template_id: int, key: str | None, names: tuple[str, ...], status: int = 200,
-    **said: Any,
+    **text: Any,
 ) -> HTTPResponse:  # fmt: skip
-    """Return a script with the blocks that changed and what it should know besides; a bare form with the page."""
-    values = await render_for(visit.account_id, context, visit, template_id, key)
-    notice = said.pop("notice", None)
-    if not view.is_part(request):
+    """Render the changed blocks with data for the script in a header; redirect if no script asked."""
+    values = await render_for(visit.account_id, build_context, visit, template_id, key)
+    notice = text.pop("notice", None)
+    if not view.is_partial(request):
         if notice:
-            view.say(request, notice["text"], notice["undo"])
-        elif said.get("say"):
-            view.say(request, said["say"])
-        return view.go(request, values["page"] + (f"?s={values['key']}" if values["key"] else ""))
+            view.flash(request, notice["text"], notice["undo"])
+        elif text.get("say"):
+            view.flash(request, text["say"])
+        return view.redirect(request, values["page"] + (f"?s={values['key']}" if values["key"] else ""))
     if notice:
         names = (*names, "toast")
-    found = view.pieces(request, PAGE, names, status, **values, notice=notice)
-    told = {"rev": values["row"].revision, "key": values["key"], **said}
-    found.headers["x-editor"] = json.dumps(told)
-    if said.get("kept") or said.get("changed"):
-        found.body = (found.body or b"") + (await drawing.along(request, visit, template_id)).encode()
-    return found
+    response = view.render_blocks(request, PAGE_TEMPLATE, names, status, **values, notice=notice)
+    details = {"rev": values["row"].revision, "key": values["key"], **text}
+    response.headers["x-editor"] = json.dumps(details)
+    if text.get("kept") or text.get("changed"):
+        response.body = (response.body or b"") + (await canvas.render_update(request, visit, template_id)).encode()
+    return response
 
 
-@pages.get("/templates/<template_id:int>/sections/<key:str>", name="section")
-@signed_in
-async def section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """A section as fields."""
-    row = await call(store.get, visit.account_id, template_id)
-    if document.find_section(document.entries(row.design), key) is None:
+@pages.get("/templates/<template_id:int>/sections/<key:str>")
+@signed_in()
+async def show_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Show the fields of a section."""
+    row = await fetch(store.get, visit.account_id, template_id)
+    if document.find_section(document.list_entries(row.design), key) is None:
         raise NotFound
-    return await answer(request, visit, template_id, key, ("inspector",))
+    return await render_blocks(request, visit, template_id, key, ("inspector",))
 
 
-@pages.get("/templates/<template_id:int>/details", name="email")
-@signed_in
-async def email(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """What stands beside the sections as fields."""
-    return await answer(request, visit, template_id, None, ("inspector",))
+@pages.get("/templates/<template_id:int>/details")
+@signed_in()
+async def show_details(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show the fields of subject, preheader and sender."""
+    return await render_blocks(request, visit, template_id, None, ("inspector",))
 
 
-@pages.post("/templates/<template_id:int>/sections/<key:str>", name="change")
-@signed_in
-async def change(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Keep values of a section; each is refused by itself, and merged with what others change elsewhere."""
-    asked = asked_of(request)
-    return await _keep(request, visit, template_id, key, asked, editing.change, visit.account_id, template_id, key)
+@pages.post("/templates/<template_id:int>/sections/<key:str>")
+@signed_in("templates:write")
+async def save_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Save values of a section, merged with what others changed elsewhere."""
+    filters = read_changes(request)
+    return await _save_changes(
+        request, visit, template_id, key, filters, editing.edit_values, visit.account_id, template_id, key
+    )
 
 
-@pages.post("/templates/<template_id:int>/theme", name="theme")
-@signed_in
-async def theme(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Keep values of the theme."""
-    asked = asked_of(request)
-    return await _keep(request, visit, template_id, None, asked, editing.change, visit.account_id, template_id, None)
+@pages.post("/templates/<template_id:int>/theme")
+@signed_in("templates:write")
+async def save_theme(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Save values of the theme."""
+    filters = read_changes(request)
+    return await _save_changes(
+        request, visit, template_id, None, filters, editing.edit_values, visit.account_id, template_id, None
+    )
 
 
-@pages.post("/templates/<template_id:int>/details", name="details")
-@signed_in
-async def details(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Keep what stands beside the sections."""
-    asked = asked_of(request)
-    return await _keep(request, visit, template_id, None, asked, editing.details, visit.account_id, template_id)
+@pages.post("/templates/<template_id:int>/details")
+@signed_in("templates:write")
+async def save_details(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Save subject, preheader and sender."""
+    filters = read_changes(request)
+    return await _save_changes(
+        request, visit, template_id, None, filters, editing.edit_details, visit.account_id, template_id
+    )
 
 
-def asked_of(request: Request) -> list[Change]:
-    """Return the values that a form has; what is typed is kept to the last space."""
-    form = Form.of(request)
+def read_changes(request: Request) -> list[Change]:
+    """Return the changed values of a form, with their spaces."""
+    form = Form.from_request(request)
     names = [name for name in form.values if name.startswith(("props.", "styles.", "theme.", "email."))]
-    return [Change(name, form.all(name)[-1].replace("\r\n", "\n"), form["seen:" + name] or None) for name in names]
+    return [Change(name, form.getlist(name)[-1].replace("\r\n", "\n"), form["seen:" + name] or None) for name in names]
 
 
-async def _keep(
-    request: Request, visit: Visit, template_id: int, key: str | None, asked: list[Change], verb: Any, *args: Any
+async def _save_changes(
+    request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], verb: Any, *args: Any
 ) -> HTTPResponse:
-    path = asked[0].path if len(asked) == 1 else ""
+    path = changes[0].path if len(changes) == 1 else ""
     names: tuple[str, ...] = (
         ("state", "steps", "list") if key is not None or path else ("state", "steps", "list", "theme")
     )
     try:
-        row = await call(store.get, visit.account_id, template_id)
-        edit = await call(_foreseen, row, key, asked)
+        row = await fetch(store.get, visit.account_id, template_id)
+        edit = await fetch(_prepare_edit, row, key, changes)
         await render_for(visit.account_id, editing.warm, row, edit)
-        done = await commit(verb, *args, asked, visit.user.id)
-    except Invalid as refused:
-        return await _refused(request, visit, template_id, key, asked, refused)
-    except Conflict as refused:
-        return await _beaten(request, visit, template_id, key, asked, refused)
+        done = await commit(verb, *args, changes, visit.user.id)
+    except Invalid as error:
+        return await _render_refused(request, visit, template_id, key, changes, error)
+    except Conflict as error:
+        return await _render_conflict(request, visit, template_id, key, changes, error)
     if path.startswith("theme."):
         names = (*names, "contrasts")
     elif path == "props.preset":
         names = (*names, "inspector")
     elif path in ("email.from_name", "email.subject", "email.preheader"):
         names = (*names, "inboxrow", "subject_length", "preheader_length")
-    seen = await call(_digests, done.template, key, asked)
-    return await answer(request, visit, template_id, key, names, kept=True, seen=seen)
+    seen = await fetch(_current_digests, done.template, key, changes)
+    return await render_blocks(request, visit, template_id, key, names, kept=True, seen=seen)
 
 
-def _foreseen(row: Template, key: str | None, asked: list[Change]) -> Any:
-    if asked and asked[0].path.startswith("email."):
-        return editing.detailed(row, asked)
-    return editing.changed(row, key, asked)
+def _prepare_edit(row: Template, key: str | None, changes: list[Change]) -> Any:
+    if changes and changes[0].path.startswith("email."):
+        return editing.build_detail_edit(row, changes)
+    return editing.build_value_edit(row, key, changes)
 
 
-def _digests(row: Template, key: str | None, asked: list[Change]) -> dict[str, str]:
-    """Return, for each value, the digest of what it is now."""
-    found = {}
-    entry = document.find_section(document.entries(row.design), key) if key else None
-    for one in asked:
-        if one.path.startswith("email."):
-            value = getattr(row, one.path.removeprefix("email."))
+def _current_digests(row: Template, key: str | None, changes: list[Change]) -> dict[str, str]:
+    """Return the present digest of each value."""
+    digests = {}
+    entry = document.find_section(document.list_entries(row.design), key) if key else None
+    for change in changes:
+        if change.path.startswith("email."):
+            value = getattr(row, change.path.removeprefix("email."))
         else:
-            here = places.place(one.path, entry.section.kind if entry else None)
-            value = places.value_of(here, places.holder_of(entry, row.design, here))
-        found[one.path] = places.digest(value)
-    return found
+            current = editing.parse_path(change.path, entry.section.kind if entry else None)
+            value = editing.get_value(current, editing.get_holder(entry, row.design, current))
+        digests[change.path] = editing.hash_value(value)
+    return digests
 
 
-async def _refused(
-    request: Request, visit: Visit, template_id: int, key: str | None, asked: list[Change], refused: Invalid
+async def _render_refused(
+    request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], error: Invalid
 ) -> HTTPResponse:
-    """Return what is wrong, each at its field; a lock and the like beside the name."""
-    kinds = {one.path: one.typed for one in asked}
-    said = {path: sentence(path, found[0]) for path, found in refused.fields.items() if path in kinds}
-    base = [words.sentence(found[0]) for path, found in refused.fields.items() if path not in kinds]
-    return await _told(request, visit, template_id, key, 422, said, " ".join(base), None)
+    """Render field errors at their fields and all others beside the title."""
+    kinds = {item.path: item.typed for item in changes}
+    values = {path: value_error_sentence(path, result[0]) for path, result in error.fields.items() if path in kinds}
+    base = [formats.sentence(result[0]) for path, result in error.fields.items() if path not in kinds]
+    return await _render_messages(request, visit, template_id, key, 422, values, " ".join(base), None)
 
 
-async def _beaten(
-    request: Request, visit: Visit, template_id: int, key: str | None, asked: list[Change], refused: Conflict
+async def _render_conflict(
+    request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], error: Conflict
 ) -> HTTPResponse:
-    """Return who was first with what, and keep what was typed."""
-    return await _told(request, visit, template_id, key, 409, {}, "", refused.extra)
+    """Render who changed a value first, and keep the typed one."""
+    return await _render_messages(request, visit, template_id, key, 409, {}, "", error.extra)
 
 
-async def _told(
+async def _render_messages(
     request: Request, visit: Visit, template_id: int, key: str | None, status: int, said: dict[str, str], base: str,
     theirs: dict[str, Any] | None,
 ) -> HTTPResponse:  # fmt: skip
-    if not view.is_part(request):
+    if not view.is_partial(request):
         text = next(iter(said.values()), base) or f"{(theirs or {}).get('changed_by') or 'Somebody'} changed this too."
-        return await answer(request, visit, template_id, key, (), status, say=text)
-    values = await render_for(visit.account_id, context, visit, template_id, key)
-    found = view.pieces(request, "editor/told.html", ("told",), status, said=said, base=base, theirs=theirs, **values)
-    found.headers["x-editor"] = json.dumps({"rev": values["row"].revision, "base": base, "wrong": list(said)})
-    return found
+        return await render_blocks(request, visit, template_id, key, (), status, say=text)
+    values = await render_for(visit.account_id, build_context, visit, template_id, key)
+    response = view.render_blocks(
+        request, "editor/told.html", ("told",), status, said=said, base=base, theirs=theirs, **values
+    )
+    response.headers["x-editor"] = json.dumps({"rev": values["row"].revision, "base": base, "wrong": list(said)})
+    return response
 
 
-def sentence(path: str, message: str) -> str:
-    """Say to a person what a value cannot be."""
+def value_error_sentence(path: str, message: str) -> str:
+    """Return a validation error of a value as a sentence."""
     if message == "is invalid" and path.rpartition(".")[2] in ("href", "cta_url"):
         return "Start the link with https://"
     if message == "is invalid" and path.rpartition(".")[2] in ("email", "from_email", "reply_to"):
@@ -293,4 +353,72 @@ def sentence(path: str, message: str) -> str:
         return f"Write a number from {low} to {high}."
     if message.startswith("is too long"):
         return "This is longer than any email needs. Make it shorter."
-    return words.sentence(message)
+    return formats.sentence(message)
+
+
+# The audience of a section
+
+AUDIENCE_PATH = "props.show_if"
+
+
+@pages.get("/templates/<template_id:int>/sections/<key:str>/audience")
+@signed_in()
+async def show_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Show the rules of a section, with the number of matching contacts."""
+    row, entry = await fetch(_load_section, visit, template_id, key)
+    present = entry.section.props.get("show_if")
+    rows = FilterRows.from_filters(present) if isinstance(present, list) and present else FilterRows.blank()
+    return await _render_audience(request, visit, row, entry, rows)
+
+
+@pages.post("/templates/<template_id:int>/sections/<key:str>/audience")
+@signed_in("templates:write")
+async def save_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Save the rules; without any everybody sees the section."""
+    form = Form.from_request(request)
+    row, entry = await fetch(_load_section, visit, template_id, key)
+    rows = FilterRows.from_form(form.lists)
+    if rows.apply_action(form.lists):
+        return await _render_audience(request, visit, row, entry, rows)
+    try:
+        params = [Change(AUDIENCE_PATH, json.dumps(rows.to_filters()))]
+        edit = await fetch(editing.build_value_edit, row, key, params)
+        await render_for(visit.account_id, editing.warm, row, edit)
+        await commit(editing.edit_values, visit.account_id, template_id, key, params, visit.user.id)
+    except errors.Invalid as error:
+        rows.add_errors(error, AUDIENCE_PATH)
+        return await _render_audience(request, visit, row, entry, rows, 422)
+    view.flash(request, f"{entry.label}: who sees it is kept.")
+    return view.redirect(request, f"{editor_url(await fetch(store.find_owner, row))}?s={key}")
+
+
+def _load_section(visit: Visit, template_id: int, key: str) -> tuple[Template, document.Entry]:
+    row = store.get(visit.account_id, template_id)
+    entry = document.find_section(document.list_entries(row.design), key)
+    if entry is None or entry.section.kind is None:
+        raise NotFound
+    return row, entry
+
+
+async def _render_audience(
+    request: Request, visit: Visit, row: Template, entry: document.Entry, rows: FilterRows, status: int = 200
+) -> HTTPResponse:
+    home = await fetch(store.find_owner, row)
+    values: dict[str, Any] = {
+        "row": row, "entry": entry, "home": home, "page": editor_url(home),
+        "locked": home.is_locked or visit.user.role == "viewer",
+        "shown": await filter_builder.load_view(visit.account_id, rows),
+    }  # fmt: skip
+    return view.render(request, "editor/audience.html", status, **values)
+
+
+# The merge tag menu of all pages
+
+
+@pages.get("/templates/merge")
+@signed_in()
+async def show_merge_tags(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the merge tags for the template `t` or for any, with examples and how many contacts lack each."""
+    template_id = parse_int(request.args.get("t"), 0, 10**9) or None
+    groups = await fetch(merge_tags.list_merge_tags, visit.account_id, template_id)
+    return view.render(request, "merge/menu.html", groups=groups, roots=merge.ROOTS)

@@ -1,79 +1,251 @@
-"""Exports: what a list shows, as a file that is made while it is sent."""
+"""Exports: the filtered rows of a table as a file, written while it is sent."""
 
 import secrets
-from typing import Any
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.core import errors
-from appliance.exports import going
-from appliance.storage.work import call
-from ui import exports, view
-from ui.exports import FORMATS, KINDS, TYPES, Kind
+from appliance.audience.contacts import store
+from appliance.audience.contacts.store import ContactQuery
+from appliance.core import errors, validation
+from appliance.events import log as events_log
+from appliance.events.log import EventQuery
+from appliance.exports import contacts, progress, records
+from appliance.sending.messages import ledger
+from appliance.sending.messages.ledger import MessageQuery
+from appliance.storage.transactions import fetch
+from ui import formats, view
 from ui.guard import signed_in
+from ui.pages import contacts as contact_pages
 from ui.session import Pages, Visit
 
 pages = Pages("ui_exports", url_prefix="/exports")
-# Asked so often before the file has begun, the page stops asking
-_TRIES = 20
+
+
+# Parameters of a list's URL that only say how it is displayed.
+_VIEW_PARAMS = ("page", "limit", "per", "per_page", "sort", "order", "density", "format", "ticket")
+
+# Filters of the table of contacts, as its URL names them.
+_TABLE_PARAMS = ("search", *contact_pages.TABLE_FILTERS)
+
+
+class ExportKind(NamedTuple):
+    """Something that can be exported."""
+
+    title: str
+    singular: str
+    plural: str
+    crumb: tuple[str, str]
+    query: Any
+    # Each takes the result of `parse_filters`: a query, and for contacts also the filter rules.
+    page: Callable[..., Any]
+    csv: Callable[..., Iterator[str]]
+    jsonl: Callable[..., Iterator[bytes]]
+
+
+KINDS = {
+    "contacts": ExportKind(
+        "Export contacts", "contact", "contacts", ("Contacts", "/contacts"), ContactQuery,
+        lambda account_id, query, rules: store.fetch_page(account_id, query, rules=rules), contacts.write_contacts_csv,
+        contacts.write_contacts_jsonl,
+    ),
+    "events": ExportKind(
+        "Export activity", "event", "events", ("Activity", "/activity"), EventQuery, events_log.list_events,
+        lambda account_id, query: records.write_csv(records.EVENTS, account_id, query),
+        lambda account_id, query: records.write_jsonl(records.EVENTS, account_id, query),
+    ),
+    "messages": ExportKind(
+        "Export messages", "message", "messages", ("Outbox", "/outbox"), MessageQuery, ledger.list_messages,
+        lambda account_id, query: records.write_csv(records.MESSAGES, account_id, query),
+        lambda account_id, query: records.write_jsonl(records.MESSAGES, account_id, query),
+    ),
+}  # fmt: skip
+# Label, help, extension, and whether the file starts with the byte order mark that Excel needs.
+FORMATS = {
+    "excel": ("For Excel", "CSV that Excel and Numbers open with every letter right.", "csv", True),
+    "csv": ("CSV", "What other programs read, and what Import here takes back without loss.", "csv", False),
+    "jsonl": ("JSON lines", "For scripts: one object a line.", "jsonl", False),
+}
+TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+_FLAG_LABELS = {
+    "subscribed_email": ("Subscribed to email", "Not subscribed to email"),
+    "subscribed_phone": ("Subscribed to SMS", "Not subscribed to SMS"), "test": ("Only tests", "Without tests"),
+}  # fmt: skip
+_FILTER_LABELS = {
+    "created_after": "Since", "created_before": "Before", "updated_after": "Changed since",
+    "updated_before": "Changed before", "tag": "Tag", "source": "From", "to": "To", "channel": "Channel",
+    "contact_id": "Person", "campaign_id": "Campaign", "flow_id": "Flow", "source_type": "ExportKind",
+    "resource_name": "About", "resource_uid": "About",
+}  # fmt: skip
+
+
+def read_filters(kind: ExportKind, args: Any) -> dict[str, str]:
+    """Return the filters of a list's URL, without parameters that only say how it is displayed."""
+    filters = {name: str(args.get(name))[:500] for name in args if name not in _VIEW_PARAMS}
+    return {name: value for name, value in filters.items() if value.strip()}
+
+
+def parse_filters(kind: ExportKind, filters: dict[str, str]) -> tuple[Any, ...]:
+    """Read filters; raises Invalid also for one that is not known, so that none is lost on the way."""
+    own = {
+        name: value for name, value in filters.items() if kind.query is not ContactQuery or name not in _TABLE_PARAMS
+    }
+    names = {info.name for info in validation.declared_fields(kind.query)}
+    if unknown := sorted(set(own) - names):
+        raise errors.Invalid({name: ["is not a filter of this list"] for name in unknown})
+    query = validation.read(kind.query, {**own, "limit": 1}, loose=True)
+    if kind.query is not ContactQuery:
+        return (query,)
+    if filters.get("show", "") not in contact_pages.SHOW_VALUES:
+        raise errors.Invalid({"show": ["is not included in the list"]})
+    of_table = {name: value for name, value in filters.items() if name in _TABLE_PARAMS}
+    return tuple(contact_pages.read_search(of_table, **validation.sent_fields(query)))
+
+
+def filter_chips(account_id: int, kind: ExportKind, filters: dict[str, str]) -> list[tuple[str, str]]:
+    """Return each filter in words, with the query of the page without it."""
+    chips: list[tuple[str, str]] = []
+    rest = dict(filters)
+    if kind.query is ContactQuery:
+        chosen = {chip.value: chip.label for chip in contact_pages.count_chips(account_id)}
+        if filters.get("show"):
+            chips.append((chosen[filters["show"]], _query_without(filters, "show")))
+        for active_filter in contact_pages.describe_filters(account_id, filters, {}):
+            chips.append((active_filter.text, _query_without(filters, *active_filter.names)))
+        rest = {name: value for name, value in filters.items() if name == "search" or name not in _TABLE_PARAMS}
+    return chips + [
+        (_filter_label(account_id, name, value), _query_without(filters, name)) for name, value in rest.items()
+    ]
+
+
+def _query_without(filters: dict[str, str], *names: str) -> str:
+    return formats.query_string({item: value for item, value in filters.items() if item not in names})
+
+
+def _filter_label(account_id: int, name: str, value: str) -> str:
+    if name in ("search", "q", "query"):
+        return f"“{value}”"
+    if name in _FLAG_LABELS:
+        return _FLAG_LABELS[name][value.lower() not in ("true", "1", "yes")]
+    if name == "event":
+        return formats.event(value)[2]
+    if name == "status":
+        return formats.STATUSES.get(value, ("", value))[1]
+    if name == "contact_id":
+        return formats.contact_name(store.get(account_id, int(value)))
+    return f"{_FILTER_LABELS.get(name, name.replace('_', ' '))}: {value}"
+
+
+class Progress(NamedTuple):
+    """A file that is being sent: whose, how many rows of how many, and whether it is whole, broken off or neither."""
+
+    account_id: int
+    rows: int
+    total: int
+    state: str
+    at: float
+
+
+_progress: "OrderedDict[str, Progress]" = OrderedDict()
+_MAX_EXPORTS = 64
+
+
+def get_progress(account_id: int, ticket: str) -> Progress | None:
+    """Return how far the file of a ticket is, or None if it has not begun."""
+    row = _progress.get(ticket)
+    return row if row is not None and row.account_id == account_id else None
+
+
+def track_progress(
+    account_id: int, ticket: str, total: int, pieces: Iterator[Any], mark: bytes, head: int
+) -> Iterator[bytes]:
+    """Yield the chunks of a file, and record its rows under a ticket; `head` lines are not counted."""
+    end, rows = b"\r\n" if head else b"\n", -head
+
+    def note(state: str) -> None:
+        if ticket:
+            _progress[ticket] = Progress(account_id, max(rows, 0), total, state, time.monotonic())
+            _progress.move_to_end(ticket)
+            while len(_progress) > _MAX_EXPORTS:
+                _progress.popitem(last=False)
+
+    note("going")
+    state = "broken"
+    try:
+        for piece in pieces:
+            sent = piece.encode() if isinstance(piece, str) else bytes(piece)
+            rows += sent.count(end)
+            note("going")
+            yield mark + sent
+            mark = b""
+        state = "done"
+    finally:
+        note(state)
+
+
+# The page stops polling after this many requests before the file has begun.
+_MAX_TRIES = 20
 
 
 @pages.get("/<of:str>", name="show")
-@signed_in
-async def show(request: Request, visit: Visit, of: str) -> HTTPResponse:
-    """What would be in the file, and in which form."""
-    kind = _kind(of)
-    asked = exports.filters(kind, request.args)
+@signed_in()
+async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
+    """Show what the file will contain, and its formats."""
+    kind = _find_kind(of)
+    filters = read_filters(kind, request.args)
 
     def read() -> tuple[int, list[tuple[str, str]]]:
-        found = kind.page(visit.account_id, *exports.read(kind, asked))
-        return found.total, exports.chips(visit.account_id, kind, asked)
+        page = kind.page(visit.account_id, *parse_filters(kind, filters))
+        return page.total, filter_chips(visit.account_id, kind, filters)
 
-    total, chips = await call(read)
-    return view.page(
-        request, "exports/show.html", of=of, kind=kind, asked=asked, total=total, chips=chips, formats=FORMATS,
+    total, chips = await fetch(read)
+    return view.render(
+        request, "exports/show.html", of=of, kind=kind, asked=filters, total=total, chips=chips, file_formats=FORMATS,
         ticket=secrets.token_hex(8), going=None, tries=0,
     )  # fmt: skip
 
 
 @pages.get("/<of:str>/file", name="file")
-@signed_in
-async def file(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
-    """The file itself."""
-    kind = _kind(of)
+@signed_in()
+async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | None:
+    """Send the file."""
+    kind = _find_kind(of)
     form = FORMATS.get(request.args.get("format") or "csv")
     if form is None:
         raise errors.NotFound
-    asked = exports.filters(kind, request.args)
+    filters = read_filters(kind, request.args)
     _, _, ending, marked = form
     ticket = (request.args.get("ticket") or "")[:32]
-    read = exports.read(kind, asked)
-    total = (await call(kind.page, visit.account_id, *read)).total
+    read = parse_filters(kind, filters)
+    total = (await fetch(kind.page, visit.account_id, *read)).total
     lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, *read)
     mark, head = b"\xef\xbb\xbf" if marked else b"", 1 if ending == "csv" else 0
-    await audit.exported(visit.by, visit.account_id, f"{of}.{ending}", asked, total)
-    pieces = exports.counted(visit.account_id, ticket, total, lines, mark, head)
-    seen = going.watched(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
-    return await exports.send_file(request, f"{of}.{ending}", TYPES[ending], seen)
+    await audit.record_export(visit.actor, visit.account_id, f"{of}.{ending}", filters, total)
+    pieces = track_progress(visit.account_id, ticket, total, lines, mark, head)
+    seen = progress.track_progress(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
+    return await view.stream_file(request, f"{of}.{ending}", TYPES[ending], seen)
 
 
 @pages.get("/<of:str>/progress", name="progress")
-@signed_in
-async def progress(request: Request, visit: Visit, of: str) -> HTTPResponse:
-    """How far the file is that was asked for with a ticket."""
-    kind = _kind(of)
+@signed_in()
+async def show_progress(request: Request, visit: Visit, of: str) -> HTTPResponse:
+    """Show the progress of the file with a ticket."""
+    kind = _find_kind(of)
     ticket = (request.args.get("ticket") or "")[:32]
-    found = exports.going(visit.account_id, ticket)
+    progress = get_progress(visit.account_id, ticket)
     tried = request.args.get("tries") or "0"
-    tries = min(int(tried) + 1, _TRIES) if tried.isdecimal() and len(tried) < 4 else _TRIES
-    return view.page(
-        request, "exports/progress.html", of=of, kind=kind, ticket=ticket, going=found, tries=tries, most=_TRIES
+    tries = min(int(tried) + 1, _MAX_TRIES) if tried.isdecimal() and len(tried) < 4 else _MAX_TRIES
+    return view.render(
+        request, "exports/progress.html", of=of, kind=kind, ticket=ticket, going=progress, tries=tries, most=_MAX_TRIES
     )
 
 
-def _kind(of: str) -> Kind:
+def _find_kind(of: str) -> ExportKind:
     if of not in KINDS:
         raise errors.NotFound
     return KINDS[of]

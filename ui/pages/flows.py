@@ -1,23 +1,28 @@
-"""Flows: the table, starters, and the page of one: its tree, the step that is chosen, and what moves it."""
+"""Flows: the table, new, publishing, status changes, bulk actions, and the contacts inside."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit
-from appliance.core import errors, fields
-from appliance.flows import draft_edits, publishing, report, requests, starters, states, store
-from appliance.storage.work import call, commit, render
-from ui import flow_page, flow_tree, rights, tables, unfinished, view
-from ui.flow_page import facts, findings
-from ui.forms import Form, number
-from ui.guard import signed_in
-from ui.pressed import one_press
+from appliance.accounts import access, audit
+from appliance.core import errors, validation
+from appliance.flows import document, drafts, lifecycle, report, runs, store
+from appliance.flows.runs import RunAction, RunSelection
+from appliance.storage.models import Flow
+from appliance.storage.transactions import commit, fetch, render
+from ui import formats, view
+from ui.forms import Form, lookups, parse_int, safe_path
+from ui.guard import ignore_double_submit, signed_in
+from ui.pages import approvals, flow_editor
+from ui.pages.flow_editor import build_checklist, load_page
 from ui.session import Pages, Visit
-from ui.tables import Chip, Column
+from ui.widgets import flow_tree, tables
+from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_flows", url_prefix="/flows")
+
 CHIPS = {"": "All", "active": "Live", "paused": "Paused", "draft": "Drafts", "archived": "Archived"}
 _COLUMNS = (
     Column("Flow", "name", ""), Column("Status"), Column("Entered", "entered", number=True),
@@ -26,178 +31,479 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@pages.get("/", name="index", strict_slashes=False)
-@signed_in
+@pages.get("/", strict_slashes=False)
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The table with chips for the states; without any flow, what one may begin from."""
+    """Show the table with chips for the states; without flows, the starters."""
     table = tables.Table(request, "/flows", ("flow", "flows"), _COLUMNS, "-updated", ("status",))
     table.chip_name = "status"
-    table.acts = "/flows/acts" if rights.may(visit.user.role, "POST", "/flows/acts") else ""
+    table.acts = "/flows/acts" if visit.can("flows:write") else ""
     status = table.state["status"]
-    raw = table.raw | ({"status": status} if status and status in CHIPS else {})
+    raw = table.list_params | ({"status": status} if status and status in CHIPS else {})
 
     def read() -> dict[str, Any]:
-        counted = store.counted(visit.account_id)
+        counted = store.count_by_status(visit.account_id)
         for key, label in CHIPS.items():
             many = counted.get(key, 0) if key else sum(counted.values())
             if many or key in ("", status):
                 table.chips = [*table.chips, Chip(key, label, many)]
-        table.found = store.page(visit.account_id, fields.read(requests.FlowQuery, raw), table.sort)
-        rows = list(table.found.rows)
-        drawn = {row.id: draft_edits.seen(row) for row in rows}
-        starts = {row.id: flow_tree.start_words(visit.account_id, drawn[row.id].start) for row in rows}
-        return {"stats": report.stats(rows), "starts": starts}
+        table.results = store.list_flows(visit.account_id, validation.read(store.FlowQuery, raw), table.sort)
+        rows = list(table.results.rows)
+        draft = {row.id: drafts.build_draft(row) for row in rows}
+        starts = {row.id: flow_tree.describe_trigger(visit.account_id, draft[row.id].trigger) for row in rows}
+        return {"stats": report.load_stats(rows), "starts": starts}
 
-    seen = await call(read)
-    offers = await call(_starters, visit) if not table.chips[0].number else []
-    may_send = rights.may(visit.user.role, "POST", "/flows/0/pause")
-    return tables.answer(request, "flows/index.html", table, starters=offers, may_send=may_send, **seen)
-
-
-def _starters(visit: Visit) -> list[Any]:
-    return [*starters.of(visit.account_id)]
+    seen = await fetch(read)
+    offers = await fetch(_list_starters, visit) if not table.chips[0].number else []
+    may_send = visit.can("campaigns:send")
+    return tables.render_table(request, "flows/index.html", table, starters=offers, may_send=may_send, **seen)
 
 
-@pages.get("/new", name="new")
-@signed_in
+def _list_starters(visit: Visit) -> list[Any]:
+    return [*store.list_starters(visit.account_id)]
+
+
+@pages.get("/new")
+@signed_in("flows:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """What a flow may begin from."""
-    return view.page(request, "flows/new.html", starters=await call(_starters, visit))
+    """Show the starters."""
+    return view.render(request, "flows/new.html", starters=await fetch(_list_starters, visit))
 
 
-@pages.post("/", name="create", strict_slashes=False)
-@signed_in
-@one_press
+@pages.post("/", strict_slashes=False)
+@signed_in("flows:write")
+@ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Make a draft from a starter, or a blank one."""
-    form = Form.of(request)
-    raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.UNTITLED}
-    body, draft = await render(store.prepare, visit.account_id, fields.read(requests.FlowCreate, raw))
-    made = await commit(store.create, visit.account_id, body, draft, visit.by)
-    return view.go(request, f"/flows/{made.id}")
+    """Create a draft from a starter, or a blank one."""
+    form = Form.from_request(request)
+    raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.DEFAULT_NAME}
+    body, draft = await render(store.parse_and_warm, visit.account_id, validation.read(store.FlowCreate, raw))
+    created = await commit(store.create, visit.account_id, body, draft, visit.actor)
+    return view.redirect(request, f"/flows/{created.id}")
 
 
-@pages.get("/<flow_id:int>", name="show")
-@signed_in
+@pages.get("/<flow_id:int>")
+@signed_in()
 async def show(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """The tree of a flow, with the form of what is chosen beside it."""
-    return view.page(request, "flows/show.html", also=("tree",), **await call(facts, visit, flow_id, request.args))
+    """Show the tree of a flow, with the panel of the selected step."""
+    return view.render(
+        request, "flows/show.html", also=("tree",), **await fetch(load_page, visit, flow_id, request.args)
+    )
 
 
-@pages.post("/<flow_id:int>", name="update")
-@signed_in
+@pages.post("/<flow_id:int>")
+@signed_in("flows:write")
 async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Give a flow another name."""
-    form = Form.of(request)
+    form = Form.from_request(request)
     name = form["name"][:255]
-    await call(store.get, visit.account_id, flow_id)
+    await fetch(store.get, visit.account_id, flow_id)
     if not name:
-        view.say(request, "A flow needs a name.")
+        view.flash(request, "A flow needs a name.")
     else:
-        read = fields.read(requests.FlowPatch, {"name": name})
-        draft = await render(store.read, visit.account_id, read, flow_id)
-        await commit(store.update, visit.account_id, flow_id, read, draft, visit.by)
-    return view.go(request, f"/flows/{flow_id}")
+        read = validation.read(store.FlowPatch, {"name": name})
+        draft = await render(store.parse_request, visit.account_id, read, flow_id)
+        await commit(store.update, visit.account_id, flow_id, read, draft, visit.actor)
+    return view.redirect(request, f"/flows/{flow_id}")
 
 
-@pages.get("/<flow_id:int>/publish", name="review")
-@signed_in
+@pages.get("/<flow_id:int>/publish")
+@signed_in()
 async def review(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """What is otherwise than live, and what becomes of those who wait."""
-    return await _review(request, visit, flow_id, Form({"time": "keep"}), 200)
+    """Show the unpublished changes, and what they mean for waiting contacts."""
+    return await _render_review(request, visit, flow_id, Form({"time": "keep"}), 200)
 
 
-@pages.post("/<flow_id:int>/publish", name="publish")
-@signed_in
+@pages.post("/<flow_id:int>/publish")
+@signed_in("campaigns:send")
 async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Let the changes be what is live, and give those who wait their new time if that is wanted."""
-    form = Form.of(request)
-    changes = await call(publishing.differences, visit.account_id, flow_id)
-    if not unfinished.is_confirmed(form, await call(_unfinished, visit, flow_id)):
-        return await _review(request, visit, flow_id, form, 422)
+    """Publish the changes, and reschedule waiting contacts if requested."""
+    form = Form.from_request(request)
+    changes = await fetch(drafts.list_changes, visit.account_id, flow_id)
+    if not approvals.check_confirmed(form, await fetch(_list_unfinished, visit, flow_id)):
+        return await _render_review(request, visit, flow_id, form, 422)
     try:
-        await render(publishing.warm, visit.account_id, flow_id)
-        await commit(audit.noting, visit.by, "flow_publish", publishing.publish, visit.account_id, flow_id, visit.by)
+        await render(drafts.warm, visit.account_id, flow_id)
+        await commit(
+            audit.run_and_record,
+            visit.actor,
+            "flow_publish",
+            drafts.publish,
+            visit.account_id,
+            flow_id,
+            visit.actor,
+        )
     except errors.Invalid:
-        return await _review(request, visit, flow_id, form, 422)
+        return await _render_review(request, visit, flow_id, form, 422)
     if form["time"] == "new":
-        for one in changes:
+        for change in changes:
             after: int | None = 0
-            while one.seconds is not None and one.step_id is not None and after is not None:
-                after = await commit(publishing.retime, flow_id, one.step_id, one.seconds, after)
-    view.say(request, "Published. People who come from now on take the new way.")
-    return view.go(request, f"/flows/{flow_id}")
+            while change.seconds is not None and change.step_id is not None and after is not None:
+                after = await commit(drafts.retime_runs, flow_id, change.step_id, change.seconds, after)
+    view.flash(request, "Published. People who come from now on take the new way.")
+    return view.redirect(request, f"/flows/{flow_id}")
 
 
-async def _review(request: Request, visit: Visit, flow_id: int, form: Form, status: int) -> HTTPResponse:
+async def _render_review(request: Request, visit: Visit, flow_id: int, form: Form, status: int) -> HTTPResponse:
     def read() -> dict[str, Any]:
-        drawn = draft_edits.of(visit.account_id, flow_id)
+        draft = drafts.load_draft(visit.account_id, flow_id)
         return {
-            "flow": drawn.flow, "changes": publishing.differences(visit.account_id, flow_id),
-            "inside": sum(publishing.inside(flow_id).values()),
-            "findings": findings(drawn, draft_edits.blockers(drawn, visit.by), draft_edits.said(drawn.steps)),
-            "unfinished": flow_page.unfinished(drawn, draft_edits.said(drawn.steps)),
+            "flow": draft.flow, "changes": drafts.list_changes(visit.account_id, flow_id),
+            "inside": sum(drafts.count_inside(flow_id).values()),
+            "findings": build_checklist(draft, drafts.list_blockers(draft, visit.actor),
+                drafts.add_contents(draft.steps)),
+            "unfinished": flow_editor.list_unfinished(draft, drafts.add_contents(draft.steps)),
         }  # fmt: skip
 
-    return view.page(request, "flows/publish.html", status, form=form, **await call(read))
+    return view.render(request, "flows/publish.html", status, form=form, **await fetch(read))
 
 
-def _unfinished(visit: Visit, flow_id: int) -> list[Any]:
-    """Return what is unfinished in a flow that nothing else keeps from going live."""
-    drawn = draft_edits.of(visit.account_id, flow_id)
-    return [] if draft_edits.blockers(drawn, visit.by) else flow_page.unfinished(drawn, draft_edits.said(drawn.steps))
+def _list_unfinished(visit: Visit, flow_id: int) -> list[Any]:
+    """Return the unfinished items of a flow without blockers."""
+    draft = drafts.load_draft(visit.account_id, flow_id)
+    return (
+        []
+        if drafts.list_blockers(draft, visit.actor)
+        else flow_editor.list_unfinished(draft, drafts.add_contents(draft.steps))
+    )
 
 
-@pages.post("/<flow_id:int>/discard", name="discard")
-@signed_in
+@pages.post("/<flow_id:int>/discard")
+@signed_in("flows:write")
 async def discard(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Drop what was changed; what is live was never touched."""
-    await commit(publishing.discard, visit.account_id, flow_id, visit.by)
-    view.say(request, "Changes dropped. The flow is as it is live.")
-    return view.go(request, f"/flows/{flow_id}")
+    """Discard the unpublished changes."""
+    await commit(drafts.discard, visit.account_id, flow_id, visit.actor)
+    view.flash(request, "Changes dropped. The flow is as it is live.")
+    return view.redirect(request, f"/flows/{flow_id}")
 
 
-@pages.post("/<flow_id:int>/activate", name="activate")
-@signed_in
+@pages.post("/<flow_id:int>/activate")
+@signed_in("campaigns:send")
 async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Let a flow take people in, as it was changed; a paused one goes on."""
-    form = Form.of(request)
-    skip = number(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
-    before = await call(store.get, visit.account_id, flow_id)
-    if not unfinished.is_confirmed(form, await call(_unfinished, visit, flow_id)):
-        found = await call(facts, visit, flow_id, request.args) | {"wants_start": True, "form_errors": form.errors}
-        return view.page(request, "flows/show.html", 422, **found)
+    """Activate a flow with its changes; a paused one resumes."""
+    form = Form.from_request(request)
+    skip = parse_int(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
+    before = await fetch(store.get, visit.account_id, flow_id)
+    if not approvals.check_confirmed(form, await fetch(_list_unfinished, visit, flow_id)):
+        page = await fetch(load_page, visit, flow_id, request.args) | {"wants_start": True, "form_errors": form.errors}
+        return view.render(request, "flows/show.html", 422, **page)
     try:
-        await render(publishing.warm, visit.account_id, flow_id)
-        args = (publishing.start, visit.account_id, flow_id, visit.by, skip)
-        await commit(audit.noting, visit.by, "flow_activate", *args)
-    except errors.Invalid as refused:
-        if refused.reason == "invalid_transition":
-            view.say(request, "It has moved on meanwhile. This is how it stands.")
-            return view.go(request, f"/flows/{flow_id}")
-        found = await call(facts, visit, flow_id, request.args) | {"wants_start": True}
-        return view.page(request, "flows/show.html", 422, **found)
-    view.say(request, "Going on." if before.status == "paused" else "The flow is live.")
-    return view.go(request, f"/flows/{flow_id}")
+        await render(drafts.warm, visit.account_id, flow_id)
+        args = (drafts.activate, visit.account_id, flow_id, visit.actor, skip)
+        await commit(audit.run_and_record, visit.actor, "flow_activate", *args)
+    except errors.Invalid as error:
+        if error.reason == "invalid_transition":
+            view.flash(request, "It has moved on meanwhile. This is how it stands.")
+            return view.redirect(request, f"/flows/{flow_id}")
+        page = await fetch(load_page, visit, flow_id, request.args) | {"wants_start": True}
+        return view.render(request, "flows/show.html", 422, **page)
+    view.flash(request, "Going on." if before.status == "paused" else "The flow is live.")
+    return view.redirect(request, f"/flows/{flow_id}")
 
 
-def _action(name: str, done: str, verb: Any) -> None:
+def _add_action(name: str, done: str, verb: Any) -> None:
     """Register a button that moves a flow, and comes back to it."""
 
     @pages.post(f"/<flow_id:int>/{name}", name=name)
-    @signed_in
+    @signed_in("campaigns:send")
     async def act(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         try:
-            args = (store.moved, visit.account_id, flow_id, *verb(Form.of(request)))
-            await commit(audit.noting, visit.by, f"flow_{name}", *args)
-        except errors.Invalid as refused:
-            if refused.reason != "invalid_transition":
+            args = (store.apply_action, visit.account_id, flow_id, *verb(Form.from_request(request)))
+            await commit(audit.run_and_record, visit.actor, f"flow_{name}", *args)
+        except errors.Invalid as error:
+            if error.reason != "invalid_transition":
                 raise
-            view.say(request, "It has moved on meanwhile. This is how it stands.")
+            view.flash(request, "It has moved on meanwhile. This is how it stands.")
         else:
-            view.say(request, done)
-        return view.go(request, f"/flows/{flow_id}")
+            view.flash(request, done)
+        return view.redirect(request, f"/flows/{flow_id}")
 
 
-_action("pause", "Paused. Everybody stays where they are.", lambda _: (states.pause,))
-_action("revive", "It is a draft again.", lambda _: (states.revive,))
+_add_action("pause", "Paused. Everybody stays where they are.", lambda _: (lifecycle.pause,))
+_add_action("revive", "It is a draft again.", lambda _: (lifecycle.restore_draft,))
+
+
+# Bulk actions
+
+# At most this many rows in one bulk action.
+_MAX_IDS = 500
+_ALLOWED_STATUSES = {"pause": ("active",), "continue": ("paused",), "archive": ("draft", "active", "paused")}
+_DONE_LABELS = {"pause": "paused", "continue": "live again", "archive": "archived"}
+_ALLOWED_LABELS = {
+    "pause": "live ones can be paused",
+    "continue": "paused ones can go on",
+    "archive": "others can be archived",
+}
+
+
+@pages.post("/acts")
+@signed_in("flows:write")
+async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
+    """Copy, pause, resume, archive or delete the selected flows; changes for contacts inside are confirmed first."""
+    form = Form.from_request(request)
+    chosen = Selection.from_request(request, form)
+    name, back = form["act"], chosen.table_url("/flows")
+    if name in _ALLOWED_STATUSES and not visit.can("campaigns:send"):
+        raise errors.NotAllowed("whoever may not start a flow moves none")
+    rows = await fetch(_selected_flows, visit.account_id, chosen)
+    if not rows:
+        view.flash(request, "Choose some flows first.")
+    elif name == "duplicate":
+        return await _duplicate_flows(request, visit, rows)
+    elif name in ("archive", "delete"):
+        inside = await fetch(_count_live_runs, rows)
+        if form["expected"] != str(len(rows)) and (name == "delete" or inside):
+            return view.render(
+                request, "flows/sure.html", rows=rows, act=name, inside=inside, back=back,
+                fields=[("act", name), *chosen.fields],
+            )  # fmt: skip
+        await (
+            _delete_flows(request, visit, rows)
+            if name == "delete"
+            else _change_status(request, visit, rows, name, form)
+        )
+    elif name in _ALLOWED_STATUSES:
+        await _change_status(request, visit, rows, name, form)
+    return view.redirect(request, back)
+
+
+async def _duplicate_flows(request: Request, visit: Visit, rows: list[Flow]) -> HTTPResponse:
+    created = [await commit(drafts.duplicate_flow, visit.account_id, row.id, visit.actor) for row in reversed(rows)]
+    if len(created) == 1:
+        view.flash(request, "This is the copy, as a draft. The first one stays as it is.")
+        return view.redirect(request, f"/flows/{created[0].id}")
+    view.flash(request, f"{formats.count(len(created), 'copy is', 'copies are')} made, as drafts.")
+    return view.redirect(request, "/flows?status=draft")
+
+
+async def _change_status(request: Request, visit: Visit, rows: list[Flow], name: str, form: Form) -> None:
+    """Change the status of flows, report those that failed, and offer to undo it."""
+    moved, wrong = [], []
+    takes_out = form["inside"] == "out"
+    for row in rows:
+        if row.status not in _ALLOWED_STATUSES[name]:
+            continue
+        try:
+            args = (store.apply_action, visit.account_id, row.id, *_status_change(name, takes_out, visit))
+            await commit(audit.run_and_record, visit.actor, f"flow_{name}", *args)
+            moved.append(row)
+        except errors.Invalid:
+            wrong.append(row.name)
+    left = f" Not yet, as something is missing: {formats.join_names(wrong)}." if wrong else ""
+    if not moved:
+        view.flash(request, left.strip() or f"Only {_ALLOWED_LABELS[name]}.")
+        return
+    who = f"{moved[0].name} is" if len(moved) == 1 else f"{formats.number(len(moved))} flows are"
+    stays = {"pause": " Everybody stays where they are.", "archive": " Nobody enters any more."}.get(name, "")
+    # Contacts removed from the flow do not return.
+    undo = None if takes_out else ("/flows/put-back", {"stood": " ".join(f"{row.id}:{row.status}" for row in moved)})
+    view.flash(request, f"{who} {_DONE_LABELS[name]}.{stays}{left}", undo)
+
+
+def _status_change(
+    name: str, takes_out: bool, visit: Visit
+) -> tuple[Callable[..., None], Any] | tuple[Callable[..., None]]:
+    if name == "pause":
+        return (lifecycle.pause,)
+    return (lifecycle.archive, takes_out) if name == "archive" else (lifecycle.activate, visit.actor)
+
+
+async def _delete_flows(request: Request, visit: Visit, rows: list[Flow]) -> None:
+    if any(row.version for row in rows) and not access.role_can_send(visit.user.role):
+        raise errors.NotAllowed("whoever may not start a flow deletes none that was live")
+    args = (audit.run_and_record, visit.actor, "flow_delete", store.delete, visit.account_id)
+    deleted = [await commit(*args, row.id) for row in rows]
+    view.flash(request, f"{deleted[0].name} is deleted." if len(deleted) == 1 else f"{len(deleted)} flows are deleted.")
+
+
+def _selected_flows(account_id: int, chosen: Selection) -> list[Flow]:
+    """Return the selected flows, by id or all that match; deleted ones are left out."""
+    raw: dict[str, Any] = {}
+    if chosen.is_all:
+        raw = {name: value for name, value in chosen.state.items() if name in ("search", "status")}
+    query = store.select_flows(account_id, validation.read(store.FlowQuery, raw))
+    if not chosen.is_all:
+        query = query.where(Flow.id.in_(chosen.ids[:_MAX_IDS]))
+    return list(query.order_by(Flow.id.desc()).limit(_MAX_IDS))
+
+
+def _count_live_runs(rows: list[Flow]) -> int:
+    return sum(sum(drafts.count_inside(row.id).values()) for row in rows)
+
+
+@pages.post("/<flow_id:int>/archive")
+@signed_in("campaigns:send")
+async def archive(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Archive a flow; the notice offers to undo it."""
+    row = await fetch(store.get, visit.account_id, flow_id)
+    await _change_status(request, visit, [row], "archive", Form.from_request(request))
+    return view.redirect(request, f"/flows/{flow_id}")
+
+
+@pages.post("/put-back")
+@signed_in("campaigns:send")
+async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
+    """Restore the status that flows had before it was changed."""
+    stood = [pair.partition(":")[::2] for pair in Form.from_request(request)["stood"].split()[:_MAX_IDS]]
+    back, wrong = [], 0
+    for flow_id, status in stood:
+        if not flow_id.isdecimal() or len(flow_id) > 18 or status not in lifecycle.TRANSITIONS:
+            continue
+        try:
+            args = (
+                store.apply_action,
+                visit.account_id,
+                int(flow_id),
+                lifecycle.undo_status_change,
+                status,
+                visit.actor,
+            )
+            back.append(await commit(audit.run_and_record, visit.actor, "flow_put_back", *args))
+        except errors.Invalid:
+            wrong += 1
+    message = (
+        f"{back[0].name} is back." if len(back) == 1 else f"{formats.count(len(back), 'flow is', 'flows are')} back."
+    )
+    lost = " What has moved on meanwhile, or lacks something, stays as it is." if wrong else ""
+    view.flash(request, message + lost)
+    return view.redirect(request, f"/flows/{back[0].id}" if len(stood) == 1 and back else "/flows")
+
+
+@pages.post("/<flow_id:int>/delete")
+@signed_in("flows:write")
+async def delete(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Delete a flow; its contacts leave it, and sent messages remain."""
+    await _delete_flows(request, visit, [await fetch(store.get, visit.account_id, flow_id)])
+    return view.redirect(request, "/flows")
+
+
+# Contacts in a flow
+
+# Filters of the runs.
+_RUN_FILTERS = ("status", "step", "outcome", "message", "reason", "since", "contact_id")
+_RUN_STATES = {
+    "live": "inside now", "completed": "completed", "exited": "left before the end", "ignored": "not let in",
+}  # fmt: skip
+_OUTCOMES = {
+    "waiting": "waiting", "went_on": "went on from", "yes": "went to Yes in", "no": "went to No in",
+    "skipped": "skipped", "exited": "left at", "on": "went on from",
+}  # fmt: skip
+_MESSAGES = {
+    "any": "are to get", "pending": "are about to get", "accepted": "got", "opened": "opened", "clicked": "clicked in",
+    "skipped": "did not get",
+}  # fmt: skip
+RUN_ACTIONS_DONE = {"move_on": "moved on", "take_out": "taken out"}
+
+
+@pages.get("/<flow_id:int>/people")
+@signed_in()
+async def list_runs(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Show the contacts behind a number of a flow, or all who ever entered it."""
+    stored: dict[str, str] = {name: str(request.args[name][0]) for name in _RUN_FILTERS if request.args.get(name)}
+    raw: dict[str, Any] = {
+        **_parse_run_filters(stored),
+        "test": False,
+        "page": parse_int(request.args.get("page")),
+        "limit": 50,
+    }
+    try:
+        query = validation.read(runs.RunQuery, raw)
+        context = await fetch(_load_runs, visit, flow_id, query, stored)
+    except errors.Invalid:
+        return view.redirect(request, f"/flows/{flow_id}/people")
+    return view.render(request, "flows/people.html", kept=stored, **context)
+
+
+def _parse_run_filters(stored: dict[str, str]) -> dict[str, Any]:
+    whole: dict[str, Any] = {name: parse_int(stored[name], 0) for name in ("step", "contact_id") if name in stored}
+    return {**stored, **whole}
+
+
+def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[str, str]) -> dict[str, Any]:
+    page = runs.list_runs(visit.account_id, flow_id, query)
+    draft = drafts.load_draft(visit.account_id, flow_id)
+    titles = _step_titles(draft)
+    step = stored.get("step", "")
+    return {
+        "flow": draft.flow, "found": page, "titles": titles, "heading": _runs_heading(stored, titles),
+        "known": lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id}),
+        "waiting": stored.get("outcome") == "waiting" and step.isdecimal(),
+        "may": visit.can("campaigns:send"), "states": _RUN_STATES,
+    }  # fmt: skip
+
+
+def _step_titles(draft: drafts.FlowDraft) -> dict[int, str]:
+    """Return the titles of live and unpublished steps by id."""
+    titles = {}
+    for steps in (draft.flow.steps, draft.steps):
+        for step in drafts.add_contents(steps):
+            for inner in (step, *document.list_descendants(step)):
+                titles[inner["id"]] = flow_tree.describe_step(draft.flow.account_id, inner)[0]
+    return titles
+
+
+def _runs_heading(stored: dict[str, str], titles: dict[int, str]) -> str:
+    """Return the heading of the filtered runs."""
+    step = stored.get("step", "")
+    where = f"“{titles.get(int(step), 'a step that is gone')}”" if step.isdecimal() else ""
+    why = f": {formats.uncapitalize(formats.reason_label(stored['reason']))}" if stored.get("reason") else ""
+    if stored.get("message"):
+        return f"Who {_MESSAGES.get(stored['message'], stored['message'])} {where}{why}"
+    if stored.get("outcome") == "waiting":
+        return f"Who waits in {where}"
+    if stored.get("outcome"):
+        return f"Who {_OUTCOMES.get(stored['outcome'], stored['outcome'])} {where}{why}"
+    if where:
+        return f"Who came to {where}"
+    state = stored.get("status", "")
+    return {"live": "Who is inside now", "completed": "Who completed it", "exited": "Who left before the end",
+            "ignored": "Who was not let in"}.get(state, "Everybody who was in it") + why  # fmt: skip
+
+
+@pages.get("/<flow_id:int>/people/<run_id:int>")
+@signed_in()
+async def show_run(request: Request, visit: Visit, flow_id: int, run_id: int) -> HTTPResponse:
+    """Show the path of one contact through a flow."""
+
+    def read() -> dict[str, Any]:
+        run = runs.get_run(visit.account_id, flow_id, run_id)
+        flow = store.find(visit.account_id, flow_id)
+        contacts_by_id = lookups.contacts_by_id({run.contact_id}) if run.contact_id else {}
+        return {
+            "flow": flow, "run": run, "who": contacts_by_id.get(run.contact_id),
+            "history": runs.list_visited_steps(run),
+            "may": visit.can("campaigns:send"), "states": _RUN_STATES,
+            "icons": flow_tree.step_icons(),
+        }  # fmt: skip
+
+    return view.render(request, "flows/run.html", **await fetch(read))
+
+
+def _add_run_action(act: RunAction) -> None:
+    """Register a button that moves the selected runs, or all that wait in a step."""
+
+    @pages.post(f"/<flow_id:int>/people/{act}", name=act)
+    @signed_in("campaigns:send")
+    async def move(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+        form = Form.from_request(request)
+        step = parse_int(form["step"], 0)
+        params = RunSelection(run_ids=form.ids("run_ids")) if not form["all"] else RunSelection(step=step)
+        ids = await fetch(runs.resolve_runs, visit.account_id, flow_id, params)
+        changed = 0
+        for start in range(0, len(ids), runs.ACTION_BATCH_SIZE):
+            group = ids[start : start + runs.ACTION_BATCH_SIZE]
+            changed += len(await commit(runs.act_on_runs, flow_id, group, act))
+        if changed:
+            await commit(runs.audit_bulk_action, visit.account_id, flow_id, act, changed, visit.actor)
+        left = f" {formats.count_people(len(ids) - changed)} not inside any more." if changed < len(ids) else ""
+        view.flash(
+            request, f"{formats.count_people(changed)} {RUN_ACTIONS_DONE[act]}.{left}" if ids else "Nobody was chosen."
+        )
+        back = safe_path(form["back"])
+        return view.redirect(
+            request, back if back.startswith(f"/flows/{flow_id}/people") else f"/flows/{flow_id}/people"
+        )
+
+
+_add_run_action("move_on")
+_add_run_action("take_out")

@@ -1,86 +1,99 @@
-"""Home: what is left to set up, then what is going on."""
+"""Home: setup checklist, current campaigns, rates and events; and the jump box."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import accounts
-from appliance.audience.contacts import lists as contacts_lists
-from appliance.campaigns import states, store
-from appliance.campaigns.requests import CampaignQuery, Phase
+from appliance.audience import lists
+from appliance.audience import lists as contact_lists
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts.store import ContactQuery
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
+from appliance.campaigns import states
+from appliance.campaigns import store as campaigns
+from appliance.campaigns.store import CampaignQuery, Phase
 from appliance.content import brand
-from appliance.core.rested import Rested
-from appliance.events import retention
+from appliance.content.templates import store as templates
+from appliance.content.templates.validation import TemplateQuery
+from appliance.core import validation
+from appliance.core.cache import CostAwareCache
+from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.flows import store as flows
+from appliance.flows.store import FlowQuery
 from appliance.sending.domains import store as domains
-from appliance.sending.messages import open_messages
+from appliance.sending.messages import delivery_status
 from appliance.settings import config
-from appliance.storage.work import call
-from ui import view
+from appliance.storage.transactions import fetch
+from ui import formats, view
 from ui.guard import signed_in
 from ui.pages import activity
 from ui.session import Pages, Visit
 
 pages = Pages("ui_home")
-_NOW: tuple[Phase, ...] = ("holding", "sending", "paused")
-_FEW = 5
-_followed: Rested[dict[str, Any]] = Rested(least=0.8, rests=5)
-# From here on mailbox providers begin to refuse (docs/decisions.md#6)
+
+_CURRENT_PHASES: tuple[Phase, ...] = ("holding", "sending", "paused")
+_MAX_ROWS = 5
+_activity_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
+# Above these rates mailbox providers begin to refuse (docs/decisions.md#6).
 _MAX_BOUNCED, _MAX_COMPLAINED = states.MAX_BOUNCES, states.MAX_COMPLAINTS
 
 
-@pages.get("/", name="index")
-@signed_in
+@pages.get("/")
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The checklist until it is done; then now, next, how lists grow, how mail fares, and what happened."""
-    if view.is_part(request) and view.target(request) == "happening":
-        found = await call(_followed.get, visit.account_id, lambda: _happening(visit.account_id))
-        return view.page(request, "home/index.html", **found)
-    facts = await call(_facts, visit.account_id, visit.account)
-    return view.page(request, "home/index.html", **facts)
+    """Show the setup checklist until it is done; then current and next campaigns, list growth, rates and events."""
+    if view.is_partial(request) and view.target_id(request) == "happening":
+        activity_ = await fetch(_activity_cache.get, visit.account_id, lambda: _load_activity(visit.account_id))
+        return view.render(request, "home/index.html", **activity_)
+    facts = await fetch(_load_home, visit.account_id, visit.account)
+    return view.render(request, "home/index.html", **facts)
 
 
-def _happening(account_id: int) -> dict[str, Any]:
-    """Return what goes on now and what comes next; asked for again and again while something moves."""
-    phases = store.phases(account_id)
-    now = sorted(_some(account_id, phases, _NOW), key=lambda row: row.updated_at, reverse=True)
+def _load_activity(account_id: int) -> dict[str, Any]:
+    """Return the current and the next campaigns; polled while something is sending."""
+    phases = campaigns.count_by_phase(account_id)
+    now = sorted(_list_by_phases(account_id, phases, _CURRENT_PHASES), key=lambda row: row.updated_at, reverse=True)
     return {
         "now_rows": now,
         "moving": any(row.phase in ("holding", "sending") for row in now),
-        "next_rows": sorted(_some(account_id, phases, ("scheduled",)), key=lambda row: row.scheduled_at),
-        "asked_rows": _asked(account_id),
-        "doubts": open_messages.count(account_id, "uncertain"),
+        "next_rows": sorted(_list_by_phases(account_id, phases, ("scheduled",)), key=lambda row: row.scheduled_at),
+        "asked_rows": _list_approval_requests(account_id),
+        "doubts": delivery_status.count_by_status(account_id, "uncertain"),
     }
 
 
-def _asked(account_id: int) -> list[tuple[str, str, int]]:
-    """Return what waits for approval: its name, its page, and since when; the longest first."""
-    campaigns = store.page(account_id, CampaignQuery(limit=_FEW, asked=True), sums=False).rows
-    found = [(row.name, f"/campaigns/{row.id}", row.asked_at) for row in campaigns]
-    found += [(row.name, f"/flows/{row.id}", row.asked_at) for row in flows.to_approve(account_id)]
-    return sorted(found, key=lambda one: one[2])
+def _list_approval_requests(account_id: int) -> list[tuple[str, str, int]]:
+    """Return the open approval requests: name, URL and time, the oldest first."""
+    rows = campaigns.list_campaigns(account_id, CampaignQuery(limit=_MAX_ROWS, asked=True), sums=False).rows
+    requests = [(row.name, f"/campaigns/{row.id}", row.asked_at) for row in rows]
+    requests += [(row.name, f"/flows/{row.id}", row.asked_at) for row in flows.list_awaiting_approval(account_id)]
+    return sorted(requests, key=lambda request: request[2])
 
 
-def _facts(account_id: int, account: Any) -> dict[str, Any]:
-    phases = store.phases(account_id)
-    people, lists = accounts.crowd(account_id)
-    has_sent = any(phases.get(name) for name in (*_NOW, "completed", "cancelled"))
-    fared = retention.mail_health(account_id)
+def _load_home(account_id: int, account: Any) -> dict[str, Any]:
+    phases = campaigns.count_by_phase(account_id)
+    people, lists = accounts.count_audience(account_id)
+    has_sent = any(phases.get(name) for name in (*_CURRENT_PHASES, "completed", "cancelled"))
+    fared = log.mail_health(account_id)
     return {
-        **_happening(account_id),
-        "steps": _steps(brand.get(account_id), account, people, lists, has_sent),
-        "people": people, "lists": lists, "campaigns": sum(phases.values()), "fared": fared, "limits": _limits(fared),
-        "growing": [one for one in contacts_lists.list_growth(account_id) if one.size],
-        "drafts": _some(account_id, phases, ("draft",))[:_FEW],
-        "done_rows": _some(account_id, phases, ("completed", "cancelled"))[:_FEW],
-        "events": activity.load(account_id, EventQuery(limit=8, test=False)).rows,
+        **_load_activity(account_id),
+        "steps": _list_setup_steps(brand.get(account_id), account, people, lists, has_sent),
+        "people": people, "lists": lists, "campaigns": sum(phases.values()), "fared": fared,
+        "limits": _list_rates(fared),
+        "growing": [item for item in contact_lists.measure_growth(account_id) if item.size],
+        "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
+        "done_rows": _list_by_phases(account_id, phases, ("completed", "cancelled"))[:_MAX_ROWS],
+        "events": activity.load_events(account_id, EventQuery(limit=8, test=False)).rows,
     }  # fmt: skip
 
 
-def _limits(fared: retention.Health) -> list[tuple[str, int, float, float, str]]:
-    """Return what providers judge by: its name, how many, their share, where it begins to hurt, and where they are."""
+def _list_rates(fared: log.MailHealth) -> list[tuple[str, int, float, float, str]]:
+    """Return the rates that mailbox providers judge by: label, count, share, limit and URL."""
     if fared.sent < states.FROM_MESSAGES:
         return []  # too few to say anything
     reached = max(fared.sent - fared.bounced, 1)
@@ -91,36 +104,143 @@ def _limits(fared: retention.Health) -> list[tuple[str, int, float, float, str]]
     ]  # fmt: skip
 
 
-def _some(account_id: int, phases: dict[str, int], names: tuple[Phase, ...]) -> list[Any]:
-    return [row for name in names if phases.get(name) for row in _few(account_id, name)]
+def _list_by_phases(account_id: int, phases: dict[str, int], names: tuple[Phase, ...]) -> list[Any]:
+    return [row for name in names if phases.get(name) for row in _list_by_phase(account_id, name)]
 
 
-def _few(account_id: int, phase: Phase) -> list[Any]:
-    return list(store.page(account_id, CampaignQuery(limit=_FEW, phase=phase)).rows)
+def _list_by_phase(account_id: int, phase: Phase) -> list[Any]:
+    return list(campaigns.list_campaigns(account_id, CampaignQuery(limit=_MAX_ROWS, phase=phase)).rows)
 
 
-def _domain(account_id: int) -> list[tuple[str, str, str, str, bool]]:
+def _domain_step(account_id: int) -> list[tuple[str, str, str, str, str, bool]]:
     """Return the step that only mail which really leaves needs."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return []
-    done = domains.first_verified(account_id) is not None
+    done = domains.find_default_domain(account_id) is not None
     text = "A few lines in DNS, and receivers know that mail in your name is from you."
-    return [("Show that your domain is yours", text, "/settings/domains", "zap", done)]
+    return [("Show that your domain is yours", text, "/settings/domains", "zap", "domains:write", done)]
 
 
-def _steps(look: Any, account: Any, people: int, lists: int, has_sent: bool) -> list[dict[str, Any]]:
+def _list_setup_steps(look: Any, account: Any, people: int, lists: int, has_sent: bool) -> list[dict[str, Any]]:
     first = "In capture mode it goes to the inbox here, so nothing can go wrong."
     if config.current().email.transport != "capture":
         first = "You see for how many people it is before anything leaves."
     lines = (
         ("Say who is writing", "Company and postal address stand at the foot of every email.", "/brand", "palette",
-         bool(look.company_name and look.physical_address)),
+         "account:write", bool(look.company_name and look.physical_address)),
         ("Choose the name and address people see", "They know at a glance that it is you.", "/settings", "mail",
-         bool(account.email_from_email)),
-        *_domain(account.id),
+         "account:write", bool(account.email_from_email)),
+        *_domain_step(account.id),
         ("Bring in your people", "Add one person, and put them into a list.",
-         "/lists/new" if people else "/contacts/new", "users", people > 0 and lists > 0),
-        ("Send a first email", first, "/campaigns/new", "send", has_sent),
+         "/lists/new" if people else "/contacts/new", "users", "contacts:write", people > 0 and lists > 0),
+        ("Send a first email", first, "/campaigns/new", "send", "campaigns:write", has_sent),
     )  # fmt: skip
-    return [dict(zip(("title", "text", "href", "icon", "done"), line, strict=True)) for line in lines]
+    return [dict(zip(("title", "text", "href", "icon", "scope", "done"), line, strict=True)) for line in lines]
+
+
+# The jump box
+
+_MAX_MATCHES = 5
+# Commands: label, URL, icon and scope.
+_COMMANDS = (
+    ("New email", "/campaigns/new", "mail", "campaigns:write"),
+    ("New SMS", "/campaigns/new?channel=sms", "smartphone", "campaigns:write"),
+    ("Add a person", "/contacts/new", "user-plus", "contacts:write"),
+    ("Import people", "/contacts/imports/new", "upload", "contacts:write"),
+    ("New list", "/lists/new", "list", "contacts:write"),
+    ("New segment", "/segments/new", "list-filter", "contacts:write"),
+    ("New flow", "/flows/new", "workflow", "flows:write"),
+    ("New template", "/templates/new", "layout-template", "templates:write"),
+)
+# Pages below those of the navigation; only found by a search.
+_SUBPAGES = (
+    ("Outbox", "/outbox", "inbox"),
+    ("Do not send", "/contacts/suppressions", "ban"),
+    ("Imports", "/contacts/imports", "upload"),
+    ("Answers", "/activity/answers", "inbox"),
+    ("Pictures", "/templates/pictures", "image"),
+    ("Documentation", "/docs", "book-open"),
+)
+_GROUP_LABELS = {
+    "page": "Pages", "act": "Begin", "contact": "People", "campaign": "Campaigns", "flow": "Flows",
+    "template": "Templates", "list": "Lists", "segment": "Segments",
+}  # fmt: skip
+# Objects with names: group, list function, query, icon and URL.
+_OBJECTS: tuple[tuple[str, Any, Any, str, str], ...] = (
+    ("campaign", campaigns.list_campaigns, CampaignQuery, "send", "/campaigns/{}"),
+    ("flow", flows.list_flows, FlowQuery, "zap", "/flows/{}"),
+    ("template", templates.fetch_page, TemplateQuery, "layout-template", "/templates/{}/edit"),
+    ("list", lists.fetch_page, lists.ListQuery, "list", "/lists/{}"),
+    ("segment", segments.fetch_page, SegmentQuery, "users", "/segments/{}"),
+)
+
+
+class Destination(NamedTuple):
+    """A result of the jump box: group, title, URL, icon and a distinguishing detail."""
+
+    group: str
+    title: str
+    href: str
+    icon: str
+    more: str = ""
+
+
+@pages.get("/jump")
+@signed_in()
+async def jump(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the matches of a search; without one the pages, the commands and the latest campaigns."""
+    q = (request.args.get("q") or "").strip()[:100]
+    matches = await fetch(_search, visit, q)
+    groups = [
+        (label, group)
+        for key, label in _GROUP_LABELS.items()
+        if (group := [item for item in matches if item.group == key])
+    ]
+    return view.render(request, "jump.html", q=q, count=len(matches), groups=groups)
+
+
+def _search(visit: Visit, q: str) -> list[Destination]:
+    account_id, low = visit.account_id, q.lower()
+    current = [
+        Destination("page", item.label, item.href, item.icon)
+        for item in view.list_navigation("")
+        if low in item.label.lower()
+    ]
+    below = [
+        Destination("page", title, href, icon)
+        for title, href, icon in _list_subpages(visit.user.role)
+        if low and low in title.lower()
+    ]
+    offered = [act for act in _COMMANDS if visit.can(act[3])]
+    acts = [Destination("act", title, href, icon) for title, href, icon, _ in offered if low in title.lower()]
+    return [*current, *below, *acts, *(_search_contacts(account_id, q) if q else ()), *_search_objects(account_id, q)]
+
+
+def _list_subpages(role: str) -> Iterator[tuple[str, str, str]]:
+    yield from _SUBPAGES
+    for name, href, rulers in view.SETTINGS_TABS[1:]:
+        if not rulers or role in view.ADMIN_ROLES:
+            yield f"Settings: {name}", href, "settings"
+
+
+def _search_contacts(account_id: int, q: str) -> Iterator[Destination]:
+    for row in contacts.fetch_page(
+        account_id, validation.read(ContactQuery, {"search": q, "limit": _MAX_MATCHES})
+    ).rows:
+        address = next((channel.value for channel in row.channels), "")
+        title = formats.contact_name(row)
+        yield Destination("contact", title, f"/contacts/{row.id}", "users", address if address != title else "")
+
+
+def _search_objects(account_id: int, q: str) -> Iterator[Destination]:
+    linked = {item.href for item in view.list_navigation("")}
+    for group, page, query, icon, href in _OBJECTS:
+        if href.rpartition("/{}")[0] not in linked or (not q and group != "campaign"):
+            continue
+        raw: dict[str, Any] = {"limit": _MAX_MATCHES} | ({"search": q} if q else {})
+        # Templates of campaigns and flows are found with those.
+        params = validation.read(query, raw | ({"standalone": True} if query is TemplateQuery else {}))
+        for row in page(account_id, params).rows:
+            more = formats.PHASES[row.phase][1] if group == "campaign" else ""
+            yield Destination(group, row.name or "Without a name", href.format(row.id), icon, more)

@@ -1,257 +1,387 @@
-"""Imports: a file is dropped, its columns are named, it is checked, applied, and taken back if that was wrong."""
+"""Imports: upload, column mapping, check, apply and undo."""
 
 import asyncio
 import secrets
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.core import errors, fields, multipart
-from appliance.imports import results, store
+from appliance.core import errors, uploads, validation
+from appliance.imports import columns, results, store
 from appliance.imports.store import ImportForm, ImportOptions, ImportQuery, Upload
 from appliance.sending.sms import numbers as sms_numbers
 from appliance.settings import config
 from appliance.storage.models import Import
-from appliance.storage.work import call, commit
-from ui import columns, countries, exports, people, rights, view, words
-from ui.forms import Form, listing
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, list_params, lookups
 from ui.guard import signed_in
 from ui.session import Pages, Visit
 
 pages = Pages("ui_imports", url_prefix="/contacts/imports")
-# Read on past a file that is too large: a browser that is cut off while it sends shows no words of ours
-_PAST_READING = 2
-# What was seen of the last few files, by import and the moment of its check
-_seen: dict[tuple[int, int], tuple[results.Review, results.Told]] = {}
-_MAX_SEEN = 8
+
+
+CUSTOM_FIELD = "own"
+# Targets of columns with their labels, by group.
+TARGET_GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    ("Addresses", (("email", "Email"), ("phone", "Phone"))),
+    ("Person", (
+        ("name", "Full name"), ("first_name", "First name"), ("last_name", "Last name"),
+        ("country_code", "Country"), ("source", "Where they came from"), ("tags", "Tags"),
+        ("lists", "Lists, by name"),
+    )),
+    ("Consent", (
+        ("subscribed_email", "Subscribed to email: yes or no"), ("subscribed_phone", "Subscribed to SMS: yes or no"),
+        ("status", "Status: subscribed, unsubscribed …"), ("unsubscribed", "Unsubscribed: yes, or when"),
+        ("bounced", "Bounced: yes, or when"), ("opt_in_at", "When they agreed"), ("opt_out_at", "When they left"),
+        ("verified", "Address confirmed: yes or no"), ("tracking", "Opens and clicks: full, aggregate, none"),
+        ("opted_out_by", "Who unsubscribed them"),
+    )),
+    ("Everything else", (
+        (CUSTOM_FIELD, "A field of its own"), ("data", "Several fields, as JSON"), ("channels", "Addresses, as JSON"),
+    )),
+)  # fmt: skip
+SUPPRESSION_TARGET_GROUPS = (
+    ("Addresses", (("email", "Email"), ("phone", "Phone"))),
+    ("About it", (("reason", "Reason: bounced, complaint, manual …"), ("note", "Note"))),
+)
+# Targets that several columns may have.
+_REPEATABLE_TARGETS = ("phone", "tags", "unsubscribed", "bounced", CUSTOM_FIELD, "")
+
+
+class ImportColumn(NamedTuple):
+    """A column of the mapping form: name, samples, target, and the name of its custom field."""
+
+    name: str
+    samples: list[str]
+    to: str
+    key: str
+
+
+def build_columns(job: Import, form: Form) -> list[ImportColumn]:
+    """Return the columns of a file; typed targets take precedence over guessed ones."""
+    items = []
+    for index, column in enumerate(job.columns):
+        target = str(column["target"])
+        own = (
+            target[5:]
+            if target.startswith("data.")
+            else columns.normalize_name(column["name"]) or f"column_{index + 1}"
+        )
+        to = CUSTOM_FIELD if target.startswith("data.") else target
+        if f"to-{index}" in form.values:
+            to, own = form[f"to-{index}"], form[f"key-{index}"] or own
+        items.append(ImportColumn(column["name"], [item for item in column["samples"] if item], to, own))
+    return items
+
+
+def _read_mapping(job: Import, form: Form) -> dict[str, str]:
+    """Return the target of each column, by name; adds errors for duplicates."""
+    goes: dict[str, str] = {}
+    used: dict[str, str] = {}
+    for index, column in enumerate(job.columns):
+        to, name = form[f"to-{index}"], column["name"]
+        if to == CUSTOM_FIELD:
+            key = form[f"key-{index}"] or columns.normalize_name(name) or f"column_{index + 1}"
+            goes[name] = f"data.{key}"
+            if goes[name] in used:
+                form.add_error(f"to-{index}", f"“{used[goes[name]]}” has this name already.")
+        else:
+            goes[name] = to
+            if to in used and to not in _REPEATABLE_TARGETS:
+                form.add_error(f"to-{index}", f"“{used[to]}” goes there already. Choose one of the two.")
+        used.setdefault(goes[name], name)
+    if not {"email", "phone", "channels"} & set(goes.values()):
+        form.add_error("columns", "Say which column holds the email addresses or phone numbers.")
+    return goes
+
+
+def read_options(job: Import, form: Form) -> dict[str, Any]:
+    """Return the import options of a form; adds errors for missing ones."""
+    if job.resource == "suppressions":
+        return {"map": _read_mapping(job, form)}
+    form.require("consent_source", "Say where these contacts come from. It is kept with each of them as evidence.")
+    form.require("opt_in", "Choose whether these contacts are subscribed.")
+    new = form.text("new_list")
+    return {
+        "map": _read_mapping(job, form), "list_ids": form.ids("list_ids"), "list_names": [new] if new else [],
+        "on_conflict": "skip" if form["on_conflict"] == "skip" else "merge", "opt_in": form["opt_in"] != "no",
+        "consent_source": form["consent_source"][:1000], "trigger_flows": form["trigger_flows"] == "yes",
+        "default_country": form.text("default_country"), "date_order": form.text("date_order"),
+    }  # fmt: skip
+
+
+def build_options_form(job: Import, country: str) -> Form:
+    """Return the options form of an import; a new one proposes a `country` for phone numbers."""
+    asked_for: ImportOptions = store.get_options(job)
+    is_new = job.phase == store.MAPPING
+    form = Form(
+        {
+            # The subscription is not preselected, so that it is a deliberate choice.
+            "on_conflict": asked_for.on_conflict, "opt_in": "" if is_new else "yes" if asked_for.opt_in else "no",
+            "consent_source": asked_for.consent_source or "", "trigger_flows": "yes" if asked_for.trigger_flows else "",
+            "new_list": ", ".join(asked_for.list_names[:1]), "date_order": asked_for.date_order or "",
+            "default_country": asked_for.default_country or (country if is_new else ""),
+        }
+    )  # fmt: skip
+    form.lists["list_ids"] = [str(id_) for id_ in asked_for.list_ids]
+    return form
+
+
+def has_ambiguous_dates(job: Import) -> bool:
+    """Return whether a column has dates that can be read in two ways, as far as known."""
+    return any(
+        column.get("dates") in ("ambiguous", "mixed")
+        or any(
+            (written := columns.parse_date(sample)) is not None and not written.is_clear for sample in column["samples"]
+        )
+        for column in job.columns
+    )
+
+
+# A file that is too large is read up to this factor: a browser that is cut off while sending shows no error page.
+_MAX_DRAIN_FACTOR = 2
+# Reviews of the last few files, by import and time of its check.
+_reviews: dict[tuple[int, int], tuple[results.FileReview, results.OutcomeReview]] = {}
+_MAX_REVIEWS = 8
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@signed_in
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """All files that were brought in, newest first."""
-    raw, _ = listing(request, 50)
+    """Show all imports, newest first."""
+    raw, _ = list_params(request, 50)
     raw.pop("search", None)
-    found = await call(store.page, visit.account_id, fields.read(ImportQuery, raw))
-    return view.page(request, "imports/index.html", found=found, may_write=_may(visit))
+    page = await fetch(store.fetch_page, visit.account_id, validation.read(ImportQuery, raw))
+    return view.render(request, "imports/index.html", found=page, may_write=_can_edit(visit))
 
 
 @pages.get("/new", name="new")
-@signed_in
+@signed_in()
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """The place to drop a file."""
-    return _new(request, visit, Form({"resource": request.args.get("of") or "contacts"}), 200)
+    """Show the upload form."""
+    return _render_new(request, visit, Form({"resource": request.args.get("of") or "contacts"}), 200)
 
 
 @pages.post("/", name="create", strict_slashes=False, stream=True)
-@signed_in
+@signed_in("contacts:write")
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Take a file, and go on to its columns."""
-    target = await asyncio.to_thread(store.directory) / f"incoming-{secrets.token_hex(8)}"
+    """Receive a file, and redirect to its columns."""
+    target = await asyncio.to_thread(store.import_directory) / f"incoming-{secrets.token_hex(8)}"
     form = Form({"resource": "contacts"})
     try:
-        upload = await _receive(request, target, form)
-        seen = await asyncio.to_thread(store.look, upload, mapped=False)
-        made = await commit(store.hold, visit.account_id, upload, seen, visit.actor)
-    except errors.Invalid as refused:
-        form.wrong("file", words.sentence(next(iter(refused.fields.values()))[0]))
-        return _new(request, visit, form, 422)
+        upload = await _receive_file(request, target, form)
+        seen = await asyncio.to_thread(store.preview, upload, mapped=False)
+        created = await commit(store.create_unmapped, visit.account_id, upload, seen, visit.actor_id)
+    except errors.Invalid as error:
+        form.add_error("file", formats.sentence(next(iter(error.fields.values()))[0]))
+        return _render_new(request, visit, form, 422)
     finally:
         await asyncio.to_thread(target.unlink, missing_ok=True)
-    return view.go(request, f"/contacts/imports/{made.id}")
+    return view.redirect(request, f"/contacts/imports/{created.id}")
 
 
 @pages.get("/<import_id:int>", name="show")
-@signed_in
+@signed_in()
 async def show(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """One file, wherever it stands: its columns, its check, its progress, what came of it."""
-    return await _show(request, visit, import_id, None, 200)
+    """Show an import at its stage: columns, check, progress or result."""
+    return await _render_import(request, visit, import_id, None, 200)
 
 
 @pages.post("/<import_id:int>", name="check")
-@signed_in
-async def check(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Check the file with what is said of it now."""
-    found = await call(store.get, visit.account_id, import_id)
-    form = Form.of(request)
-    raw = columns.options(found, form)
+@signed_in("contacts:write")
+async def check_file(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
+    """Check the file with the options of the form."""
+    row = await fetch(store.get, visit.account_id, import_id)
+    form = Form.from_request(request)
+    raw = read_options(row, form)
     try:
         if form.errors:
             raise errors.Invalid({})
-        await _again(visit, import_id, fields.read(ImportOptions, raw), store.check)
-    except errors.Invalid as refused:
-        if refused.fields:
-            form.take(refused, {"list_names[0]": "new_list"})
-        return await _show(request, visit, import_id, form, 422)
-    return view.go(request, f"/contacts/imports/{import_id}")
+        await _read_again(visit, import_id, validation.read(ImportOptions, raw), store.check)
+    except errors.Invalid as error:
+        if error.fields:
+            form.add_errors(error, {"list_names[0]": "new_list"})
+        return await _render_import(request, visit, import_id, form, 422)
+    return view.redirect(request, f"/contacts/imports/{import_id}")
 
 
 @pages.post("/<import_id:int>/dates", name="dates")
-@signed_in
-async def dates(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Check the file again with the order of its dates that the check asked for."""
-    found = await call(store.get, visit.account_id, import_id)
-    raw = msgspec.to_builtins(store.options(found)) | {"date_order": Form.of(request).text("date_order")}
-    return await _done(request, import_id, _again(visit, import_id, fields.read(ImportOptions, raw), store.check))
+@signed_in("contacts:write")
+async def set_date_order(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
+    """Check the file again with the date order that the check requested."""
+    row = await fetch(store.get, visit.account_id, import_id)
+    raw = msgspec.to_builtins(store.get_options(row)) | {"date_order": Form.from_request(request).text("date_order")}
+    return await _run_and_show(
+        request, import_id, _read_again(visit, import_id, validation.read(ImportOptions, raw), store.check)
+    )
 
 
 @pages.post("/<import_id:int>/apply", name="apply")
-@signed_in
-async def apply(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Import what was checked."""
-    found = await call(store.get, visit.account_id, import_id)
-    if found.phase == store.MAPPING:
+@signed_in("contacts:write")
+async def apply_import(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
+    """Apply the checked import."""
+    row = await fetch(store.get, visit.account_id, import_id)
+    if row.phase == store.MAPPING:
         raise errors.Invalid({"base": ["say first what its columns are"]})
-    return await _done(request, import_id, _again(visit, import_id, store.options(found), store.apply))
+    return await _run_and_show(request, import_id, _read_again(visit, import_id, store.get_options(row), store.apply))
 
 
 @pages.post("/<import_id:int>/stop", name="stop")
-@signed_in
-async def stop(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Stop reading, checking or importing; what was written stays until it is taken back."""
-    return await _done(
-        request, import_id, commit(audit.noting, visit.by, "import_cancel", store.cancel, visit.account_id, import_id)
+@signed_in("contacts:write")
+async def stop_import(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
+    """Cancel an import; what was written stays until it is undone."""
+    return await _run_and_show(
+        request,
+        import_id,
+        commit(audit.run_and_record, visit.actor, "import_cancel", store.cancel, visit.account_id, import_id),
     )
 
 
 @pages.post("/<import_id:int>/undo", name="undo")
-@signed_in
-async def undo(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Take an import back."""
-    return await _done(
-        request, import_id, commit(audit.noting, visit.by, "import_undo", store.undo, visit.account_id, import_id)
+@signed_in("contacts:write")
+async def undo_import(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
+    """Undo an import."""
+    return await _run_and_show(
+        request,
+        import_id,
+        commit(audit.run_and_record, visit.actor, "import_undo", store.undo, visit.account_id, import_id),
     )
 
 
 @pages.post("/<import_id:int>/discard", name="discard")
-@signed_in
+@signed_in("contacts:write")
 async def discard(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Forget a file that wrote nothing."""
-    gone = await commit(store.discard, visit.account_id, import_id)
-    view.say(request, f"{gone.filename or 'The file'} is discarded. Nothing of it was imported.")
-    return view.go(request, "/contacts/imports")
+    """Discard a file that wrote nothing."""
+    deleted = await commit(store.discard, visit.account_id, import_id)
+    view.flash(request, f"{deleted.filename or 'The file'} is discarded. Nothing of it was imported.")
+    return view.redirect(request, "/contacts/imports")
 
 
 @pages.get("/<import_id:int>/results", name="results")
-@signed_in
-async def outcome(request: Request, visit: Visit, import_id: int) -> HTTPResponse | None:
-    """What came of each line, or only the lines that are wrong, as a file."""
-    row = await call(store.get, visit.account_id, import_id)
+@signed_in()
+async def download_results(request: Request, visit: Visit, import_id: int) -> HTTPResponse | None:
+    """Download the result of each line, or only the lines with problems, as CSV."""
+    row = await fetch(store.get, visit.account_id, import_id)
     only = request.args.get("only")
-    only = only if only in results.ONLY else None
-    lines = results.pieces(visit.account_id, import_id, only)
+    only = only if only in results.LINE_FILTERS else None
+    lines = results.stream_results(visit.account_id, import_id, only)
     name = f"import-{import_id}-{only or 'results'}.csv"
-    numbers = {"problems": row.failed, "warnings": row.warnings, **store.arriving(row)}
-    await audit.exported(visit.by, visit.account_id, name, (), numbers[only] if only else row.total)
-    return await exports.send_file(request, name, "text/csv; charset=utf-8", lines)
+    numbers = {"problems": row.failed, "warnings": row.warnings, **store.count_arriving(row)}
+    await audit.record_export(visit.actor, visit.account_id, name, (), numbers[only] if only else row.total)
+    return await view.stream_file(request, name, "text/csv; charset=utf-8", lines)
 
 
-async def _done(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPResponse:
-    """Do an act and show what became of it; who pressed twice, or too late, sees where the import stands now."""
+async def _run_and_show(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPResponse:
+    """Run an action and redirect to the import; a second or late click shows the present state."""
     try:
         await act
-    except errors.Invalid as refused:
-        if refused.reason != "invalid_transition":
+    except errors.Invalid as error:
+        if error.reason != "invalid_transition":
             raise
-        view.say(request, "It has moved on meanwhile: this is how it stands.")
-    return view.go(request, f"/contacts/imports/{import_id}")
+        view.flash(request, "It has moved on meanwhile: this is how it stands.")
+    return view.redirect(request, f"/contacts/imports/{import_id}")
 
 
-def _may(visit: Visit) -> bool:
-    return rights.may(visit.user.role, "POST", "/contacts/imports")
+def _can_edit(visit: Visit) -> bool:
+    return visit.can("contacts:write")
 
 
-def _new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
-    most = config.current().limits.import_bytes
-    return view.page(request, "imports/new.html", status, form=form, most=most, may_write=_may(visit))
+def _render_new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
+    limit = config.current().limits.import_bytes
+    return view.render(request, "imports/new.html", status, form=form, most=limit, may_write=_can_edit(visit))
 
 
-async def _again(visit: Visit, import_id: int, asked: ImportOptions, verb: Any) -> None:
-    upload, seen = await call(store.look_again, visit.account_id, import_id, asked)
-    args = (verb, visit.account_id, import_id, upload, seen, visit.actor)
-    await (commit(audit.noting, visit.by, "import_create", *args) if verb is store.apply else commit(*args))
+async def _read_again(visit: Visit, import_id: int, body: ImportOptions, verb: Any) -> None:
+    upload, seen = await fetch(store.preview_again, visit.account_id, import_id, body)
+    args = (verb, visit.account_id, import_id, upload, seen, visit.actor_id)
+    await (commit(audit.run_and_record, visit.actor, "import_create", *args) if verb is store.apply else commit(*args))
 
 
-async def _receive(request: Request, target: Path, form: Form) -> Upload:
+async def _receive_file(request: Request, target: Path, form: Form) -> Upload:
     """Write the file of a form to disk; raises Invalid in words about the file."""
     stream: Any = request.stream
-    most = config.current().limits.import_bytes
+    limit = config.current().limits.import_bytes
     try:
-        taken = await multipart.receive(request.headers, stream, target, most)
-    except multipart.OtherType:
+        used = await uploads.receive(request.headers, stream, target, limit)
+    except uploads.OtherType:
         raise errors.Invalid({"file": ["choose a file"]}) from None
-    except multipart.Malformed:
+    except uploads.Malformed:
         raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
-    except multipart.TooLarge:
-        left = _PAST_READING * most
+    except uploads.TooLarge:
+        left = _MAX_DRAIN_FACTOR * limit
         while left > 0 and (piece := await stream.read()):
             left -= len(piece)
-        words_ = f"this file is larger than {words.size(most)}: split it into parts"
+        words_ = f"this file is larger than {formats.size(limit)}: split it into parts"
         raise errors.Invalid({"file": [words_]}) from None
-    form.values["resource"] = taken.texts.get("resource", "contacts")
-    if not taken.filename and not taken.size:
+    form.values["resource"] = used.texts.get("resource", "contacts")
+    if not used.filename and not used.size:
         raise errors.Invalid({"file": ["choose a file"]})
-    kind = fields.read(ImportForm, {"resource": form["resource"]}).resource
-    return Upload(str(target), taken.filename or "", taken.size, kind, ImportOptions(), True)
+    kind = validation.read(ImportForm, {"resource": form["resource"]}).resource
+    return Upload(str(target), used.filename or "", used.size, kind, ImportOptions(), True)
 
 
-async def _show(request: Request, visit: Visit, import_id: int, form: Form | None, status: int) -> HTTPResponse:
-    found = await call(store.get, visit.account_id, import_id)
-    state = _state(found, form is not None or request.args.get("columns") == "yes")
-    kept = await asyncio.to_thread(store.is_kept, import_id)
+async def _render_import(
+    request: Request, visit: Visit, import_id: int, form: Form | None, status: int
+) -> HTTPResponse:
+    row = await fetch(store.get, visit.account_id, import_id)
+    state = _page_state(row, form is not None or request.args.get("columns") == "yes")
+    stored = await asyncio.to_thread(store.has_file, import_id)
     context: dict[str, Any] = {"lists": [], "seen": None, "told": None, "countries": []}
-    form = form or columns.form_of(
-        found, visit.account.country_code or sms_numbers.country_of(visit.account.time_zone) or ""
+    form = form or build_options_form(
+        row, visit.account.country_code or sms_numbers.country_of_time_zone(visit.account.time_zone) or ""
     )
     if state == "columns":
-        context["countries"] = await asyncio.to_thread(countries.choices, "None: leave these numbers out")
+        context["countries"] = await asyncio.to_thread(lookups.country_options, "None: leave these numbers out")
     if state in ("columns", "checked", "done", "undone"):
-        context["lists"] = await call(people.all_lists, visit.account_id)
+        context["lists"] = await fetch(lookups.list_contact_lists, visit.account_id)
     if state in ("checked", "done"):
-        context["seen"], context["told"] = await _look(found)
-    return view.page(
-        request, "imports/show.html", status, job=found, state=state, kept=kept, form=form, asked=store.options(found),
-        columns=columns.shown(found, form), groups=columns.BLOCKING if _blocks(found) else columns.GROUPS,
-        may_write=_may(visit), asks_order=columns.asks_order(found), arriving=store.arriving(found),
-        why=store.reasons(found), **context,
+        context["seen"], context["told"] = await _load_review(row)
+    return view.render(
+        request, "imports/show.html", status, job=row, state=state, kept=stored, form=form,
+        asked=store.get_options(row),
+        columns=build_columns(row, form),
+        groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
+        may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row), arriving=store.count_arriving(row),
+        why=store.count_reasons(row), **context,
     )  # fmt: skip
 
 
-def _blocks(found: Import) -> bool:
-    return bool(found.resource == "suppressions")
+def _is_suppression_import(job: Import) -> bool:
+    return bool(job.resource == "suppressions")
 
 
-def _state(found: Import, wants_columns: bool) -> str:
-    """Return where a file stands, which is what its page shows."""
-    if found.phase in ("undoing", "undone"):
-        return str(found.phase)
-    if found.status in store.OPEN:
-        return "checking" if found.dry_run else "importing"
-    if not found.dry_run:
-        return "failed" if found.status == "failed" else "done"
-    if found.status == "failed" and not wants_columns:
+def _page_state(job: Import, wants_columns: bool) -> str:
+    """Return the stage of an import, which decides what its page shows."""
+    if job.phase in ("undoing", "undone"):
+        return str(job.phase)
+    if job.status in store.OPEN_STATUSES:
+        return "checking" if job.dry_run else "importing"
+    if not job.dry_run:
+        return "failed" if job.status == "failed" else "done"
+    if job.status == "failed" and not wants_columns:
         return "failed"
-    return "checked" if found.status == "complete" and found.phase is None and not wants_columns else "columns"
+    return "checked" if job.status == "complete" and job.phase is None and not wants_columns else "columns"
 
 
-async def _look(found: Import) -> tuple[results.Review | None, results.Told | None]:
-    """Return what is worth a look in a file, and in what comes of it; once for each check."""
-    key = (found.id, found.completed_at or 0)
-    if key not in _seen:
-        path = store.directory(found.id) / "staging.db"
-        seen = await asyncio.to_thread(results.of_file, path)
+async def _load_review(job: Import) -> tuple[results.FileReview | None, results.OutcomeReview | None]:
+    """Return the review of a file and of its result; cached for each check."""
+    key = (job.id, job.completed_at or 0)
+    if key not in _reviews:
+        path = store.import_directory(job.id) / "staging.db"
+        seen = await asyncio.to_thread(results.review_file, path)
         if seen is None:
             return None, None
-        gathering = results.Gathering(found.id)
-        while await call(gathering.more):
+        gathering = results.OutcomeReviewer(job.id)
+        while await fetch(gathering.more):
             pass
-        told = await asyncio.to_thread(gathering.told, found, path)
-        while len(_seen) >= _MAX_SEEN:
-            _seen.pop(next(iter(_seen)))
-        _seen[key] = seen, told
-    return _seen[key]
+        summary = await asyncio.to_thread(gathering.told, job, path)
+        while len(_reviews) >= _MAX_REVIEWS:
+            _reviews.pop(next(iter(_reviews)))
+        _reviews[key] = seen, summary
+    return _reviews[key]

@@ -1,92 +1,170 @@
-"""Signing in and out."""
+"""Sign-in, sign-out, and password reset by email."""
+
+import asyncio
+import logging
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import signing_in, users
+from appliance.accounts import login, passwords, rate_limits, users
+from appliance.core import errors
+from appliance.forms import store
+from appliance.sending.messages import transactional
 from appliance.storage.models import User
-from appliance.storage.work import call
-from ui import held, session, view
-from ui.forms import Form, local_path
-from ui.guard import open_page
+from appliance.storage.transactions import commit, fetch, submit
+from ui import guard, session, view
+from ui.forms import Form, safe_path
+from ui.guard import public_page
 from ui.session import Pages
 
 pages = Pages("ui_login")
 
 
-@pages.get("/login", name="login")
-@open_page
-async def show(request: Request) -> HTTPResponse:
-    """Ask for address and password; who is signed in already goes on."""
-    where = local_path(request.args.get("next"))
-    if await session.visit(request):
-        return view.go(request, where)
-    return await _page(request, Form(), where, 200)
+@pages.get("/login")
+@public_page
+async def show_login(request: Request) -> HTTPResponse:
+    """Show the sign-in form; a signed-in user is redirected."""
+    where = safe_path(request.args.get("next"))
+    if await session.load_visit(request):
+        return view.redirect(request, where)
+    return await _render_login(request, Form(), where, 200)
 
 
-@pages.post("/login", name="login_save")
-@open_page
-async def save(request: Request) -> HTTPResponse:
+@pages.post("/login")
+@public_page
+async def log_in(request: Request) -> HTTPResponse:
     """Sign in and go where the person wanted to; a wrong address and a wrong password read alike."""
-    form = Form.of(request)
-    where = local_path(form["next"])
+    form = Form.from_request(request)
+    where = safe_path(form["next"])
     try:
-        user = await _who(request, form)
-    except signing_in.CodeNeeded as needed:
-        form.values["pass"] = needed.pass_
-        return await _ask(request, form, where, 200)
+        user = await _authenticate(request, form)
+    except login.CodeRequired as error:
+        form.values["pass"] = error.token
+        return await _render_again(request, form, where, 200)
     if user is None:
-        return await _ask(request, form, where, 422)
+        return await _render_again(request, form, where, 422)
     if form["again"]:
-        # The page is there still, under the question
+        # The page is still open under the dialog.
         answer = HTTPResponse("", 200, {"hx-retarget": "#dialog"}, "text/html; charset=utf-8")
-    elif typed := held.fields(form["typed"]):
-        answer = view.whole(
-            request, "login/kept.html", goes=local_path(form["path"]), fields=typed, next=where
+    elif typed := guard.load_fields(form["typed"]):
+        answer = view.render_whole(
+            request, "login/kept.html", goes=safe_path(form["path"]), fields=typed, next=where
         )  # fmt: skip
     else:
-        answer = view.go(request, where)
-    await session.begin(request, answer, user.id)
+        answer = view.redirect(request, where)
+    await session.sign_in(request, answer, user.id)
     return answer
 
 
-async def _who(request: Request, form: Form) -> User | None:
-    """Return who signs in, or None with what is wrong in the form; raises CodeNeeded, or TooMany."""
+async def _authenticate(request: Request, form: Form) -> User | None:
+    """Return the user who signs in, or None with errors in the form; raises CodeRequired or TooMany."""
     try:
         if not form["pass"]:
-            return await signing_in.enter(form["email"], form.exact("password"), None, request.ctx.client)
-        user = await signing_in.enter_code(form["pass"], form["otp"], request.ctx.client)
-    except signing_in.WrongSignIn:
+            return await login.sign_in(form["email"], form.raw("password"), None, request.ctx.client)
+        user = await login.sign_in_with_code(form["pass"], form["otp"], request.ctx.client)
+    except login.InvalidCredentials:
         if form["pass"]:
-            form.wrong("otp", "This code is not right, or was used before. Wait for the next one.")
+            form.add_error("otp", "This code is not right, or was used before. Wait for the next one.")
         else:
-            form.wrong("base", "Address and password do not belong together. Try again.")
+            form.add_error("base", "Address and password do not belong together. Try again.")
         return None
     if user is None:
         form.values["pass"] = ""
-        form.wrong("base", "That took too long. Sign in again.")
+        form.add_error("base", "That took too long. Sign in again.")
     return user
 
 
-@pages.post("/logout", name="logout")
-@open_page
-async def leave(request: Request) -> HTTPResponse:
+@pages.post("/logout")
+@public_page
+async def log_out(request: Request) -> HTTPResponse:
     """End the session of this browser."""
-    answer = view.go(request, "/login?bye=1")
-    await session.end(request, answer)
+    answer = view.redirect(request, "/login?bye=1")
+    await session.sign_out(request, answer)
     return answer
 
 
-async def _ask(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
-    """Ask on, where the person is: on the page, or over the one that they were working on."""
+async def _render_again(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
+    """Render the sign-in form again, on the page or in the dialog over it."""
     if form["again"]:
-        return view.over(request, "login/again.html", status, form=form)
-    return await _page(request, form, where, status)
+        return view.render_dialog(request, "login/again.html", status, form=form)
+    return await _render_login(request, form, where, status)
 
 
-async def _page(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
-    return view.page(
+async def _render_login(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
+    return view.render(
         request, "login/login.html", status, form=form, next=where,
         bye=bool(request.args.get("bye")), chosen=bool(request.args.get("chosen")),
-        is_new=not await call(users.has_users),
+        is_new=not await fetch(users.has_users),
+    )  # fmt: skip
+
+
+# Password reset
+
+log = logging.getLogger("campanero")
+# Reset emails an hour to one address, and requests of one client.
+_MAX_EMAILS_PER_HOUR, _MAX_REQUESTS_PER_CLIENT = 3, 10
+
+
+@pages.get("/forgot")
+@public_page
+async def show_forgot(request: Request) -> HTTPResponse:
+    """Show the form for a password reset."""
+    return _render_forgot(request, Form())
+
+
+@pages.post("/forgot")
+@public_page
+async def request_reset(request: Request) -> HTTPResponse:
+    """Send a reset link. The response and its time do not reveal whether a user has the address."""
+    form = Form.from_request(request)
+    form.require("email", "Write the address you sign in with.")
+    if form.errors:
+        return _render_forgot(request, form, 422)
+    store.check_rate(
+        f"reset:{rate_limits.client_key(request.ctx.client)}", _MAX_REQUESTS_PER_CLIENT, rate_limits.FAILURE_WINDOW_MS
+    )
+    if not store.count_submission(f"reset:{rate_limits.email_key(form['email'])}", _MAX_EMAILS_PER_HOUR, store.HOUR_MS):
+        try:
+            # The response does not wait for the email: its time would reveal whether the user exists.
+            submit(transactional.request_password_reset, form["email"], request.ctx.client)
+        except errors.Unavailable as error:
+            log.info("login: password reset not sent: %s", error)
+    return _render_forgot(request, form, is_sent=True)
+
+
+@pages.get("/reset/<token:str>")
+@public_page
+async def show_reset(request: Request, token: str) -> HTTPResponse:
+    """Show the form for the new password; an expired link is reported."""
+    return await _render_reset(request, token, Form())
+
+
+@pages.post("/reset/<token:str>")
+@public_page
+async def reset_password(request: Request, token: str) -> HTTPResponse:
+    """Set the new password, and redirect to the sign-in page."""
+    form = Form.from_request(request)
+    word = form.raw("password")
+    try:
+        passwords.check_length(word)
+    except errors.Invalid as error:
+        form.values["password"] = ""
+        return await _render_reset(request, token, form.add_errors(error), 422)
+    if await fetch(transactional.find_reset_user, token) is not None:
+        hashed = await asyncio.to_thread(passwords.hash_password, word)
+        if await commit(transactional.reset_password, token, hashed, request.ctx.client) is not None:
+            return view.redirect(request, "/login?chosen=1")
+    return await _render_reset(request, token, form)
+
+
+async def _render_reset(request: Request, token: str, form: Form, status: int = 200) -> HTTPResponse:
+    user = await fetch(transactional.find_reset_user, token)
+    if user is None:
+        return view.render(request, "login/reset.html", 410, form=form, user=None)
+    return view.render(request, "login/reset.html", status, form=form, user=user)
+
+
+def _render_forgot(request: Request, form: Form, status: int = 200, is_sent: bool = False) -> HTTPResponse:
+    return view.render(
+        request, "login/forgot.html", status, form=form, is_sent=is_sent, can_ask=transactional.can_reset_password()
     )  # fmt: skip

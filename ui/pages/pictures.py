@@ -1,5 +1,8 @@
-"""Pictures: what emails and the brand show, uploaded here, told where it is used, deleted when nothing shows it."""
+"""Pictures: upload, library, uses, deletion, and the picker in the editor."""
 
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sanic import Request
@@ -7,113 +10,218 @@ from sanic.response import HTTPResponse
 
 from appliance.content import media
 from appliance.content.pictures import process
-from appliance.content.pictures.kinds import Unusable
-from appliance.core import errors
+from appliance.content.pictures.formats import Picture, UnusablePicture
+from appliance.core import errors, uploads
 from appliance.storage.models import Media
-from appliance.storage.work import call, commit
-from ui import rights, talk, view, words
-from ui.forms import Form, number
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, parse_int
 from ui.guard import signed_in
 from ui.session import Pages, Visit
 
-pages = Pages("ui_pictures", url_prefix="/templates/pictures")
-# How wide and high pages show them: many beside each other, and one alone
-_SIDES = (480, 1200)
-# What shows a picture: its noun, and where its page is if it has one
-_PLACES = {
+pages = Pages("ui_pictures", url_prefix="/templates")
+
+
+# A file that is too large is read up to this size: a browser that is cut off while sending shows no error page.
+_MAX_DRAIN_BYTES = 20 * media.MAX_UPLOAD_BYTES
+
+
+async def receive_picture(request: Request, account_id: int) -> tuple[str, Picture]:
+    """Return the file name and the prepared picture of a form; raises Invalid under `file`.
+
+    The field `full_size` keeps its width. The route has to be declared with `stream=True`.
+    """
+    room = await asyncio.to_thread(TemporaryDirectory, prefix="campanero-")
+    try:
+        target = Path(room.name) / "file"
+        form = await _receive_form(request, target)
+        if not form.size:
+            raise errors.Invalid({"file": ["choose a file with a picture in it"]})
+        picture = await media.decode(account_id, _prepare_picture, target, bool(form.texts.get("full_size")))
+    finally:
+        await asyncio.to_thread(room.cleanup)
+    return form.filename or "", picture
+
+
+def _prepare_picture(target: Path, full_size: bool) -> Picture:
+    try:
+        return media.prepare_upload(target, full_size)
+    except errors.Invalid as error:
+        raise errors.Invalid({"file": [f"this file {error.fields['file'][0]}"]}) from None
+
+
+async def _receive_form(request: Request, target: Path) -> uploads.Form:
+    stream: Any = request.stream
+    try:
+        return await uploads.receive(request.headers, stream, target, media.MAX_UPLOAD_BYTES)
+    except uploads.OtherType:
+        return uploads.Form({}, None, 0)
+    except uploads.Malformed:
+        raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
+    except uploads.TooLarge:
+        left = _MAX_DRAIN_BYTES
+        while left > 0 and (piece := await stream.read()):
+            left -= len(piece)
+        limit = media.MAX_UPLOAD_BYTES // 1_048_576
+        raise errors.Invalid({"file": [f"this file is larger than {limit} MB: make the picture smaller"]}) from None
+
+
+# The sides of thumbnails in lists and on the page of a picture.
+_THUMBNAIL_SIDES = (480, 1200)
+# What uses a picture: its label, and its URL if it has a page.
+_USAGE_LABELS = {
     "template_id": ("Template", "/templates/{}/edit"), "campaign_id": ("Campaign", "/campaigns/{}"),
     "flow_id": ("Flow", ""), "brand_id": ("Brand", "/brand"),
 }  # fmt: skip
 
 
-@pages.get("/", name="index", strict_slashes=False)
-@signed_in
+@pages.get("/pictures", strict_slashes=False)
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The pictures of the account, newest first, and a form for another one."""
-    return await _index(request, visit, Form())
+    """Show the pictures, newest first, and an upload form."""
+    return await _render_index(request, visit, Form())
 
 
-@pages.post("/", name="create", strict_slashes=False, stream=True)
-@signed_in
+@pages.post("/pictures", strict_slashes=False, stream=True)
+@signed_in("templates:write")
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Keep a picture, and show it with its address."""
+    """Save a picture, and redirect to its page."""
     try:
-        filename, picture = await talk.picture(request, visit.account_id)
-        made = await commit(media.add, visit.account_id, filename, picture)
-    except errors.Invalid as refused:
+        filename, picture = await receive_picture(request, visit.account_id)
+        created = await commit(media.add, visit.account_id, filename, picture)
+    except errors.Invalid as error:
         form = Form()
-        form.wrong("file", words.sentence(refused.fields["file"][0]))
-        return await _index(request, visit, form, 422)
-    view.say(request, "Uploaded. Copy its address to where it is shown.")
-    return view.go(request, f"/templates/pictures/{made.id}")
+        form.add_error("file", formats.sentence(error.fields["file"][0]))
+        return await _render_index(request, visit, form, 422)
+    view.flash(request, "Uploaded. Copy its address to where it is shown.")
+    return view.redirect(request, f"/templates/pictures/{created.id}")
 
 
-@pages.get("/<picture_id:int>", name="show")
-@signed_in
+@pages.get("/pictures/<picture_id:int>")
+@signed_in()
 async def show(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
-    """A picture, its address, and what shows it."""
-    return await _show(request, visit, picture_id)
+    """Show a picture, its URL, and where it is used."""
+    return await _render_picture(request, visit, picture_id)
 
 
-@pages.get("/<picture_id:int>/<side:int>", name="small")
-@signed_in
-async def small(request: Request, visit: Visit, picture_id: int, side: int) -> HTTPResponse:
-    """A picture as a page of ours shows it, in few bytes; its address holds its name, so that browsers may keep it."""
-    if side not in _SIDES:
+@pages.get("/pictures/<picture_id:int>/<side:int>")
+@signed_in()
+async def show_thumbnail(request: Request, visit: Visit, picture_id: int, side: int) -> HTTPResponse:
+    """Show a small version of a picture; its URL contains its id, so that browsers may cache it."""
+    if side not in _THUMBNAIL_SIDES:
         raise errors.NotFound
 
     def read() -> bytes:
-        found = media.served(media.get(visit.account_id, picture_id).signed_id)
-        if found is None:
+        row = media.find_served(media.get(visit.account_id, picture_id).signed_id)
+        if row is None:
             raise errors.NotFound
-        return found.content
+        return row.content
 
-    content = await call(read)
+    content = await fetch(read)
     try:
-        made = await media.decode(visit.account_id, process.shrink, content, side)
-    except Unusable:
+        thumbnail = await media.decode(visit.account_id, process.shrink, content, side)
+    except UnusablePicture:
         raise errors.NotFound from None
-    return HTTPResponse(made, 200, {"cache-control": "private, max-age=31536000, immutable"}, "image/webp")
+    return HTTPResponse(thumbnail, 200, {"cache-control": "private, max-age=31536000, immutable"}, "image/webp")
 
 
-@pages.post("/<picture_id:int>/delete", name="delete")
-@signed_in
+@pages.post("/pictures/<picture_id:int>/delete")
+@signed_in("templates:write")
 async def delete(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
-    """Delete a picture that nothing shows; while something does, say what."""
+    """Delete an unused picture; while it is used, show where."""
     try:
-        await call(media.must_be_unused, visit.account_id, picture_id)
-        gone = await commit(media.delete, visit.account_id, picture_id)
+        await fetch(media.require_unused, visit.account_id, picture_id)
+        deleted = await commit(media.delete, visit.account_id, picture_id)
     except errors.Invalid:
-        return await _show(request, visit, picture_id, 422)
-    view.say(request, f"{gone.filename} is deleted.")
-    return view.go(request, "/templates/pictures")
+        return await _render_picture(request, visit, picture_id, 422)
+    view.flash(request, f"{deleted.filename} is deleted.")
+    return view.redirect(request, "/templates/pictures")
 
 
-async def _index(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+async def _render_index(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
     search = (request.args.get("search") or "").strip()[:255]
-    found = await call(media.page, visit.account_id, number(request.args.get("page")), search=search)
-    return view.page(
-        request, "pictures/index.html", status, found=found, search=search, form=form,
-        most=media.MAX_BYTES // 1_048_576, may_write=rights.may(visit.user.role, "POST", request.path),
+    page = await fetch(media.fetch_page, visit.account_id, parse_int(request.args.get("page")), search=search)
+    return view.render(
+        request, "pictures/index.html", status, found=page, search=search, form=form,
+        most=media.MAX_UPLOAD_BYTES // 1_048_576, may_write=visit.can("templates:write"),
     )  # fmt: skip
 
 
-async def _show(request: Request, visit: Visit, picture_id: int, status: int = 200) -> HTTPResponse:
+async def _render_picture(request: Request, visit: Visit, picture_id: int, status: int = 200) -> HTTPResponse:
     def read() -> tuple[Media, list[tuple[str, str, str]]]:
         row = media.get(visit.account_id, picture_id)
-        return row, [place(one) for one in media.used_in(visit.account_id, picture_id)]
+        return row, [describe_usage(item) for item in media.find_uses(visit.account_id, picture_id)]
 
-    row, places = await call(read)
-    return view.page(
-        request, "pictures/show.html", status, row=row, places=places, refused=status == 422, served=media.PATH,
-        url=media.url(row.signed_id), may_write=rights.may(visit.user.role, "POST", request.path),
+    row, places = await fetch(read)
+    return view.render(
+        request, "pictures/show.html", status, row=row, places=places, refused=status == 422, served=media.URL_PATH,
+        url=media.public_url(row.signed_id), may_write=visit.can("templates:write"),
     )  # fmt: skip
 
 
-def place(used: dict[str, Any]) -> tuple[str, str, str]:
+def describe_usage(used: dict[str, Any]) -> tuple[str, str, str]:
     """Return the noun, the name and the page of something that shows a picture."""
     kind, value = next(iter(used.items()))
     if kind == "messages":
-        return "Messages", words.count(value, "single message", "single messages"), ""
-    noun, page = _PLACES[kind]
+        return "Messages", formats.count(value, "single message", "single messages"), ""
+    noun, page = _USAGE_LABELS[kind]
     return noun, used["name"] or f"Untitled {noun.lower()}", page.format(value)
+
+
+# The picture drawer of the editor
+
+_DRAWER_PAGE_SIZE = 12
+_MAX_PLACES = 3
+
+
+@pages.get("/media", strict_slashes=False)
+@signed_in()
+async def show_drawer(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the pictures of the account as thumbnails."""
+    if not view.is_partial(request):
+        return view.redirect(request, "/templates/pictures")
+    search = (request.args.get("search") or "").strip()[:255]
+    page = await fetch(
+        media.fetch_page, visit.account_id, parse_int(request.args.get("page")), _DRAWER_PAGE_SIZE, search
+    )
+    return _render_drawer(request, found=page, search=search)
+
+
+@pages.get("/media/<picture_id:int>")
+@signed_in()
+async def show_in_drawer(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
+    """Show one picture, with its size and uses."""
+    if not view.is_partial(request):
+        await fetch(media.get, visit.account_id, picture_id)
+        return view.redirect(request, f"/templates/pictures/{picture_id}")
+    return await _render_chosen(request, visit, picture_id)
+
+
+@pages.post("/media", strict_slashes=False, stream=True)
+@signed_in("templates:write")
+async def upload_to_drawer(request: Request, visit: Visit) -> HTTPResponse:
+    """Save a picture and show it as the chosen one, or the error of the file."""
+    try:
+        filename, picture = await receive_picture(request, visit.account_id)
+        created = await commit(media.add, visit.account_id, filename, picture)
+    except errors.Invalid as error:
+        return _render_drawer(request, 422, error=formats.sentence(error.fields["file"][0]))
+    return await _render_chosen(request, visit, created.id)
+
+
+async def _render_chosen(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
+    def read() -> tuple[Media, list[str]]:
+        row = media.get(visit.account_id, picture_id)
+        places = [describe_usage(item)[1] for item in media.find_uses(visit.account_id, picture_id)]
+        return row, places if len(places) <= _MAX_PLACES else [
+            *places[:_MAX_PLACES],
+            f"{len(places) - _MAX_PLACES} more",
+        ]
+
+    row, places = await fetch(read)
+    return _render_drawer(request, row=row, places=places, url=media.public_url(row.signed_id))
+
+
+def _render_drawer(request: Request, status: int = 200, **context: Any) -> HTTPResponse:
+    empty: dict[str, Any] = {"found": None, "search": "", "row": None, "error": "", "places": [], "url": ""}
+    return view.render(request, "media/drawer.html", status, **{**empty, **context})

@@ -1,154 +1,354 @@
-"""Segments: the table, and the builder."""
+"""Segments: the table, the builder, live counts, and bulk actions."""
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.audience.filters import read as filters_read
-from appliance.audience.segments import counting, dependencies, explain, people, store
+from appliance.accounts import audit
+from appliance.audience.filters import parse as filter_parser
+from appliance.audience.segments import explain, members, store
 from appliance.audience.segments.store import SegmentCreate, SegmentPatch, SegmentQuery
-from appliance.core import errors, fields
-from appliance.storage.work import call, commit
-from ui import filter_look, filter_people, rights, tables, together, view
-from ui.filters import Rows
-from ui.forms import Form
-from ui.guard import signed_in
-from ui.pages import segment_rows
-from ui.pressed import one_press
+from appliance.core import errors, validation
+from appliance.storage.models import Segment
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, edit_conflicts
+from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.forms.filter_rows import PREFIX, FilterRows
+from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
-from ui.tables import Chip, Column
-from ui.together import Part, Parts
+from ui.widgets import filter_builder, tables
+from ui.widgets.filter_builder import BRANCH, SEGMENT, ContactCheck, FilterView
+from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_segments", url_prefix="/segments")
-_PARTS = Parts(Part("Name", ("name",)), Part("Rules", ("rules",)))
+
+# Filter rows of any form, while they are edited
+
+
+def _read_prefix(text: str | None) -> str:
+    return text if text and text.isalnum() and text.isascii() and len(text) < 20 else PREFIX
+
+
+@pages.post("/rows")
+@signed_in("contacts:read")
+async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the rows of any form after a button or a change, with suggestions, sentence and count; nothing is saved.
+
+    On the page of a segment, the sample and the checked contact follow.
+    """
+    form = Form.from_request(request)
+    rows = FilterRows.from_form(form.lists, _read_prefix(form["rows"]))
+    rows.apply_action(form.lists)
+    place = BRANCH if form[f"{rows.prefix}.place"] == BRANCH else SEGMENT
+    filter_view = await filter_builder.load_view(visit.account_id, rows, place)
+    panels = form["panels"] == "yes"
+    sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view) if panels else None
+    answer = await load_contact_check(visit, form, rows) if panels else None
+    return view.render_fragment(request, "segments/_rows.html", shown=filter_view, sample=sample, checked=answer)
+
+
+@pages.get("/count/<asker:str>")
+@signed_in()
+async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse:
+    """Show the progress of a count; the response of a finished one does not poll."""
+    rows = FilterRows([], _read_prefix(request.args.get("prefix")))
+    rows.count_key = asker[:40]
+    under_way = members.find_count(visit.account_id, rows.count_key)
+    note = "" if under_way else "Change a rule to count again."
+    filter_view = FilterView(rows, tally=under_way, note=note)
+    ended = under_way is not None and under_way.is_done and request.args.get("panels") == "yes"
+    sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view) if ended else None
+    return view.render_fragment(request, "segments/_count.html", shown=filter_view, sample=sample)
+
+
+@pages.post("/check")
+@signed_in("contacts:read")
+async def check_contact(request: Request, visit: Visit) -> HTTPResponse:
+    """Show one contact checked against the rules in the form, or search results to choose from."""
+    form = Form.from_request(request)
+    rows = FilterRows.from_form(form.lists)
+    return view.render_fragment(request, "segments/_check.html", checked=await load_contact_check(visit, form, rows))
+
+
+async def load_contact_check(visit: Visit, form: Form, rows: FilterRows) -> ContactCheck:
+    """Return the contact in the form checked against its rows."""
+    person = next(iter(form.ids("pick") + form.ids("person")), None)
+    try:
+        return await fetch(filter_builder.check_contact, visit.account_id, rows, form["who"], person)
+    except errors.Invalid:
+        # The rows show their errors.
+        return ContactCheck(form["who"], [])
+
+
+_FORM_PARTS = FormParts(FormPart("Name", ("name",)), FormPart("Rules", ("rules",)))
 _COLUMNS = (
     Column("Segment", "name", ""), Column("People", number=True), Column("Changed", "updated"),
     Column("Made", "created", shown=False),
 )  # fmt: skip
 
 
-@pages.get("/", name="index", strict_slashes=False)
-@signed_in
+@pages.get("/", strict_slashes=False)
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The table of segments, each as a sentence with its number; chips tell those that something needs."""
+    """Show the table of segments, each as a sentence with its count."""
     table = tables.Table(request, "/segments", ("segment", "segments"), _COLUMNS, "-updated", ("show",))
-    table.acts = "/segments/acts" if rights.may(visit.user.role, "POST", "/segments/acts") else ""
+    table.acts = "/segments/acts" if visit.can("contacts:write") else ""
 
     def read() -> dict[str, Any]:
-        every = store.ids(visit.account_id)
-        used = dependencies.segments_in_use(visit.account_id) & every
-        some = {"used": used, "unused": every - used}
+        every = store.fetch_ids(visit.account_id)
+        used = store.find_segments_in_use(visit.account_id) & every
+        group = {"used": used, "unused": every - used}
         names = {"used": "In use", "unused": "Not used"}
-        table.chips = [Chip("", "All", len(every)), *(Chip(key, names[key], len(ids)) for key, ids in some.items())]
-        only = some.get(table.state["show"])
-        table.found = store.page(visit.account_id, fields.read(SegmentQuery, table.raw), table.sort, only)
-        return {"used": used, **_said(visit.account_id, [*table.found.rows])}
+        table.chips = [Chip("", "All", len(every)), *(Chip(key, names[key], len(ids)) for key, ids in group.items())]
+        only = group.get(table.state["show"])
+        table.results = store.fetch_page(
+            visit.account_id, validation.read(SegmentQuery, table.list_params), table.sort, only
+        )
+        return {"used": used, **_load_counts(visit.account_id, [*table.results.rows])}
 
-    return tables.answer(request, "segments/index.html", table, **await call(read))
+    return tables.render_table(request, "segments/index.html", table, **await fetch(read))
 
 
-def _said(account_id: int, rows: list[Any]) -> dict[str, Any]:
+def _load_counts(account_id: int, rows: list[Any]) -> dict[str, Any]:
     """Return sentence and number of each; where there are very many people, numbers follow as they are counted."""
-    here = people.scope(account_id)
-    sentences = {row.id: explain.sentence(account_id, filters_read.filters(row.filters, here), here) for row in rows}
-    counts = store.counts(account_id, rows, patience=0)
-    counting.refresh(account_id, rows)
-    return {"counts": counts, "sentences": sentences, "everybody": people.total(account_id)}
+    scope = members.build_scope(account_id)
+    sentences = {
+        row.id: explain.describe_filters(account_id, filter_parser.parse_filters(row.filters, scope), scope)
+        for row in rows
+    }
+    counts = members.count_segments(account_id, rows, patience=0)
+    members.refresh_counts(account_id, rows)
+    return {"counts": counts, "sentences": sentences, "everybody": members.count_contacts(account_id)}
 
 
-@pages.get("/new", name="new")
-@signed_in
+@pages.get("/new")
+@signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """An empty builder with one row to begin with."""
-    return await _builder(request, visit, Form(), Rows.blank(), None, 200)
+    """Show a builder with one empty row."""
+    return await _render_builder(request, visit, Form(), FilterRows.blank(), None, 200)
 
 
-@pages.post("/", name="create", strict_slashes=False)
-@signed_in
-@one_press
+@pages.post("/", strict_slashes=False)
+@signed_in("contacts:write")
+@ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Make a segment."""
+    """Create a segment."""
     return await _save(request, visit, None)
 
 
-@pages.get("/<segment_id:int>", name="show")
-@signed_in
+@pages.get("/<segment_id:int>")
+@signed_in()
 async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """The builder with the rules of a segment."""
-    row = await call(store.get, visit.account_id, segment_id)
-    return await _builder(request, visit, together.opened(_kept(row), _PARTS), Rows.of(row.filters), row, 200)
+    """Show the builder with the rules of a segment."""
+    row = await fetch(store.get, visit.account_id, segment_id)
+    return await _render_builder(
+        request,
+        visit,
+        edit_conflicts.open_form(_build_form(row), _FORM_PARTS),
+        FilterRows.from_filters(row.filters),
+        row,
+        200,
+    )
 
 
-@pages.post("/<segment_id:int>", name="update")
-@signed_in
-@together.meeting
+@pages.post("/<segment_id:int>")
+@signed_in("contacts:write")
+@edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """Keep name and rules."""
-    return await _save(request, visit, await call(store.get, visit.account_id, segment_id))
+    """Save name and rules."""
+    return await _save(request, visit, await fetch(store.get, visit.account_id, segment_id))
 
 
 async def _save(request: Request, visit: Visit, row: Any) -> HTTPResponse:
-    form = Form.of(request)
-    found = Rows.posted(form.lists)
-    if found.act(form.lists) or form["look"] or form["pick"]:
-        return await _builder(request, visit, form, found, row, 200)
+    form = Form.from_request(request)
+    rows = FilterRows.from_form(form.lists)
+    if rows.apply_action(form.lists) or form["look"] or form["pick"]:
+        return await _render_builder(request, visit, form, rows, row, 200)
     if row is not None:
-        form.values["rules"] = _rules(found)
-        together.meet(form, _PARTS, _kept(row), {"Rules": await call(_sentences, visit.account_id, found, row)})
-        if form["rules"] == _rules(Rows.of(row.filters)):
-            found = Rows.of(row.filters)
-    if form.met:
-        return await _builder(request, visit, form, found, row, 409)
-    form.need("name", "Give the segment a name, for example Regulars in Berlin.")
+        form.values["rules"] = _serialize_rules(rows)
+        edit_conflicts.merge_form(
+            form, _FORM_PARTS, _build_form(row), {"Rules": await fetch(_describe_rules, visit.account_id, rows, row)}
+        )
+        if form["rules"] == _serialize_rules(FilterRows.from_filters(row.filters)):
+            rows = FilterRows.from_filters(row.filters)
+    if form.conflicts:
+        return await _render_builder(request, visit, form, rows, row, 409)
+    form.require("name", "Give the segment a name, for example Regulars in Berlin.")
     try:
         if form.errors:
             raise errors.Invalid({})
-        raw = {"name": form["name"], "filters": found.filters()}
+        raw = {"name": form["name"], "filters": rows.to_filters()}
         if row is None:
-            kept = await commit(store.create, visit.account_id, fields.read(SegmentCreate, raw))
+            stored = await commit(store.create, visit.account_id, validation.read(SegmentCreate, raw))
         else:
-            args = (store.update, visit.account_id, row.id, fields.read(SegmentPatch, raw), visit.by)
-            kept = await commit(together.still, form, _PARTS, lambda: _kept(store.get(*args[1:3])), *args)
-    except errors.Invalid as refused:
-        return await _builder(request, visit, form, found, row, 422, refused)
-    view.say(request, "Saved." if row else f"{kept.name} is ready. It keeps itself up to date.")
-    return view.go(request, f"/segments/{kept.id}")
+            args = (store.update, visit.account_id, row.id, validation.read(SegmentPatch, raw), visit.actor)
+            stored = await commit(
+                edit_conflicts.write_if_unchanged, form, _FORM_PARTS, lambda: _build_form(store.get(*args[1:3])), *args
+            )
+    except errors.Invalid as error:
+        return await _render_builder(request, visit, form, rows, row, 422, error)
+    view.flash(request, "Saved." if row else f"{stored.name} is ready. It keeps itself up to date.")
+    return view.redirect(request, f"/segments/{stored.id}")
 
 
-def _kept(row: Any) -> Form:
-    """Return the form that shows what is kept of a segment; its rules as one value."""
-    return Form({"name": row.name, "rules": _rules(Rows.of(row.filters))})
+def _build_form(row: Any) -> Form:
+    """Return the form of a segment, its rules as one value."""
+    return Form({"name": row.name, "rules": _serialize_rules(FilterRows.from_filters(row.filters))})
 
 
-def _rules(found: Rows) -> str:
-    return json.dumps(found.filters(), sort_keys=True)
+def _serialize_rules(rows: FilterRows) -> str:
+    return json.dumps(rows.to_filters(), sort_keys=True)
 
 
-def _sentences(account_id: int, found: Rows, row: Any) -> dict[str, str]:
-    """Return the rules of a form and those that are kept in words."""
-    both = (found, Rows.of(row.filters))
-    said = ((_rules(one), filter_look.look(account_id, one, counted=False).sentence) for one in both)
-    return {rules: sentence or "nobody is chosen yet" for rules, sentence in said}
+def _describe_rules(account_id: int, rows: FilterRows, row: Any) -> dict[str, str]:
+    """Return the rules of a form and the stored ones in words, by their value."""
+    both = (rows, FilterRows.from_filters(row.filters))
+    text = (
+        (_serialize_rules(item), filter_builder.build_view(account_id, item, counted=False).sentence) for item in both
+    )
+    return {rules: sentence or "nobody is chosen yet" for rules, sentence in text}
 
 
-async def _builder(
-    request: Request, visit: Visit, form: Form, found: Rows, row: Any, status: int,
-    refused: errors.Invalid | None = None,
+async def _render_builder(
+    request: Request, visit: Visit, form: Form, rows: FilterRows, row: Any, status: int,
+    error: errors.Invalid | None = None,
 ) -> HTTPResponse:  # fmt: skip
-    """Return the whole builder; what the rules refuse is said at the rows, over what is said of those still open."""
-    shown = await filter_look.shown(visit.account_id, found)
-    if refused is not None:
-        found.filters()
-        found.take(refused)
-        if "name" in refused.fields:
-            form.take(errors.Invalid({"name": refused.fields["name"]}))
-    sample = await call(filter_people.sample, visit.account_id, shown)
-    checked = await segment_rows.checked(visit, form, found)
-    used = await call(store.used_by, visit.account_id, row.id) if row else []
-    drafts = await call(store.drafts, visit.account_id, row.id) if row else []
-    return view.page(
-        request, "segments/show.html", status, form=form, shown=shown, row=row, sample=sample, checked=checked,
+    """Render the builder; errors of a refused save replace those of incomplete rows."""
+    filter_view = await filter_builder.load_view(visit.account_id, rows)
+    if error is not None:
+        rows.to_filters()
+        rows.add_errors(error)
+        if "name" in error.fields:
+            form.add_errors(errors.Invalid({"name": error.fields["name"]}))
+    sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view)
+    checked = await load_contact_check(visit, form, rows)
+    used = await fetch(store.find_usage, visit.account_id, row.id) if row else []
+    drafts = await fetch(store.find_drafts_using, visit.account_id, row.id) if row else []
+    return view.render(
+        request, "segments/show.html", status, form=form, shown=filter_view, row=row, sample=sample, checked=checked,
         used=used, drafts=drafts, writes=visit.user.role != "viewer",
     )  # fmt: skip
+
+
+# Bulk actions
+
+# At most this many rows in one bulk action.
+_MAX_IDS = 500
+_KIND_PATHS = {"campaign_id": "campaigns", "flow_id": "flows", "list_id": "lists", "segment_id": "segments"}
+
+
+class SelectedSegment(NamedTuple):
+    """A segment to delete: what uses it and so keeps it, and the drafts that chose it."""
+
+    row: Segment
+    used: list[tuple[str, str]]
+    drafts: list[tuple[str, str]]
+
+
+@pages.post("/<segment_id:int>/copy")
+@signed_in("contacts:write")
+async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
+    """Create a copy of a segment."""
+    row = await fetch(store.get, visit.account_id, segment_id)
+    created = await commit(store.create, visit.account_id, _copy_segment(row))
+    view.flash(request, f"This is a copy of {row.name}. Change what should differ.")
+    return view.redirect(request, f"/segments/{created.id}")
+
+
+@pages.post("/acts")
+@signed_in("contacts:write")
+async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
+    """Copy or delete the selected segments; deleting one in use or chosen by a draft is confirmed first."""
+    form = Form.from_request(request)
+    chosen = Selection.from_request(request, form)
+    back = chosen.table_url("/segments")
+    rows = await fetch(_selected_segments, visit.account_id, chosen)
+    if not rows:
+        view.flash(request, "Choose some segments first.")
+    elif form["act"] == "duplicate":
+        for one_of in reversed(rows):
+            await commit(store.create, visit.account_id, _copy_segment(one_of.row))
+        view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made.")
+    elif (
+        form["act"] == "delete"
+        and form["expected"] != _confirmation_token(rows)
+        and any(item.used + item.drafts for item in rows)
+    ):
+        return view.render(
+            request, "segments/sure.html", found=rows, going=[item.row for item in rows if not item.used],
+            expected=_confirmation_token(rows), fields=[("act", "delete"), *chosen.fields], back=back,
+        )  # fmt: skip
+    elif form["act"] == "delete":
+        await _delete_segments(request, visit, rows)
+    return view.redirect(request, back)
+
+
+async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSegment]) -> None:
+    """Delete segments that are not in use; the notice offers to restore them."""
+    deleted, stored = [], []
+    for selected in rows:
+        try:
+            args = (store.delete, visit.account_id, selected.row.id)
+            deleted.append(await commit(audit.run_and_record, visit.actor, "segment_delete", *args))
+        except errors.Invalid:
+            stored.append(selected.row.name)
+    stays = f" Kept, as it is in use: {formats.join_names(stored)}." if stored else ""
+    if not deleted:
+        view.flash(request, stays.strip())
+        return
+    what = f"The segment {deleted[0].name} is" if len(deleted) == 1 else f"{formats.number(len(deleted))} segments are"
+    again = json.dumps([{"name": row.name, "filters": row.filters} for row in deleted])
+    view.flash(
+        request, f"{what} deleted. The people are still in Contacts.{stays}", ("/segments/restore", {"gone": again})
+    )
+
+
+def _selected_segments(account_id: int, chosen: Selection) -> list[SelectedSegment]:
+    """Return the selected segments, by id or all that match; deleted ones are left out."""
+    if chosen.is_all:
+        words_of = chosen.state.get("search", "")[:254]
+        query = SegmentQuery(search=words_of) if words_of else SegmentQuery()
+        every, used = store.fetch_ids(account_id), store.find_segments_in_use(account_id)
+        only = {"used": used, "unused": every - used}.get(chosen.state.get("show", ""))
+        rows = list(store.select_matching(account_id, query, only).order_by(Segment.id.desc()).limit(_MAX_IDS))
+    else:
+        rows = list(
+            store.select_matching(account_id, SegmentQuery(), chosen.ids[:_MAX_IDS]).order_by(Segment.id.desc())
+        )
+    return [SelectedSegment(row, _list_usages(store.find_usage(account_id, row.id)),
+        _list_usages(store.find_drafts_using(account_id, row.id)))
+            for row in rows]  # fmt: skip
+
+
+def _list_usages(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the name and URL of objects that use a segment."""
+    return [(item["name"], f"/{base}/{item[key]}") for item in rows for key, base in _KIND_PATHS.items() if key in item]
+
+
+def _confirmation_token(rows: list[SelectedSegment]) -> str:
+    """Return a token of what the confirmation showed, so that it is shown again if that changed."""
+    return f"{sum(not item.used for item in rows)}-{sum(len(item.drafts) for item in rows)}"
+
+
+def _copy_segment(row: Segment) -> SegmentCreate:
+    return validation.read(SegmentCreate, {"name": f"{row.name[:240]}, copy", "filters": row.filters})
+
+
+@pages.post("/restore")
+@signed_in("contacts:write")
+async def restore(request: Request, visit: Visit) -> HTTPResponse:
+    """Restore deleted segments."""
+    try:
+        deleted = json.loads(Form.from_request(request).raw("gone") or "[]")
+    except ValueError:
+        deleted = None
+    if not isinstance(deleted, list) or not deleted or validation.is_too_deep(deleted):
+        raise errors.NotFound
+    body = [validation.read(SegmentCreate, id_) for id_ in deleted[:_MAX_IDS]]
+    back = [await commit(store.create, visit.account_id, item) for item in body]
+    only = len(back) == 1
+    view.flash(request, f"{back[0].name} is back." if only else f"{formats.number(len(back))} segments are back.")
+    return view.redirect(request, f"/segments/{back[0].id}" if only else "/segments")

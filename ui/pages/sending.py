@@ -1,47 +1,83 @@
-"""How mail and SMS leave: chosen, tried and saved here, as far as whoever runs the machine has not fixed it."""
+"""Settings of sending: email and SMS transports, relay tests, and sending domains."""
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit, settings
-from appliance.core import errors
-from appliance.sending.delivery import providers
+from appliance.core import errors, validation
+from appliance.sending.delivery import smtp_connect
+from appliance.sending.domains import keys, records, store
+from appliance.sending.domains.records import Record
 from appliance.settings import config
 from appliance.settings.config import Loaded
 from appliance.settings.schema import Email
-from appliance.storage.work import call, commit
-from ui import rights, together, view, words
-from ui.forms import Form
-from ui.guard import signed_in
-from ui.relays import RELAYS
+from appliance.storage.models import SendingDomain
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, edit_conflicts, parse_int
+from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
-from ui.together import Part, Parts
 
-pages = Pages("ui_sending", url_prefix="/settings/sending")
-EMAIL = (
+pages = Pages("ui_sending", url_prefix="/settings")
+
+# Well-known relays, as their providers document them: name, host, port, encryption, user name.
+
+
+class RelayPreset(NamedTuple):
+    """The settings of a well-known relay; an empty text is for the user to fill in."""
+
+    label: str
+    host: str
+    port: int
+    tls: str
+    username: str
+    note: str = ""
+
+
+RELAY_PRESETS = {
+    "ses": RelayPreset("Amazon SES", "email-smtp.eu-west-1.amazonaws.com", 587, "starttls", "",
+                 "The host names the region. User name and password are SMTP credentials, not those of the console."),
+    "brevo": RelayPreset("Brevo", "smtp-relay.brevo.com", 587, "starttls", "", "The password is an SMTP key."),
+    "fastmail": RelayPreset("Fastmail", "smtp.fastmail.com", 465, "tls", "", "The password is an app password."),
+    "gmail": RelayPreset("Gmail, Google Workspace", "smtp.gmail.com", 587, "starttls", "",
+                   "The password is an app password. Google takes 500 to 2,000 messages a day."),
+    "mailgun": RelayPreset("Mailgun", "smtp.eu.mailgun.org", 587, "starttls", "",
+                     "Outside Europe the host is smtp.mailgun.org."),
+    "mailjet": RelayPreset("Mailjet", "in-v3.mailjet.com", 587, "starttls", "",
+                     "User name and password are the halves of the API key."),
+    "microsoft": RelayPreset("Microsoft 365", "smtp.office365.com", 587, "starttls", "",
+                       "SMTP sign-in must be allowed for the mailbox."),
+    "postmark": RelayPreset("Postmark", "smtp.postmarkapp.com", 587, "starttls", "",
+                      "User name and password are both the server token. Campaigns belong on a broadcast stream."),
+    "sendgrid": RelayPreset("SendGrid", "smtp.sendgrid.net", 587, "starttls", "apikey", "The password is an API key."),
+}  # fmt: skip
+
+
+EMAIL_SETTINGS = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username",
     "email.relay.password", "email.allow_unverified_domains", "email.rate_per_hour",
 )  # fmt: skip
-SMS = (
+SMS_SETTINGS = (
     "sms.transport", "sms.twilio.account_sid", "sms.twilio.auth_token", "sms.twilio.from", "sms.http.url",
     "sms.http.secret",
 )  # fmt: skip
-PARTS = Parts(
-    Part("How email leaves", ("email.transport",)), Part("Server", ("email.relay.host",)),
-    Part("Port", ("email.relay.port",)), Part("Encryption", ("email.relay.tls",)),
-    Part("Name to sign in with", ("email.relay.username",)), Part("Emails an hour", ("email.rate_per_hour",)),
-    Part("How SMS leave", ("sms.transport",)), Part("Account SID", ("sms.twilio.account_sid",)),
-    Part("Sender number or name", ("sms.twilio.from",)), Part("Address", ("sms.http.url",)),
+FORM_PARTS = FormParts(
+    FormPart("How email leaves", ("email.transport",)), FormPart("Server", ("email.relay.host",)),
+    FormPart("Port", ("email.relay.port",)), FormPart("Encryption", ("email.relay.tls",)),
+    FormPart("Name to sign in with", ("email.relay.username",)), FormPart("Emails an hour", ("email.rate_per_hour",)),
+    FormPart("How SMS leave", ("sms.transport",)), FormPart("Account SID", ("sms.twilio.account_sid",)),
+    FormPart("Sender number or name", ("sms.twilio.from",)), FormPart("Address", ("sms.http.url",)),
 )  # fmt: skip
-_SECRETS = {name for name, info in config.leaves() if config.is_secret(info)}
-_TRY_SECONDS = 20.0
-# Settings are the whole installation's: the account that was there first keeps them.
+_SECRETS = {name for name, info in config.list_settings() if config.is_secret(info)}
+_TEST_TIMEOUT_SECONDS = 20.0
+# The settings are those of the installation: only its first account may change them.
 _FIRST_ACCOUNT = 1
-# The title of a failed test, by its cause
-_TITLES: dict[str, str] = {
+# Titles of failed tests, by cause.
+_FAILURE_TITLES: dict[str, str] = {
     **dict.fromkeys(
         ("refused", "timed_out", "unknown_name", "no_name_server", "no_route", "closed"), "{} cannot be reached"
     ),
@@ -49,7 +85,7 @@ _TITLES: dict[str, str] = {
     "login": "{} rejected the login", "busy": "{} takes no connections at the moment",
     "rejected": "{} rejected the connection",
 }  # fmt: skip
-_WORDS = {
+_FIELD_ERRORS = {
     "email.relay.host": "Write the name of the server, like smtp.example.com.",
     "email.relay.port": "A port is a number from 1 to 65535: 587 with STARTTLS, 465 with TLS.",
     "email.relay.password": "Write the password of this server: the one that is kept is for another.",
@@ -61,141 +97,314 @@ _WORDS = {
 }
 
 
-@pages.get("/", name="show", strict_slashes=False)
-@signed_in
-async def show(request: Request, visit: Visit) -> HTTPResponse:
-    """What is in force, where it was set, and the form for what may be changed here; a preset fills in its server."""
-    form = together.opened(present(EMAIL + SMS), PARTS)
+@pages.get("/sending", strict_slashes=False)
+@signed_in()
+async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the settings in force, their sources, and the form; a preset fills in its server."""
+    form = edit_conflicts.open_form(build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS), FORM_PARTS)
     fill_preset(form, request.args.get("preset") or "")
-    return _page(request, visit, form, 200)
+    return _render_transports(request, visit, form, 200)
 
 
-@pages.post("/", name="save", strict_slashes=False)
-@signed_in
-async def save(request: Request, visit: Visit) -> HTTPResponse:
-    """Keep what was changed, all or nothing; senders take it over at once."""
-    form = Form.of(request)
-    names = SMS if form["part"] == "sms" else EMAIL
-    together.meet(form, PARTS, present(EMAIL + SMS))
-    if form.met:
-        return _page(request, visit, form, 409)
+@pages.post("/sending", strict_slashes=False)
+@signed_in("account:write")
+async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
+    """Save the settings, all or nothing; workers apply them at once."""
+    form = Form.from_request(request)
+    names = SMS_SETTINGS if form["part"] == "sms" else EMAIL_SETTINGS
+    edit_conflicts.merge_form(form, FORM_PARTS, build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS))
+    if form.conflicts:
+        return _render_transports(request, visit, form, 409)
     try:
-        await keep(request, visit, form, names)
-    except errors.Invalid as refused:
-        return _page(request, visit, noted(form, refused), 422)
-    view.say(request, "Saved. What is sent from now on goes this way.")
-    return view.go(request, "/settings/sending")
+        await save_settings(request, visit, form, names)
+    except errors.Invalid as error:
+        return _render_transports(request, visit, add_transport_errors(form, error), 422)
+    view.flash(request, "Saved. What is sent from now on goes this way.")
+    return view.redirect(request, "/settings/sending")
 
 
-@pages.post("/test", name="test")
-@signed_in
-async def test(request: Request, visit: Visit) -> HTTPResponse:
-    """Ask the server that the form names, and show its own words; nothing is saved and nothing is sent."""
-    form = Form.of(request)
-    answer = await tried(visit, form)
-    return _page(request, visit, form, 422 if form.errors else 200, answer=answer)
+@pages.post("/sending/test")
+@signed_in("account:write")
+async def test_relay(request: Request, visit: Visit) -> HTTPResponse:
+    """Test the relay of the form, and show its response; nothing is saved or sent."""
+    form = Form.from_request(request)
+    answer = await check_relay(visit, form)
+    return _render_transports(request, visit, form, 422 if form.errors else 200, answer=answer)
 
 
-def present(names: tuple[str, ...]) -> Form:
-    """Return a form with what is in force; secrets are never shown."""
-    here = config.current()
-    return Form({name: "" if name in _SECRETS else _written(config.value_of(here, name)) for name in names})
+def build_transport_form(names: tuple[str, ...]) -> Form:
+    """Return a form with the settings in force, without secrets."""
+    loaded = config.current()
+    return Form({name: "" if name in _SECRETS else _format_setting(config.get_value(loaded, name)) for name in names})
 
 
-def _written(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     """Return a setting as its field holds it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def fill_preset(form: Form, key: str) -> None:
-    """Fill in the server of a well-known service."""
-    if found := RELAYS.get(key):
+    """Fill in the server of a preset."""
+    if row := RELAY_PRESETS.get(key):
         form.values |= {
-            "email.transport": "relay", "email.relay.host": found.host, "email.relay.port": str(found.port),
-            "email.relay.tls": found.tls, "email.relay.username": found.username,
+            "email.transport": "relay", "email.relay.host": row.host, "email.relay.port": str(row.port),
+            "email.relay.tls": row.tls, "email.relay.username": row.username,
         }  # fmt: skip
 
 
-async def keep(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
-    """Save what a form says of these settings, and let the senders take it over; raises Invalid, NotAllowed."""
-    _must_be_first(visit)
-    changed = _changed(form, names)
+async def save_settings(request: Request, visit: Visit, form: Form, names: tuple[str, ...]) -> None:
+    """Save these settings of a form, and apply them to the workers; raises Invalid, NotAllowed."""
+    _require_first_account(visit)
+    changed = _changed_settings(form, names)
 
     def verb() -> Loaded:
-        audit.note(visit.by, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
+        audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
         return settings.save(changed)
 
     loaded = await commit(verb)
-    config.use(loaded.config, loaded)
+    config.set_current(loaded.config, loaded)
     request.app.ctx.config = loaded.config
     if (works := request.app.ctx.works) is not None:  # or they begin with these a moment later
         works.renew()
 
 
-def _must_be_first(visit: Visit) -> None:
+def _require_first_account(visit: Visit) -> None:
     if visit.account_id != _FIRST_ACCOUNT:
         raise errors.NotAllowed("How messages leave is settled by the first account of this installation.")
 
 
-def _changed(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what differs from what is in force; an empty secret stays as it is, an empty field is the default."""
-    before = present(names)
-    posted = [name for name in names if name in form.values and settings.may_set(name)]
-    found: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != before[name]}
-    for name in found:
+def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the settings that differ from those in force; empty secrets are unchanged, empty fields the default."""
+    before = build_transport_form(names)
+    posted = [name for name in names if name in form.values and settings.can_set(name)]
+    changes: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != before[name]}
+    for name in changes:
         if name in _SECRETS:
-            found[name] = form.exact(name) or None
-    return {name: value for name, value in found.items() if not (name in _SECRETS and value is None)}
+            changes[name] = form.raw(name) or None
+    return {name: value for name, value in changes.items() if not (name in _SECRETS and value is None)}
 
 
-async def tried(visit: Visit, form: Form) -> dict[str, Any] | None:
-    """Return whether the relay of a form accepts us, in its own words; what cannot be asked is noted at its field.
+async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
+    """Return whether the relay of a form accepts connection and login, with its response; invalid fields get errors.
 
-    A password that is kept goes to the server alone that it was written for. Raises NotAllowed.
+    A stored password is only sent to the server that it was saved for. Raises NotAllowed.
     """
-    _must_be_first(visit)
-    values = {name: form.exact(name) or None for name in EMAIL if name in form.values}
+    _require_first_account(visit)
+    values = {name: form.raw(name) or None for name in EMAIL_SETTINGS if name in form.values}
     values = {name: value for name, value in values.items() if value is not None}
     values["email.transport"] = "relay"
     try:
-        email = (await call(settings.joined, values)).config.email
-        async with asyncio.timeout(_TRY_SECONDS):
-            await providers.greet(email)
-    except errors.Invalid as refused:
-        noted(form, refused)
+        email = (await fetch(settings.build_config, values)).config.email
+        async with asyncio.timeout(_TEST_TIMEOUT_SECONDS):
+            await smtp_connect.check_relay_login(email)
+    except errors.Invalid as error:
+        add_transport_errors(form, error)
         return None
     except errors.DeliveryError as error:
-        title = _TITLES.get(error.cause, "{} cannot be used with these settings").format(_place(email, error.cause))
-        said = [words.sentence(one) for one in (error.text, error.help) if one]
-        return {"good": False, "title": title, "words": " ".join(said)}
+        title = _FAILURE_TITLES.get(error.cause, "{} cannot be used with these settings").format(
+            _server_label(email, error.cause)
+        )
+        phrases = [formats.sentence(item) for item in (error.text, error.help) if item]
+        return {"good": False, "title": title, "words": " ".join(phrases)}
     except TimeoutError:
-        title = _TITLES["timed_out"].format(_place(email, "timed_out"))
-        return {"good": False, "title": title, "words": f"No answer within {_TRY_SECONDS:g} seconds."}
+        title = _FAILURE_TITLES["timed_out"].format(_server_label(email, "timed_out"))
+        return {"good": False, "title": title, "words": f"No answer within {_TEST_TIMEOUT_SECONDS:g} seconds."}
     login = f" and accepts the login of {email.relay.username}" if email.relay.username else ""
     return {"good": True, "title": f"{email.relay.host} is ready", "words": f"It answers{login}."}
 
 
-def _place(email: Email, cause: str) -> str:
-    """Return the server as a title names it: with its port, where that is what cannot be reached."""
+def _server_label(email: Email, cause: str) -> str:
+    """Return the server for a title, with its port if it cannot be reached."""
     is_reached = cause in ("login", "busy", "rejected", "")
     return email.relay.host if is_reached else f"{email.relay.host}:{email.relay.port}"
 
 
-def noted(form: Form, refused: errors.Invalid) -> Form:
+def add_transport_errors(form: Form, error: errors.Invalid) -> Form:
     """Note faults at their fields, in words for people."""
-    for name, messages in refused.fields.items():
+    for name, messages in error.fields.items():
         field = name if name in form.values else "base"
-        form.wrong(field, _WORDS.get(name) or f"{name}: {messages[0]}")
+        form.add_error(field, _FIELD_ERRORS.get(name) or f"{name}: {messages[0]}")
     return form
 
 
-def _page(request: Request, visit: Visit, form: Form, status: int, answer: Any = None) -> HTTPResponse:
-    here = config.current()
-    locked = {name: config.layers().sources[name] for name in (*EMAIL, *SMS) if not settings.may_set(name)}
-    stored = {name for name in _SECRETS if config.value_of(here, name)}
+def _render_transports(request: Request, visit: Visit, form: Form, status: int, answer: Any = None) -> HTTPResponse:
+    loaded = config.current()
+    locked = {
+        name: config.loaded().sources[name] for name in (*EMAIL_SETTINGS, *SMS_SETTINGS) if not settings.can_set(name)
+    }
+    stored = {name for name in _SECRETS if config.get_value(loaded, name)}
     elsewhere = visit.account_id != _FIRST_ACCOUNT
-    may_change = not elsewhere and rights.may(visit.user.role, "POST", "/settings/sending")
-    return view.page(
-        request, "settings/sending.html", status, form=form, answer=answer, relays=RELAYS if may_change else {},
-        locked=locked, stored=stored, config=here, may_change=may_change, elsewhere=elsewhere,
+    may_change = not elsewhere and visit.can("account:write")
+    return view.render(
+        request, "settings/sending.html", status, form=form, answer=answer, relays=RELAY_PRESETS if may_change else {},
+        locked=locked, stored=stored, config=loaded, may_change=may_change, elsewhere=elsewhere,
     )  # fmt: skip
+
+
+# Sending domains
+
+_PAGE_SIZE = 50
+# What each record does for the sender, and its benefit.
+RECORD_PURPOSES = {
+    "ownership": ("Shows that the domain is yours", ""),
+    "dkim": ("Signs your mail (DKIM)", "Receivers check with it that a message is from you and unchanged."),
+    "dkim_next": ("Signs your mail next (DKIM)", "The new key takes over once this record is found."),
+    "dkim_second": ("Signs your mail a second time (DKIM)", "A shorter kind of key that some receivers know already."),
+    "dkim_previous": (
+        "Signed your mail before (DKIM)", "Leave it for a week: mail on its way is still checked with it.",
+    ),
+    "return_path": ("Brings returned mail back", "So that addresses that do not exist are noticed and left out."),
+    "spf": ("Allows our server to send (SPF)", "For the name returned mail comes to; your own SPF stays as it is."),
+    "dmarc": (
+        "Says what to do with forged mail (DMARC)",
+        "Large mailbox providers want one. A stricter policy that you have already is right too.",
+    ),
+    "tracking": ("Lets links carry your name", "Instead of the name of this installation."),
+}  # fmt: skip
+_NAME_FAULTS = {
+    "is invalid": "Write only the name, like example.com.",
+    "is reserved": "This domain belongs to a mailbox provider. Add one of your own.",
+    "has already been taken": "This domain is here already.",
+}
+
+
+@pages.get("/domains", strict_slashes=False)
+@signed_in()
+async def list_domains(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the table of domains."""
+    query = validation.read(store.DomainQuery, {"page": parse_int(request.args.get("page")), "limit": _PAGE_SIZE})
+    page = await fetch(store.list_domains, visit.account_id, query)
+    return view.render(
+        request,
+        "settings/domains.html",
+        found=page,
+        state=domain_badge,
+        shown=records.display_domain,
+        may=_can_edit_domains(visit),
+    )
+
+
+@pages.get("/domains/new")
+@signed_in("domains:write")
+async def new_domain(request: Request, visit: Visit) -> HTTPResponse:
+    """Show an empty form."""
+    return view.render(request, "settings/domain_new.html", form=Form(), may=_can_edit_domains(visit))
+
+
+@pages.post("/domains", strict_slashes=False)
+@signed_in("domains:write")
+@ignore_double_submit
+async def create_domain(request: Request, visit: Visit) -> HTTPResponse:
+    """Add a domain and show its records."""
+    form = Form.from_request(request)
+    created = await add_domain(request, visit, form)
+    if created is None:
+        return view.render(request, "settings/domain_new.html", 422, form=form, may=_can_edit_domains(visit))
+    view.flash(
+        request, f"{records.display_domain(created.name)} is added. Now enter its records where you manage the domain."
+    )
+    return view.redirect(request, f"/settings/domains/{created.id}")
+
+
+async def add_domain(request: Request, visit: Visit, form: Form) -> SendingDomain | None:
+    """Create the domain of a form, with its keys; returns None with errors in the form."""
+    form.require("name", "Write the domain, like example.com.")
+    if form.errors:
+        return None
+    try:
+        body = validation.read(store.DomainCreate, {"domain": {"name": form["name"]}})
+        await fetch(store.validate_name, visit.account_id, body)
+        pairs = await asyncio.to_thread(keys.generate_keys)
+        return await commit(store.create, visit.account_id, body, pairs, visit.actor)
+    except errors.Invalid as error:
+        for message in error.fields.get("domain.name", ["is invalid"]):
+            form.add_error("name", _NAME_FAULTS.get(message, message))
+        return None
+
+
+@pages.get("/domains/<domain_id:int>")
+@signed_in()
+async def show_domain(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
+    """Show the DNS records of a domain and their states."""
+    return await _render_domain(request, visit, domain_id, 200)
+
+
+@pages.post("/domains/<domain_id:int>/verify")
+@signed_in("domains:write")
+async def verify_domain(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
+    """Check the DNS records now."""
+    params = await fetch(lambda: store.prepare_check(store.get(visit.account_id, domain_id).id))
+    if params is not None:
+        await store.check_now(params)
+    row = await fetch(store.get, visit.account_id, domain_id)
+    view.flash(request, {"verified": "Looked up. The domain is verified."}.get(row.status, "Looked up."))
+    return view.redirect(request, f"/settings/domains/{domain_id}")
+
+
+@pages.post("/domains/<domain_id:int>/rotate")
+@signed_in("domains:write")
+async def rotate_domain_key(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
+    """Create the next DKIM key."""
+    await fetch(store.get, visit.account_id, domain_id)
+    pairs = await asyncio.to_thread(keys.generate_keys)
+    await commit(store.rotate_key, visit.account_id, domain_id, pairs, visit.actor)
+    view.flash(request, "The new key is made. Enter its record; it takes over once that is found.")
+    return view.redirect(request, f"/settings/domains/{domain_id}")
+
+
+@pages.post("/domains/<domain_id:int>/delete")
+@signed_in("domains:write")
+async def delete_domain(request: Request, visit: Visit, domain_id: int) -> HTTPResponse:
+    """Delete a domain with its keys."""
+    try:
+        deleted = await commit(store.delete, visit.account_id, domain_id, visit.actor)
+    except errors.Invalid as error:
+        form = Form()
+        used = ", ".join(str(item["name"]) for item in error.extra["used_by"])
+        form.add_error(
+            "base", f"Campaigns that are scheduled or sending are from this domain: {used}. Stop them first."
+        )
+        return await _render_domain(request, visit, domain_id, 422, form)
+    view.flash(request, f"{records.display_domain(deleted.name)} is deleted.")
+    return view.redirect(request, "/settings/domains")
+
+
+async def _render_domain(
+    request: Request, visit: Visit, domain_id: int, status: int, form: Form | None = None
+) -> HTTPResponse:
+    row = await fetch(store.get, visit.account_id, domain_id)
+    dns_records = await fetch(records.get_records, row)
+    needed = [item for item in dns_records if item.required or item.purpose == "dkim_next"]
+    return view.render(
+        request, "settings/domain.html", status, row=row, form=form or Form(), may=_can_edit_domains(visit),
+        state=domain_badge,
+        shown=records.display_domain, needed=needed, others=[item for item in dns_records if item not in needed],
+        purposes=RECORD_PURPOSES,
+        zone=records.write_zone_file(dns_records), look=record_badge, host=records.link_host(),
+        public=records.has_public_name(),
+        listens=bool(request.app.ctx.config.inbound.listen),
+        waits=any(item.purpose == "dkim_next" for item in dns_records),
+    )  # fmt: skip
+
+
+def domain_badge(row: SendingDomain) -> tuple[str, str]:
+    """Return how a domain is, as a colour and a word."""
+    if row.status == "verified":
+        return ("paused", "Needs attention") if row.attention else ("done", "Verified")
+    return ("failed", "Failed") if row.status == "failed" else ("sched", "Waiting for DNS")
+
+
+def record_badge(record: Record) -> tuple[str, str]:
+    """Return how a record was found, as a colour and a word."""
+    if record.valid == "valid":
+        return "done", "Found"
+    if not record.value:
+        return "paused", "Needs a public address"
+    if record.valid == "unknown":
+        return ("draft", "Not looked up yet") if record.checked_at is None else ("paused", "Could not be asked")
+    missing = "failed" if record.required else "paused"
+    return (missing, "Wrong") if record.found else (missing, "Not there")
+
+
+def _can_edit_domains(visit: Visit) -> bool:
+    return visit.can("domains:write")

@@ -1,141 +1,354 @@
-"""Settings: the account, and how these pages look."""
+"""Settings: account, consent and frequency rules, data and backups, health."""
 
+import asyncio
+import logging
 import re
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import accounts, audit
-from appliance.core import errors, fields
-from appliance.sending.delivery.providers import direct
-from appliance.sending.messages import warm_up
-from appliance.storage.work import call, commit
-from appliance.tracking import words
-from ui import countries, guard, session, together, view
-from ui.forms import Form, local_path
+from appliance import VERSION
+from appliance.accounts import access, accounts, audit
+from appliance.core import errors, executable, validation
+from appliance.ops.backups import create, restore
+from appliance.sending.delivery import smtp_connect
+from appliance.sending.messages import senders
+from appliance.settings import config
+from appliance.storage.transactions import commit, fetch
+from appliance.tracking import recipient_texts
+from ui import formats, guard, session, view
+from ui.forms import Form, edit_conflicts, lookups, safe_path
+from ui.forms.edit_conflicts import FormPart, FormParts
 from ui.guard import signed_in
-from ui.pages.welcome import zones
+from ui.pages.setup import time_zone_options
 from ui.session import Pages, Visit
-from ui.together import Part, Parts
 
-pages = Pages("ui_settings", url_prefix="/settings")
-_SWITCHES = ("approval_required", "approval_by_another")
-_RULES = ("block_on_missing_variable", "transactional_allowed")
+pages = Pages("ui_settings")
+
+_APPROVAL_SWITCHES = ("approval_required", "approval_by_another")
+_CONTENT_SWITCHES = ("block_on_missing_variable", "transactional_allowed")
 _FIELDS = ("name", "time_zone", "locale", "country_code", "email_from_name", "email_from_email", "email_reply_to")
-_PARTS = Parts(
-    Part("Name", ("name",)), Part("Time zone", ("time_zone",)), Part("Language for recipients", ("locale",)),
-    Part("Country", ("country_code",)), Part("Name people see", ("email_from_name",)),
-    Part("Address people see", ("email_from_email",)), Part("Answers go to", ("email_reply_to",)),
-    Part("Tests go to", ("test_email_recipients",)),
-    Part("Campaigns and flows need approval", ("approval_required",), True),
-    Part("By somebody else than who wrote it", ("approval_by_another",), True),
-    Part("Every merge tag needs a value", ("block_on_missing_variable",), True),
-    Part("Allow messages without consent", ("transactional_allowed",), True),
+_ACCOUNT_PARTS = FormParts(
+    FormPart("Name", ("name",)), FormPart("Time zone", ("time_zone",)),
+    FormPart("Language for recipients", ("locale",)),
+    FormPart("Country", ("country_code",)), FormPart("Name people see", ("email_from_name",)),
+    FormPart("Address people see", ("email_from_email",)), FormPart("Answers go to", ("email_reply_to",)),
+    FormPart("Tests go to", ("test_email_recipients",)),
+    FormPart("Campaigns and flows need approval", ("approval_required",), True),
+    FormPart("By somebody else than who wrote it", ("approval_by_another",), True),
+    FormPart("Every merge tag needs a value", ("block_on_missing_variable",), True),
+    FormPart("Allow messages without consent", ("transactional_allowed",), True),
 )  # fmt: skip
 
 
-@pages.get("/", name="show", strict_slashes=False)
-@signed_in
-async def show(request: Request, visit: Visit) -> HTTPResponse:
-    """The account's form, and how mail leaves."""
-    return await _page(request, visit, together.opened(_kept(visit.account), _PARTS), 200)
+@pages.get("/settings", strict_slashes=False)
+@signed_in()
+async def show_account(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the account form."""
+    return await _render_account(
+        request, visit, edit_conflicts.open_form(_build_account_form(visit.account), _ACCOUNT_PARTS), 200
+    )
 
 
-@pages.post("/", name="save", strict_slashes=False)
-@signed_in
-@together.meeting
-async def save(request: Request, visit: Visit) -> HTTPResponse:
-    """Keep name, time zone, sender, who gets tests, and what is asked for before something goes out."""
-    form = Form.of(request)
-    together.meet(form, _PARTS, _kept(await call(accounts.get, visit.account_id)))
-    if form.met:
-        return await _page(request, visit, form, 409)
-    form.need("name", "An account needs a name.")
+@pages.post("/settings", strict_slashes=False)
+@signed_in("account:write")
+@edit_conflicts.retry_on_change
+async def save_account(request: Request, visit: Visit) -> HTTPResponse:
+    """Save name, time zone, sender, test recipients, and approval rules."""
+    form = Form.from_request(request)
+    edit_conflicts.merge_form(form, _ACCOUNT_PARTS, _build_account_form(await fetch(accounts.get, visit.account_id)))
+    if form.conflicts:
+        return await _render_account(request, visit, form, 409)
+    form.require("name", "An account needs a name.")
     try:
         if form.errors:
             raise errors.Invalid({})
         raw: dict[str, Any] = {name: form.text(name) for name in _FIELDS if name in form.values}
         if form["asks"] == "approval":
-            # A box that is not ticked is not sent; that it was there is
-            raw |= {name: form[name] == "yes" for name in _SWITCHES}
+            # An unchecked checkbox is not sent; the hidden field says that it was shown.
+            raw |= {name: form[name] == "yes" for name in _APPROVAL_SWITCHES}
         if form["rules"] == "asked":
-            raw |= {name: form[name] == "yes" for name in _RULES}
+            raw |= {name: form[name] == "yes" for name in _CONTENT_SWITCHES}
         testers = re.split(r"[\s,;]+", form["test_email_recipients"])
         if "test_email_recipients" in form.values:
-            raw["test_email_recipients"] = [one for one in testers if one]
-        asked = fields.read(accounts.AccountWrite, raw)
-        told = audit.changed(asked)
-        write = partial(audit.noting, visit.by, "account_update", accounts.update, visit.account_id, asked, data=told)
-        await commit(together.still, form, _PARTS, lambda: _kept(accounts.get(visit.account_id)), write)
-    except errors.Invalid as refused:
-        names = {path: "test_email_recipients" for path in refused.fields if path.startswith("test_email_recipients")}
-        return await _page(request, visit, form.take(refused, names) if refused.fields else form, 422)
-    view.say(request, "Saved.")
-    return view.go(request, "/settings")
+            raw["test_email_recipients"] = [item for item in testers if item]
+        body = validation.read(accounts.AccountWrite, raw)
+        details = audit.changed_fields(body)
+        write = partial(
+            audit.run_and_record, visit.actor, "account_update", accounts.update, visit.account_id, body, data=details
+        )
+        await commit(
+            edit_conflicts.write_if_unchanged,
+            form,
+            _ACCOUNT_PARTS,
+            lambda: _build_account_form(accounts.get(visit.account_id)),
+            write,
+        )
+    except errors.Invalid as error:
+        names = {path: "test_email_recipients" for path in error.fields if path.startswith("test_email_recipients")}
+        return await _render_account(request, visit, form.add_errors(error, names) if error.fields else form, 422)
+    view.flash(request, "Saved.")
+    return view.redirect(request, "/settings")
 
 
-@pages.post("/stop", name="stop")
-@signed_in
-async def stop(request: Request, visit: Visit) -> HTTPResponse:
+@pages.post("/settings/stop")
+@signed_in("account:write")
+async def stop_sending(request: Request, visit: Visit) -> HTTPResponse:
     """Stop all sending of the account, or let it go on."""
-    form = Form.of(request)
+    form = Form.from_request(request)
     stopped = form["stop"] == "1"
-    asked = {"sending_stopped": stopped, "stop_reason": form["stop_reason"][:255] if stopped else None}
-    changes = fields.read(accounts.AccountWrite, asked)
+    params = {"sending_stopped": stopped, "stop_reason": form["stop_reason"][:255] if stopped else None}
+    changes = validation.read(accounts.AccountWrite, params)
     args = (accounts.update, visit.account_id, changes)
-    await commit(audit.noting, visit.by, "account_update", *args, data=audit.changed(changes))
-    view.say(request, "Stopped. Nothing more leaves." if stopped else "Going on.")
-    return view.go(request, "/settings")
+    await commit(audit.run_and_record, visit.actor, "account_update", *args, data=audit.changed_fields(changes))
+    view.flash(request, "Stopped. Nothing more leaves." if stopped else "Going on.")
+    return view.redirect(request, "/settings")
 
 
-@pages.post("/theme", name="theme")
-@signed_in
-async def theme(request: Request, visit: Visit) -> HTTPResponse:
-    """Choose light, dark or what the system says, and come back to the same page."""
-    return _remember(request, "theme", session.THEMES)
+@pages.post("/settings/theme")
+@signed_in(access.SELF_SCOPE)
+async def set_theme(request: Request, visit: Visit) -> HTTPResponse:
+    """Set the theme of this browser, and redirect to the same page."""
+    return _set_browser_choice(request, "theme", session.THEMES)
 
 
-@pages.post("/keyboard", name="keyboard")
-@signed_in
-async def keyboard(request: Request, visit: Visit) -> HTTPResponse:
+@pages.post("/settings/keyboard")
+@signed_in(access.SELF_SCOPE)
+async def set_shortcuts(request: Request, visit: Visit) -> HTTPResponse:
     """Switch the single keys on or off in this browser, and come back to the same page."""
-    return _remember(request, "keys", ("on", "off"))
+    return _set_browser_choice(request, "keys", ("on", "off"))
 
 
-def _kept(account: Any) -> Form:
-    """Return the form that shows what is kept of an account."""
+def _build_account_form(account: Any) -> Form:
+    """Return the form of an account."""
     form = Form({name: getattr(account, name) or "" for name in _FIELDS})
-    form.values |= {name: "yes" if getattr(account, name) else "" for name in (*_SWITCHES, *_RULES)}
+    form.values |= {name: "yes" if getattr(account, name) else "" for name in (*_APPROVAL_SWITCHES, *_CONTENT_SWITCHES)}
     form.values["test_email_recipients"] = ", ".join(account.test_email_recipients)
     return form
 
 
-def _remember(request: Request, name: str, offered: tuple[str, ...]) -> HTTPResponse:
-    chosen = Form.of(request)[name]
-    back = local_path(guard.referer(request))
-    answer = view.go(request, back)
+def _set_browser_choice(request: Request, name: str, offered: tuple[str, ...]) -> HTTPResponse:
+    chosen = Form.from_request(request)[name]
+    back = safe_path(guard.referring_path(request))
+    answer = view.redirect(request, back)
     if chosen in offered:
-        session.keep(request, answer, name, chosen)
+        session.set_choice(request, answer, name, chosen)
     return answer
 
 
-def _languages(form: Form) -> list[tuple[str, str]]:
+def _list_languages(form: Form) -> list[tuple[str, str]]:
     """Return the languages that recipients may read, and the account's own where it names another one."""
-    known = list(words.NAMES.items())
+    names = list(recipient_texts.LANGUAGE_NAMES.items())
     locale = form["locale"]
-    if locale and locale not in words.NAMES:
-        known.append((locale, f"{words.NAMES[words.language(locale)]} ({locale})"))
-    return known
+    if locale and locale not in recipient_texts.LANGUAGE_NAMES:
+        names.append(
+            (locale, f"{recipient_texts.LANGUAGE_NAMES[recipient_texts.language_of_locale(locale)]} ({locale})")
+        )
+    return names
 
 
-async def _page(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
+async def _render_account(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     config = request.app.ctx.config
     is_direct = config.email.transport == "direct"
-    return view.page(
-        request, "settings/show.html", status, form=form, zones=zones(), languages=_languages(form),
-        countries=countries.choices("No country"), email=config.email, config=config,
-        greets_as=direct.name() if is_direct else None, steps=len(warm_up.CAPS),
-        beginning=await call(warm_up.days, visit.account_id) if is_direct and config.email.direct.warm_up else (),
+    return view.render(
+        request, "settings/show.html", status, form=form, zones=time_zone_options(), languages=_list_languages(form),
+        countries=lookups.country_options("No country"), email=config.email, config=config,
+        greets_as=smtp_connect.helo_name() if is_direct else None, steps=len(senders.DAILY_CAPS),
+        beginning=await fetch(senders.list_warm_up_days,
+            visit.account_id) if is_direct and config.email.direct.warm_up else (),
     )  # fmt: skip
+
+
+# Consent and frequency rules
+
+IP_CHOICES = (
+    ("truncated", "The first part", "Enough for a country, not for a person."),
+    ("full", "The whole address", "Needs a reason that your privacy notice names."),
+    ("none", "Nothing", "No address is kept with what people do."),
+)
+
+
+_CONSENT_PARTS = FormParts(
+    FormPart("What is kept of an address", ("privacy_ip",)), FormPart("Not too often", ("cap_messages", "cap_days")),
+    FormPart("Quiet hours", ("quiet_from", "quiet_to")), FormPart("Words that say how to stop", ("sms_opt_out_hint",)),
+)  # fmt: skip
+
+
+@pages.get("/settings/consent")
+@signed_in()
+async def show_consent(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the form of consent and frequency rules."""
+    return _render_consent(request, edit_conflicts.open_form(_build_consent_form(visit.account), _CONSENT_PARTS))
+
+
+def _render_consent(request: Request, form: Form, status: int = 200) -> HTTPResponse:
+    return view.render(request, "settings/consent.html", status, form=form, ips=IP_CHOICES)
+
+
+def _build_consent_form(account: Any) -> Form:
+    """Return the form of an account's consent and frequency rules."""
+    cap, quiet = account.frequency_cap or {}, account.sms_quiet_hours or {}
+    return Form({
+        "privacy_ip": account.privacy_ip, "cap_messages": str(cap.get("messages", "")),
+        "cap_days": str(cap.get("days", "")), "quiet_from": quiet.get("from", ""), "quiet_to": quiet.get("to", ""),
+        "sms_opt_out_hint": account.sms_opt_out_hint or "",
+    })  # fmt: skip
+
+
+@pages.post("/settings/consent")
+@signed_in("account:write")
+@edit_conflicts.retry_on_change
+async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
+    """Save consent and frequency rules."""
+    form = Form.from_request(request)
+    edit_conflicts.merge_form(form, _CONSENT_PARTS, _build_consent_form(await fetch(accounts.get, visit.account_id)))
+    if form.conflicts:
+        return _render_consent(request, form, 409)
+    raw = {
+        "privacy_ip": form["privacy_ip"], "sms_opt_out_hint": form.text("sms_opt_out_hint"),
+        "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", whole=True),
+        "sms_quiet_hours": _read_pair(form, "quiet_from", "from", "quiet_to", "to"),
+    }  # fmt: skip
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        body = validation.read(accounts.AccountWrite, raw)
+        details = audit.changed_fields(body)
+        write = partial(
+            audit.run_and_record, visit.actor, "account_update", accounts.update, visit.account_id, body, data=details
+        )
+        await commit(
+            edit_conflicts.write_if_unchanged,
+            form,
+            _CONSENT_PARTS,
+            lambda: _build_consent_form(accounts.get(visit.account_id)),
+            write,
+        )
+    except errors.Invalid as error:
+        names = {"messages": "cap_messages", "days": "cap_days", "from": "quiet_from", "to": "quiet_to",
+                 "sms_quiet_hours": "quiet_to"}  # fmt: skip
+        return _render_consent(request, form.add_errors(error, names) if error.fields else form, 422)
+    view.flash(request, "Saved.")
+    return view.redirect(request, "/settings/consent")
+
+
+def _read_pair(
+    form: Form, first: str, first_key: str, second: str, second_key: str, whole: bool = False
+) -> dict[str, Any] | None:
+    """Return two fields that are filled in together or not at all."""
+    if not form[first] and not form[second]:
+        return None
+    for name in (first, second):
+        form.require(name, "Fill in both, or neither.")
+    values = (form[first], form[second])
+    if whole:
+        for name in (first, second):
+            if form[name] and not (form[name].isdecimal() and len(form[name]) < 9):
+                form.add_error(name, "Write a number.")
+        return {first_key: int(values[0]), second_key: int(values[1])} if not form.errors else None
+    return {first_key: values[0], second_key: values[1]}
+
+
+# Data and backups
+
+_FIRST_ACCOUNT = 1
+_MAX_BACKUPS = 12
+
+
+@pages.get("/settings/data")
+@signed_in()
+async def show_data(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the size and place of the data, its retention, backups and exports."""
+    loaded = config.current()
+    directory = Path(loaded.data_dir)
+    counts = await fetch(accounts.count_objects, visit.account_id)
+    rules = _manages_installation(visit)
+    size = await fetch(_directory_bytes, directory) if rules else 0
+    stored = (await fetch(create.list_backups, directory))[:_MAX_BACKUPS] if rules else []
+    return view.render(
+        request, "settings/data.html", counts=counts, size=size, where=str(loaded.data_dir) if rules else "",
+        keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION, kept=stored,
+        state=create.get_schedule_state(),
+        every=_interval_label(config.parse_seconds(loaded.backup.every)), most=loaded.backup.keep,
+    )  # fmt: skip
+
+
+@pages.post("/settings/data/backup")
+@signed_in("account:write")
+async def back_up(request: Request, visit: Visit) -> HTTPResponse:
+    """Start a backup."""
+    if not _manages_installation(visit):
+        raise errors.NotAllowed("owners and admins of the first account make backups: they are of all of them")
+    await commit(audit.record, visit.actor, visit.account_id, "backup", None)
+    create.request_backup()
+    return view.redirect(request, "/settings/data#backups")
+
+
+@pages.get("/restored")
+@signed_in()
+async def show_restored(request: Request, visit: Visit) -> HTTPResponse:
+    """Show what would be sent after a restored backup is released."""
+    held = restore.is_account_held(visit.account)
+    held_sending = await fetch(restore.find_held_sending, visit.account_id) if held else None
+    return view.render(request, "settings/restored.html", held=held_sending)
+
+
+def _manages_installation(visit: Visit) -> bool:
+    """Return whether the user looks after the installation; its directory holds the data of all accounts."""
+    return visit.user.role in ("owner", "admin") and visit.account_id == _FIRST_ACCOUNT
+
+
+def _directory_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*") if path.is_file())
+
+
+def _interval_label(seconds: float) -> str:
+    """Return how often, as `every day`; nothing for never."""
+    whole = int(seconds)
+    for span, unit, many in ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes")):
+        if whole and whole % span == 0:
+            return f"every {unit}" if whole == span else f"every {formats.count(whole // span, unit, many)}"
+    return f"every {whole} seconds" if whole else ""
+
+
+# Health: the findings of `campanero doctor`, run on request
+
+log = logging.getLogger("campanero.ui")
+_DOCTOR_TIMEOUT_SECONDS = 90.0
+# One run at a time, as each is a process of its own.
+_doctor_lock = asyncio.Lock()
+
+
+@pages.get("/settings/doctor", strict_slashes=False)
+@signed_in()
+async def show_doctor(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the health page, before any check."""
+    return _render_doctor(request, visit, None)
+
+
+@pages.post("/settings/doctor", strict_slashes=False)
+@signed_in("account:write")
+async def run_doctor(request: Request, visit: Visit) -> HTTPResponse:
+    """Run `campanero doctor` in a process of its own, and show its findings."""
+    seed = ("--seed",) if Form.from_request(request)["seed"] else ()
+    directory = str(config.current().data_dir)
+    recipient_texts = ("doctor", "--json", "--account", str(visit.account_id), "--data", directory, *seed)
+    async with _doctor_lock:
+        try:
+            text = await asyncio.to_thread(executable.run_and_read, *recipient_texts, seconds=_DOCTOR_TIMEOUT_SECONDS)
+            data = msgspec.json.decode(text)["findings"]
+        except (TimeoutError, msgspec.DecodeError, KeyError) as error:
+            log.warning("doctor: run failed: %s", error)
+            data = [{"level": "fail", "check": "doctor", "words": f"did not answer: {error}", "fix": ""}]
+    return _render_doctor(request, visit, data)
+
+
+def _render_doctor(request: Request, visit: Visit, rows: list[dict[str, Any]] | None) -> HTTPResponse:
+    order = {"fail": 0, "warn": 1, "ok": 2}
+    ordered = None if rows is None else sorted(rows, key=lambda finding: order[finding["level"]])
+    may = visit.can("account:write")
+    return view.render(request, "settings/doctor.html", found=ordered, may=may)

@@ -1,59 +1,268 @@
-"""First run: the one-time link makes the first person; the screens of `welcome` follow."""
+"""First run: the one-time link creates the owner; sender, transport, domain and brand follow and can be skipped."""
+
+from typing import Any
+from zoneinfo import available_timezones
 
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.accounts import audit, onboarding, users
-from appliance.accounts.acting import By
-from appliance.core import errors
-from appliance.storage.work import call, commit
+from appliance.accounts import accounts, audit, settings, users
+from appliance.accounts.audit import Actor
+from appliance.content import brand
+from appliance.core import errors, validation
+from appliance.sending.delivery.mx_routes import domain_of
+from appliance.sending.domains import records, store
+from appliance.settings import config
+from appliance.storage.transactions import commit, fetch
 from ui import session, view
-from ui.forms import Form
-from ui.guard import open_page, problem
-from ui.session import Pages
+from ui.forms import Form, edit_conflicts
+from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.guard import public_page, render_problem, signed_in
+from ui.pages import brand as brand_page
+from ui.pages import sending
+from ui.pages.sending import RELAY_PRESETS
+from ui.session import Pages, Visit
 
 pages = Pages("ui_setup")
-# The screens in their order: the last part of the address, and what it is called.
+
+# The screens in order: the last part of the URL, and the label.
 STEPS = (("you", "You"), ("sender", "Sender"), ("mail", "Mail"), ("domain", "Domain"), ("brand", "Brand"))
 
 
-@pages.get("/setup/<token:str>", name="setup")
-@open_page
-async def you(request: Request, token: str) -> HTTPResponse:
-    """Show the first screen to whoever holds the link; a used link says so."""
-    if not await call(onboarding.check_setup, token):
-        return await _closed(request)
-    return view.page(request, "setup/you.html", form=Form(), token=token, steps=STEPS)
+@pages.get("/setup/<token:str>")
+@public_page
+async def show_setup(request: Request, token: str) -> HTTPResponse:
+    """Show the first screen if the link is valid."""
+    if not await fetch(users.is_setup_token, token):
+        return await _render_closed(request)
+    return view.render(request, "setup/you.html", form=Form(), token=token, steps=STEPS)
 
 
-@pages.post("/setup/<token:str>", name="setup_save")
-@open_page
-async def you_save(request: Request, token: str) -> HTTPResponse:
-    """Make the first person and their account, and sign them in."""
-    if not await call(onboarding.check_setup, token):
-        return await _closed(request)
-    form = Form.of(request)
-    form.need("name", "Write the name your colleagues know you by.")
-    form.need("account_name", "Write the name of your team or company.")
-    form.need("email", "Write the address you sign in with.")
-    form.values["password"] = form.exact("password")
+@pages.post("/setup/<token:str>")
+@public_page
+async def create_owner(request: Request, token: str) -> HTTPResponse:
+    """Create the first user and account, and sign them in."""
+    if not await fetch(users.is_setup_token, token):
+        return await _render_closed(request)
+    form = Form.from_request(request)
+    form.require("name", "Write the name your colleagues know you by.")
+    form.require("account_name", "Write the name of your team or company.")
+    form.require("email", "Write the address you sign in with.")
+    form.values["password"] = form.raw("password")
     try:
-        new = await call(users.prepare, form["email"], form["password"], form["name"])
+        new = await fetch(users.prepare_user, form["email"], form["password"], form["name"])
         if form.errors:
             raise errors.Invalid({})
-        by = By("setup", request.ctx.client)
-        user = await commit(audit.noting, by, "user_add", users.set_up, new, form["account_name"])
-    except errors.Invalid as refused:
-        if refused.fields or not form.errors:
-            form.take(refused)
-        return view.page(request, "setup/you.html", 422, form=form, token=token, steps=STEPS)
-    answer = view.go(request, "/welcome")
-    await session.begin(request, answer, user.id)
+        by = Actor("setup", request.ctx.client)
+        user = await commit(audit.run_and_record, by, "user_add", users.create_first_owner, new, form["account_name"])
+    except errors.Invalid as error:
+        if error.fields or not form.errors:
+            form.add_errors(error)
+        return view.render(request, "setup/you.html", 422, form=form, token=token, steps=STEPS)
+    answer = view.redirect(request, "/welcome")
+    await session.sign_in(request, answer, user.id)
     return answer
 
 
-async def _closed(request: Request) -> HTTPResponse:
-    if await call(users.has_users):
-        # Trust, T13: nothing is left that a link could open
-        return view.page(request, "setup/done.html", 404)
-    return problem(request, 404, "not_found")
+async def _render_closed(request: Request) -> HTTPResponse:
+    if await fetch(users.has_users):
+        # Once there are users, no setup link works (T13).
+        return view.render(request, "setup/done.html", 404)
+    return render_problem(request, 404, "not_found")
+
+
+# The screens after the first
+
+_BRAND_FIELDS = ("company_name", "physical_address")
+_SENDER_PARTS = FormParts(
+    FormPart("Company", ("company_name",)), FormPart("Postal address", ("physical_address",)),
+    FormPart("Name people see", ("email_from_name",)), FormPart("Address people see", ("email_from_email",)),
+    FormPart("Time zone", ("time_zone",)),
+)  # fmt: skip
+_ACCOUNT_FIELDS = ("time_zone", "email_from_name", "email_from_email")
+
+
+@pages.get("/welcome", strict_slashes=False)
+@signed_in("account:write")
+async def show_sender(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the sender form, with known values."""
+    form = edit_conflicts.open_form(await fetch(_build_sender_form, visit.account_id), _SENDER_PARTS)
+    is_new = not form["company_name"]
+    form.values["company_name"] = form["company_name"] or visit.account.name
+    form.values["email_from_name"] = form["email_from_name"] or visit.account.name
+    form.values["email_from_email"] = form["email_from_email"] or visit.user.email
+    # On the first visit the script proposes the browser's time zone.
+    return _render_screen(request, "sender", form, zones=time_zone_options(), is_new=is_new)
+
+
+def _build_sender_form(account_id: int) -> Form:
+    look, account = brand.get(account_id), accounts.get(account_id)
+    return Form({
+        **{name: getattr(look, name) or "" for name in _BRAND_FIELDS},
+        **{name: getattr(account, name) or "" for name in _ACCOUNT_FIELDS},
+    })  # fmt: skip
+
+
+@pages.post("/welcome", strict_slashes=False)
+@signed_in("account:write")
+@edit_conflicts.retry_on_change
+async def save_sender(request: Request, visit: Visit) -> HTTPResponse:
+    """Save company, postal address, time zone and sender."""
+    form = Form.from_request(request)
+    edit_conflicts.merge_form(form, _SENDER_PARTS, await fetch(_build_sender_form, visit.account_id))
+    if form.conflicts:
+        return _render_screen(request, "sender", form, 409, zones=time_zone_options(), is_new=False)
+    try:
+        await _write_sender(visit, form)
+    except errors.Invalid as error:
+        return _render_screen(request, "sender", form.add_errors(error), 422, zones=time_zone_options(), is_new=False)
+    return view.redirect(request, "/welcome/mail")
+
+
+async def _write_sender(visit: Visit, form: Form) -> None:
+    """Write the sender's details, all or nothing; raises Invalid."""
+    about = validation.read(
+        accounts.AccountWrite, {name: form.text(name) for name in _ACCOUNT_FIELDS if name in form.values}
+    )
+    look = {name: form.text(name) for name in _BRAND_FIELDS if name in form.values}
+
+    def both() -> None:
+        audit.run_and_record(
+            visit.actor, "account_update", accounts.update, visit.account_id, about, data=audit.changed_fields(about)
+        )
+        audit.run_and_record(
+            visit.actor, "brand_update", brand.update, visit.account_id, validation.read(brand.BrandWrite, look)
+        )
+
+    await commit(
+        edit_conflicts.write_if_unchanged, form, _SENDER_PARTS, lambda: _build_sender_form(visit.account_id), both
+    )
+
+
+def time_zone_options() -> list[tuple[str, str]]:
+    """Return the time zones of this machine as choices, the plain one first."""
+    named = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "SystemV/")))
+    return [("UTC", "UTC"), *((zone, zone.replace("_", " ")) for zone in named)]
+
+
+@pages.get("/welcome/mail")
+@signed_in("account:write")
+async def show_transport(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the form of the email transport; a preset fills in its server."""
+    form = edit_conflicts.open_form(sending.build_transport_form(sending.EMAIL_SETTINGS), sending.FORM_PARTS)
+    sending.fill_preset(form, request.args.get("preset") or "")
+    return _render_transport(request, form)
+
+
+@pages.post("/welcome/mail")
+@signed_in("account:write")
+async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
+    """Save the email transport, and continue."""
+    form = Form.from_request(request)
+    edit_conflicts.merge_form(form, sending.FORM_PARTS, sending.build_transport_form(sending.EMAIL_SETTINGS))
+    if form.conflicts:
+        return _render_transport(request, form, 409)
+    try:
+        await sending.save_settings(request, visit, form, sending.EMAIL_SETTINGS)
+    except errors.Invalid as error:
+        return _render_transport(request, sending.add_transport_errors(form, error), 422)
+    return view.redirect(request, "/welcome/domain")
+
+
+@pages.post("/welcome/mail/test")
+@signed_in("account:write")
+async def test_transport(request: Request, visit: Visit) -> HTTPResponse:
+    """Test the relay of the form; nothing is saved or sent."""
+    form = Form.from_request(request)
+    answer = await sending.check_relay(visit, form)
+    return _render_transport(request, form, 422 if form.errors else 200, answer=answer)
+
+
+def _render_transport(request: Request, form: Form, status: int = 200, answer: Any = None) -> HTTPResponse:
+    layers = config.loaded().sources
+    locked = {name: layers[name] for name in sending.EMAIL_SETTINGS if not settings.can_set(name)}
+    stored = {name for name in sending.EMAIL_SETTINGS if config.get_value(config.current(), name)}
+    return _render_screen(
+        request, "mail", form, status, locked=locked, stored=stored, relays=RELAY_PRESETS, answer=answer
+    )
+
+
+@pages.get("/welcome/domain")
+@signed_in("domains:write")
+async def show_domain(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the domains and their states, or a form for the first."""
+    form = Form({"name": domain_of(visit.account.email_from_email or visit.user.email)})
+    return await _render_domain(request, visit, form)
+
+
+@pages.post("/welcome/domain")
+@signed_in("domains:write")
+async def save_domain(request: Request, visit: Visit) -> HTTPResponse:
+    """Add the domain and show its records."""
+    form = Form.from_request(request)
+    created = await sending.add_domain(request, visit, form)
+    if created is None:
+        return await _render_domain(request, visit, form, 422)
+    view.flash(request, "Enter these records where you manage the domain; they are looked for by themselves.")
+    return view.redirect(request, f"/settings/domains/{created.id}")
+
+
+async def _render_domain(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    query = validation.read(store.DomainQuery, {"limit": 5})
+    rows = [
+        (row, *sending.domain_badge(row)) for row in (await fetch(store.list_domains, visit.account_id, query)).rows
+    ]
+    return _render_screen(request, "domain", form, status, rows=rows, shown=records.display_domain)
+
+
+@pages.get("/welcome/brand")
+@signed_in("account:write")
+async def show_brand(request: Request, visit: Visit) -> HTTPResponse:
+    """Show logo and colours, with a sample email."""
+    form = edit_conflicts.open_form(await fetch(_load_brand_form, visit.account_id), brand_page.BRAND_PARTS)
+    form.values |= {name: request.args[name][0] for name in brand_page.COLOURS if request.args.get(name)}
+    return await _render_brand(request, visit, form)
+
+
+@pages.post("/welcome/brand")
+@signed_in("account:write")
+@edit_conflicts.retry_on_change
+async def save_brand(request: Request, visit: Visit) -> HTTPResponse:
+    """Save colours and fonts, and continue to the checklist."""
+    form = Form.from_request(request)
+    edit_conflicts.merge_form(form, brand_page.BRAND_PARTS, await fetch(_load_brand_form, visit.account_id))
+    if form.conflicts:
+        return await _render_brand(request, visit, form, 409)
+    try:
+        args = (
+            audit.run_and_record,
+            visit.actor,
+            "brand_update",
+            brand.update,
+            visit.account_id,
+            brand_page.read_form(form),
+        )
+        await commit(
+            edit_conflicts.write_if_unchanged,
+            form,
+            brand_page.BRAND_PARTS,
+            lambda: _load_brand_form(visit.account_id),
+            *args,
+        )
+    except errors.Invalid as error:
+        return await _render_brand(request, visit, brand_page.add_errors(form, error), 422)
+    view.flash(request, "All set. Send yourself a first email.")
+    return view.redirect(request, "/")
+
+
+def _load_brand_form(account_id: int) -> Form:
+    return brand_page.build_form(brand.get(account_id))
+
+
+async def _render_brand(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    return _render_screen(request, "brand", form, status, **await brand_page.build_context(visit.account_id, form))
+
+
+def _render_screen(request: Request, step: str, form: Form, status: int = 200, **more: Any) -> HTTPResponse:
+    at = [key for key, _ in STEPS].index(step)
+    return view.render(request, f"setup/{step}.html", status, form=form, steps=STEPS, step=step, at=at, **more)

@@ -1,4 +1,4 @@
-"""Addresses that get no mail, whoever has them: looked up, added by hand, and lifted with a reason."""
+"""The suppression list: look up, add and lift suppressed addresses."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -7,107 +7,113 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.audience.contacts import suppress, timeline
-from appliance.audience.contacts.suppress import SuppressionQuery, SuppressionWrite
-from appliance.core import clock, errors, fields
-from appliance.storage.work import call, commit
-from ui import people, rights, tables, view, words
-from ui.forms import Form
-from ui.guard import signed_in
-from ui.pressed import one_press
+from appliance.audience import suppressions
+from appliance.audience.contacts import timeline
+from appliance.audience.suppressions import SuppressionQuery, SuppressionWrite
+from appliance.core import clock, errors, validation
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, lookups
+from ui.guard import ignore_double_submit, signed_in
 from ui.session import Pages, Visit
-from ui.tables import Chip, Column, Table
+from ui.widgets import tables
+from ui.widgets.tables import Chip, Column, Table
 
 pages = Pages("ui_suppressions", url_prefix="/contacts/suppressions")
+
 _COLUMNS = (Column("Address"), Column("Why"), Column("Since"), Column("Until"))
 
 
 @pages.get("/", name="index", strict_slashes=False)
-@signed_in
+@signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """The table, searched as one types."""
+    """Show the table of suppressed addresses."""
     table = Table(request, "/contacts/suppressions", ("address", "addresses"), _COLUMNS, filters=("reason",))
     table.chip_name = "reason"
-    counts = await call(suppress.counts, visit.account_id)
+    counts = await fetch(suppressions.count_by_reason, visit.account_id)
     table.chips = [Chip("", "All", sum(counts.values()))]
-    table.chips += [Chip(one, label, counts[one]) for one, label in words.SUPPRESSIONS.items() if one in counts]
+    table.chips += [Chip(item, label, counts[item]) for item, label in formats.SUPPRESSIONS.items() if item in counts]
     reason = table.state["reason"]
-    raw = table.raw | ({"reason": reason} if reason in words.SUPPRESSIONS else {})
-    table.found = await call(suppress.page, visit.account_id, fields.read(SuppressionQuery, raw))
-    return tables.answer(
-        request, "suppressions/index.html", table, kinds=words.SUPPRESSIONS,
-        may_write=rights.may(visit.user.role, "POST", "/contacts/suppressions"),
+    raw = table.list_params | ({"reason": reason} if reason in formats.SUPPRESSIONS else {})
+    table.results = await fetch(suppressions.fetch_page, visit.account_id, validation.read(SuppressionQuery, raw))
+    return tables.render_table(
+        request, "suppressions/index.html", table, kinds=formats.SUPPRESSIONS,
+        may_write=visit.can("contacts:write"),
     )  # fmt: skip
 
 
 @pages.get("/new", name="new")
-@signed_in
+@signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """An empty form."""
-    return _form(request, Form({"address": (request.args.get("like") or "").strip()[:254], "reason": "manual"}), 200)
+    """Show an empty form."""
+    return _render_form(
+        request, Form({"address": (request.args.get("like") or "").strip()[:254], "reason": "manual"}), 200
+    )
 
 
 @pages.post("/", name="create", strict_slashes=False)
-@signed_in
-@one_press
+@signed_in("contacts:write")
+@ignore_double_submit
 async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Keep an address from getting mail."""
-    form = Form.of(request)
-    address = form["address"] if "@" in form["address"] else people.written_phone(visit, form["address"])
+    """Create a suppression."""
+    form = Form.from_request(request)
+    address = form["address"] if "@" in form["address"] else lookups.complete_phone(visit, form["address"])
     raw: dict[str, Any] = {"address": address, "reason": form["reason"], "note": form.text("note")}
-    form.need("address", "Write an address or a phone number.")
+    form.require("address", "Write an address or a phone number.")
     if form["until"]:
         end = form.moment("until", "", ZoneInfo(visit.account.time_zone))
         raw["expires_at"] = clock.iso(end)
     try:
         if form.errors:
-            return _form(request, form, 422)
-        asked = fields.read(SuppressionWrite, raw)
-        added = await commit(_suppressed, visit, asked)
-    except errors.Invalid as refused:
-        return _form(request, form.take(refused, {"expires_at": "until"}), 422)
-    view.say(request, "Nothing is sent to this address any more." if added.created else "This was here already.")
-    return view.go(request, f"/contacts/suppressions/{added.suppression.id}")
+            return _render_form(request, form, 422)
+        body = validation.read(SuppressionWrite, raw)
+        added = await commit(_add_suppression, visit, body)
+    except errors.Invalid as error:
+        return _render_form(request, form.add_errors(error, {"expires_at": "until"}), 422)
+    view.flash(request, "Nothing is sent to this address any more." if added.created else "This was here already.")
+    return view.redirect(request, f"/contacts/suppressions/{added.suppression.id}")
 
 
 @pages.get("/<suppression_id:int>", name="show")
-@signed_in
+@signed_in()
 async def show(request: Request, visit: Visit, suppression_id: int) -> HTTPResponse:
-    """One address: why, since when, on whose word, and what was agreed and refused before."""
-    return await _show(request, visit, suppression_id, Form(), 200)
+    """Show a suppressed address: reason, dates, origin, and its consent history."""
+    return await _render_suppression(request, visit, suppression_id, Form(), 200)
 
 
 @pages.post("/<suppression_id:int>/lift", name="lift")
-@signed_in
+@signed_in("contacts:write")
 async def lift(request: Request, visit: Visit, suppression_id: int) -> HTTPResponse:
-    """Take a suppression off, for a reason that is kept."""
-    form = Form.of(request)
+    """Lift a suppression; the reason is recorded."""
+    form = Form.from_request(request)
     try:
-        args = (suppress.lift, visit.account_id, suppression_id, form["reason"][:1000], people.evidence(visit))
-        gone = await commit(audit.noting, visit.by, "suppression_lift", *args)
-    except errors.Invalid as refused:
-        return await _show(request, visit, suppression_id, form.take(refused), 422)
-    left = gone.reason in ("complaint", "erased")
-    view.say(
+        args = (suppressions.lift, visit.account_id, suppression_id, form["reason"][:1000], visit.evidence())
+        deleted = await commit(audit.run_and_record, visit.actor, "suppression_lift", *args)
+    except errors.Invalid as error:
+        return await _render_suppression(request, visit, suppression_id, form.add_errors(error), 422)
+    left = deleted.reason in ("complaint", "erased")
+    view.flash(
         request,
         "Lifted. They are still unsubscribed from campaigns." if left else "Lifted. This address may get mail again.",
     )
-    return view.go(request, "/contacts/suppressions")
+    return view.redirect(request, "/contacts/suppressions")
 
 
-def _suppressed(visit: Visit, asked: SuppressionWrite) -> suppress.Added:
-    added = suppress.write(visit.account_id, asked, people.evidence(visit))
-    audit.note(visit.by, visit.account_id, "suppression_add", f"suppression:{added.suppression.id}")
+def _add_suppression(visit: Visit, body: SuppressionWrite) -> suppressions.Added:
+    added = suppressions.create(visit.account_id, body, visit.evidence())
+    audit.record(visit.actor, visit.account_id, "suppression_add", f"suppression:{added.suppression.id}")
     return added
 
 
-def _form(request: Request, form: Form, status: int) -> HTTPResponse:
-    kinds = [(name, label) for name, label in words.SUPPRESSIONS.items() if name not in ("erased", "stop_keyword")]
-    return view.page(request, "suppressions/form.html", status, form=form, kinds=kinds)
+def _render_form(request: Request, form: Form, status: int) -> HTTPResponse:
+    kinds = [(name, label) for name, label in formats.SUPPRESSIONS.items() if name not in ("erased", "stop_keyword")]
+    return view.render(request, "suppressions/form.html", status, form=form, kinds=kinds)
 
 
-async def _show(request: Request, visit: Visit, suppression_id: int, form: Form, status: int) -> HTTPResponse:
-    row = await call(suppress.get, visit.account_id, suppression_id)
-    known = await call(suppress.history, row)
-    names = await call(timeline.actors, visit.account_id, list(known.rows))
-    return view.page(request, "suppressions/show.html", status, row=row, known=known, actors=names, form=form)
+async def _render_suppression(
+    request: Request, visit: Visit, suppression_id: int, form: Form, status: int
+) -> HTTPResponse:
+    row = await fetch(suppressions.get, visit.account_id, suppression_id)
+    history = await fetch(suppressions.fetch_history, row)
+    names = await fetch(timeline.fetch_actor_names, visit.account_id, list(history.rows))
+    return view.render(request, "suppressions/show.html", status, row=row, known=history, actors=names, form=form)

@@ -1,127 +1,279 @@
-"""Templates: emails kept for later; the six to begin from, what can be edited simply, and how each looks."""
+"""Templates: the cards, new ones from starters or files, archive and bulk actions."""
 
+from pathlib import PurePath
 from typing import Any
 
+import msgspec
 from sanic import Request
 from sanic.response import HTTPResponse
 
-from appliance.content.designs import document as designs
-from appliance.content.templates import homes, revisions, store
-from appliance.content.templates.requests import TemplateWrite
-from appliance.core import errors, fields
-from appliance.sending.messages import sample_render
-from appliance.storage.work import call, commit, render, render_for
-from ui import mail, view, words
-from ui.forms import Form, number
+from appliance.accounts import audit
+from appliance.content import brand as brands
+from appliance.content.templates import revisions, starters, store
+from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateQuery, TemplateWrite
+from appliance.core import errors, validation
+from appliance.sending.messages import preview
+from appliance.storage.models import Template
+from appliance.storage.transactions import commit, fetch, render, render_for
+from ui import formats, view
+from ui.forms import Form
 from ui.guard import signed_in
-from ui.pages import editor
-from ui.pressed import one_press
 from ui.session import Pages, Visit
+from ui.widgets import email_frame, tables
+from ui.widgets.tables import Chip, Column, Selection
 
 pages = Pages("ui_templates", url_prefix="/templates")
-FIELDS = ("name", "subject", "preheader", "body")
-_NAMES = {"name": "the name", "subject": "the subject", "preheader": "the preview line", "body": "the content",
-          "design": "the design", "from_name": "the sender", "from_email": "the sender",
-          "reply_to": "the reply address"}  # fmt: skip
+
+_COLUMNS = (Column("Name", "name", ""), Column("Changed", "updated"), Column("Made", "created"))
+_CHIP_LABELS = {"": "All", "email": "Email", "sms": "SMS", "away": "Archived"}
+_IMPORTED_FIELDS = ("name", "subject", "preheader", "body", "from_name", "from_email", "reply_to", "design")
+_BLANK_DESIGN = {"sections": [{"type": "footer", "props": {}, "styles": {}}], "theme": {}}
+_MAX_FAULTS = 5
 
 
-@pages.post("/", name="create", strict_slashes=False)
-@signed_in
-@one_press
-async def create(request: Request, visit: Visit) -> HTTPResponse:
-    """Keep a new template."""
-    form = Form.of(request)
-    form.need("name", "Give it a name that you will recognise.")
+@pages.get("/", strict_slashes=False)
+@signed_in()
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the templates as cards; without any, the starters."""
+    table = tables.Table(request, "/templates", ("template", "templates"), _COLUMNS, "-updated", ("show",))
+    table.is_cards = True
+    table.acts = "/templates/acts" if visit.can("templates:write") else ""
+    show, search = table.state["show"], table.search
+
+    def read() -> int:
+        away, many = store.count_archived(visit.account_id), store.count_by_channel(visit.account_id)
+        names = {"": sum(many.values()), "email": many.get("email", 0), "sms": many.get("sms", 0), "away": away}
+        table.chips = [Chip(key, _CHIP_LABELS[key], number) for key, number in names.items()
+                       if number or key != "away" or show == "away"]  # fmt: skip
+        if show == "away":
+            table.results = store.fetch_archived_page(visit.account_id, table.page, table.limit, search)
+        else:
+            params = table.list_params | {"standalone": True} | ({"channel": show} if show in ("email", "sms") else {})
+            table.results = store.fetch_page(visit.account_id, validation.read(TemplateQuery, params), table.sort)
+        return away
+
+    away = await fetch(read)
+    is_new = not table.results.total and not table.is_narrowed
+    begin = await fetch(_list_starters, visit.account_id) if is_new else ()
+    return tables.render_table(request, "templates/index.html", table, away=away, starters=begin)
+
+
+@pages.get("/new")
+@signed_in()
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the starters, an empty design, an upload, and a form for HTML."""
+    if request.args.get("kind") == "html":
+        return view.render(request, "templates/form.html", form=Form(), row=None, sections=0, advice=[])
+    return await _render_new(request, visit, Form())
+
+
+async def _render_new(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    page = await fetch(_list_starters, visit.account_id)
+    return view.render(
+        request, "templates/new.html", status, starters=page, form=form,
+        may_write=visit.can("templates:write"),
+    )  # fmt: skip
+
+
+@pages.post("/begin")
+@signed_in("templates:write")
+async def create_from_starter(request: Request, visit: Visit) -> HTTPResponse:
+    """Create a template from a starter, or an empty one."""
+    key = Form.from_request(request)["starter"]
+    if key == "blank":
+        return await _create_template(
+            request, visit, {"name": store.UNTITLED, "design": _BLANK_DESIGN}, "Begun empty", ""
+        )
+    starter = await fetch(_find_starter, visit.account_id, key)
+    values = {
+        "name": starter.label,
+        "subject": starter.subject,
+        "preheader": starter.preheader,
+        "design": starter.design,
+    }
+    return await _create_template(
+        request, visit, values, f"Begun from {starter.label}", f"{starter.label} is yours now. Make it your own."
+    )
+
+
+async def _create_template(
+    request: Request, visit: Visit, values: dict[str, Any], label: str, notice: str
+) -> HTTPResponse:
+    body = validation.read(TemplateWrite, values)
+    await render(store.warm, visit.account_id, body)
+    created = await commit(store.create, visit.account_id, body, None, visit.user.id, label)
+    if notice:
+        view.flash(request, notice)
+    return view.redirect(request, f"/templates/{created.id}/edit")
+
+
+@pages.post("/import")
+@signed_in("templates:write")
+async def import_file(request: Request, visit: Visit) -> HTTPResponse:
+    """Create a template from a file: an exported design, or HTML; all errors are shown."""
     try:
-        if form.errors:
-            raise errors.Invalid({})
-        asked = _asked(form)
-        await render(store.warm, visit.account_id, asked)
-        made = await commit(store.create, visit.account_id, asked, None, visit.user.id)
-    except errors.Invalid as refused:
-        return view.page(request, "templates/form.html", 422, form=form.take(refused), row=None, sections=0, advice=[])
-    view.say(request, "Saved.")
-    return view.go(request, f"/templates/{made.id}/edit")
+        text = _read_file(request)
+        return await _create_template(request, visit, text, "Taken from a file", "The file is a template now.")
+    except errors.Invalid as error:
+        lines = [f"{path} {result[0]}" for path, result in error.fields.items()]
+        more = f" and {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
+        form = Form()
+        form.add_error("file", f"This file cannot be used: {'; '.join(lines[:_MAX_FAULTS])}{more}.")
+        return await _render_new(request, visit, form, 422)
 
 
-@pages.get("/<template_id:int>/edit", name="edit")
-@signed_in
-async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """The editor; for what is one piece of HTML and for an SMS a form, with the message beside it."""
-    row = await call(store.get, visit.account_id, template_id)
-    if row.flow_id is not None:
-        return view.go(request, editor.page_of(await call(homes.of, row)))
-    if is_edited(row) and not (request.args.get("as") == "html" and not designs.sections(row.design)):
-        return await editor.show(request, visit, row)
-    form = Form({name: getattr(row, name) or "" for name in FIELDS} | {"revision": str(row.revision)})
-    return await page(request, row, form)
-
-
-def is_edited(row: Any) -> bool:
-    """Return whether an email is made of sections, or may still be."""
-    return row.channel == "email" and bool(designs.sections(row.design) or not row.body or row.flow_id is not None)
-
-
-async def page(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
-    """Return the page of a template with what was typed and what is wrong with it."""
-    sections = len(designs.sections(row.design))
-    found = await render(sample_render.advice, row.account_id, revisions.document(row)) if sections else []
-    told = [("warn", words.sentence(text), "") for text in dict.fromkeys(one.message for one in found)]
-    return view.page(request, "templates/form.html", status, form=form, row=row, sections=sections, advice=told)
-
-
-@pages.post("/<template_id:int>", name="update")
-@signed_in
-async def update(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Keep the changes; if somebody else was first, say what they changed and keep what was typed."""
-    form = Form.of(request)
-    form.need("name", "Give it a name that you will recognise.")
-    row = await call(store.get, visit.account_id, template_id)
+def _read_file(request: Request) -> dict[str, Any]:
+    given = request.files.get("file") if request.files else None
+    if given is None or not given.body.strip():
+        raise errors.Invalid({"it": ["is empty"]})
+    if len(given.body) > 2 * MAX_DESIGN_BYTES:
+        raise errors.Invalid({"it": ["is too large"]})
+    name = PurePath(str(given.name or "")).stem.strip()[:255] or store.UNTITLED
     try:
-        if form.errors:
-            raise errors.Invalid({})
-        asked = _asked(form)
-        await render(store.warm, visit.account_id, asked, template_id)
-        seen = number(form["revision"], 0) or None
-        await commit(store.update, visit.account_id, template_id, asked, visit.user.id, seen)
-    except errors.Invalid as refused:
-        return await page(request, row, form.take(refused), 422)
-    except errors.Conflict as refused:
-        form.values["revision"] = str(refused.extra["revision"])
-        form.wrong("base", f"{changed_since(refused)} What you typed is kept: save again to put it in its place.")
-        return await page(request, await call(store.get, visit.account_id, template_id), form, 422)
-    view.say(request, "Saved.")
-    return view.go(request, f"/templates/{template_id}/edit")
+        text = given.body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise errors.Invalid({"it": ["is not text in UTF-8"]}) from None
+    if not text.lstrip().startswith(("{", "[")):
+        return {"name": name, "body": text}
+    try:
+        data = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise errors.Invalid({"it": ["is not JSON"]}) from None
+    if not isinstance(data, dict) or validation.is_too_deep(data):
+        raise errors.Invalid({"it": ["holds no design"]})
+    if "sections" in data:
+        return {"name": name, "design": data}
+    values = {field: data[field] for field in _IMPORTED_FIELDS if data.get(field) is not None}
+    if not ({"design", "body"} & values.keys()):
+        raise errors.Invalid({"it": ["holds no design"]})
+    return {"name": name} | values
 
 
-def changed_since(refused: errors.Conflict) -> str:
-    """Return who was first, and what they changed."""
-    who = refused.extra.get("changed_by") or "Somebody"
-    names = list(dict.fromkeys(_NAMES[one] for one in refused.extra.get("changed") or []))
-    return f"{who} changed {words.listed(names) if names else 'this template'} since you opened it."
-
-
-@pages.get("/<template_id:int>/preview", name="preview")
-@signed_in
-async def preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """The email as a frame shows it, rendered as it is sent, with invented values; `at` is one of its revisions."""
-    at = number(request.args.get("at"), 0)
+@pages.get("/starters/<key:str>/preview")
+@signed_in()
+async def show_starter(request: Request, visit: Visit, key: str) -> HTTPResponse:
+    """Show a starter in a frame."""
 
     def read() -> str:
-        row = store.get(visit.account_id, template_id)
-        said = revisions.get(visit.account_id, template_id, at).document if at else revisions.document(row)
-        if row.channel == "sms":
-            asked = sample_render.PreviewRequest(document={}, body=said["body"] or "", channel="sms")
-            return mail.text(sample_render.preview(visit.account_id, asked).text)
-        if not (said["body"] or designs.sections(said["design"])):
-            return ""
-        return sample_render.of_fields(visit.account_id, said).html
+        starter_ = _find_starter(visit.account_id, key)
+        text: dict[str, Any] = dict.fromkeys(revisions.CONTENT_FIELDS) | {
+            "subject": starter_.subject,
+            "preheader": starter_.preheader,
+        }
+        return preview.render_fields(visit.account_id, text | {"design": starter_.design}).html
 
-    try:
-        return mail.frame(await render_for(visit.account_id, read))
-    except errors.Invalid as refused:
-        return mail.broken(next(iter(refused.fields.values()))[0])
+    return email_frame.render_html(await render_for(visit.account_id, read))
 
 
-def _asked(form: Form) -> TemplateWrite:
-    return fields.read(TemplateWrite, {name: form.text(name) for name in FIELDS if name in form.values})
+def _list_starters(account_id: int) -> tuple[starters.Starter, ...]:
+    return starters.build_starters(brands.build_look(brands.get(account_id)))
+
+
+def _find_starter(account_id: int, key: str) -> starters.Starter:
+    row = starters.find_starter(brands.build_look(brands.get(account_id)), key)
+    if row is None:
+        raise errors.NotFound
+    return row
+
+
+# Bulk actions
+
+# At most this many rows in one bulk action.
+_MAX_IDS = 500
+
+
+@pages.post("/<template_id:int>/duplicate")
+@signed_in("templates:write")
+async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Create a copy, and open it."""
+    created = await commit(store.duplicate, visit.account_id, template_id, visit.user.id)
+    view.flash(request, "This is the copy.")
+    return view.redirect(request, f"/templates/{created.id}/edit")
+
+
+@pages.post("/<template_id:int>/delete")
+@signed_in("templates:write")
+async def delete(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Delete a template with its history; copies in campaigns stay."""
+    deleted = await commit(
+        audit.run_and_record, visit.actor, "template_delete", store.delete, visit.account_id, template_id
+    )
+    view.flash(request, f"{_subject_phrase([deleted])} deleted. Campaigns keep their own copies.")
+    return view.redirect(request, "/templates" if deleted.removed_at is None else "/templates?show=away")
+
+
+@pages.post("/acts")
+@signed_in("templates:write")
+async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
+    """Copy, archive, unarchive or delete the selected templates; deleting is confirmed first."""
+    form = Form.from_request(request)
+    chosen = Selection.from_request(request, form)
+    name, back = form["act"], chosen.table_url("/templates")
+    rows = await fetch(_selected_templates, visit.account_id, chosen)
+    if not rows:
+        view.flash(request, "Choose some templates first.")
+    elif name == "duplicate":
+        for row in reversed(rows):
+            await commit(store.duplicate, visit.account_id, row.id, visit.user.id)
+        view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made.")
+    elif name == "archive":
+        deleted = [await commit(store.archive, visit.account_id, row.id) for row in rows if row.removed_at is None]
+        ids = " ".join(str(row.id) for row in deleted)
+        view.flash(request, f"{_subject_phrase(deleted)} archived.", ("/templates/bring-back", {"ids": ids}))
+    elif name == "bring":
+        await _unarchive(request, visit, [row.id for row in rows])
+    elif name == "delete" and form["expected"] != str(len(rows)):
+        sent = await fetch(store.count_sent_messages, [row.id for row in rows])
+        return view.render(
+            request, "templates/sure.html", rows=rows, used=sum(sent.values()), back=back,
+            fields=[("act", name), *chosen.fields],
+        )  # fmt: skip
+    elif name == "delete":
+        args = (audit.run_and_record, visit.actor, "template_delete", store.delete, visit.account_id)
+        deleted = [await commit(*args, row.id) for row in rows]
+        view.flash(request, f"{_subject_phrase(deleted)} deleted. Campaigns keep their own copies.")
+    return view.redirect(request, back)
+
+
+@pages.post("/bring-back")
+@signed_in("templates:write")
+async def unarchive(request: Request, visit: Visit) -> HTTPResponse:
+    """Unarchive templates."""
+    ids = [
+        int(id_) for id_ in Form.from_request(request)["ids"].split()[:_MAX_IDS] if id_.isdecimal() and len(id_) < 19
+    ]
+    await _unarchive(request, visit, ids)
+    return view.redirect(request, "/templates")
+
+
+async def _unarchive(request: Request, visit: Visit, ids: list[int]) -> None:
+    back = []
+    for id_ in ids:
+        try:
+            back.append(await commit(store.unarchive, visit.account_id, id_))
+        except errors.NotFound:
+            continue
+    view.flash(request, f"{_subject_phrase(back)} back." if back else "They are gone meanwhile.")
+
+
+def _subject_phrase(rows: list[Template]) -> str:
+    if len(rows) == 1:
+        return f"{rows[0].name or store.UNTITLED} is"
+    return f"{formats.number(len(rows))} templates are"
+
+
+def _selected_templates(account_id: int, chosen: Selection) -> list[Template]:
+    """Return the selected stand-alone templates, by id (archived or not), or all that match."""
+    search, show = chosen.state.get("search", "")[:254], chosen.state.get("show", "")
+    if not chosen.is_all:
+        params: Any = Template.select().where(
+            Template.account == account_id, Template.flow.is_null(), Template.id.in_(chosen.ids[:_MAX_IDS])
+        )
+    elif show == "away":
+        params = store.build_archive_query(account_id, search)
+    else:
+        raw: dict[str, Any] = {"standalone": True} | ({"channel": show} if show in ("email", "sms") else {})
+        params = store.build_query(
+            account_id, validation.read(TemplateQuery, raw | ({"search": search} if search else {}))
+        )
+    return list(params.order_by(Template.id.desc()).limit(_MAX_IDS))

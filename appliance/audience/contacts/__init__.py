@@ -1,1 +1,1 @@
-"""People, their addresses and what they agreed to."""
+"""Contacts: reading, searching, writing, merging and erasing them."""

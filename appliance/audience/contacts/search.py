@@ -1,29 +1,39 @@
-"""Finds contacts by what people type: prefixes of names, of e-mail and its parts, digits of phones."""
+"""Search contacts by words, and fetch pages of large audiences without reading all contacts.
+
+Words match prefixes of names, of email addresses and their parts, and of the digits of phone numbers. A page is read
+from an index in its order, without sorting; pages past the middle are read from the end. Matches that are a large part
+of all contacts are found soon on that index; a small result is cheaper to sort. Totals are cached until the next write.
+"""
 
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from appliance.audience.segments import members
+from appliance.core import addresses
+from appliance.storage.database import rows, run, scalar
 from appliance.storage.models import Channel, Contact
-from appliance.storage.open import rows, run, scalar
+from appliance.storage.models.account import NAME
 
 _WORD = re.compile(r"[^\W_]+")
 _PHONE_LIKE = re.compile(r"^[\d\s+().\-/]{3,}$")
 _MAX_WORDS = 12
-_FOUND = "contact_search MATCH :words"
-WRITE = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)"
-FORGET = "DELETE FROM contact_search WHERE rowid = ?"
-# Behind the id of a contact: whom `:words` find, which are what `match` answers
-FOUND = f"IN (SELECT rowid FROM contact_search WHERE {_FOUND})"
-# The plain people of an import, numbered from `:base` on
-FILL = (
+_MATCH = "contact_search MATCH :words"
+WRITE_SQL = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)"
+DELETE_SQL = "DELETE FROM contact_search WHERE rowid = ?"
+# A condition for the id of a contact that matches `:words`, the query of `build_query`
+MATCH_CONDITION = f"IN (SELECT rowid FROM contact_search WHERE {_MATCH})"
+# The index rows of the plain contacts of an import, with ids from `:base` on
+FILL_FROM_IMPORT_SQL = (
     "INSERT INTO contact_search (rowid, names, email, phone) SELECT :base + n, trim(coalesce(first_name, '') || ' ' || "
     "coalesce(last_name, '')), value, '' FROM temp.import_plain ORDER BY n"
 )
 
 
-def match(text: str) -> str | None:
-    """Turn any text into a query that FTS5 takes; None if it holds nothing to look for.
+def build_query(text: str) -> str | None:
+    """Return an FTS5 query for any text, or None if the text has no words.
 
-    Every word is quoted, so that no operator of the query language can be written by a stranger.
+    Every word is quoted, so that users cannot write operators of the query language.
     """
     if _PHONE_LIKE.match(text):
         digits = re.sub(r"\D", "", text)
@@ -32,60 +42,252 @@ def match(text: str) -> str | None:
     return " ".join(f'"{word}"*' for word in words) or None
 
 
-def index(contact: Contact, channels: list[Channel]) -> None:
-    """Write a contact's words anew, in the running transaction."""
-    run(WRITE, entry(contact.id, (contact.first_name, contact.last_name), [(one.kind, one.value) for one in channels]))
+def index_contact(contact: Contact, channels: list[Channel]) -> None:
+    """Write the words of a contact to the index, in the running transaction."""
+    run(
+        WRITE_SQL,
+        index_row(
+            contact.id, (contact.first_name, contact.last_name), [(channel.kind, channel.value) for channel in channels]
+        ),
+    )
 
 
-def entry(
+def index_row(
     contact_id: int, names: tuple[str | None, ...], addresses: list[tuple[str, str]]
 ) -> tuple[int, str, str, str]:
-    """Return the words of a contact, for `WRITE`; addresses are (kind, value)."""
+    """Return the index row of a contact, for `WRITE_SQL`; addresses are (kind, value)."""
     return (
         contact_id,
-        " ".join(part for part in names if part),
+        " ".join(name for name in names if name),
         " ".join(value for kind, value in addresses if kind == "email"),
         " ".join(value.lstrip("+") for kind, value in addresses if kind == "phone"),
     )
 
 
-def forget(contact_id: int) -> None:
-    """Take a contact's words out."""
-    run(FORGET, (contact_id,))
+def remove_from_index(contact_id: int) -> None:
+    """Remove a contact from the index."""
+    run(DELETE_SQL, (contact_id,))
 
 
-def ranked(words: str, account_id: int | None, most: int) -> list[tuple[int, float]]:
-    """Return whom words find, of one account or of all, with how far each is from the best; at most so many."""
-    asked = {"words": words, "account": account_id}
-    return rows(f"SELECT s.rowid, bm25(contact_search) FROM {_of(account_id)} WHERE {_FOUND} LIMIT {most}", asked)
+def rank_matches(words: str, account_id: int | None, limit: int) -> list[tuple[int, float]]:
+    """Return up to `most` matches of one account or of all, as (id, distance from the best match)."""
+    params = {"words": words, "account": account_id}
+    return rows(
+        f"SELECT s.rowid, bm25(contact_search) FROM {_from_clause(account_id)} WHERE {_MATCH} LIMIT {limit}", params
+    )
 
 
-def number(words: str, account_id: int | None) -> int:
-    """Return how many words find, of one account or of all."""
-    asked = {"words": words, "account": account_id}
-    return int(scalar(f"SELECT count(*) FROM {_of(account_id)} WHERE {_FOUND}", asked))
+def count_matches(words: str, account_id: int | None) -> int:
+    """Count the matches of one account or of all."""
+    params = {"words": words, "account": account_id}
+    return int(scalar(f"SELECT count(*) FROM {_from_clause(account_id)} WHERE {_MATCH}", params))
 
 
-def newest(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
-    """Return a page of those whom words find, of one account or of all, the last added first."""
-    found = rows(
-        f"SELECT s.rowid FROM {_of(account_id)} WHERE {_FOUND} ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
+def newest_matches(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
+    """Return a page of the matches of one account or of all, newest first."""
+    matches = rows(
+        f"SELECT s.rowid FROM {_from_clause(account_id)} WHERE {_MATCH} "
+        "ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
         {"words": words, "account": account_id, "limit": limit, "offset": offset},
     )
-    return [row[0] for row in found]
+    return [row[0] for row in matches]
 
 
-def between(words: str | None, low: int, high: int) -> set[int]:
-    """Return whom words find among neighbouring ids."""
-    found = "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?"
-    return {row[0] for row in rows(found, (words, low, high))}
+def matches_between(words: str | None, low: int, high: int) -> set[int]:
+    """Return the matches within a range of ids."""
+    sql = "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?"
+    return {row[0] for row in rows(sql, (words, low, high))}
 
 
-def _of(account_id: int | None) -> str:
+def _from_clause(account_id: int | None) -> str:
     joined = "" if account_id is None else " JOIN contact c ON c.id = s.rowid AND c.account_id = :account"
     return f"contact_search s{joined}"
 
 
-def write_anew(pages: int) -> None:
-    """Write some of the index anew: it keeps the words of who is gone until then."""
+def merge_index_pages(pages: int) -> None:
+    """Merge some pages of the index, which removes the words of deleted contacts from them."""
     run("INSERT INTO contact_search (contact_search, rank) VALUES ('merge', ?)", (-pages,))
+
+
+# Searches with more matches are listed newest first instead of best first.
+MAX_RANKED = 2000
+_CHUNK = 2000
+# Smaller results are selected and sorted instead of being read in the order of an index.
+_SMALL_RESULT = 2000
+# The approximate cost of sorting a row, relative to reading a row in index order
+_SORT_COST = 2
+
+
+class Order(NamedTuple):
+    """An order of contacts: its column of `c`, the index in that order, and whether it descends."""
+
+    column: str
+    along: str | None
+    down: bool = True
+
+    def by(self, direction: str) -> str:
+        """Return the terms of ORDER BY for one direction, `DESC` or `ASC`."""
+        return f"{self.column} {direction}, c.id {direction}"
+
+    @property
+    def source(self) -> str:
+        """Return the FROM clause that reads contacts in this order."""
+        return f"contact c {f'INDEXED BY {self.along}' if self.along else 'NOT INDEXED'}"
+
+
+NEWEST = Order("c.created_at", "contact_account_id_created_at_id")
+ORDERS = {
+    "created": NEWEST,
+    "updated": Order("c.updated_at", "contact_account_id_updated_at"),
+    "seen": Order("c.last_interacted_at", None),
+    "name": Order(f"{NAME} COLLATE NOCASE", "contact_name_order", False),
+}  # fmt: skip
+
+
+def page_of_all(account_id: int, offset: int, limit: int, order: Order = NEWEST) -> tuple[list[int], int]:
+    """Return a page of ids of all contacts, in an order, and the total."""
+    count = members.count_contacts(account_id)
+    return _page_from_nearer_end(count, offset, limit, lambda direction, skip, page_size: _select_ids(
+        f"SELECT c.id FROM {order.source} WHERE c.account_id = ? ORDER BY {order.by(direction)} LIMIT ? OFFSET ?",
+        account_id, page_size, skip,
+    ), order.down), count  # fmt: skip
+
+
+def page_of_list(
+    account_id: int, list_id: int, count: int, offset: int, limit: int, order: Order = NEWEST
+) -> list[int]:
+    """Return a page of ids of a list that has `count` members, in an order."""
+    if count <= 0:
+        return []
+    passed = (min(offset, max(count - offset, 0)) + limit) * members.count_contacts(account_id) / count
+    if order.along and passed < count * _SORT_COST:
+        sql = (
+            f"SELECT c.id FROM {order.source} WHERE c.account_id = ?2 "
+            "AND EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = ?1 AND m.contact_id = c.id) "
+        )
+    else:
+        sql = (
+            "SELECT c.id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
+            "WHERE m.contact_list_id = ?1 AND c.account_id = ?2 "
+        )
+    return _page_from_nearer_end(count, offset, limit, lambda direction, skip, page_size: _select_ids(
+        f"{sql} ORDER BY {order.by(direction)} LIMIT ?3 OFFSET ?4", list_id, account_id, page_size, skip
+    ), order.down)  # fmt: skip
+
+
+def page_of_filtered(
+    where: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None,
+    order: Order = NEWEST,
+) -> tuple[list[int], int]:  # fmt: skip
+    """Return a page of ids of the contacts `c` that match a condition, in an order, and the total.
+
+    Each condition on times has an index. Any other condition is counted by reading all contacts once after each write,
+    and its page is read in order from the nearer end. A given `count` may be slightly outdated.
+    """
+    table = "contact c" if by_time else "contact c NOT INDEXED"
+    is_exact = count is None
+    if count is None:
+        count = members.cached_count(f"SELECT count(*) FROM {table} WHERE {where}", parameters)
+    source = "contact c" if by_time or count < _SMALL_RESULT else order.source
+
+    def ask(way: str, skip: int, page_size: int) -> list[int]:
+        matching = rows(
+            f"SELECT c.id FROM {source} WHERE {where} ORDER BY {order.by(way)} LIMIT :limit OFFSET :skip",
+            {**parameters, "limit": page_size, "skip": skip},
+        )
+        return [row[0] for row in matching]
+
+    if is_exact:
+        return _page_from_nearer_end(count, offset, limit, ask, order.down), count
+    return ask("DESC" if order.down else "ASC", offset, limit), count
+
+
+def _select_ids(sql: str, *parameters: int) -> list[int]:
+    return [row[0] for row in rows(sql, parameters)]
+
+
+def _page_from_nearer_end(
+    count: int, offset: int, limit: int, fetch: Callable[[str, int, int], list[int]], down: bool = True
+) -> list[int]:
+    """Return a page of ids, read from the nearer end of the result."""
+    direction, reverse = ("DESC", "ASC") if down else ("ASC", "DESC")
+    if offset >= count:
+        return []
+    if offset <= count // 2:
+        return fetch(direction, offset, limit)
+    page_size = min(limit, count - offset)
+    return fetch(reverse, count - offset - page_size, page_size)[::-1]
+
+
+def search_ids(account_id: int, text: str) -> tuple[list[int], int | None]:
+    """Return (ids, None) of a search, best first; or ([], total) if there are too many matches to rank."""
+    words = build_query(text)
+    if words is None:
+        return [], None
+    addressed = _find_by_address_prefix(account_id, text)
+    if addressed:
+        return addressed, None
+    searched_account = _account_if_shared(account_id)
+    ranked = rank_matches(words, searched_account, MAX_RANKED + 1)
+    if len(ranked) <= MAX_RANKED:
+        return [row[0] for row in sorted(ranked, key=lambda row: (row[1], -row[0]))], None
+    return [], count_matches(words, searched_account)
+
+
+def _find_by_address_prefix(account_id: int, text: str) -> list[int]:
+    """Return the contacts whose email address begins with a text, if the text looks like an address."""
+    start = addresses.normalize_query(text) if "@" in text else ""
+    if "@" not in start[1:] or any(letter.isspace() for letter in start):
+        return []
+    owners = rows(
+        "SELECT DISTINCT contact_id FROM channel WHERE account_id = ? AND kind = 'email' AND key >= ? AND key < ? "
+        f"ORDER BY key LIMIT {MAX_RANKED}",
+        (account_id, start, start + chr(0x10FFFF)),
+    )
+    return [row[0] for row in owners]
+
+
+def newest_matching_ids(account_id: int, text: str, offset: int = 0, limit: int = -1) -> list[int]:
+    """Return a page of ids of a search with too many matches to rank, newest first."""
+    return newest_matches(build_query(text), _account_if_shared(account_id), offset, limit)
+
+
+def page_of_ids(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> list[int]:
+    """Return a page of some ids, in an order."""
+    placeholders = ",".join("?" * len(ids))
+    ordered = rows(
+        f"SELECT c.id FROM contact c WHERE c.id IN ({placeholders}) "
+        f"ORDER BY {order.by('DESC' if order.down else 'ASC')} LIMIT ? OFFSET ?",
+        [*ids, limit, offset],
+    )
+    return [row[0] for row in ordered]
+
+
+def _account_if_shared(account_id: int) -> int | None:
+    """Return the account if several accounts share the search index, else None."""
+    return account_id if int(scalar("SELECT count(*) FROM account")) > 1 else None
+
+
+def scan_newest_matching(account_id: int, text: str, offset: int, limit: int) -> list[int]:
+    """Return a page, newest first, of a search with many matches, by scanning all contacts until enough match."""
+    words = build_query(text)
+    matching_ids: list[int] = []
+    cursor: tuple[int, int] = (2**62, 2**62)
+    all_matches: set[int] | None = None
+    while len(matching_ids) < offset + limit:
+        batch = rows(
+            "SELECT created_at, id FROM contact WHERE account_id = ? AND (created_at, id) < (?, ?) "
+            f"ORDER BY created_at DESC, id DESC LIMIT {_CHUNK}",
+            (account_id, *cursor),
+        )
+        if not batch:
+            break
+        low, high = min(row[1] for row in batch), max(row[1] for row in batch)
+        if high - low < _CHUNK * 20:
+            # Contacts added together have adjacent ids, so only this range is searched.
+            matches = matches_between(words, low, high)
+        else:
+            matches = all_matches = all_matches or set(newest_matching_ids(account_id, text))
+        matching_ids += [row[1] for row in batch if row[1] in matches]
+        cursor = batch[-1]
+    return matching_ids[offset : offset + limit]

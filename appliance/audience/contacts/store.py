@@ -1,166 +1,375 @@
-"""Contacts: found, listed, loaded with all that belongs to them."""
+"""Contacts: list, load and count them, with the Structs of requests.
+
+See `search` for searches, `write` for changes, and `removal` for deleting, merging and erasing contacts.
+"""
 
 import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from appliance.audience.contacts import consent, paging, search
-from appliance.audience.contacts.paging import NEWEST, Order
-from appliance.audience.contacts.records import CHANNELS, CONTACTS
-from appliance.audience.contacts.requests import ContactQuery
-from appliance.audience.filters import compile
-from appliance.audience.filters.scope import Compiled
-from appliance.audience.segments import people, query_plan
+from appliance.audience import consent
+from appliance.audience.contacts import search
+from appliance.audience.contacts.search import NEWEST, Order
+from appliance.audience.filters import compiler
+from appliance.audience.filters.fields import Compiled
+from appliance.audience.segments import members, query_plan
 from appliance.audience.segments import store as segments
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.fields import given
-from appliance.core.pagination import Page
-from appliance.events.log import moments
+from appliance.core.validation import (
+    Country,
+    Data,
+    DayOrWhen,
+    EmailText,
+    Id,
+    Line,
+    ListId,
+    PageQuery,
+    Phone,
+    SegmentId,
+    Short,
+    sent_fields,
+)
+from appliance.events.log import parse_time_filters
+from appliance.storage.database import Page, rows
+from appliance.storage.database import fetch_one as first
 from appliance.storage.models import Account, Channel, Contact, ContactList, Segment
-from appliance.storage.open import fetch_one as first
-from appliance.storage.open import rows
+from appliance.storage.models.account import CHANNELS, CONTACTS
 
-# OFFSET has to walk what it skips, and SQLite's integers end here
-_FARTHEST = 2**53
-_BOOLEANS = {"subscribed_email": "email", "subscribed_phone": "phone"}
+
+class ChannelWrite(Struct):
+    """One address: `id` edits, no `id` adds, `_destroy` removes."""
+
+    id: Annotated[Id, Meta(description="id of the address to change; absent for a new one")] | UnsetType = UNSET
+    value: Annotated[str, Meta(max_length=254), Meta(description="email address or phone number")] | UnsetType = UNSET
+    kind: (
+        Annotated[
+            Literal["email", "phone"], Meta(description="kind of the address; default: email if it contains an @")
+        ]
+        | UnsetType
+    ) = UNSET
+    subscribed: (
+        Annotated[bool, Meta(description="whether marketing may be sent to the address; true lifts an opt-out")]
+        | UnsetType
+    ) = UNSET
+    destroy: Annotated[bool, Meta(description="true to remove the address")] | UnsetType = field(
+        default=UNSET, name="_destroy"
+    )
+
+
+class ContactWrite(Struct):
+    """A contact as created, updated by address, or patched; absent keeps, null clears."""
+
+    first_name: Annotated[Line, Meta(description="first name")] | None | UnsetType = UNSET
+    last_name: Annotated[Line, Meta(description="last name")] | None | UnsetType = UNSET
+    email: (
+        Annotated[EmailText, Meta(description="email address to create or change, which is opted in")]
+        | None
+        | UnsetType
+    ) = UNSET
+    phone: (
+        Annotated[Phone, Meta(description="phone number (E.164) to create or change, which is opted in")]
+        | None
+        | UnsetType
+    ) = UNSET
+    source: Annotated[Line, Meta(description="origin of the contact, as free text")] | None | UnsetType = UNSET
+    country_code: (
+        Annotated[Country, Meta(description="two-letter country code; default: that of the phone number")]
+        | None
+        | UnsetType
+    ) = UNSET
+    list_ids: (
+        Annotated[
+            list[Id],
+            Meta(max_length=500),
+            Meta(description="ids of the lists to join; in PATCH, they replace the static lists of the contact"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    data: (
+        Annotated[Data, Meta(description="custom data; POST merges it into the existing data, PATCH replaces it")]
+        | None
+        | UnsetType
+    ) = UNSET
+    channels_attributes: (
+        Annotated[list[ChannelWrite], Meta(max_length=50), Meta(description="addresses to add, change or remove")]
+        | None
+        | UnsetType
+    ) = UNSET
+    opt_in: (
+        Annotated[
+            bool,
+            Meta(description="true lifts an opt-out, false withdraws consent; if absent, new addresses are opted in"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    # Where and to which text the contact agreed, stored as evidence with each opt-in of this write
+    consent_source: (
+        Annotated[
+            str,
+            Meta(max_length=1000),
+            Meta(description="where the contact consented and to which text, stored as evidence"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    subscribed_email: (
+        Annotated[
+            bool,
+            Meta(description="true if any email address of the contact is subscribed; a write applies to all of them"),
+        ]
+        | UnsetType
+    ) = UNSET
+    subscribed_phone: (
+        Annotated[
+            bool,
+            Meta(description="true if any phone number of the contact is subscribed; a write applies to all of them"),
+        ]
+        | UnsetType
+    ) = UNSET
+    tracking: (
+        Annotated[
+            Literal["full", "aggregate", "none"],
+            Meta(description="tracking of opens and clicks: `full`, anonymous (`aggregate`) or `none`"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class ContactPatch(ContactWrite):
+    """A change of a contact; `data_merge` is a JSON merge patch (RFC 7396) of `data`."""
+
+    data_merge: Annotated[Data, Meta(description="JSON merge patch (RFC 7396) for `data`")] | UnsetType = UNSET
+
+
+class ContactQuery(PageQuery):
+    """Filters of the contact list; `search`, `q` and `query` mean the same."""
+
+    search: (
+        Annotated[
+            Short,
+            Meta(
+                description="search words: prefixes of names and of email addresses and their parts, or digits of "
+                "phone numbers"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    q: Annotated[Short, Meta(description="same as `search`")] | UnsetType = UNSET
+    query: Annotated[Short, Meta(description="same as `search`")] | UnsetType = UNSET
+    list_id: Annotated[ListId, Meta(description="only contacts in this list")] | UnsetType = UNSET
+    tag: Annotated[Short, Meta(description="only contacts with this tag")] | UnsetType = UNSET
+    segment_id: Annotated[SegmentId, Meta(description="only contacts in this segment")] | UnsetType = UNSET
+    source: Annotated[Short, Meta(description="only contacts with exactly this source")] | UnsetType = UNSET
+    subscribed_email: (
+        Annotated[bool, Meta(description="true: only contacts subscribed by email; false: only others")] | UnsetType
+    ) = UNSET
+    subscribed_phone: (
+        Annotated[bool, Meta(description="true: only contacts subscribed by phone; false: only others")] | UnsetType
+    ) = UNSET
+    created_after: (
+        Annotated[
+            DayOrWhen,
+            Meta(
+                description="only those created at or after this time; a date begins at 00:00 in the account's "
+                "time zone"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    created_before: (
+        Annotated[
+            DayOrWhen,
+            Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
+        ]
+        | UnsetType
+    ) = UNSET
+    updated_after: (
+        Annotated[DayOrWhen, Meta(description="only contacts changed at or after this time or date")] | UnsetType
+    ) = UNSET
+    updated_before: (
+        Annotated[DayOrWhen, Meta(description="only contacts changed before this time or date")] | UnsetType
+    ) = UNSET
+
+    def text(self) -> str | None:
+        """Return the words searched for, or None."""
+        for value in (self.search, self.q, self.query):
+            if isinstance(value, str) and value.strip():
+                return value
+        return None
+
+
+class SearchQuery(PageQuery, kw_only=True):
+    """The words of `/contacts/search`."""
+
+    q: Annotated[
+        str,
+        Meta(max_length=255, extra={"filled": True}),
+        Meta(description="search words, as in `search` of the list of contacts; required"),
+    ]
+
+
+class MergeWrite(Struct):
+    """The contact that is merged into another one and deleted."""
+
+    contact_id: Annotated[Id, Meta(description="id of the contact to merge into this one; it is deleted")]
+
+
+class DeleteQuery(Struct):
+    """Options of deleting a contact; `erase` removes all personal data and suppresses the addresses."""
+
+    erase: Annotated[bool, Meta(description="true to remove all traces of the contact and suppress its addresses")] = (
+        False
+    )
+
+
+# The largest OFFSET of a query
+_MAX_OFFSET = 2**53
+_SUBSCRIBED_KINDS = {"subscribed_email": "email", "subscribed_phone": "phone"}
 
 
 def get(account_id: int, contact_id: int) -> Contact:
     """Return a contact with channels and lists; raises NotFound."""
-    found = CONTACTS.find("id = ? AND account_id = ?", (contact_id, account_id))
-    if not found:
+    contacts = CONTACTS.find("id = ? AND account_id = ?", (contact_id, account_id))
+    if not contacts:
         raise NotFound
-    return load(found)[0]
+    return load_relations(contacts)[0]
 
 
-def page(account_id: int, query: ContactQuery, order: Order = NEWEST, rules: Sequence[Any] = ()) -> Page:
-    """List contacts, newest first unless another order is asked for; raises Invalid for filters that cannot be read.
+def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rules: Sequence[Any] = ()) -> Page:
+    """Return a page of contacts, newest first or in another order; raises Invalid for invalid filters.
 
-    `rules` are filters as those of a segment; who is listed passes them too.
+    `rules` are additional filters, as those of a segment.
     """
     number, limit = query.page, query.size()
-    offset = min((number - 1) * limit, _FARTHEST)
-    asked = filters(query) | ({"rules"} if rules else set())
-    if not asked:
-        ids, total = paging.everybody(account_id, offset, limit, order)
-        return Page(by_ids(ids), total, number, limit)
-    if asked == {"list_id"}:
-        found = _own_list(account_id, query.list_id)
-        ids = paging.members(account_id, found.id, found.contacts_count, offset, limit, order)
-        return Page(by_ids(ids), found.contacts_count, number, limit)
-    if asked == {"search"}:
-        searched = _searched(account_id, query, offset, order)
+    offset = min((number - 1) * limit, _MAX_OFFSET)
+    filters = used_filters(query) | ({"rules"} if rules else set())
+    if not filters:
+        ids, total = search.page_of_all(account_id, offset, limit, order)
+        return Page(fetch_by_ids(ids), total, number, limit)
+    if filters == {"list_id"}:
+        contact_list = _get_list(account_id, query.list_id)
+        ids = search.page_of_list(account_id, contact_list.id, contact_list.contacts_count, offset, limit, order)
+        return Page(fetch_by_ids(ids), contact_list.contacts_count, number, limit)
+    if filters == {"search"}:
+        searched = _search_page(account_id, query, offset, order)
         if searched is not None:
             return searched
-    condition, parameters = where(account_id, query, rules)
-    # Of a segment alone it is known how many it has, as its own page says
-    count = _in_segment(account_id, query.segment_id) if asked == {"segment_id"} else None
-    ids, total = paging.filtered(
-        condition, parameters, offset, limit, by_time=_by_time(asked) and order == NEWEST, count=count, order=order
+    condition, parameters = build_condition(account_id, query, rules)
+    # The count of a segment alone is cached.
+    count = _count_segment(account_id, query.segment_id) if filters == {"segment_id"} else None
+    ids, total = search.page_of_filtered(
+        condition,
+        parameters,
+        offset,
+        limit,
+        by_time=_is_by_time_only(filters) and order == NEWEST,
+        count=count,
+        order=order,
     )
-    return Page(by_ids(ids), total, number, limit)
+    return Page(fetch_by_ids(ids), total, number, limit)
 
 
-class Tallies(NamedTuple):
-    """How many people there are: all, those with a subscribed e-mail address, those with a suppressed address."""
+class ContactCounts(NamedTuple):
+    """Numbers of contacts: all, those with a subscribed email address, those with a suppressed address."""
 
     everybody: int
     subscribed: int
     suppressed: int
 
 
-def tallies(account_id: int) -> Tallies:
-    """Count people by what may be sent to them; counted again only if anything was written since."""
-    each = "SELECT count(DISTINCT contact_id) FROM channel"
-    mine = {"account": account_id}
-    return Tallies(
-        people.total(account_id),
-        people.kept(
-            f"{each} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1", mine
+def count_contacts(account_id: int) -> ContactCounts:
+    """Count the contacts of an account by consent; the counts are cached until the next write."""
+    count_sql = "SELECT count(DISTINCT contact_id) FROM channel"
+    params = {"account": account_id}
+    return ContactCounts(
+        members.count_contacts(account_id),
+        members.cached_count(
+            f"{count_sql} NOT INDEXED WHERE account_id = :account AND kind = 'email' AND subscribed = 1", params
         ),
-        people.kept(
-            f"{each} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression IS NOT NULL", mine
+        members.cached_count(
+            f"{count_sql} WHERE account_id = :account AND kind IN ('email', 'phone') AND suppression IS NOT NULL",
+            params,
         ),
     )  # fmt: skip
 
 
-def all_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> list[int]:
-    """Return the ids of everybody whom filters let through, in no order that matters; raises Invalid."""
-    condition, parameters = where(account_id, query, rules)
-    with people.limited():
+def fetch_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> list[int]:
+    """Return the ids of all contacts that match filters, unordered; raises Invalid."""
+    condition, parameters = build_condition(account_id, query, rules)
+    with members.time_limit():
         return [row[0] for row in rows(f"SELECT c.id FROM contact c NOT INDEXED WHERE {condition}", parameters)]
 
 
-def _by_time(asked: set[str]) -> bool:
-    """Return whether filters are moments alone, for which there are indexes."""
-    return all(name.endswith(("_after", "_before")) for name in asked)
+def _is_by_time_only(filters: set[str]) -> bool:
+    """Return whether all filters are times, which have indexes."""
+    return all(name.endswith(("_after", "_before")) for name in filters)
 
 
-def _searched(account_id: int, query: ContactQuery, offset: int, order: Order) -> Page | None:
-    """List the contacts that some words find; None where too many are found to put them in this order so."""
+def _search_page(account_id: int, query: ContactQuery, offset: int, order: Order) -> Page | None:
+    """Return a page of a search, or None if it has too many matches for this order."""
     text, limit = query.text() or "", query.size()
-    ids, many = paging.hits(account_id, text)
-    if many is None:
-        return Page(by_ids(paging.ordered(ids, offset, limit, order)), len(ids), query.page, limit)
+    ids, match_count = search.search_ids(account_id, text)
+    if match_count is None:
+        return Page(fetch_by_ids(search.page_of_ids(ids, offset, limit, order)), len(ids), query.page, limit)
     if order != NEWEST:
         return None
-    found = paging.among_hits(account_id, text, offset, limit) if offset < many else []
-    return Page(by_ids(found), many, query.page, limit)
+    matching_ids = search.scan_newest_matching(account_id, text, offset, limit) if offset < match_count else []
+    return Page(fetch_by_ids(matching_ids), match_count, query.page, limit)
 
 
-def filters(query: ContactQuery) -> set[str]:
+def used_filters(query: ContactQuery) -> set[str]:
     """Return the names of the filters that a query uses."""
-    words = {"search", "q", "query"}
-    asked = set(given(query)) - {"page", "limit", "per_page", "per"}
-    return (asked - words) | ({"search"} if query.text() is not None else set())
+    text_filters = {"search", "q", "query"}
+    sent = set(sent_fields(query)) - {"page", "limit", "per_page", "per"}
+    return (sent - text_filters) | ({"search"} if query.text() is not None else set())
 
 
-def find(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> Page:
-    """List the contacts that some words find, best match first; of very many the last added first."""
-    offset = min((page_number - 1) * limit, _FARTHEST)
-    ids, many = paging.hits(account_id, text)
-    if many is None:
-        return Page(by_ids(ids[offset : offset + limit]), len(ids), page_number, limit)
-    found = paging.many_hits(account_id, text, offset, limit) if offset < many else []
-    return Page(by_ids(found), many, page_number, limit)
+def find_by_words(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> Page:
+    """Return a page of the contacts that match words, best first; with very many matches newest first."""
+    offset = min((page_number - 1) * limit, _MAX_OFFSET)
+    ids, match_count = search.search_ids(account_id, text)
+    if match_count is None:
+        return Page(fetch_by_ids(ids[offset : offset + limit]), len(ids), page_number, limit)
+    matching_ids = search.newest_matching_ids(account_id, text, offset, limit) if offset < match_count else []
+    return Page(fetch_by_ids(matching_ids), match_count, page_number, limit)
 
 
-def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tuple[str, dict[str, Any]]:
-    """Return the filters of a query, and rules as those of a segment, as a condition over the contact `c`, with its
-    parameters; raises Invalid.
-    """
+def build_condition(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tuple[str, dict[str, Any]]:
+    """Return (condition on `c`, parameters) of a query and of additional filters (`rules`); raises Invalid."""
     clauses = ["c.account_id = :account"]
     parameters: dict[str, Any] = {"account": account_id}
     text = query.text()
     if text is not None:
-        words = search.match(text)
-        clauses.append(f"c.id {search.FOUND}" if words else "0")
+        words = search.build_query(text)
+        clauses.append(f"c.id {search.MATCH_CONDITION}" if words else "0")
         parameters["words"] = words
     if query.list_id is not UNSET:
         clauses.append("c.id IN (SELECT contact_id FROM membership WHERE contact_list_id = :list)")
-        parameters["list"] = _own_list(account_id, query.list_id).id
+        parameters["list"] = _get_list(account_id, query.list_id).id
     if query.segment_id is not UNSET:
-        for part in _own_segment(account_id, query.segment_id):
-            clauses.append(f"({part.sql})")
-            parameters.update(part.parameters)
+        for compiled in _segment_conditions(account_id, query.segment_id):
+            clauses.append(f"({compiled.sql})")
+            parameters.update(compiled.parameters)
     if query.source is not UNSET:
         clauses.append("c.source = :source COLLATE NOCASE")
         parameters["source"] = query.source
     if query.tag is not UNSET:
-        # Most people's data does not hold the word at all, and looking for it is quicker than reading JSON
+        # The data of most contacts does not contain the word, and LIKE is faster than parsing JSON.
         clauses.append(
             "c.data LIKE :tagged AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = :tag "
             "COLLATE NOCASE AND json_type(c.data, '$.tags') = 'array')"
         )
         parameters["tag"] = query.tag
-        parameters["tagged"] = f'%"{query.tag}"%' if compile.PLAIN_TAG.match(str(query.tag)) else "%"
-    for name, kind in _BOOLEANS.items():
+        parameters["tagged"] = f'%"{query.tag}"%' if compiler.PLAIN_TAG.match(str(query.tag)) else "%"
+    for name, kind in _SUBSCRIBED_KINDS.items():
         value = getattr(query, name)
         if value is not UNSET:
             clauses.append(
@@ -168,19 +377,19 @@ def where(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tu
                 + f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}' "
                 "AND h.subscribed = 1)"
             )
-    for part in _parts(account_id, rules, "r") if rules else ():
-        clauses.append(f"({part.sql})")
-        parameters.update(part.parameters)
-    _times(account_id, query, clauses, parameters)
+    for compiled in _rule_conditions(account_id, rules, "r") if rules else ():
+        clauses.append(f"({compiled.sql})")
+        parameters.update(compiled.parameters)
+    _add_time_conditions(account_id, query, clauses, parameters)
     return " AND ".join(clauses), parameters
 
 
-def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters: dict[str, Any]) -> None:
+def _add_time_conditions(account_id: int, query: ContactQuery, clauses: list[str], parameters: dict[str, Any]) -> None:
     zone = Account.get_by_id(account_id).time_zone
     for column in ("created", "updated"):
         after, before = getattr(query, f"{column}_after"), getattr(query, f"{column}_before")
         try:
-            low, high = moments(after, before, zone)
+            low, high = parse_time_filters(after, before, zone)
         except Invalid as error:
             raise Invalid(
                 {name.replace("created", column): messages for name, messages in error.fields.items()}
@@ -191,50 +400,52 @@ def _times(account_id: int, query: ContactQuery, clauses: list[str], parameters:
                 parameters[f"{column}_{edge}"] = value
 
 
-def _own_segment(account_id: int, segment_id: Any) -> list[Compiled]:
-    found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
-    if found is None:
+def _segment_conditions(account_id: int, segment_id: Any) -> list[Compiled]:
+    segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
+    if segment is None:
         raise Invalid({"segment_id": ["must exist"]})
-    return _parts(account_id, found.filters, "s")
+    return _rule_conditions(account_id, segment.filters, "s")
 
 
-def _parts(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
-    """Return rules as conditions that hold together, the one to begin with first."""
-    start, others = query_plan.way(people.nodes(account_id, rules), people.scope(account_id), prefix)
-    return [Compiled(f"c.id IN ({start.sql})", start.parameters), others] if start else [others]
+def _rule_conditions(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
+    """Return filters as conditions that must all hold; a condition that is read from an index comes first."""
+    start, remainder = query_plan.plan_query(
+        members.parse_filters(account_id, rules), members.build_scope(account_id), prefix
+    )
+    return [Compiled(f"c.id IN ({start.sql})", start.parameters), remainder] if start else [remainder]
 
 
-def _in_segment(account_id: int, segment_id: Any) -> int | None:
-    return segments.counts(account_id, [segments.get(account_id, segment_id)])[segment_id]
+def _count_segment(account_id: int, segment_id: Any) -> int | None:
+    return members.count_segments(account_id, [segments.get(account_id, segment_id)])[segment_id]
 
 
-def _own_list(account_id: int, list_id: Any) -> ContactList:
-    found = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
-    if found is None:
+def _get_list(account_id: int, list_id: Any) -> ContactList:
+    contact_list = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
+    if contact_list is None:
         raise Invalid({"list_id": ["must exist"]})
-    return found
+    return contact_list
 
 
-def by_ids(ids: list[int]) -> list[Contact]:
-    """Load contacts in the order of the ids given."""
+def fetch_by_ids(ids: list[int]) -> list[Contact]:
+    """Return contacts with their relations, in the order of the ids."""
     if not ids:
         return []
-    found = {contact.id: contact for contact in CONTACTS.find(f"id IN ({marks(ids)})", ids)}
-    return load([found[one] for one in ids if one in found])
+    contacts = {contact.id: contact for contact in CONTACTS.find(f"id IN ({placeholders(ids)})", ids)}
+    return load_relations([contacts[contact_id] for contact_id in ids if contact_id in contacts])
 
 
-def load(contacts: list[Contact]) -> list[Contact]:
+def load_relations(contacts: list[Contact]) -> list[Contact]:
     """Add `channels` and `list_ids` to contacts, in two queries for all of them."""
     ids = [contact.id for contact in contacts]
     channels: dict[int, list[Channel]] = defaultdict(list)
     lists: dict[int, list[int]] = defaultdict(list)
     if ids:
-        for channel in CHANNELS.find(f"contact_id IN ({marks(ids)}) ORDER BY id", ids):
+        for channel in CHANNELS.find(f"contact_id IN ({placeholders(ids)}) ORDER BY id", ids):
             channels[channel.contact_id].append(channel)
             if channel.suppression == "manual":
-                _look_again(channel)
+                _refresh_suppression(channel)
         for contact_id, list_id in rows(
-            f"SELECT contact_id, contact_list_id FROM membership WHERE contact_id IN ({marks(ids)}) "
+            f"SELECT contact_id, contact_list_id FROM membership WHERE contact_id IN ({placeholders(ids)}) "
             "ORDER BY contact_list_id",
             ids,
         ):
@@ -245,107 +456,111 @@ def load(contacts: list[Contact]) -> list[Contact]:
     return contacts
 
 
-def _look_again(channel: Channel) -> None:
-    """Show a suppression that has run out as gone; the row follows within a second."""
-    in_force = consent.in_force(channel)
+def _refresh_suppression(channel: Channel) -> None:
+    """Show an expired suppression as lifted, although its row is only updated within a second."""
+    in_force = consent.find_channel_suppression(channel)
     if in_force != channel.suppression:
         channel.suppression = in_force
         channel._dirty.discard("suppression")
 
 
-def marks(values: list[int]) -> str:
-    """Return the question marks for some values."""
+def placeholders(values: list[int]) -> str:
+    """Return the SQL placeholders of some values."""
     return ",".join("?" * len(values))
 
 
 def is_sendable(channel: Channel) -> bool:
-    """Return whether marketing may go to a channel: consent given and nothing against the address."""
+    """Return whether a channel may receive marketing: it is subscribed and not suppressed."""
     return bool(channel.subscribed and channel.suppression is None)
 
 
-# What is known about people: how many have a name, which keys their data have, with an example of each.
-#
-# It is shown beside merge tags, so that nobody is called by a name they never gave.
+# Summaries of fields and custom data are shown next to merge tags, so that authors see which values may be missing.
 
-# So many of the last added are looked at for what their data hold
-_LOOKED_AT = 1_000
+# The number of newest contacts whose data is summarized
+_SAMPLED_CONTACTS = 1_000
 _MAX_KEYS = 60
-_MAX_CHARACTERS = 40
-# No merge tag can say them
-_UNNAMED = re.compile(r"""["'{}.\[\]]|^_""")
-# Counts of a moment ago do
-_SECONDS = 30
+_MAX_EXAMPLE_CHARACTERS = 40
+# Keys that a merge tag cannot contain
+_NOT_NAMEABLE = re.compile(r"""["'{}.\[\]]|^_""")
+# Summaries are cached for this number of seconds.
+_CACHE_SECONDS = 30
 _COLUMNS = ("first_name", "last_name", "source", "country_code")
 
 
-class Key(NamedTuple):
-    """Something known of people: its name in a merge tag, an example, and the share of people who lack it."""
+class DataKey(NamedTuple):
+    """A field or key of data: its name in a merge tag, an example, and the share of contacts without a value."""
 
     name: str
     example: str
     lacking: float
 
 
-def nameless(account_id: int) -> Contact | None:
-    """Return the last one added of those without a first name."""
-    if not columns(account_id)["first_name"].lacking:
+def find_contact_without_name(account_id: int) -> Contact | None:
+    """Return the newest contact without a first name, or None."""
+    if not summarize_columns(account_id)["first_name"].lacking:
         return None
-    found = first(
+    row = first(
         "SELECT id FROM contact WHERE account_id = ? AND coalesce(first_name, '') = '' "
         "ORDER BY created_at DESC, id DESC LIMIT 1", (account_id,),
     )  # fmt: skip
-    return get(account_id, found[0]) if found else None
+    return get(account_id, row[0]) if row else None
 
 
-def columns(account_id: int) -> dict[str, Key]:
-    """Return what every contact has a place for, of everybody."""
-    return _columns(account_id, int(time.monotonic() // _SECONDS))
+def summarize_columns(account_id: int) -> dict[str, DataKey]:
+    """Return a summary of the standard fields of all contacts."""
+    return _summarize_columns(account_id, int(time.monotonic() // _CACHE_SECONDS))
 
 
 @lru_cache(maxsize=32)
-def _columns(account_id: int, moment: int) -> dict[str, Key]:
-    counted = ", ".join(f"count(nullif({name}, ''))" for name in _COLUMNS)
-    total, *having = first(f"SELECT count(*), {counted} FROM contact WHERE account_id = ?", (account_id,)) or (0,)
-    last = rows(
+def _summarize_columns(account_id: int, moment: int) -> dict[str, DataKey]:
+    count_columns = ", ".join(f"count(nullif({name}, ''))" for name in _COLUMNS)
+    total, *filled_counts = first(
+        f"SELECT count(*), {count_columns} FROM contact WHERE account_id = ?", (account_id,)
+    ) or (0,)
+    newest = rows(
         f"SELECT {', '.join(_COLUMNS)} FROM contact WHERE account_id = ? ORDER BY created_at DESC LIMIT 50",
         (account_id,),
     )
     return {
-        name: Key(name, next((row[at] for row in last if row[at]), ""), 1 - having[at] / total if total else 0.0)
-        for at, name in enumerate(_COLUMNS)
+        name: DataKey(
+            name,
+            next((row[index] for row in newest if row[index]), ""),
+            1 - filled_counts[index] / total if total else 0.0,
+        )
+        for index, name in enumerate(_COLUMNS)
     }
 
 
-def data_keys(account_id: int) -> list[Key]:
-    """Return the keys of people's data, those that most have first, by whoever was added last."""
-    return _keys(account_id, int(time.monotonic() // _SECONDS))
+def summarize_data_keys(account_id: int) -> list[DataKey]:
+    """Return the keys of the data of the newest contacts, most common first."""
+    return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS))
 
 
 @lru_cache(maxsize=32)
-def _keys(account_id: int, moment: int) -> list[Key]:
-    found = rows(
+def _summarize_data_keys(account_id: int, moment: int) -> list[DataKey]:
+    data_rows = rows(
         "SELECT data FROM contact WHERE account_id = ? ORDER BY created_at DESC, id DESC LIMIT ?",
-        (account_id, _LOOKED_AT),
+        (account_id, _SAMPLED_CONTACTS),
     )
-    return counted([msgspec.json.decode(text) if text else None for (text,) in found])
+    return summarize_objects([msgspec.json.decode(text) if text else None for (text,) in data_rows])
 
 
-def counted(objects: list[Any]) -> list[Key]:
-    """Return the keys of some objects, those that most have first, with the first value of each."""
-    many, examples = Counter[str](), dict[str, str]()
-    for one in objects:
-        for name, value in _flat(one, ""):
-            many[name] += 1
-            examples.setdefault(name, str(value)[:_MAX_CHARACTERS])
-    return [Key(name, examples[name], 1 - count / len(objects)) for name, count in many.most_common(_MAX_KEYS)]
+def summarize_objects(objects: list[Any]) -> list[DataKey]:
+    """Return the keys of some objects, most common first, with the first value of each as an example."""
+    counts, examples = Counter[str](), dict[str, str]()
+    for item in objects:
+        for name, value in _flatten(item, ""):
+            counts[name] += 1
+            examples.setdefault(name, str(value)[:_MAX_EXAMPLE_CHARACTERS])
+    return [DataKey(name, examples[name], 1 - count / len(objects)) for name, count in counts.most_common(_MAX_KEYS)]
 
 
-def _flat(value: Any, before: str) -> list[tuple[str, Any]]:
-    """Return the plain values of an object, and of objects in it, by their way there."""
-    found = []
-    for name, inner in (value or {}).items() if isinstance(value, dict | None) else ():
-        if isinstance(inner, dict) and not before:
-            found += _flat(inner, f"{name}.")
-        elif inner not in (None, "") and not isinstance(inner, dict | list) and not _UNNAMED.search(name):
-            found.append((f"{before}{name}", inner))
-    return found
+def _flatten(item: Any, prefix: str) -> list[tuple[str, Any]]:
+    """Return the scalar values of an object and of objects in it, by path."""
+    values = []
+    for name, inner in (item or {}).items() if isinstance(item, dict | None) else ():
+        if isinstance(inner, dict) and not prefix:
+            values += _flatten(inner, f"{name}.")
+        elif inner not in (None, "") and not isinstance(inner, dict | list) and not _NOT_NAMEABLE.search(name):
+            values.append((f"{prefix}{name}", inner))
+    return values

@@ -1,28 +1,239 @@
-"""Contacts written: created or updated by address, changed, deleted."""
+"""Create and update contacts, with their addresses, tags and custom data."""
 
 import uuid
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
-from appliance.audience.contacts import channels, consent, lists, search, store, tags
-from appliance.audience.contacts.consent import Evidence
-from appliance.audience.contacts.records import CONTACTS
-from appliance.audience.contacts.requests import ContactPatch, ContactWrite
+from appliance.audience import consent, lists
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import search, store
+from appliance.audience.contacts.store import ChannelWrite, ContactPatch, ContactWrite
 from appliance.core import addresses, clock
+from appliance.core.addresses import Address
 from appliance.core.errors import Faults
+from appliance.core.validation import MAX_DATA_BYTES
 from appliance.events import log
-from appliance.events.log import Happened
-from appliance.flows import run_ends
-from appliance.storage import sql
-from appliance.storage.models import Contact
-from appliance.storage.open import connection
-from appliance.storage.work import after_commit, writing
-
-_PLAIN = ("first_name", "last_name", "source", "country_code", "tracking")
+from appliance.events.log import NewEvent
+from appliance.storage.database import fold_case, run, scalar
+from appliance.storage.models import Channel, Contact
+from appliance.storage.models.account import CHANNELS, CONTACTS
+from appliance.storage.transactions import require_write_transaction
 
 
-class Upserted(NamedTuple):
+class ChannelPlan:
+    """The changes that a request makes to the addresses of a contact, checked before anything is written.
+
+    A simulated contact may have the addresses of others.
+    """
+
+    def __init__(self, account_id: int, contact: Contact | None, made_up: bool = False) -> None:
+        self.is_simulated = made_up
+        self.account_id = account_id
+        self.contact_id = contact.id if contact else None
+        self.channels: list[Channel] = list(contact.channels) if contact else []
+        self.faults = Faults()
+        self.steps: list[tuple[str, Channel | None, Address | None, bool | None]] = []
+        self.consent_by_kind: dict[str, bool | None] = {}
+
+    def plan_address(self, kind: str, text: str | None | Any, opt_in: bool | None | Any, field: str) -> None:
+        """Plan `email` or `phone` of a request: the address alone, or with `opt_in`."""
+        if text is UNSET or text == "":
+            return
+        existing = next((channel for channel in self.channels if channel.kind == kind), None)
+        if text is None:
+            if existing is not None:
+                self.steps.append(("remove", existing, None, None))
+            return
+        address = addresses.parse(kind, text)
+        desired = opt_in if isinstance(opt_in, bool) else None
+        own = self._find_own(address)
+        if own is not None:
+            self.steps.append(("keep", own, None, desired))
+        elif self._is_available(address, field):
+            self.steps.append(("move" if existing else "add", existing, address, desired))
+
+    def plan_entries(self, entries: list[ChannelWrite] | None | Any, wishes: dict[str, bool | None]) -> None:
+        """Plan `channels_attributes`; `wishes` is the default consent by kind."""
+        self.consent_by_kind = wishes
+        for index, entry in enumerate(entries or [] if entries is not UNSET else []):
+            path = f"channels_attributes[{index}]"
+            channel = None
+            if entry.id is not UNSET:
+                channel = next((own for own in self.channels if own.id == entry.id), None)
+                if channel is None:
+                    self.faults.add(f"{path}.id", "must exist")
+                    continue
+            self._plan_entry(entry, channel, path)
+
+    def _plan_entry(self, entry: ChannelWrite, channel: Channel | None, path: str) -> None:
+        if entry.destroy is True:
+            if channel is None:
+                self.faults.add(f"{path}.id", "can't be blank")
+            else:
+                self.steps.append(("remove", channel, None, None))
+            return
+        desired = entry.subscribed if isinstance(entry.subscribed, bool) else None
+        if not isinstance(entry.value, str) or not entry.value:
+            if channel is None:
+                self.faults.add(f"{path}.value", "can't be blank")
+            elif desired is not None:
+                self.steps.append(("keep", channel, None, desired))
+            return
+        kind = entry.kind if isinstance(entry.kind, str) else ("email" if "@" in entry.value else "phone")
+        try:
+            address = addresses.parse(kind, entry.value)
+        except ValueError as error:
+            self.faults.add(f"{path}.value", str(error))
+            return
+        if desired is None:
+            desired = self.consent_by_kind.get(kind)
+        own = self._find_own(address)
+        if own is not None and (channel is None or channel.id == own.id):
+            self.steps.append(("keep", own, None, desired))
+        elif channel is None and self._is_planned(address, desired):
+            return
+        elif self._is_available(address, f"{path}.value"):
+            self.steps.append(("move" if channel else "add", channel, address, desired))
+
+    def _is_planned(self, address: Address, desired: bool | None) -> bool:
+        """Return whether an address is being added already; it may be named twice, and an explicit consent wins."""
+        for index, (act, channel, planned, earlier) in enumerate(self.steps):
+            if act in ("add", "move") and planned == address:
+                self.steps[index] = (act, channel, planned, earlier if desired is None else desired)
+                return True
+        return False
+
+    def plan_consent(self, kind: str | None, desired: bool) -> None:
+        """Plan a consent for every address of a kind, or of all kinds."""
+        self.steps += [("keep", channel, None, desired) for channel in self.channels if kind in (None, channel.kind)]
+
+    def _find_own(self, address: Address) -> Channel | None:
+        return next(
+            (channel for channel in self.channels if (channel.kind, channel.key) == (address.kind, address.key)), None
+        )
+
+    def _is_available(self, address: Address, field: str) -> bool:
+        owner = None if self.is_simulated else find_owner(self.account_id, address)
+        is_repeated = any(
+            step[2] and step[2].key == address.key and step[2].kind == address.kind for step in self.steps
+        )
+        if (owner is not None and owner != self.contact_id) or is_repeated:
+            self.faults.add(field, "has already been taken")
+            return False
+        return True
+
+    def apply(self, contact: Contact, evidence: Evidence) -> list[str]:
+        """Apply the plan and return the addresses whose opt-out was kept."""
+        kept = []
+        for act, channel, address, desired in self.steps:
+            if act == "remove":
+                assert channel is not None
+                consent.remember_opt_out(channel)
+                run("DELETE FROM channel WHERE id = ?", (channel.id,))
+                continue
+            if act == "add":
+                assert address is not None
+                channel = _add_channel(contact, address)
+            elif act == "move":
+                assert channel is not None and address is not None
+                _change_address(channel, address)
+            assert channel is not None
+            if consent.apply_operator_choice(channel, desired, evidence):
+                kept.append(channel.value)
+        return list(dict.fromkeys(kept))
+
+
+def find_owner(account_id: int, address: Address) -> int | None:
+    """Return the contact who has an address, or None."""
+    contact_id: int | None = scalar(
+        "SELECT contact_id FROM channel WHERE account_id = ? AND kind = ? AND key = ?",
+        (account_id, address.kind, address.key),
+    )
+    return contact_id
+
+
+def _add_channel(contact: Contact, address: Address) -> Channel:
+    now = clock.now_ms()
+    channel = Channel(
+        account=contact.account_id, contact=contact.id, kind=address.kind, value=address.value, key=address.key,
+        created_at=now, updated_at=now,
+    )  # fmt: skip
+    consent.inherit_address_state(channel)
+    CHANNELS.insert(channel)
+    return channel
+
+
+def _change_address(channel: Channel, address: Address) -> None:
+    """Change the address of a channel; consent belongs to addresses, so it stays with the old one."""
+    consent.remember_opt_out(channel)
+    channel.value, channel.key, channel.updated_at = address.value, address.key, clock.now_ms()
+    consent.inherit_address_state(channel)
+    CHANNELS.save(channel)
+
+
+MAX_TAGS, MAX_TAG_CHARACTERS = 100, 64
+_encode = msgspec.json.Encoder().encode
+
+
+def check_data(data: dict[str, Any], field: str, faults: Faults) -> dict[str, Any]:
+    """Return custom data without null tags, and add errors of its size and its `tags`, an array of short strings."""
+    if len(_encode(data)) > MAX_DATA_BYTES:
+        faults.add(field, f"is too long (maximum is {MAX_DATA_BYTES} bytes)")
+    tags = data.get("tags")
+    if tags is None:
+        return {key: value for key, value in data.items() if key != "tags"}
+    path = f"{field}.tags"
+    if not isinstance(tags, list):
+        faults.add(path, "is invalid")
+    elif len(tags) > MAX_TAGS:
+        faults.add(path, f"is too long (maximum is {MAX_TAGS} entries)")
+    else:
+        for index, tag in enumerate(tags):
+            error = find_tag_error(tag)
+            if error:
+                faults.add(f"{path}[{index}]", error)
+    return data
+
+
+def find_tag_error(tag: Any) -> str | None:
+    """Return the error of a tag, or None."""
+    if not isinstance(tag, str):
+        return "is invalid"
+    if not tag.strip():
+        return "can't be blank"
+    return f"is too long (maximum is {MAX_TAG_CHARACTERS} characters)" if len(tag) > MAX_TAG_CHARACTERS else None
+
+
+def tags_of(data: dict[str, Any]) -> list[str]:
+    """Return the tags in the data of a contact."""
+    tags = data.get("tags")
+    return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+
+
+def record_tag_changes(contact: Contact, previous_tags: list[str]) -> None:
+    """Record events of added and removed tags; tags are compared without case."""
+    now = tags_of(contact.data)
+    old_tags, new_tags = {fold_case(tag): tag for tag in previous_tags}, {fold_case(tag): tag for tag in now}
+    log.record_many(
+        [
+            NewEvent(contact.account_id, "tag_add", contact.id, {"tag": new_tags[key]})
+            for key in new_tags
+            if key not in old_tags
+        ]
+        + [
+            NewEvent(contact.account_id, "tag_remove", contact.id, {"tag": old_tags[key]})
+            for key in old_tags
+            if key not in new_tags
+        ]
+    )
+
+
+_FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
+
+
+class WriteResult(NamedTuple):
     """A written contact, whether it is new, and the addresses whose opt-out was kept."""
 
     contact: Contact
@@ -30,105 +241,98 @@ class Upserted(NamedTuple):
     kept_opt_out: list[str]
 
 
-def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> Upserted:
-    """Create a contact, or update the one who has the address; raises Invalid with all faults (docs/decisions.md#9)."""
-    writing()
-    known, faults = _known(account_id, request)
-    contact = store.get(account_id, known) if known else None
-    plan = _plan(account_id, contact, request)
+def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteResult:
+    """Create a contact, or update the one with the address; raises Invalid with all errors (docs/decisions.md#9)."""
+    require_write_transaction()
+    existing_id, faults = _find_existing(account_id, request)
+    contact = store.get(account_id, existing_id) if existing_id else None
+    plan = _plan_channels(account_id, contact, request)
     plan.merge(faults)
-    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], known))
-    data = _data(contact, request, plan.faults)
+    plan.merge(
+        lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], existing_id)
+    )
+    data = _merged_data(contact, request, plan.faults)
     plan.check()
     now = clock.now_ms()
     created = contact is None
     if contact is None:
         contact = Contact(account=account_id, uuid=str(uuid.uuid4()), data={}, created_at=now, updated_at=now)
-    before = tags.of(contact.data)
-    changed = _fill(contact, request, data)
+    old_tags = tags_of(contact.data)
+    changed_fields = _fill_contact(contact, request, data)
     contact.updated_at = now
     if created:
         CONTACTS.insert(contact)
     else:
         CONTACTS.save(contact)
     if created:
-        log.record(Happened(account_id, "contact_add", contact.id, {"source": contact.source or evidence.source}))
+        log.record(NewEvent(account_id, "contact_add", contact.id, {"source": contact.source or evidence.source}))
     kept = plan.apply(contact, evidence)
     for list_id in dict.fromkeys(request.list_ids or [] if request.list_ids is not UNSET else []):
-        kept += lists.join(account_id, list_id, [contact.id]).kept
-    tags.tell(contact, before)
-    return Upserted(_finish(contact, [] if created else changed + plan.changes(), evidence), created, kept)
+        kept += lists.add_members(account_id, list_id, [contact.id]).kept
+    record_tag_changes(contact, old_tags)
+    return WriteResult(
+        _index_and_record(contact, [] if created else changed_fields + plan.changes(), evidence), created, kept
+    )
 
 
 def check(account_id: int, request: ContactWrite, contact_id: int | None = None) -> None:
-    """Raise Invalid with all that is wrong with a contact, beyond its types; writes nothing."""
-    known, faults = (contact_id, {}) if contact_id else _known(account_id, request)
-    contact = store.get(account_id, known) if known else None
-    plan = _plan(account_id, contact, request)
+    """Raise Invalid with all errors of a contact that its types do not cover; writes nothing."""
+    existing_id, faults = (contact_id, {}) if contact_id else _find_existing(account_id, request)
+    contact = store.get(account_id, existing_id) if existing_id else None
+    plan = _plan_channels(account_id, contact, request)
     plan.merge(faults)
-    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], known))
+    plan.merge(
+        lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], existing_id)
+    )
     if contact is not None and isinstance(request, ContactPatch):
         _patched_data(contact, request, plan.faults)
     else:
-        _data(contact, request, plan.faults)
+        _merged_data(contact, request, plan.faults)
     plan.check()
 
 
-def check_made_up(account_id: int, request: ContactWrite) -> None:
-    """Raise Invalid with all that is wrong with somebody who is made up, who may have the address of somebody real."""
-    plan = _plan(account_id, None, request, made_up=True)
-    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
-    _data(None, request, plan.faults)
+def check_simulated(account_id: int, request: ContactWrite) -> None:
+    """Raise Invalid with all errors of a simulated contact, who may have the address of a real one."""
+    plan = _plan_channels(account_id, None, request, made_up=True)
+    plan.merge(lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
+    _merged_data(None, request, plan.faults)
     plan.check()
 
 
-def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Evidence) -> Upserted:
-    """Change a contact; raises NotFound, or Invalid with all faults."""
-    writing()
+def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Evidence) -> WriteResult:
+    """Update a contact; raises NotFound, or Invalid with all errors."""
+    require_write_transaction()
     contact = store.get(account_id, contact_id)
-    plan = _plan(account_id, contact, request)
-    plan.merge(lists.faults(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], contact.id))
+    plan = _plan_channels(account_id, contact, request)
+    plan.merge(
+        lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else [], contact.id)
+    )
     data = _patched_data(contact, request, plan.faults)
     plan.check()
-    before = tags.of(contact.data)
-    changed = _fill(contact, request, data)
+    old_tags = tags_of(contact.data)
+    changed_fields = _fill_contact(contact, request, data)
     contact.updated_at = clock.now_ms()
     CONTACTS.save(contact)
     kept = plan.apply(contact, evidence)
     if request.list_ids is not UNSET:
-        kept += lists.replace_of_contact(account_id, contact.id, request.list_ids or [])
-    tags.tell(contact, before)
-    return Upserted(_finish(contact, changed + plan.changes(), evidence), False, kept)
+        kept += lists.replace_lists_of_contact(account_id, contact.id, request.list_ids or [])
+    record_tag_changes(contact, old_tags)
+    return WriteResult(_index_and_record(contact, changed_fields + plan.changes(), evidence), False, kept)
 
 
-def delete(account_id: int, contact_id: int) -> Contact:
-    """Delete a contact for good and answer it as it was; opt-outs stay behind as hashes. Raises NotFound."""
-    writing()
-    contact = store.get(account_id, contact_id)
-    for channel in contact.channels:
-        consent.remember(channel)
-    for list_id in contact.list_ids:
-        lists.leave(account_id, list_id, [contact.id])
-    search.forget(contact.id)
-    run_ends.people_gone([contact.id])
-    log.record(Happened(account_id, "contact_delete", None, {"contact_id": contact.id}))
-    Contact.delete().where(Contact.id == contact.id).execute()
-    return contact
-
-
-def _known(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
-    """Return the id of the contact who has the e-mail address or else the number, and a fault if two have them."""
-    found: list[int | None] = []
+def _find_existing(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
+    """Return the id of the contact with the email address or else the number, and an error if they belong to two."""
+    owners: list[int | None] = []
     for kind, text in (("email", request.email), ("phone", request.phone)):
-        address = addresses.read(kind, text) if isinstance(text, str) and text else None
-        found.append(channels.owner(account_id, address) if address else None)
-    by_email, by_phone = found
+        address = addresses.parse(kind, text) if isinstance(text, str) and text else None
+        owners.append(find_owner(account_id, address) if address else None)
+    by_email, by_phone = owners
     if by_email and by_phone and by_email != by_phone:
         return by_email, {"phone": ["has already been taken"]}
     return by_email or by_phone, {}
 
 
-class _Plan(channels.Plan):
+class _Plan(ChannelPlan):
     def merge(self, fields: dict[str, list[str]]) -> None:
         self.faults.merge(fields)
 
@@ -139,31 +343,31 @@ class _Plan(channels.Plan):
         return ["channels"] if any(step[0] != "keep" for step in self.steps) else []
 
 
-def _plan(account_id: int, contact: Contact | None, request: ContactWrite, made_up: bool = False) -> _Plan:
+def _plan_channels(account_id: int, contact: Contact | None, request: ContactWrite, made_up: bool = False) -> _Plan:
     plan = _Plan(account_id, contact, made_up)
-    # `subscribed_email` speaks of every e-mail channel, those that this request adds included; so does `opt_in`
+    # `subscribed_email` and `opt_in` apply to every email channel, including those that this request adds.
     general = request.opt_in if isinstance(request.opt_in, bool) else None
     wishes = {
         kind: value if isinstance(value, bool) else general
         for kind, value in (("email", request.subscribed_email), ("phone", request.subscribed_phone))
     }
-    plan.plain("email", request.email, wishes["email"], "email")
-    plan.plain("phone", request.phone, wishes["phone"], "phone")
-    plan.entries(request.channels_attributes, wishes)
+    plan.plan_address("email", request.email, wishes["email"], "email")
+    plan.plan_address("phone", request.phone, wishes["phone"], "phone")
+    plan.plan_entries(request.channels_attributes, wishes)
     addressed = isinstance(request.email, str) or isinstance(request.phone, str)
     if general is not None and not addressed:
-        plan.everywhere(None, general)
+        plan.plan_consent(None, general)
     for kind, value in (("email", request.subscribed_email), ("phone", request.subscribed_phone)):
         if isinstance(value, bool):
-            plan.everywhere(kind, value)
+            plan.plan_consent(kind, value)
     return plan
 
 
-def _data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
-    """Return the data after an upsert: what is sent goes over what is there."""
+def _merged_data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
+    """Return the data after an upsert: sent keys replace stored keys."""
     if request.data is UNSET or request.data is None:
         return None
-    return tags.checked({**(contact.data if contact else {}), **request.data}, "data", faults)
+    return check_data({**(contact.data if contact else {}), **request.data}, "data", faults)
 
 
 def _patched_data(contact: Contact, request: ContactPatch, faults: Faults) -> dict[str, Any] | None:
@@ -171,7 +375,7 @@ def _patched_data(contact: Contact, request: ContactPatch, faults: Faults) -> di
     if request.data_merge is not UNSET:
         data = merge_patch(contact.data if data is None else data, request.data_merge)
     field = "data" if request.data_merge is UNSET else "data_merge"
-    return None if data is None else tags.checked(data, field, faults)
+    return None if data is None else check_data(data, field, faults)
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -187,52 +391,27 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
-def _fill(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> list[str]:
-    """Write what was sent into the contact and answer the names of what is different now."""
-    changed = []
-    for name in _PLAIN:
+def _fill_contact(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> list[str]:
+    """Set the sent fields of a contact and return the names of the changed ones."""
+    changed_fields = []
+    for name in _FIELDS:
         value = getattr(request, name)
         if value is not UNSET and getattr(contact, name) != (value or None):
             setattr(contact, name, value or None)
-            changed.append(name)
+            changed_fields.append(name)
     if data is not None and data != contact.data:
         contact.data = data
-        changed.append("data")
+        changed_fields.append("data")
     if not contact.country_code and isinstance(request.phone, str) and request.phone:
-        contact.country_code = addresses.country_of(addresses.phone(request.phone).value)
-    return changed
+        contact.country_code = addresses.country_of_phone(addresses.parse_phone(request.phone).value)
+    return changed_fields
 
 
-def _finish(contact: Contact, changed: list[str], evidence: Evidence) -> Contact:
-    """Index the contact anew, record a change, and answer it as stored."""
-    store.load([contact])
-    search.index(contact, contact.channels)
-    if changed:
-        data = {"source": evidence.source, "fields": changed}
-        log.record(Happened(contact.account_id, "contact_update", contact.id, data))
+def _index_and_record(contact: Contact, changed_fields: list[str], evidence: Evidence) -> Contact:
+    """Update the search index, record the change, and return the stored contact."""
+    store.load_relations([contact])
+    search.index_contact(contact, contact.channels)
+    if changed_fields:
+        data = {"source": evidence.source, "fields": changed_fields}
+        log.record(NewEvent(contact.account_id, "contact_update", contact.id, data))
     return contact
-
-
-# Lets the running verb write over what it deletes: a database otherwise keeps the bytes until the space is needed.
-
-
-def overwriting() -> None:
-    """Overwrite what is deleted until the running transaction is on disk."""
-    writing()
-    sql.overwrite_deleted(wholly=True)
-    after_commit(_keep_again)
-
-
-def _keep_again() -> None:
-    sql.overwrite_deleted(wholly=False)
-
-
-def forget_words(pages: int = 250) -> bool:
-    """Take some of the words of people who are gone out of the search index; returns whether there may be more.
-
-    The index keeps a word until the part it stands in is written anew, which may be never.
-    """
-    overwriting()
-    before = connection().total_changes()
-    search.write_anew(pages)
-    return bool(connection().total_changes() - before > 1)

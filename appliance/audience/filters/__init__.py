@@ -1,6 +1,6 @@
-"""Filters over contacts: one registry of fields and predicates, read, put in words and made into SQL.
+"""Filters over contacts: a registry of fields and predicates, a parser, and a compiler to SQL.
 
-`read.filters` turns what was sent into nodes, `compile.condition` makes them SQL over the contact alias `c`, and
-`words.sentence` says them. The same SQL with one contact's id answers whether that person is in, so that segments,
-branches and explanations can never disagree.
+`parse.parse_filters` turns JSON into nodes and `compiler.compile_filters` makes them SQL over the contact alias `c`.
+The same SQL with the id of one contact tells whether that contact matches, so that segments, splits of flows and
+explanations always agree.
 """

@@ -1,20 +1,95 @@
-"""The fields that filters know: name, type, SQL. A new one is one entry in FIELDS."""
+"""The fields that filters know: name, type and SQL, and the scope in which filters are read and compiled.
+
+A new field is one entry in FIELDS.
+"""
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple
 
-from appliance.audience.filters.scope import Binder, Operand, Place
 from appliance.core import addresses
-from appliance.storage.open import fold as fold
+from appliance.core.errors import Faults
+
+
+class FilterPlace(Enum):
+    """The context of a filter: some field names are known only in some contexts."""
+
+    SEGMENT = "segment"
+    SPLIT = "split"  # A split of a flow: the triggering event is known.
+    WHERE = "where"  # The `where` of an event condition: only `event.<path>` is known.
+
+
+class Scope(NamedTuple):
+    """The account, time zone and time of filters, and the meaning of ids in them.
+
+    `exists(kind, id)` checks ids of lists, flows and campaigns when filters are written; stored filters may outlive
+    what they name and are read without it. `segment(id)` returns the nodes of a segment, or None. In a split of a flow,
+    `document` is the SQL of the data of the triggering event and `start` that of the time when the run began:
+    parameters of one run, or columns where many runs are evaluated at once.
+    """
+
+    account_id: int
+    zone: str
+    now: int
+    place: FilterPlace = FilterPlace.SEGMENT
+    exists: Callable[[str, int], bool] | None = None
+    segment: Callable[[int], "list[Any] | None"] = lambda number: None
+    document: str = ":event_data"
+    start: str = ":flow_start"
+
+
+class Compiled(NamedTuple):
+    """A condition over the contact alias `c`, with its named parameters."""
+
+    sql: str
+    parameters: dict[str, Any]
+
+
+class Binder:
+    """Assigns parameter names with a common prefix, so that compiled parts fit in one statement."""
+
+    def __init__(self, prefix: str, scope: Scope) -> None:
+        self.prefix = prefix
+        self.scope = scope
+        self.values: dict[str, Any] = {}
+
+    def add(self, value: Any) -> str:
+        """Store a value and return its placeholder."""
+        name = f"{self.prefix}{len(self.values)}"
+        self.values[name] = value
+        return f":{name}"
+
+
+class Operand(NamedTuple):
+    """The SQL that a predicate compares: the value, and its further forms."""
+
+    value: str
+    type: str = ""  # of a JSON value: the SQL of its json_type
+    each: str = ""  # of a JSON value: the table of its elements
+    whole: str = ""  # of an address: the column of its normalized form
+
+
+class ValueContext:
+    """The context of one value being read: its scope, path and field."""
+
+    def __init__(self, scope: Scope, faults: Faults, path: str, field: Any) -> None:
+        self.scope = scope
+        self.faults = faults
+        self.path = path
+        self.field = field
+
+    def fault(self, message: str, below: str = "") -> None:
+        """Add an error at the path of the value or below it; returns None, which then replaces the value."""
+        self.faults.add(self.path + below, message)
 
 
 class Field(NamedTuple):
-    """One thing that can be asked about a person.
+    """A property of a contact that filters can compare.
 
-    `around` is the SQL in which a predicate's condition on the operand stands at `{}`; `shown` answers the person's
-    value as JSON. `cost` orders conditions, the cheap ones first: in hundredths
-    of a microsecond a person, about. `of` is what an id field points to.
+    `around` is the SQL with the condition on the operand at `{}`; `shown` is the SQL of the value of a contact as JSON.
+    `cost` orders conditions, cheap ones first, in hundredths of a microsecond per contact, roughly. `of` is the kind of
+    object that an id field refers to.
     """
 
     name: str
@@ -31,7 +106,7 @@ class Field(NamedTuple):
     listed: bool = True
 
     def wrap(self, condition: str) -> str:
-        """Set a condition on the operand into the field's SQL."""
+        """Return the SQL of the field with a condition on its operand."""
         return self.around.replace("{}", condition, 1)
 
 
@@ -39,9 +114,10 @@ def _email(text: str, whole: bool) -> str:
     if not whole:
         return text
     try:
-        return addresses.email(text).key
+        return addresses.parse_email(text).key
     except ValueError:
-        return addresses.lower(text)  # equals nobody's, for every stored address can be read
+        # An invalid text matches no contact, because every stored address is valid.
+        return addresses.lowercase(text)
 
 
 def _phone(text: str, whole: bool) -> str:
@@ -55,7 +131,7 @@ _STATUS = (
 )
 _ENRICHED = "(json_type(c.data, '$.enrichment') = 'object' AND json_extract(c.data, '$.enrichment') <> '{}') IS TRUE"
 _SUPPRESSED = "EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.suppression IS NOT NULL)"
-_LEFT = "(SELECT max(h.opt_out_at) FROM channel h WHERE h.contact_id = c.id AND h.subscribed = 0)"
+_OPTED_OUT_AT = "(SELECT max(h.opt_out_at) FROM channel h WHERE h.contact_id = c.id AND h.subscribed = 0)"
 REASONS = ("erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft_bounce")
 
 
@@ -65,10 +141,10 @@ def _column(name: str, type_: str, label: str, column: str, *aliases: str) -> Fi
 
 
 def _address(name: str, label: str, kind: str, *aliases: str) -> Field:
-    here = f"FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}'"
+    source = f"FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}'"
     return Field(
-        name, "text", label, Operand("h.value", whole="h.key"), f"(SELECT json_group_array(h.value) {here})", 30,
-        f"EXISTS (SELECT 1 {here} AND {{}})", aliases, normal=_email if kind == "email" else _phone,
+        name, "text", label, Operand("h.value", whole="h.key"), f"(SELECT json_group_array(h.value) {source})", 30,
+        f"EXISTS (SELECT 1 {source} AND {{}})", aliases, normal=_email if kind == "email" else _phone,
     )  # fmt: skip
 
 
@@ -81,11 +157,11 @@ def _subscribed(kind: str) -> str:
     return f"EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}' AND h.subscribed = 1)"
 
 
-def _linked(name: str, label: str, of: str, table: str, column: str, condition: str = "1", *aliases: str) -> Field:
-    here = f"FROM {table} l WHERE l.contact_id = c.id AND {condition}"
+def _link(name: str, label: str, of: str, table: str, column: str, condition: str = "1", *aliases: str) -> Field:
+    source = f"FROM {table} l WHERE l.contact_id = c.id AND {condition}"
     return Field(
-        name, "id", label, Operand(f"l.{column}"), f"(SELECT json_group_array(DISTINCT l.{column}) {here} AND "
-        f"l.{column} IS NOT NULL)", 22, f"EXISTS (SELECT 1 {here} AND {{}})", aliases, of=of,
+        name, "id", label, Operand(f"l.{column}"), f"(SELECT json_group_array(DISTINCT l.{column}) {source} AND "
+        f"l.{column} IS NOT NULL)", 22, f"EXISTS (SELECT 1 {source} AND {{}})", aliases, of=of,
     )  # fmt: skip
 
 
@@ -113,19 +189,19 @@ FIELDS: tuple[Field, ...] = (
     _column("contact_created_at", "time", "date added", "created_at", "created_at"),
     _column("contact_updated_at", "time", "date changed", "updated_at", "updated_at"),
     _column("contact_last_interacted_at", "time", "last interaction", "last_interacted_at", "last_interacted_at"),
-    Field("contact_unsubscribed_at", "time", "date unsubscribed", Operand(_LEFT), _LEFT, 30,
+    Field("contact_unsubscribed_at", "time", "date unsubscribed", Operand(_OPTED_OUT_AT), _OPTED_OUT_AT, 30,
           aliases=("unsubscribed_at",)),
     _column("email_last_sent_at", "time", "last email sent", "email_last_sent_at"),
     _column("email_last_opened_at", "time", "last email opened", "email_last_opened_at"),
     _column("email_last_clicked_at", "time", "last email clicked", "email_last_clicked_at"),
-    _linked("contact_list", "list", "list", "membership", "contact_list_id", "1", "list_id", "list_ids"),
+    _link("contact_list", "list", "list", "membership", "contact_list_id", "1", "list_id", "list_ids"),
     Field("contact_segment", "id", "segment", Operand(""), "NULL", 50, aliases=("segment_id",), of="segment"),
-    _linked("contact_flow", "flow", "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
-    _linked("campaign_sent", "campaign received", "campaign", "message", "campaign_id",
+    _link("contact_flow", "flow", "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
+    _link("campaign_sent", "campaign received", "campaign", "message", "campaign_id",
             "l.sent_at IS NOT NULL AND l.test = 0"),
-    _linked("campaign_opened", "campaign opened", "campaign", "message", "campaign_id",
+    _link("campaign_opened", "campaign opened", "campaign", "message", "campaign_id",
             "l.opened_at IS NOT NULL AND l.test = 0"),
-    _linked("campaign_clicked", "campaign clicked", "campaign", "message", "campaign_id",
+    _link("campaign_clicked", "campaign clicked", "campaign", "message", "campaign_id",
             "l.clicked_at IS NOT NULL AND l.test = 0"),
     *(
         _column(name, "number", label, name)
@@ -143,29 +219,29 @@ FIELDS: tuple[Field, ...] = (
     Field("group", "group", "a group of conditions", Operand(""), "NULL", 30),
 )  # fmt: skip
 
-BY_NAME: dict[str, Field] = {name: field for field in FIELDS for name in (field.name, *field.aliases)}
+FIELDS_BY_NAME: dict[str, Field] = {name: field for field in FIELDS for name in (field.name, *field.aliases)}
 
-# The keys of a path: anything that can stand between quotes in a JSON path
+# A key of a path: any text that may be quoted in a JSON path
 _KEY = re.compile('^[^\x00-\x1f\x7f"\\\\\ud800-\udfff]{1,100}$')
 _MAX_DEPTH = 8
 _DATA = ("contact_data.", "data.")
 _EVENT = "event."
 
 
-def find(name: str, place: Place, triggering: str = "") -> Field | None:
-    """Return the field of a name where it may stand, or None; `triggering` is the SQL of that event's data."""
+def find_field(name: str, place: FilterPlace, triggering: str = "") -> Field | None:
+    """Return the field of a name in a context, or None; `triggering` is the SQL of the data of the triggering event."""
     if name.startswith(_EVENT):
-        document = {Place.WHERE: "e.data", Place.SPLIT: triggering}.get(place)
-        return _inside(name, name.removeprefix(_EVENT), document) if document else None
-    if place is Place.WHERE:
-        return BY_NAME["group"] if name == "group" else None
+        document = {FilterPlace.WHERE: "e.data", FilterPlace.SPLIT: triggering}.get(place)
+        return _json_field(name, name.removeprefix(_EVENT), document) if document else None
+    if place is FilterPlace.WHERE:
+        return FIELDS_BY_NAME["group"] if name == "group" else None
     for prefix in _DATA:
         if name.startswith(prefix):
-            return _inside(name, name.removeprefix(prefix), "c.data")
-    return BY_NAME.get(name)
+            return _json_field(name, name.removeprefix(prefix), "c.data")
+    return FIELDS_BY_NAME.get(name)
 
 
-def _inside(name: str, dotted: str, document: str) -> Field | None:
+def _json_field(name: str, dotted: str, document: str) -> Field | None:
     path = json_path(dotted)
     if path is None:
         return None
@@ -176,9 +252,9 @@ def _inside(name: str, dotted: str, document: str) -> Field | None:
 
 
 def json_path(dotted: str) -> str | None:
-    """Return the SQL literal of the JSON path to dotted keys, or None if there can be no such path.
+    """Return the SQL literal of the JSON path to dotted keys, or None if the path is invalid.
 
-    It stands in the statement as it is, because an index serves only the expression it was made of.
+    The path is written into the statement itself, because an index is used only for the expression that it has.
     """
     keys = dotted.split(".")
     if len(keys) > _MAX_DEPTH or not all(_KEY.match(key) for key in keys):
@@ -187,19 +263,17 @@ def json_path(dotted: str) -> str | None:
     return f"'${path}'"
 
 
-# Comparing text without case, in SQL and in Python alike (`appliance/storage/open.py`).
-#
-# A value of ASCII letters can be compared by SQLite's own NOCASE and LIKE, at full speed and from an index; only
-# other values need its function `folded`.
+# SQLite compares values of ASCII letters with NOCASE and LIKE, at full speed and from an index; other values need the
+# function `folded`, which compares as Python does (`appliance/storage/database.py`).
 
 
-def pattern(shape: str, text: str) -> str:
-    """Return the LIKE pattern that has a text at the `{}` of a shape, every letter standing for itself."""
+def like_pattern(shape: str, text: str) -> str:
+    """Return the LIKE pattern with an escaped text at the `{}` of a shape."""
     return shape.format(re.sub(r"([\\%_])", r"\\\1", text))
 
 
-def like(expression: str, shape: str, text: str, binder: Binder) -> str:
-    """Compare with a pattern without case; only for a text of ASCII letters."""
-    wanted = pattern(shape, text)
-    escape = " ESCAPE '\\'" if "\\" in wanted else ""
-    return f"{expression} LIKE {binder.add(wanted)}{escape}"
+def like_condition(expression: str, shape: str, text: str, binder: Binder) -> str:
+    """Return a LIKE condition, which ignores case; only for texts of ASCII letters."""
+    pattern = like_pattern(shape, text)
+    escape = " ESCAPE '\\'" if "\\" in pattern else ""
+    return f"{expression} LIKE {binder.add(pattern)}{escape}"

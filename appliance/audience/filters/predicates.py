@@ -1,121 +1,401 @@
-"""The predicates of each type: how a value is read, its SQL, its words. A new one is one entry in TESTS.
+"""The predicates of each field type: how a value is read, its SQL, and its words.
 
-A test is written once, in the positive. Its opposite is everybody else, so that it matches missing values too.
+A new predicate is one entry in PREDICATES. It is written once, in the positive; its opposite matches all other
+contacts, so it matches missing values too. A reader returns the value as its predicate uses it, or adds an error and
+returns None.
 """
 
 import json
+import math
+import re
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
-from appliance.audience.filters import json_values, values
-from appliance.audience.filters.fields import fold, like
-from appliance.audience.filters.scope import Binder, Operand
-from appliance.audience.filters.values import Span
+from appliance.audience.filters.fields import Binder, Operand, ValueContext, like_condition
+from appliance.core import clock
+from appliance.storage.database import fold_case
+
+MAX_IN_VALUES = 500
+MAX_TEXT_CHARACTERS = 1000
+MAX_DAYS = 36_500
+_MAX_ID = 2**63 - 1
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_DAY = re.compile(r"^\d{4}-\d\d-\d\d$", re.ASCII)
 
 
-class Test(NamedTuple):
-    """One predicate of some types with its opposite."""
+class Span(NamedTuple):
+    """A moment or a day, as milliseconds: from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+
+def read_text(raw: Any, context: ValueContext, below: str = "", whole: bool = True) -> str | None:
+    """Read a text to compare with; addresses are normalized."""
+    if raw is None or raw == "":
+        return context.fault("can't be blank", below)
+    if not isinstance(raw, str) or UNSTORABLE.search(raw):
+        return context.fault("is invalid", below)
+    if len(raw) > MAX_TEXT_CHARACTERS:
+        return context.fault(f"is too long (maximum is {MAX_TEXT_CHARACTERS} characters)", below)
+    field = context.field
+    if field.choices and raw.lower() not in field.choices:
+        return context.fault("is not included in the list", below)
+    return field.normal(raw, whole) if field.normal else raw
+
+
+def read_text_part(raw: Any, context: ValueContext) -> str | None:
+    """Read a part of a text, which is not normalized as a whole address."""
+    text = read_text(raw, context, whole=False)
+    return context.fault("can't be blank") if text == "" else text
+
+
+def read_number(raw: Any, context: ValueContext, below: str = "") -> float | int | None:
+    """Read a number that SQLite can hold."""
+    if raw is None:
+        return context.fault("can't be blank", below)
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return context.fault("is not a number", below)
+    is_storable = abs(raw) <= _MAX_ID if isinstance(raw, int) else math.isfinite(raw)
+    return raw if is_storable else context.fault("is invalid", below)
+
+
+def read_id(raw: Any, context: ValueContext, below: str = "") -> int | None:
+    """Read the id of an object of this account."""
+    if raw is None:
+        return context.fault("can't be blank", below)
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        return context.fault("is not a number", below)
+    exists = context.scope.exists
+    if not 1 <= raw <= _MAX_ID or (exists is not None and not exists(context.field.of, raw)):
+        return context.fault("must exist", below)
+    return raw
+
+
+def read_json_value(raw: Any, context: ValueContext, below: str = "") -> Any:
+    """Read a text, a number or a boolean to find in custom data."""
+    if isinstance(raw, bool):
+        return raw
+    return read_number(raw, context, below) if isinstance(raw, int | float) else read_text(raw, context, below)
+
+
+def read_boolean(raw: Any, context: ValueContext, below: str = "") -> bool | None:
+    """Read true or false."""
+    if raw is None:
+        return context.fault("can't be blank", below)
+    return raw if isinstance(raw, bool) else context.fault("is invalid", below)
+
+
+def read_flag(raw: Any, context: ValueContext) -> bool:
+    """Read the value of a predicate that needs none; false inverts the predicate."""
+    if raw is not None and not isinstance(raw, bool):
+        context.fault("is invalid")
+    return raw is not False
+
+
+def read_span(raw: Any, context: ValueContext, below: str = "") -> Span | None:
+    """Read a date-time with offset, or a bare date as that whole day in the account's time zone."""
+    if raw is None or raw == "":
+        return context.fault("can't be blank", below)
+    try:
+        if isinstance(raw, str) and _DAY.match(raw):
+            return _day_span(date.fromisoformat(raw), context.scope.zone)
+        moment = clock.parse(raw)
+    except (ValueError, TypeError, OverflowError, OSError):
+        return context.fault("is invalid", below)
+    return Span(moment, moment + 1)
+
+
+def read_day(raw: Any, context: ValueContext) -> Span | None:
+    """Read the day, in the account's time zone, that a date or a date-time falls on."""
+    span = read_span(raw, context)
+    if span is None or _DAY.match(str(raw)):
+        return span
+    try:
+        return _day_span(
+            datetime.fromtimestamp(span.start // 1000, ZoneInfo(context.scope.zone)).date(), context.scope.zone
+        )
+    except (ValueError, OverflowError, OSError):
+        return context.fault("is invalid")
+
+
+def _day_span(calendar_day: date, zone: str) -> Span:
+    if not 1 < calendar_day.year < 9999:
+        raise ValueError("the day is outside of the supported years in some time zone")
+    edges = [
+        int(datetime(day_start.year, day_start.month, day_start.day, tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+        for day_start in (calendar_day, calendar_day + timedelta(days=1))
+    ]
+    return Span(edges[0], edges[1])
+
+
+def read_days(raw: Any, context: ValueContext, below: str = "") -> int | None:
+    """Read a number of days back from now."""
+    if raw is None:
+        return context.fault("can't be blank", below)
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        return context.fault("is not a number", below)
+    if raw < 1:
+        return context.fault("must be greater than or equal to 1", below)
+    return raw if raw <= MAX_DAYS else context.fault(f"must be less than or equal to {MAX_DAYS}", below)
+
+
+def list_of(reader: Any) -> Any:
+    """Return a reader of up to 500 values, made from a reader of one value."""
+
+    def read(raw: Any, context: ValueContext) -> list[Any] | None:
+        if raw is None or raw == []:
+            return context.fault("can't be blank")
+        if not isinstance(raw, list):
+            return context.fault("is invalid")
+        if len(raw) > MAX_IN_VALUES:
+            return context.fault(f"is too long (maximum is {MAX_IN_VALUES} entries)")
+        return [reader(item, context, f"[{index}]") for index, item in enumerate(raw)]
+
+    return read
+
+
+def pair_of(reader: Any) -> Any:
+    """Return a reader of `[from, to]`, made from a reader of one value."""
+
+    def read(raw: Any, context: ValueContext) -> list[Any] | None:
+        if raw is None or raw == []:
+            return context.fault("can't be blank")
+        if not isinstance(raw, list) or len(raw) != 2:
+            return context.fault("is invalid")
+        low, high = (reader(item, context, f"[{index}]") for index, item in enumerate(raw))
+        if low is not None and high is not None and isinstance(low, str) != isinstance(high, str):
+            return context.fault("is invalid")
+        return [low, high]
+
+    return read
+
+
+def read_bound(raw: Any, context: ValueContext, below: str = "") -> Any:
+    """Read an edge in custom data: a number, or a text (dates written as ISO 8601 order as text)."""
+    if isinstance(raw, bool):
+        return context.fault("is invalid", below)
+    return read_json_value(raw, context, below)
+
+
+# Predicates for a value inside JSON compare by the type of the value: the text "30" is not the number 30.
+
+_IS_NUMBER = "IN ('integer', 'real')"
+
+
+def _and_is_text(operand: Operand, condition: str) -> str:
+    return f"({condition} AND {operand.type} = 'text')"
+
+
+def json_equals(operand: Operand, value: Any, binder: Binder) -> str:
+    """Compare with one text, number or boolean."""
+    if isinstance(value, bool):
+        return f"{operand.type} = '{'true' if value else 'false'}'"
+    if not isinstance(value, str):
+        # SQLite can use the index on the path only with the collation of the index.
+        return f"({operand.value} COLLATE NOCASE = {binder.add(value)} AND {operand.type} {_IS_NUMBER})"
+    if value.isascii():
+        return _and_is_text(operand, f"{operand.value} = {binder.add(value)} COLLATE NOCASE")
+    return _and_is_text(operand, f"folded({operand.value}) = {binder.add(fold_case(value))}")
+
+
+def _json_one_of(operand: Operand, values: list[Any], binder: Binder) -> str:
+    numbers = [item for item in values if not isinstance(item, str | bool)]
+    conditions = [json_equals(operand, item, binder) for item in {item for item in values if isinstance(item, bool)}]
+    ascii_texts = [item for item in values if isinstance(item, str) and item.isascii()]
+    folded_texts = [fold_case(item) for item in values if isinstance(item, str) and not item.isascii()]
+    if numbers:
+        conditions.append(
+            f"({_in_list(f'{operand.value} COLLATE NOCASE', numbers, binder)} AND {operand.type} {_IS_NUMBER})"
+        )
+    if ascii_texts:
+        conditions.append(_and_is_text(operand, _in_list(f"{operand.value} COLLATE NOCASE", ascii_texts, binder)))
+    if folded_texts:
+        conditions.append(_and_is_text(operand, _in_list(f"folded({operand.value})", folded_texts, binder)))
+    return f"({' OR '.join(conditions)})"
+
+
+def _in_list(expression: str, values: list[Any], binder: Binder) -> str:
+    return f"{expression} IN (SELECT value FROM json_each({binder.add(json.dumps(values))}))"
+
+
+def _json_part(like_shape: str, shape: str) -> Callable[[Operand, str, Binder], str]:
+    def sql(operand: Operand, value: str, binder: Binder) -> str:
+        if value.isascii():
+            return _and_is_text(operand, like_condition(operand.value, like_shape, value, binder))
+        folded = f"folded({operand.value})"
+        return _and_is_text(
+            operand, shape.format(x=folded, v=binder.add(fold_case(value)), n=len(value), plain=operand.value)
+        )
+
+    return sql
+
+
+_contains_text = _json_part("%{}%", "instr({x}, {v}) > 0")
+
+
+def json_contains(operand: Operand, value: str, binder: Binder) -> str:
+    """Match a part of a text, or an element of an array."""
+    element = f"item.value = {binder.add(value)} COLLATE NOCASE"
+    if not value.isascii():
+        element = f"folded(item.value) = {binder.add(fold_case(value))}"
+    return (
+        f"({_contains_text(operand, value, binder)} OR ({operand.type} = 'array' AND EXISTS "
+        f"(SELECT 1 FROM {operand.each} item WHERE item.type = 'text' AND {element})))"
+    )
+
+
+def _json_compare(sign: str) -> Callable[[Operand, Any, Binder], str]:
+    def sql(operand: Operand, value: Any, binder: Binder) -> str:
+        condition = f"{operand.value} COLLATE NOCASE {sign} {binder.add(value)}"
+        if isinstance(value, str):
+            return _and_is_text(operand, condition)
+        return f"({condition} AND {operand.type} {_IS_NUMBER})"
+
+    return sql
+
+
+def _json_between(operand: Operand, value: list[Any], binder: Binder) -> str:
+    return f"({_json_compare('>=')(operand, value[0], binder)} AND {_json_compare('<=')(operand, value[1], binder)})"
+
+
+def _json_filled(operand: Operand, value: bool, binder: Binder) -> str:
+    # The value is extracted once, and its type only where a text could be mistaken for an empty list or object.
+    text = f"THEN {operand.type} = 'text'"
+    return f"CASE coalesce({operand.value}, '') WHEN '' THEN 0 WHEN '[]' {text} WHEN '{{}}' {text} ELSE 1 END"
+
+
+def _json_true(operand: Operand, value: bool, binder: Binder) -> str:
+    return f"{operand.type} = 'true'"
+
+
+_JSON_ENDS = "length({plain}) >= {n} AND substr({x}, -{n}) = {v}"
+# key, opposite, what it takes, reader, SQL, words, words of the opposite
+JSON_PREDICATES: tuple[tuple[Any, ...], ...] = (
+    ("eq", "not_eq", "value", read_json_value, json_equals, "is {}", "is not {}"),
+    ("cont", "not_cont", "text", read_text_part, json_contains, "contains {}", "does not contain {}"),
+    ("start", "not_start", "text", read_text_part, _json_part("{}%", "substr({x}, 1, {n}) = {v}"), "starts with {}",
+     "does not start with {}"),
+    ("end", "not_end", "text", read_text_part, _json_part("%{}", _JSON_ENDS),
+     "ends with {}", "does not end with {}"),
+    ("in", "not_in", "values", list_of(read_json_value), _json_one_of, "is one of {}", "is none of {}"),
+    ("gt", None, "value", read_bound, _json_compare(">"), "is over {}"),
+    ("gteq", None, "value", read_bound, _json_compare(">="), "is {} or more"),
+    ("lt", None, "value", read_bound, _json_compare("<"), "is under {}"),
+    ("lteq", None, "value", read_bound, _json_compare("<="), "is {} or less"),
+    ("between", None, "values", pair_of(read_bound), _json_between, "is between {}"),
+    ("present", "blank", "flag", read_flag, _json_filled, "is known", "is not known"),
+    ("true", "false", "flag", read_flag, _json_true, "is true", "is not true"),
+)  # fmt: skip
+
+
+class Predicate(NamedTuple):
+    """A predicate of some field types, with its opposite."""
 
     types: tuple[str, ...]
     key: str
     opposite: str | None
-    takes: str  # what the value is, for the builder
+    takes: str  # the kind of value, for the segment builder
     read: Callable[..., Any]
     sql: Callable[[Operand, Any, Binder], str]
     words: str
     opposite_words: str = ""
 
 
-def same(operand: Operand, value: str, binder: Binder) -> str:
-    """Compare a whole text without case; an address by its normal form, to the letter."""
+def equals(operand: Operand, value: str, binder: Binder) -> str:
+    """Compare a whole text without case; an address is compared exactly, in its normalized form."""
     if operand.whole:
         return f"{operand.whole} = {binder.add(value)}"
     if value.isascii():
         return f"{operand.value} = {binder.add(value)} COLLATE NOCASE"
-    return f"folded({operand.value}) = {binder.add(fold(value))}"
+    return f"folded({operand.value}) = {binder.add(fold_case(value))}"
 
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
-    """Look for a part anywhere in a text."""
+    """Match a part anywhere in a text."""
     if value.isascii():
-        return like(operand.value, "%{}%", value, binder)
-    return f"instr(folded({operand.value}), {binder.add(fold(value))}) > 0"
+        return like_condition(operand.value, "%{}%", value, binder)
+    return f"instr(folded({operand.value}), {binder.add(fold_case(value))}) > 0"
 
 
 def starts(operand: Operand, value: str, binder: Binder) -> str:
-    """Look for a part at the beginning of a text."""
+    """Match a part at the beginning of a text."""
     if value.isascii():
-        return like(operand.value, "{}%", value, binder)
-    return f"substr(folded({operand.value}), 1, {len(value)}) = {binder.add(fold(value))}"
+        return like_condition(operand.value, "{}%", value, binder)
+    return f"substr(folded({operand.value}), 1, {len(value)}) = {binder.add(fold_case(value))}"
 
 
 def ends(operand: Operand, value: str, binder: Binder) -> str:
-    """Look for a part at the end of a text."""
+    """Match a part at the end of a text."""
     if value.isascii():
-        return like(operand.value, "%{}", value, binder)
+        return like_condition(operand.value, "%{}", value, binder)
     return (
         f"(length({operand.value}) >= {len(value)} AND "
-        f"substr(folded({operand.value}), -{len(value)}) = {binder.add(fold(value))})"
+        f"substr(folded({operand.value}), -{len(value)}) = {binder.add(fold_case(value))})"
     )
 
 
-def one_of(operand: Operand, wanted: list[str], binder: Binder) -> str:
-    """Compare a whole text with many, as `same` with one."""
+def one_of(operand: Operand, values: list[str], binder: Binder) -> str:
+    """Compare a whole text with several values, as `equals` does with one."""
     if operand.whole:
-        return f"{operand.whole} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
-    plain = [one for one in wanted if one.isascii()]
-    other = [fold(one) for one in wanted if not one.isascii()]
-    parts = []
-    if plain:
-        parts.append(
-            f"{operand.value} COLLATE NOCASE IN (SELECT value FROM json_each({binder.add(json.dumps(plain))}))"
+        return f"{operand.whole} IN (SELECT value FROM json_each({binder.add(json.dumps(values))}))"
+    ascii_texts = [text for text in values if text.isascii()]
+    folded_texts = [fold_case(text) for text in values if not text.isascii()]
+    conditions = []
+    if ascii_texts:
+        conditions.append(
+            f"{operand.value} COLLATE NOCASE IN (SELECT value FROM json_each({binder.add(json.dumps(ascii_texts))}))"
         )
-    if other:
-        parts.append(f"folded({operand.value}) IN (SELECT value FROM json_each({binder.add(json.dumps(other))}))")
-    return f"({' OR '.join(parts)})"
+    if folded_texts:
+        conditions.append(
+            f"folded({operand.value}) IN (SELECT value FROM json_each({binder.add(json.dumps(folded_texts))}))"
+        )
+    return f"({' OR '.join(conditions)})"
 
 
-def _filled(operand: Operand, value: bool, binder: Binder) -> str:
+def _is_filled(operand: Operand, value: bool, binder: Binder) -> str:
     return f"({operand.value} IS NOT NULL AND {operand.value} <> '')"
 
 
-def _known(operand: Operand, value: bool, binder: Binder) -> str:
+def _is_known(operand: Operand, value: bool, binder: Binder) -> str:
     return f"{operand.value} IS NOT NULL"
 
 
-def _one_of(operand: Operand, wanted: list[Any], binder: Binder) -> str:
+def _is_in(operand: Operand, wanted: list[Any], binder: Binder) -> str:
     return f"{operand.value} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
 
 
-def _compared(sign: str) -> Callable[[Operand, Any, Binder], str]:
+def _compare(sign: str) -> Callable[[Operand, Any, Binder], str]:
     return lambda operand, value, binder: f"{operand.value} {sign} {binder.add(value)}"
 
 
-def _between(operand: Operand, value: list[Any], binder: Binder) -> str:
+def _is_between(operand: Operand, value: list[Any], binder: Binder) -> str:
     return f"({operand.value} >= {binder.add(value[0])} AND {operand.value} <= {binder.add(value[1])})"
 
 
-def _edge(sign: str, edge: str) -> Callable[[Operand, Any, Binder], str]:
+def _compare_edge(sign: str, edge: str) -> Callable[[Operand, Any, Binder], str]:
     return lambda operand, value, binder: f"{operand.value} {sign} {binder.add(getattr(value, edge))}"
 
 
-def _within(operand: Operand, span: Span, binder: Binder) -> str:
+def _is_within(operand: Operand, span: Span, binder: Binder) -> str:
     return f"({operand.value} >= {binder.add(span.start)} AND {operand.value} < {binder.add(span.end)})"
 
 
-def _spanned(operand: Operand, value: list[Span], binder: Binder) -> str:
-    return _within(operand, Span(value[0].start, value[1].end), binder)
+def _is_in_span(operand: Operand, value: list[Span], binder: Binder) -> str:
+    return _is_within(operand, Span(value[0].start, value[1].end), binder)
 
 
-def _lately(operand: Operand, days: int, binder: Binder) -> str:
+def _is_within_days(operand: Operand, days: int, binder: Binder) -> str:
     return f"{operand.value} >= {binder.add(binder.scope.now - days * 86_400_000)}"
 
 
-def _is(operand: Operand, value: bool, binder: Binder) -> str:
+def _is_boolean(operand: Operand, value: bool, binder: Binder) -> str:
     return operand.value if value else f"NOT {operand.value}"
 
 
-def _true(operand: Operand, value: bool, binder: Binder) -> str:
+def _is_true(operand: Operand, value: bool, binder: Binder) -> str:
     return operand.value
 
 
@@ -126,45 +406,47 @@ _COMPARISONS = (
     ("lteq", "<=", "end", "<", "is {} or less", "is {} or earlier"),
 )
 
-TESTS: tuple[Test, ...] = (
-    Test(("text", "code"), "eq", "not_eq", "text", values.text, same, "is {}", "is not {}"),
-    Test(("text",), "cont", "not_cont", "text", values.part, contains, "contains {}", "does not contain {}"),
-    Test(("text",), "start", "not_start", "text", values.part, starts, "starts with {}", "does not start with {}"),
-    Test(("text",), "end", "not_end", "text", values.part, ends, "ends with {}", "does not end with {}"),
-    Test(("text", "code"), "in", "not_in", "texts", values.many(values.text), one_of, "is one of {}", "is none of {}"),
-    Test(("text", "code"), "present", "blank", "flag", values.flag, _filled, "is known", "is not known"),
-    Test(("tags",), "cont", "not_cont", "text", values.text, same, "has {}", "does not have {}"),
-    Test(("tags",), "eq", "not_eq", "text", values.text, same, "has {}", "does not have {}"),
-    Test(("tags",), "in", "not_in", "texts", values.many(values.text), one_of, "has one of {}", "has none of {}"),
-    Test(("tags",), "present", "blank", "flag", values.flag, _filled, "has any", "has none"),
-    Test(("id",), "eq", "not_eq", "id", values.identity, _compared("="), "{}", "not {}"),
-    Test(("id",), "in", "not_in", "ids", values.many(values.identity), _one_of, "one of {}", "none of {}"),
-    Test(("id",), "present", "blank", "flag", values.flag, _known, "any", "none"),
-    Test(("number",), "eq", "not_eq", "number", values.number, _compared("="), "is {}", "is not {}"),
+PREDICATES: tuple[Predicate, ...] = (
+    Predicate(("text", "code"), "eq", "not_eq", "text", read_text, equals, "is {}", "is not {}"),
+    Predicate(("text",), "cont", "not_cont", "text", read_text_part, contains, "contains {}", "does not contain {}"),
+    Predicate(("text",), "start", "not_start", "text", read_text_part, starts, "starts with {}",
+              "does not start with {}"),
+    Predicate(("text",), "end", "not_end", "text", read_text_part, ends, "ends with {}", "does not end with {}"),
+    Predicate(("text", "code"), "in", "not_in", "texts", list_of(read_text), one_of, "is one of {}", "is none of {}"),
+    Predicate(("text", "code"), "present", "blank", "flag", read_flag, _is_filled, "is known", "is not known"),
+    Predicate(("tags",), "cont", "not_cont", "text", read_text, equals, "has {}", "does not have {}"),
+    Predicate(("tags",), "eq", "not_eq", "text", read_text, equals, "has {}", "does not have {}"),
+    Predicate(("tags",), "in", "not_in", "texts", list_of(read_text), one_of, "has one of {}", "has none of {}"),
+    Predicate(("tags",), "present", "blank", "flag", read_flag, _is_filled, "has any", "has none"),
+    Predicate(("id",), "eq", "not_eq", "id", read_id, _compare("="), "{}", "not {}"),
+    Predicate(("id",), "in", "not_in", "ids", list_of(read_id), _is_in, "one of {}", "none of {}"),
+    Predicate(("id",), "present", "blank", "flag", read_flag, _is_known, "any", "none"),
+    Predicate(("number",), "eq", "not_eq", "number", read_number, _compare("="), "is {}", "is not {}"),
     *(
-        Test(("number",), key, None, "number", values.number, _compared(sign), words)
+        Predicate(("number",), key, None, "number", read_number, _compare(sign), words)
         for key, sign, _, _, words, _ in _COMPARISONS
     ),
-    Test(("number",), "between", None, "numbers", values.pair(values.number), _between, "is between {}"),
-    Test(("number",), "in", "not_in", "numbers", values.many(values.number), _one_of, "is one of {}", "is none of {}"),
-    Test(("number", "time"), "present", "blank", "flag", values.flag, _known, "is known", "is not known"),
+    Predicate(("number",), "between", None, "numbers", pair_of(read_number), _is_between, "is between {}"),
+    Predicate(("number",), "in", "not_in", "numbers", list_of(read_number), _is_in, "is one of {}", "is none of {}"),
+    Predicate(("number", "time"), "present", "blank", "flag", read_flag, _is_known, "is known", "is not known"),
     *(
-        Test(("time",), key, None, "time", values.span, _edge(sign, edge), words)
+        Predicate(("time",), key, None, "time", read_span, _compare_edge(sign, edge), words)
         for key, _, edge, sign, _, words in _COMPARISONS
     ),
-    Test(("time",), "between", None, "times", values.pair(values.span), _spanned, "is between {}"),
-    Test(("time",), "eq", None, "time", values.day, _within, "is on {}"),
-    Test(("time",), "within_days", "not_within_days", "days", values.days, _lately, "is within the last {} days",
+    Predicate(("time",), "between", None, "times", pair_of(read_span), _is_in_span, "is between {}"),
+    Predicate(("time",), "eq", None, "time", read_day, _is_within, "is on {}"),
+    Predicate(("time",), "within_days", "not_within_days", "days", read_days, _is_within_days,
+              "is within the last {} days",
          "is not within the last {} days"),
-    Test(("boolean",), "true", "false", "flag", values.flag, _true, "is true", "is not true"),
-    Test(("boolean",), "eq", "not_eq", "boolean", values.boolean, _is, "is {}", "is not {}"),
-    *(Test(("json",), *entry) for entry in json_values.TESTS),
+    Predicate(("boolean",), "true", "false", "flag", read_flag, _is_true, "is true", "is not true"),
+    Predicate(("boolean",), "eq", "not_eq", "boolean", read_boolean, _is_boolean, "is {}", "is not {}"),
+    *(Predicate(("json",), *entry) for entry in JSON_PREDICATES),
 )  # fmt: skip
 
-BY_TYPE: dict[str, dict[str, tuple[Test, bool]]] = {}
-for _test in TESTS:
+PREDICATES_BY_TYPE: dict[str, dict[str, tuple[Predicate, bool]]] = {}
+for _test in PREDICATES:
     for _type in _test.types:
-        _known_here = BY_TYPE.setdefault(_type, {})
-        _known_here[_test.key] = (_test, False)
+        _of_type = PREDICATES_BY_TYPE.setdefault(_type, {})
+        _of_type[_test.key] = (_test, False)
         if _test.opposite:
-            _known_here[_test.opposite] = (_test, True)
+            _of_type[_test.opposite] = (_test, True)

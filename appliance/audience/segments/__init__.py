@@ -1,1 +1,1 @@
-"""Segments: groups of people that follow from filters, counted, explained and mirrored by lists."""
+"""Segments: contacts that match filters, with counts, explanations and suggestions."""

@@ -1,31 +1,227 @@
-"""Chooses the way of a question about many people: where to begin, and in which order to ask.
+"""Plan queries over many contacts: where to begin, in which order to evaluate conditions, and which indexes to keep.
 
-Where one condition is rare, its people are taken from an index and the others asked of them alone. Otherwise the whole
-table is read in order, which is quicker than any index, and what lets few through for little is asked first; how many
-each condition lets through is told from a few people. The way never changes who is meant.
+If one condition matches few contacts, they are taken from an index and the other conditions are evaluated for them
+alone. Otherwise the whole table is read in order, which is faster than any index, and cheap, selective conditions come
+first; selectivity is estimated from a sample. The plan never changes the result.
 """
 
+import hashlib
+import json
+import threading
+from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from appliance.audience.filters import compile
-from appliance.audience.filters.predicates import one_of, same
-from appliance.audience.filters.read import Group, Leaf, Lived, Node
-from appliance.audience.filters.scope import Binder, Compiled, Operand, Scope
-from appliance.audience.segments import indexes
-from appliance.storage.open import scalar
+from appliance.audience.filters import compiler, fields
+from appliance.audience.filters.fields import Binder, Compiled, FilterPlace, Operand, Scope
+from appliance.audience.filters.parse import ConditionGroup, EventCondition, FieldCondition, Node
+from appliance.audience.filters.predicates import equals, one_of
+from appliance.storage import transactions
+from appliance.storage.database import connection, rows, run, scalar
+from appliance.storage.transactions import require_write_transaction
 
-# Looking people up one by one costs several times what passing them by costs: up to such a part of all it pays
-_RARE = 3
-# A set of people beside which all are read costs its making too
-_RARE_SET = 5
-# A set of people is made of so many events at most, whatever the part
-_ASKED = 200
-_FEW = 20_000
+# Indexes on paths of custom data that segments compare are created when first needed and dropped afterwards.
+#
+# An index is an ordinary table, because SQLite creates real indexes in one transaction that blocks all writes. Triggers
+# keep it current, and existing contacts are added in small transactions, in index order, so that each touches few
+# pages. The number is limited because each index makes writes of contacts a little slower.
+
+MAX_INDEXES = 8
+# For fewer contacts an index costs more than it saves.
+_MIN_CONTACTS = 5_000
+_CHUNK = 1_000
+_PREFIX = "contact_data_"
+_INDEXED_PREDICATES = ("eq", "in")
+# A marker in an index until all contacts are in it; no text equals it.
+_UNFINISHED = "x'00'"
+_maintenance_lock = threading.Lock()
+
+
+def maintain_indexes() -> None:
+    """Create the indexes that segments need and drop the others, in small write transactions.
+
+    A second caller returns at once.
+    """
+    if not _maintenance_lock.acquire(blocking=False):
+        return
+    try:
+        _maintain_indexes(_wanted_indexes(), _existing_indexes())
+    finally:
+        _maintenance_lock.release()
+
+
+def _maintain_indexes(wanted_indexes: dict[str, str], present: set[str]) -> None:
+    for name in present - set(wanted_indexes):
+        _empty_index(name)
+        transactions.write(_drop_index, name)
+    if int(scalar("SELECT coalesce(max(id), 0) FROM contact")) < _MIN_CONTACTS:
+        return
+    for name, path in wanted_indexes.items():
+        if name not in present:
+            transactions.write(_create_index, name, path)
+        if _is_unfinished(name):
+            _fill_index(name, path)
+
+
+def drop_indexes() -> None:
+    """Drop all indexes; `maintain_indexes` creates the needed ones again."""
+    for name in _existing_indexes():
+        transactions.write(_drop_index, name)
+
+
+def find_index(dotted: str) -> str | None:
+    """Return the index table (`value`, `contact_id`) of the texts at a path of custom data, or None."""
+    path = fields.json_path(dotted)
+    name = _index_name(path) if path else ""
+    is_present = scalar("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
+    return name if is_present and not _is_unfinished(name) else None
+
+
+def _index_name(path: str) -> str:
+    return _PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]
+
+
+def _existing_indexes() -> set[str]:
+    # A restored database is untrusted, so only names of our own form may be used in SQL.
+    pattern = _PREFIX + "[0-9a-f]" * 16
+    return {name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (pattern,))}
+
+
+def _is_unfinished(name: str) -> bool:
+    return bool(scalar(f"SELECT 1 FROM {name} WHERE value = {_UNFINISHED}"))
+
+
+def _wanted_indexes() -> dict[str, str]:
+    """Return the names and paths of the indexes for the values that most segments compare for equality."""
+    path_counts: Counter[str] = Counter()
+    for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
+        path_counts.update(set(_compared_paths(json.loads(text))))
+    return {_index_name(path): path for path, _ in path_counts.most_common(MAX_INDEXES)}
+
+
+def _compared_paths(filters: Any) -> Iterator[str]:
+    for condition in filters if isinstance(filters, list) else []:
+        if condition.get("name") == "group":
+            yield from _compared_paths(condition.get("value"))
+        elif condition.get("predicate") in _INDEXED_PREDICATES:
+            field = fields.find_field(condition["name"], FilterPlace.SEGMENT)
+            path = fields.json_path(field.label) if field is not None and field.type == "json" else None
+            if path is not None:
+                yield path
+
+
+def _create_index(name: str, path: str) -> None:
+    require_write_transaction()
+
+    def value(row: str) -> str:
+        return f"json_extract({row}.data, {path})"
+
+    def is_text(row: str) -> str:
+        return f"json_type({row}.data, {path}) = 'text'"
+
+    remove = f"DELETE FROM {name} WHERE value = {value('old')} AND contact_id = old.id;"
+    add = f"INSERT OR IGNORE INTO {name} SELECT {value('new')}, new.id WHERE {is_text('new')};"
+    connection().execute(
+        f"CREATE TABLE {name} (value COLLATE NOCASE, contact_id INTEGER, "
+        "PRIMARY KEY (value, contact_id)) WITHOUT ROWID;"
+        f"INSERT INTO {name} VALUES ({_UNFINISHED}, 0);"
+        f"CREATE TRIGGER {name}_added AFTER INSERT ON contact WHEN {is_text('new')} BEGIN {add} END;"
+        f"CREATE TRIGGER {name}_changed AFTER UPDATE OF data ON contact WHEN {value('old')} IS NOT {value('new')} OR "
+        f"{is_text('old')} IS NOT {is_text('new')} BEGIN {remove} {add} END;"
+        f"CREATE TRIGGER {name}_gone AFTER DELETE ON contact WHEN {is_text('old')} BEGIN {remove} END"
+    )
+
+
+def _fill_index(name: str, path: str) -> None:
+    """Add the contacts that existed before the triggers, then mark the index as usable."""
+    cursor = connection().execute(
+        f"SELECT id FROM contact WHERE json_type(data, {path}) = 'text' "
+        f"ORDER BY json_extract(data, {path}) COLLATE NOCASE, id"
+    )
+    ids = array("q", (row[0] for row in cursor))
+    for start in range(0, len(ids), _CHUNK):
+        transactions.write(_add_to_index, name, path, ids[start : start + _CHUNK].tolist())
+    transactions.write(run, f"DELETE FROM {name} WHERE value = {_UNFINISHED}")
+
+
+def _add_to_index(name: str, path: str, ids: list[int]) -> None:
+    require_write_transaction()
+    # Current values are read, because triggers have written changes to the index already.
+    run(
+        f"INSERT OR IGNORE INTO {name} SELECT json_extract(c.data, {path}), c.id FROM json_each(?) i "
+        f"CROSS JOIN contact c ON c.id = i.value WHERE json_type(c.data, {path}) = 'text'",
+        (json.dumps(ids),),
+    )
+
+
+def _empty_index(name: str) -> None:
+    """Empty an index in small transactions, so that dropping it is fast; it is marked as unfinished first."""
+    transactions.write(run, f"INSERT OR IGNORE INTO {name} VALUES ({_UNFINISHED}, 0)")
+    while transactions.write(_remove_from_index, name):
+        pass
+
+
+def _remove_from_index(name: str) -> int:
+    require_write_transaction()
+    return run(
+        f"DELETE FROM {name} WHERE (value, contact_id) IN (SELECT value, contact_id FROM {name} "
+        f"WHERE value <> {_UNFINISHED} LIMIT {_CHUNK * 5})"
+    )
+
+
+def _drop_index(name: str) -> None:
+    require_write_transaction()
+    for trigger in ("added", "changed", "gone"):
+        connection().execute(f"DROP TRIGGER IF EXISTS {name}_{trigger}")
+    connection().execute(f"DROP TABLE IF EXISTS {name}")
+
+
+def estimate_shares(nodes: Sequence[Node], scope: Scope, size: int) -> dict[int, float]:
+    """Return by `id(node)` the share of all contacts, from 0 to 1, that each filter alone matches."""
+    total, counts = count_matching(nodes, scope, f"c.id IN ({spread_ids(size)})")
+    return {id(node): number / total for node, number in zip(nodes, counts, strict=True)} if total else {}
+
+
+def count_matching(nodes: Sequence[Node], scope: Scope, condition: str = "1") -> tuple[int, list[int]]:
+    """Count the contacts that fulfil a condition, and how many of them each filter alone matches."""
+    parameters: dict[str, Any] = {"account": scope.account_id}
+    sums = []
+    for index, node in enumerate(nodes):
+        compiled = compiler.compile_node(node, scope, f"s{index}_")
+        sums.append(f"count(*) FILTER (WHERE {compiled.sql})")
+        parameters.update(compiled.parameters)
+    counts = rows(
+        f"SELECT {', '.join(['count(*)', *sums])} FROM contact c NOT INDEXED "
+        f"WHERE c.account_id = :account AND {condition}",
+        parameters,
+    )[0]
+    return int(counts[0]), [int(number) for number in counts[1:]]
+
+
+def spread_ids(size: int) -> str:
+    """Return a query of ids spread evenly over all ids, with an offset that avoids periodic patterns."""
+    min_id, max_id = rows("SELECT (SELECT min(id) FROM contact), (SELECT max(id) FROM contact)")[0]
+    if min_id is None:
+        return "SELECT 0"
+    step = max(1, (max_id - min_id + 1) // size)
+    return (
+        f"WITH RECURSIVE spread(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM spread WHERE {min_id} + (n + 1) * {step} "
+        f"<= {max_id}) SELECT {min_id} + n * {step} + n * 48271 % {step} FROM spread"
+    )
+
+
+# A lookup costs several times as much as reading the next row, so lookups are used for up to this part of all contacts.
+_RARE_DIVISOR = 3
+# Building a set of contacts, while the whole table is read, pays for up to this part of all contacts.
+_RARE_SET_DIVISOR = 5
+# The sample for ordering conditions, and the number of contacts below which no sample is taken
+_SAMPLE_FOR_ORDER = 200
+_ALWAYS_SMALL = 20_000
 
 
 class _Start(NamedTuple):
-    """A query of contact ids with an index behind it: what it counts, what it answers, and the filter it is all of."""
+    """A query of contact ids from an index: its count query, its id query, and the node that it fully evaluates."""
 
     counted: str
     chosen: str
@@ -33,121 +229,130 @@ class _Start(NamedTuple):
     whole: Node | None
 
 
-class Way(NamedTuple):
-    """The query of ids to begin with (or None: with everybody), and the other conditions."""
+class QueryPlan(NamedTuple):
+    """The query of ids to begin with (None: all contacts), and the other conditions."""
 
     start: Compiled | None
     others: Compiled
 
 
-def way(nodes: Sequence[Node], scope: Scope, prefix: str) -> Way:
-    """Choose how filters are asked of many people."""
+def plan_query(nodes: Sequence[Node], scope: Scope, prefix: str) -> QueryPlan:
+    """Return the plan of a query over many contacts."""
     largest = int(scalar("SELECT coalesce(max(id), 0) FROM contact") or 0)
     best: _Start | None = None
-    fewest = largest // _RARE + 1
-    for index, start in enumerate(_starts(nodes, scope, f"{prefix}n")):
+    smallest = largest // _RARE_DIVISOR + 1
+    for index, start in enumerate(_iter_starts(nodes, scope, f"{prefix}n")):
         if index >= 10:
             break
-        found = _number(start, fewest)
-        if found < fewest:
-            best, fewest = start, found
-    others = [node for node in nodes if best is None or node is not best.whole]
-    passing = indexes.passing_share(others, scope, _ASKED) if largest > _FEW and len(others) > 1 else {}
-    chosen = compile.Way(
-        lambda node: compile.cost(node) / (1.02 - passing.get(id(node), 0.5)),
-        tuple(leaf for leaf in sets(others) if _is_few(leaf, scope, largest // _RARE_SET)),
+        count = _count_up_to(start, smallest)
+        if count < smallest:
+            best, smallest = start, count
+    remainder = [node for node in nodes if best is None or node is not best.whole]
+    shares = (
+        estimate_shares(remainder, scope, _SAMPLE_FOR_ORDER) if largest > _ALWAYS_SMALL and len(remainder) > 1 else {}
     )
-    begin = Compiled(best.chosen, best.values) if best else None
-    return Way(begin, compile.condition(others, scope, prefix, chosen))
+    hints = compiler.CompileHints(
+        lambda node: compiler.estimate_cost(node) / (1.02 - shares.get(id(node), 0.5)),
+        tuple(leaf for leaf in iter_event_sets(remainder) if _is_few(leaf, scope, largest // _RARE_SET_DIVISOR)),
+    )
+    id_query = Compiled(best.chosen, best.values) if best else None
+    return QueryPlan(id_query, compiler.compile_filters(remainder, scope, prefix, hints))
 
 
-def _number(start: _Start, limit: int) -> int:
-    """Count up to a limit the rows that a start would look up."""
+def _count_up_to(start: _Start, limit: int) -> int:
+    """Count, up to a limit, the rows that a start would look up."""
     return int(scalar(f"SELECT count(*) FROM (SELECT 1 {start.counted} LIMIT {limit})", start.values))
 
 
-def sets(nodes: Sequence[Node]) -> Iterator[Lived]:
-    """Return the event leaves, in groups too, whose people can be found from the events instead of one by one."""
+def iter_event_sets(nodes: Sequence[Node]) -> Iterator[EventCondition]:
+    """Yield the event conditions, also in groups, whose contacts can be found from the events in one query."""
     for node in nodes:
-        if isinstance(node, Group):
-            yield from sets(node.parts)
-        elif isinstance(node, Lived) and _is_set(node):
+        if isinstance(node, ConditionGroup):
+            yield from iter_event_sets(node.parts)
+        elif isinstance(node, EventCondition) and _is_set(node):
             yield node
 
 
-def _is_set(leaf: Lived) -> bool:
+def _is_set(leaf: EventCondition) -> bool:
     return leaf.history.at_least > 0 and not isinstance(leaf.history.since, str)
 
 
-def _is_few(leaf: Lived, scope: Scope, limit: int) -> bool:
+def _is_few(leaf: EventCondition, scope: Scope, limit: int) -> bool:
     binder = Binder("n", scope)
-    return _number(_Start(_happened(leaf, binder), "", binder.values, None), limit + 1) <= limit
+    return _count_up_to(_Start(_events_from(leaf, binder), "", binder.values, None), limit + 1) <= limit
 
 
-def _starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_Start]:
+def _iter_starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_Start]:
     for index, node in enumerate(nodes):
-        if isinstance(node, Group) or node.negative:
+        if isinstance(node, ConditionGroup) or node.negative:
             continue
         binder = Binder(f"{prefix}{index}_", scope)
-        if isinstance(node, Lived):
+        if isinstance(node, EventCondition):
             if _is_set(node):
-                counted = _happened(node, binder)
-                people = compile.people_of(node, scope, f"{prefix}{index}e")
-                yield _Start(counted, people.sql, binder.values | people.parameters, node)
+                count_sql = _events_from(node, binder)
+                contact_query = compiler.compile_event_contacts(node, scope, f"{prefix}{index}e")
+                yield _Start(count_sql, contact_query.sql, binder.values | contact_query.parameters, node)
         elif node.test.key in ("eq", "in"):
-            make = _data if node.field.name.startswith(("contact_data.", "data.")) else _BY_FIELD.get(node.field.name)
-            sql = make(node, binder) if make else None
+            make_start = (
+                _data_start
+                if node.field.name.startswith(("contact_data.", "data."))
+                else _STARTS_BY_FIELD.get(node.field.name)
+            )
+            sql = make_start(node, binder) if make_start else None
             if sql is not None:
-                # Who is in a list is all that the filter asks; the others ask more
-                yield _Start(sql, f"SELECT contact_id {sql}", binder.values, node if make is _list else None)
+                # Only the start from a list evaluates its filter completely.
+                yield _Start(
+                    sql, f"SELECT contact_id {sql}", binder.values, node if make_start is _list_start else None
+                )
 
 
-def _happened(leaf: Lived, binder: Binder) -> str:
-    asked = leaf.history
-    sql = f"FROM event WHERE account_id = {binder.add(binder.scope.account_id)} AND event = {binder.add(asked.event)}"
-    since = [binder.scope.now - asked.within_days * 86_400_000] if asked.within_days is not None else []
-    since += [asked.since] if isinstance(asked.since, int) else []
-    return sql + (f" AND created_at >= {binder.add(max(since))}" if since else "")
+def _events_from(leaf: EventCondition, binder: Binder) -> str:
+    query = leaf.history
+    sql = f"FROM event WHERE account_id = {binder.add(binder.scope.account_id)} AND event = {binder.add(query.event)}"
+    start_times = [binder.scope.now - query.within_days * 86_400_000] if query.within_days is not None else []
+    start_times += [query.since] if isinstance(query.since, int) else []
+    return sql + (f" AND created_at >= {binder.add(max(start_times))}" if start_times else "")
 
 
-def _numbers(node: Leaf) -> str:
-    wanted = node.value if isinstance(node.value, list) else [node.value]
-    return ",".join(str(int(number)) for number in wanted)
+def _id_list(node: FieldCondition) -> str:
+    values = node.value if isinstance(node.value, list) else [node.value]
+    return ",".join(str(int(number)) for number in values)
 
 
-def _list(node: Leaf, binder: Binder) -> str:
-    return f"FROM membership WHERE contact_list_id IN ({_numbers(node)})"
+def _list_start(node: FieldCondition, binder: Binder) -> str:
+    return f"FROM membership WHERE contact_list_id IN ({_id_list(node)})"
 
 
-def _campaign(column: str) -> Callable[[Leaf, Binder], str]:
-    return lambda node, binder: f"FROM message WHERE campaign_id IN ({_numbers(node)}) AND {column} IS NOT NULL"
+def _campaign_start(column: str) -> Callable[[FieldCondition, Binder], str]:
+    return lambda node, binder: f"FROM message WHERE campaign_id IN ({_id_list(node)}) AND {column} IS NOT NULL"
 
 
-def _address(kind: str) -> Callable[[Leaf, Binder], str | None]:
-    def make(node: Leaf, binder: Binder) -> str | None:
-        wanted = node.value if isinstance(node.value, list) else [node.value]
-        if not all(one.isascii() for one in wanted):
+def _address_start(kind: str) -> Callable[[FieldCondition, Binder], str | None]:
+    def make(node: FieldCondition, binder: Binder) -> str | None:
+        addresses = node.value if isinstance(node.value, list) else [node.value]
+        if not all(address.isascii() for address in addresses):
             return None
-        values = ", ".join(binder.add(one.lower()) for one in wanted)
+        values = ", ".join(binder.add(address.lower()) for address in addresses)
         account = binder.add(binder.scope.account_id)
         return f"FROM channel WHERE account_id = {account} AND kind = '{kind}' AND key IN ({values})"
 
     return make
 
 
-def _data(node: Leaf, binder: Binder) -> str | None:
-    wanted = node.value if isinstance(node.value, list) else [node.value]
-    texts = [one for one in wanted if isinstance(one, str) and one.isascii()]
-    index = indexes.of(node.field.label) if len(texts) == len(wanted) else None
+def _data_start(node: FieldCondition, binder: Binder) -> str | None:
+    values = node.value if isinstance(node.value, list) else [node.value]
+    texts = [item for item in values if isinstance(item, str) and item.isascii()]
+    index = find_index(node.field.label) if len(texts) == len(values) else None
     if index is None:
         return None
     operand = Operand("k.value")
-    condition = one_of(operand, texts, binder) if len(texts) > 1 else same(operand, texts[0], binder)
+    condition = one_of(operand, texts, binder) if len(texts) > 1 else equals(operand, texts[0], binder)
     return f"FROM {index} k WHERE {condition}"
 
 
-_BY_FIELD: dict[str, Callable[[Leaf, Binder], str | None]] = {
-    "contact_list": _list, "campaign_sent": _campaign("sent_at"), "campaign_opened": _campaign("opened_at"),
-    "campaign_clicked": _campaign("clicked_at"), "contact_email": _address("email"),
-    "contact_phone_number": _address("phone"),
+_STARTS_BY_FIELD: dict[str, Callable[[FieldCondition, Binder], str | None]] = {
+    "contact_list": _list_start, "campaign_sent": _campaign_start("sent_at"),
+    "campaign_opened": _campaign_start("opened_at"),
+    "campaign_clicked": _campaign_start("clicked_at"), "contact_email": _address_start("email"),
+    "contact_phone_number": _address_start("phone"),
 }  # fmt: skip

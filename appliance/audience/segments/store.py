@@ -1,155 +1,371 @@
-"""Segments: found, listed, created, changed, deleted, counted."""
+"""Segments: list, create, update and delete them, and find what uses them or depends on them."""
 
 import hashlib
-import time
-from collections.abc import Collection
-from typing import Annotated, Any
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from peewee import fn
 
-from appliance.accounts.acting import By
-from appliance.audience.filters import compile
-from appliance.audience.filters.read import MAX_FILTERS, Node
-from appliance.audience.segments import dependencies, people
-from appliance.audience.segments.dependencies import named_in
-from appliance.core import clock, wake_ups
+from appliance.accounts import approvals
+from appliance.accounts.audit import Actor
+from appliance.audience.filters import compiler, parse
+from appliance.audience.filters.fields import FilterPlace
+from appliance.audience.filters.parse import MAX_FILTERS, ConditionGroup, FieldCondition, Node
+from appliance.audience.segments import members
+from appliance.core import clock, signals
 from appliance.core.errors import Invalid, NotFound
-from appliance.core.fields import ContactId, Name, PageQuery, Short
-from appliance.core.pagination import Page, paginate
-from appliance.storage.models import Segment
-from appliance.storage.open import rows, run, scalar
-from appliance.storage.work import after_commit, writing
+from appliance.core.validation import ContactId, Name, PageQuery, Short
+from appliance.storage.database import Page, paginate, rows, run, scalar
+from appliance.storage.models import Account, Campaign, Flow, Segment, Trigger
+from appliance.storage.transactions import after_commit, require_write_transaction
 
-# What may be written about a segment, and how segments are asked for.
+Kind = Literal["list", "segment"]
+
+_COLUMN = {"list": "contact_list_id", "segment": "segment_id"}
+_LIVE = "f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') AND f.deleted_at IS NULL"
+# Older versions of a flow are included while a contact is still in them.
+_STEPS = (
+    f"SELECT f.id, f.name, s.data FROM flow f JOIN step s ON s.flow_id = f.id WHERE {_LIVE} "
+    "AND s.kind IN ('split', 'list_add', 'list_remove') AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
+    "WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version))"
+)
+
+
+def find_flows_using(account_id: int, kind: Kind, number: int) -> list[dict[str, Any]]:
+    """Return the live flows that use a list or a segment, in the form of `used_by`."""
+    flows: dict[int, str] = {}
+    column = _COLUMN[kind]
+    for flow_id, name, own, data in rows(
+        f"SELECT f.id, f.name, t.{column}, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}",
+        (account_id,),
+    ):
+        if own == number or _refers_to(account_id, msgspec.json.decode(data).get("where"), kind, number):
+            flows[flow_id] = name
+    for flow_id, name, data in rows(_STEPS, (account_id,)):
+        props = msgspec.json.decode(data)
+        listed = kind == "list" and props.get("contact_list_id") == number
+        if flow_id not in flows and (listed or _refers_to(account_id, props.get("filters"), kind, number)):
+            flows[flow_id] = name
+    return [{"flow_id": flow_id, "name": name} for flow_id, name in sorted(flows.items())]
+
+
+def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
+    """Return the segments and lists that decide who enters a flow, and which branch they take.
+
+    Both the edited version and older versions with contacts in them are considered.
+    """
+    started = Trigger.get(Trigger.flow == flow.id)
+    references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
+    filter_lists = [started.data.get("where"), *_split_filters(flow.steps)]
+    plans = "SELECT data FROM step WHERE flow_id = ? AND kind = 'split'"
+    filter_lists += [msgspec.json.decode(data).get("filters") for (data,) in rows(plans, (flow.id,))]
+    kinds: tuple[Kind, ...] = ("segment", "list")
+    for filters in filter_lists:
+        references |= {(kind, number) for kind in kinds for number in _find_references(flow.account_id, filters, kind)}
+    return references
+
+
+def _split_filters(steps: Any) -> Iterator[Any]:
+    """Yield the filters of splits, also of nested branches."""
+    for step in steps:
+        yield step.get("filters")
+        for branch in ("yes", "no"):
+            yield from _split_filters(step.get(branch) or [])
+
+
+def find_segments_in_use(account_id: int) -> set[int]:
+    """Return the segments that are in use, found together instead of with `find_usage` for each."""
+    listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL"
+    segment_ids = {number for (number,) in rows(listed, (account_id,))}
+    for own, data in rows(
+        "SELECT t.segment_id, t.data FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
+        "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
+        (account_id,),
+    ):
+        segment_ids |= {own, *(msgspec.json.decode(data).get("exclude_segment_ids") or [])}
+    for own, data in rows(
+        f"SELECT t.segment_id, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}", (account_id,)
+    ):
+        segment_ids |= {own, *_find_references(account_id, msgspec.json.decode(data).get("where"), "segment")}
+    for _, _, data in rows(_STEPS, (account_id,)):
+        segment_ids |= _find_references(account_id, msgspec.json.decode(data).get("filters"), "segment")
+    for number, data in rows("SELECT id, filters FROM segment WHERE account_id = ?", (account_id,)):
+        segment_ids |= _find_references(account_id, msgspec.json.decode(data), "segment") - {number}
+    return segment_ids - {None}
+
+
+def detach(kind: Kind, number: int) -> None:
+    """Remove a list or a segment from the triggers of flows and campaigns.
+
+    Such a flow gets a manual trigger until a user chooses another, and such a campaign keeps the mark that its
+    audience was deleted, so that neither is sent to all contacts.
+    """
+    require_write_transaction()
+    column = _COLUMN[kind]
+    campaigns = "(SELECT hidden FROM flow WHERE id = trigger.flow_id)"
+    marked = f"CASE WHEN {campaigns} THEN json_set(data, '$.audience_deleted', json('true')) ELSE data END"
+    run(
+        f"UPDATE trigger SET {column} = NULL, "
+        f"data = json_remove({marked}, '$.audience_type', '$.confirm_send_to_all'), "
+        f"event = CASE WHEN {campaigns} THEN event ELSE 'manual' END "
+        f"WHERE {column} = ?",
+        (number,),
+    )
+
+
+def _refers_to(account_id: int, filters: Any, kind: Kind, number: int) -> bool:
+    """Return whether stored filters refer to a list or a segment."""
+    return number in _find_references(account_id, filters, kind)
+
+
+def _find_references(account_id: int, filters: Any, kind: Kind) -> set[int]:
+    """Return the lists or segments that stored filters refer to; invalid filters refer to none."""
+    if not filters:
+        return set()
+    scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
+    try:
+        nodes = parse.parse_filters(filters, scope)
+    except Invalid:
+        return set()
+    return {referenced_id for reference_kind, referenced_id, _ in iter_references(nodes) if reference_kind == kind}
+
+
+def iter_references(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, int, str]]:
+    """Yield the lists and segments that filters refer to: kind, id, and the path of the value."""
+    for index, node in enumerate(nodes):
+        value_path = f"{path}[{index}].value"
+        if isinstance(node, ConditionGroup):
+            yield from iter_references(node.parts, value_path)
+        elif isinstance(node, FieldCondition) and node.field.of in ("segment", "list") and node.test.key != "present":
+            is_list = isinstance(node.value, list)
+            for position, number in enumerate(node.value if is_list else [node.value]):
+                yield node.field.of, number, f"{value_path}[{position}]" if is_list else value_path
+
+
+def find_reachable(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
+    """Return the segments and lists that a segment or list refers to, directly or not, including itself."""
+    reached: set[tuple[str, int]] = set()
+    waiting = [(kind, number)]
+    while waiting:
+        kind, number = waiting.pop()
+        if (kind, number) in reached:
+            continue
+        reached.add((kind, number))
+        if kind == "list":
+            mirrored = scalar("SELECT segment_id FROM contact_list WHERE id = ?", (number,))
+            waiting += [("segment", mirrored)] if mirrored else []
+        else:
+            segment = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
+            waiting += (
+                [reference[:2] for reference in iter_references(members.parse_filters(account_id, segment.filters))]
+                if segment
+                else []
+            )
+    return reached
+
+
+# Every edit of an audience needs approval again (docs/decisions.md#6). Otherwise a user who may edit segments, but not
+# approve, could send approved messages to other contacts.
+
+
+def revoke_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> None:
+    """Revoke the approval of campaigns and flows whose audience depends on a segment or mirror that `by` changes.
+
+    Scheduled campaigns become drafts. A live flow is paused, unless `by` may approve it, as with any other change of a
+    live flow.
+    """
+    require_write_transaction()
+    _revoke_campaign_approvals(account_id, kind, number, by)
+    _revoke_flow_approvals(account_id, kind, number, by)
+
+
+def _revoke_campaign_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> None:
+    campaigns = Campaign.select(Campaign).join(Account).where(
+        Campaign.account == account_id, Account.approval_required, Campaign.approval_state == "approved",
+        Campaign.phase.in_(("draft", "scheduled")), Campaign.started_at.is_null(), Campaign.deleted_at.is_null(),
+    )  # fmt: skip
+    for campaign in list(campaigns):
+        if _is_affected(account_id, kind, number, _audience_of_campaign(campaign.trigger)):
+            approvals.mark_changed(campaign, by.user_id)
+            campaign.status = campaign.phase = "draft"
+            campaign.updated_at = max(clock.now_ms(), campaign.updated_at + 1)
+            campaign.save()
+
+
+def _revoke_flow_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> None:
+    flows = Flow.select(Flow).join(Account).where(
+        Flow.account == account_id, Account.approval_required, Flow.approval_state == "approved",
+        ~Flow.hidden, Flow.deleted_at.is_null(),
+    )  # fmt: skip
+    for flow in list(flows):
+        is_live = flow.status == "active"
+        if (is_live and approvals.can_approve(flow, by)) or not _is_affected(
+            account_id, kind, number, find_flow_references(flow)
+        ):
+            continue
+        approvals.mark_changed(flow, by.user_id)
+        if is_live:
+            flow.status, flow.paused_at = "paused", clock.now_ms()
+        flow.updated_at = max(clock.now_ms(), flow.updated_at + 1)
+        flow.save(only=[Flow.approval_state, Flow.edited_by, Flow.status, Flow.paused_at, Flow.updated_at])
+        after_commit(lambda: signals.wake("flows"))
+
+
+def _audience_of_campaign(trigger: Any) -> set[tuple[str, int | None]]:
+    lists, segments = ("contact_list_ids", "exclude_contact_list_ids"), ("exclude_segment_ids",)
+    chosen: set[tuple[str, int | None]] = {("segment", trigger.segment_id), ("list", trigger.contact_list_id)}
+    for kind, names in (("list", lists), ("segment", segments)):
+        chosen |= {(kind, number) for name in names for number in trigger.data.get(name) or []}
+    return chosen
+
+
+def _is_affected(account_id: int, kind: Kind, number: int, chosen: set[tuple[str, int | None]]) -> bool:
+    return any(
+        (kind, number) in find_reachable(account_id, chosen_kind, chosen_id)
+        for chosen_kind, chosen_id in chosen
+        if chosen_id
+    )
+
 
 _FILTER = {"$ref": "#/components/schemas/Filter"}
-# Read by the filters' own reader, which knows every path inside
+# Validated by the parser of filters, which reports the path of each error.
 Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MAX_FILTERS, "items": _FILTER})]
 
 
 class SegmentCreate(Struct):
-    """A new segment; without filters it is everybody."""
+    """A new segment; without filters it contains all contacts."""
 
     name: Name
-    filters: Filters | UnsetType = UNSET
+    filters: (
+        Annotated[
+            Filters,
+            Meta(description="filters, all of which must match; without filters, the segment holds all contacts"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class SegmentPatch(Struct):
     """A change of a segment; `filters` replaces them all."""
 
     name: Name | UnsetType = UNSET
-    filters: Filters | UnsetType = UNSET
+    filters: (
+        Annotated[
+            Filters,
+            Meta(description="filters, all of which must match; without filters, the segment holds all contacts"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class SegmentQuery(PageQuery):
-    """How segments are asked for."""
+    """Filters of the list of segments."""
 
-    search: Short | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
 
 
 class CountWrite(Struct):
-    """Filters to count without keeping them."""
+    """Filters to count without storing them."""
 
-    filters: Filters
+    filters: Annotated[
+        Filters, Meta(description="filters, all of which must match; without filters, the segment holds all contacts")
+    ]
 
 
 class ExplainQuery(Struct):
-    """Whose membership shall be explained."""
+    """The contact whose membership is explained."""
 
-    contact_id: ContactId
+    contact_id: Annotated[ContactId, Meta(description="id of the contact to explain; required")]
 
 
-# Up to here a count is always taken anew; above it may be a minute old
-_ALWAYS_BELOW = 20_000
-_FRESH_MS = 60_000
-_PATIENCE_SECONDS = 1.5
-# By what a list of segments may be ordered; a minus before it turns that round
+# The orders of a list of segments; a leading minus sorts descending.
 ORDERS = {"name": fn.lower(Segment.name), "updated": Segment.updated_at, "created": Segment.created_at}
-# By segment: what was counted (the change it belongs to, when, how many); lost with the process, and no harm
-_counted: dict[int, tuple[int, int, int]] = {}
 
 
-def page(account_id: int, query: SegmentQuery, order: str = "-created", ids: Collection[int] | None = None) -> Page:
-    """List segments, newest first or in one of `ORDERS`; with `ids` only some of them."""
-    found = matching(account_id, query, ids)
+def fetch_page(
+    account_id: int, query: SegmentQuery, order: str = "-created", ids: Collection[int] | None = None
+) -> Page:
+    """Return a page of segments, newest first or in one of `ORDERS`; with `ids` only those segments."""
+    query_set = select_matching(account_id, query, ids)
     column = ORDERS[order.removeprefix("-")]
-    way = [column.desc(), Segment.id.desc()] if order.startswith("-") else [column.asc(), Segment.id.asc()]
-    return paginate(found.order_by(*way), query.page, query.size())
+    ordering = [column.desc(), Segment.id.desc()] if order.startswith("-") else [column.asc(), Segment.id.asc()]
+    return paginate(query_set.order_by(*ordering), query.page, query.size())
 
 
-def matching(account_id: int, query: SegmentQuery, ids: Collection[int] | None = None) -> Any:
-    """Return the segments that a query lets through, of some ids if there are such, as a query without an order."""
-    found = Segment.select().where(Segment.account == account_id)
+def select_matching(account_id: int, query: SegmentQuery, ids: Collection[int] | None = None) -> Any:
+    """Return an unordered database query of the segments that match, limited to some ids if given."""
+    query_set = Segment.select().where(Segment.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
-        found = found.where(Segment.name.contains(query.search.strip()))
-    return found if ids is None else found.where(Segment.id.in_(ids))
+        query_set = query_set.where(Segment.name.contains(query.search.strip()))
+    return query_set if ids is None else query_set.where(Segment.id.in_(ids))
 
 
-def ids(account_id: int) -> set[int]:
+def fetch_ids(account_id: int) -> set[int]:
     """Return the ids of all segments."""
     return {number for (number,) in rows("SELECT id FROM segment WHERE account_id = ?", (account_id,))}
 
 
 def get(account_id: int, segment_id: int) -> Segment:
     """Return a segment; raises NotFound."""
-    found = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
-    if found is None:
+    segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
+    if segment is None:
         raise NotFound
-    return found
+    return segment
 
 
 def create(account_id: int, request: SegmentCreate) -> Segment:
-    """Make a segment; raises Invalid with every fault of its filters."""
-    writing()
+    """Create a segment; raises Invalid with all errors of its filters."""
+    require_write_transaction()
     filters = [] if request.filters is UNSET else request.filters
     check(account_id, None, filters)
     now = clock.now_ms()
-    made = Segment.create(
+    segment = Segment.create(
         account=account_id, name=request.name.strip(), filters=filters, created_at=now, updated_at=now
     )  # fmt: skip
-    after_commit(lambda: wake_ups.ring("segments"))
-    return get(account_id, made.id)
+    after_commit(lambda: signals.wake("segments"))
+    return get(account_id, segment.id)
 
 
-def update(account_id: int, segment_id: int, request: SegmentPatch, by: By = By()) -> Segment:
-    """Change a segment; raises NotFound, or Invalid with every fault.
+def update(account_id: int, segment_id: int, request: SegmentPatch, by: Actor = Actor()) -> Segment:
+    """Update a segment; raises NotFound, or Invalid with all errors.
 
-    What was approved for the people that it found has to be approved anew (`approved`).
+    Approved campaigns and flows that depend on the segment need approval again.
     """
-    writing()
-    found = get(account_id, segment_id)
+    require_write_transaction()
+    segment = get(account_id, segment_id)
     if request.filters is not UNSET:
         check(account_id, segment_id, request.filters)
-        if found.filters != request.filters:
-            dependencies.ask_again(account_id, "segment", segment_id, by)
-        found.filters = request.filters
+        if segment.filters != request.filters:
+            revoke_approvals(account_id, "segment", segment_id, by)
+        segment.filters = request.filters
     if isinstance(request.name, str):
-        found.name = request.name.strip()
-    found.updated_at = max(clock.now_ms(), found.updated_at + 1)
-    found.save()
-    # Segments name segments: any mirror of the account may show other people now
+        segment.name = request.name.strip()
+    segment.updated_at = max(clock.now_ms(), segment.updated_at + 1)
+    segment.save()
+    # Segments may refer to segments, so any mirror of the account may have other members now.
     run("UPDATE contact_list SET stale = 1 WHERE account_id = ? AND segment_id IS NOT NULL", (account_id,))
-    after_commit(lambda: wake_ups.ring("segments"))
+    after_commit(lambda: signals.wake("segments"))
     return get(account_id, segment_id)
 
 
 def delete(account_id: int, segment_id: int) -> Segment:
-    """Delete a segment and answer it as it was; raises NotFound, or Invalid while something needs it."""
-    writing()
-    found = get(account_id, segment_id)
-    used = used_by(account_id, segment_id)
-    if used:
-        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
-    dependencies.let_go("segment", segment_id)
+    """Delete a segment and return it; raises NotFound, or Invalid while it is in use."""
+    require_write_transaction()
+    segment = get(account_id, segment_id)
+    usage = find_usage(account_id, segment_id)
+    if usage:
+        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=usage)
+    detach("segment", segment_id)
     Segment.delete().where(Segment.id == segment_id).execute()
-    after_commit(lambda: wake_ups.ring("segments"))
-    return found
+    after_commit(lambda: signals.wake("segments"))
+    return segment
 
 
-def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
-    """Return what needs a segment: armed campaigns, active flows, lists that mirror it, segments that name it."""
-    found: list[dict[str, Any]] = [
+def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:
+    """Return what uses a segment: armed campaigns, active flows, mirrors, and other segments."""
+    usage: list[dict[str, Any]] = [
         {"campaign_id": number, "name": name}
         for number, name in rows(
             "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
@@ -158,82 +374,54 @@ def used_by(account_id: int, segment_id: int) -> list[dict[str, Any]]:
             (account_id, segment_id, segment_id),
         )
     ]
-    found += dependencies.flows(account_id, "segment", segment_id)
-    found += [
+    usage += find_flows_using(account_id, "segment", segment_id)
+    usage += [
         {"list_id": number, "name": name}
         for number, name in rows("SELECT id, name FROM contact_list WHERE segment_id = ?", (segment_id,))
     ]
-    for other in Segment.select().where(Segment.account == account_id, Segment.id != segment_id):
-        if any(("segment", segment_id) == named[:2] for named in named_in(people.nodes(account_id, other.filters))):
-            found.append({"segment_id": other.id, "name": other.name})
-    return found
+    for other_segment in Segment.select().where(Segment.account == account_id, Segment.id != segment_id):
+        if any(
+            ("segment", segment_id) == reference[:2]
+            for reference in iter_references(members.parse_filters(account_id, other_segment.filters))
+        ):
+            usage.append({"segment_id": other_segment.id, "name": other_segment.name})
+    return usage
 
 
-def drafts(account_id: int, segment_id: int) -> list[dict[str, Any]]:
-    """Return the campaigns that choose a segment and were not sent: without it they wait for another choice."""
-    found = rows(
+def find_drafts_using(account_id: int, segment_id: int) -> list[dict[str, Any]]:
+    """Return the draft campaigns that use a segment; if it is deleted they need another audience."""
+    campaigns = rows(
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
         "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
         "AND c.status = 'draft' AND c.deleted_at IS NULL",
         (account_id, segment_id, segment_id),
     )
-    return [{"campaign_id": number, "name": name} for number, name in found]
+    return [{"campaign_id": number, "name": name} for number, name in campaigns]
 
 
 def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
-    """Raise Invalid unless filters can be those of a segment: readable, not circular, not too many together."""
-    here = people.scope(account_id, writing=True)
-    nodes = people.nodes(account_id, filters, writing=True)
+    """Return the nodes of the filters of a segment; raises Invalid if they are invalid, circular or too many."""
+    scope = members.build_scope(account_id, writing=True)
+    nodes = members.parse_filters(account_id, filters, writing=True)
     faults: dict[str, list[str]] = {}
-    for kind, number, path in named_in(nodes) if segment_id is not None else ():
-        if ("segment", segment_id) in dependencies.reached(account_id, kind, number):
+    for kind, number, path in iter_references(nodes) if segment_id is not None else ():
+        if ("segment", segment_id) in find_reachable(account_id, kind, number):
             faults[path] = ["refers back to this segment"]
     if faults:
         raise Invalid(faults)
-    compile.condition(nodes, here)
+    compiler.compile_filters(nodes, scope)
     return nodes
 
 
-def definition(account_id: int, segment_id: int) -> str:
-    """Return a digest of all that says who is in a segment: its filters, and what they lead to."""
-    said = []
-    for kind, number in sorted(dependencies.reached(account_id, "segment", segment_id)):
+def hash_definition(account_id: int, segment_id: int) -> str:
+    """Return a hash of the filters of a segment and of all lists and segments that they refer to."""
+    definitions = []
+    for kind, number in sorted(find_reachable(account_id, "segment", segment_id)):
         column, table = ("filters", "segment") if kind == "segment" else ("segment_id", "contact_list")
-        said.append((kind, number, scalar(f"SELECT {column} FROM {table} WHERE id = ?", (number,))))
-    return hashlib.sha256(repr(said).encode()).hexdigest()
+        definitions.append((kind, number, scalar(f"SELECT {column} FROM {table} WHERE id = ?", (number,))))
+    return hashlib.sha256(repr(definitions).encode()).hexdigest()
 
 
-def lists_reached(account_id: int, segment_id: int) -> set[int]:
-    """Return the lists whose members a segment asks about, through other segments too."""
-    return {number for kind, number in dependencies.reached(account_id, "segment", segment_id) if kind == "list"}
-
-
-def are_fresh(segments: list[Segment]) -> bool:
-    """Return whether all segments were counted within the last minute, as they are now."""
-    known = [(_counted.get(segment.id), segment) for segment in segments]
-    return all(one and one[0] == of.updated_at and clock.now_ms() - one[1] < _FRESH_MS for one, of in known)
-
-
-def counts(
-    account_id: int, segments: list[Segment], patience: float = _PATIENCE_SECONDS
-) -> dict[int, int | None]:  # fmt: skip
-    """Count the people of segments; where there are very many, a count may be a minute old, or not there yet.
-
-    So long, in seconds, new ones are counted; after that, older ones are answered.
-    """
-    started = time.monotonic()
-    large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _ALWAYS_BELOW
-    found: dict[int, int | None] = {}
-    for segment in segments:
-        known = _counted.get(segment.id)
-        fresh = known is not None and known[0] == segment.updated_at and clock.now_ms() - known[1] < _FRESH_MS
-        if large and known is not None and (fresh or time.monotonic() - started >= patience):
-            found[segment.id] = known[2]
-        elif large and time.monotonic() - started >= patience:
-            found[segment.id] = None
-        else:
-            here = people.scope(account_id)
-            number = people.count(account_id, people.nodes(account_id, segment.filters), here)
-            _counted[segment.id] = (segment.updated_at, clock.now_ms(), number)
-            found[segment.id] = number
-    return found
+def find_reachable_lists(account_id: int, segment_id: int) -> set[int]:
+    """Return the lists that a segment refers to, also through other segments."""
+    return {number for kind, number in find_reachable(account_id, "segment", segment_id) if kind == "list"}

@@ -1,1 +1,1 @@
-"""What a message looks like: values in, values out."""
+"""Email designs and the merge language: pure functions that know no database rows."""

@@ -1,4 +1,4 @@
-"""Design documents: which kind each section is, and what no document may hold. They are stored as they came."""
+"""Design documents: their sections and kinds, validation, and their description for `/templates/spec`."""
 
 import hashlib
 import json
@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from appliance.content.designs import merge, props
-from appliance.content.designs.kind import STYLES, Kind
+from appliance.content.designs import merge
+from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, validate_value
 from appliance.content.designs.sections import BY_NAME, KINDS
-from appliance.content.designs.theme import THEME
 
 MAX_SECTIONS = 200
 MAX_COLUMN_SECTIONS = 50
-MAX_LEVELS = 2
-# Those in columns counted too; a message has room for no more
-MAX_IN_ALL = 1_000
-# What other products, and older documents, call them
+MAX_COLUMN_LEVELS = 2
+# The limit with columns included; a message has no room for more.
+MAX_TOTAL_SECTIONS = 1_000
+# The names that other products and older documents use.
 ALIASES = (("html", "content"), ("label", "text"))
 
 
 class Section(NamedTuple):
-    """A section of a document: its kind (None if nobody knows it), its properties, and where it stands."""
+    """A section of a document: its kind (None if unknown), its properties, and its path."""
 
     kind: Kind | None
     type: str
@@ -32,167 +31,155 @@ class Section(NamedTuple):
     id: str
 
 
-def sections(document: Any) -> list[Any]:
-    """Return the sections of a document as they came."""
-    found = document.get("sections") if isinstance(document, dict) else None
-    return found if isinstance(found, list) else []
+def get_sections(document: Any) -> list[Any]:
+    """Return the raw sections of a document."""
+    sections = document.get("sections") if isinstance(document, dict) else None
+    return sections if isinstance(sections, list) else []
 
 
-def section(raw: dict[str, Any], path: str) -> Section:
-    """Read one section: its type, else what its properties look like (docs/decisions.md#11)."""
-    own = raw.get("props")
-    own = dict(own) if isinstance(own, dict) else {}
+def read_section(raw: dict[str, Any], path: str) -> Section:
+    """Return a raw section with its kind: by its type, else by its properties (docs/decisions.md#11)."""
+    props = raw.get("props")
+    props = dict(props) if isinstance(props, dict) else {}
     styles = raw.get("styles")
-    named = raw.get("type") or own.get("type")
-    kind = BY_NAME.get(str(named)) if named else _inferred(own)
+    type_name = raw.get("type") or props.get("type")
+    kind = BY_NAME.get(str(type_name)) if type_name else _infer_kind(props)
     if kind is not None:
-        own = _renamed(own, kind)
+        props = _apply_aliases(props, kind)
     return Section(
-        kind, str(named or (kind.name if kind else "")), own, dict(styles) if isinstance(styles, dict) else {}, path,
-        str(raw.get("id") or ""),
+        kind, str(type_name or (kind.name if kind else "")), props, dict(styles) if isinstance(styles, dict) else {},
+        path,        str(raw.get("id") or ""),
     )  # fmt: skip
 
 
-def _renamed(own: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """Return properties by the names that their kind knows them by."""
-    known = {name for one in kind.props for name in (one.name, *one.aliases)}
-    address = next((name for name in ("href", "src") if name in known), "href")
+def _apply_aliases(props: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """Return properties under the names that their kind declares."""
+    known_names = {name for prop in kind.props for name in (prop.name, *prop.aliases)}
+    address = next((name for name in ("href", "src") if name in known_names), "href")
     for alias, name in (*ALIASES, ("url", address)):
-        if alias in own and alias not in known and name in known and own.get(name) is None:
-            own = own | {name: own[alias]}
-    return own
+        if alias in props and alias not in known_names and name in known_names and props.get(name) is None:
+            props = props | {name: props[alias]}
+    return props
 
 
-def _inferred(own: dict[str, Any]) -> Kind | None:
-    """Return the kind that properties look like: the first that matches (docs/decisions.md#11)."""
-    for alias, name in (*ALIASES, ("url", "href" if "text" in own or "label" in own else "src")):
-        if alias in own and name not in own:
-            own = own | {name: own[alias]}
-    found = next((kind for kind in KINDS if kind.inferred(own)), None)
-    return found or next((kind for kind in KINDS if kind.inferred_late(own)), None)
+def _infer_kind(props: dict[str, Any]) -> Kind | None:
+    """Return the first kind that the properties match (docs/decisions.md#11)."""
+    for alias, name in (*ALIASES, ("url", "href" if "text" in props or "label" in props else "src")):
+        if alias in props and name not in props:
+            props = props | {name: props[alias]}
+    kind = next((kind for kind in KINDS if kind.matches(props)), None)
+    return kind or next((kind for kind in KINDS if kind.matches_loosely(props)), None)
 
 
-def walk(document: Any) -> Iterator[Section]:
-    """Yield every section, those within columns too, in the order of reading."""
-    yield from _walk(sections(document), "sections", 0)
+def walk_sections(document: Any) -> Iterator[Section]:
+    """Yield every section, including those in columns, in the order of reading."""
+    yield from _walk_list(get_sections(document), "sections", 0)
 
 
-def _walk(raw: list[Any], path: str, level: int) -> Iterator[Section]:
-    for index, one in enumerate(raw):
-        if not isinstance(one, dict):
+def _walk_list(raw: list[Any], path: str, level: int) -> Iterator[Section]:
+    for index, item in enumerate(raw):
+        if not isinstance(item, dict):
             continue
-        found = section(one, f"{path}[{index}]")
-        yield found
-        if found.kind is not None and found.kind.name == "columns" and level < MAX_LEVELS:
-            columns = found.props.get("columns")
+        section = read_section(item, f"{path}[{index}]")
+        yield section
+        if section.kind is not None and section.kind.name == "columns" and level < MAX_COLUMN_LEVELS:
+            columns = section.props.get("columns")
             for number, column in enumerate(columns if isinstance(columns, list) else []):
                 if isinstance(column, dict) and isinstance(column.get("sections"), list):
-                    yield from _walk(column["sections"], f"{found.path}.props.columns[{number}].sections", level + 1)
+                    yield from _walk_list(
+                        column["sections"], f"{section.path}.props.columns[{number}].sections", level + 1
+                    )
 
 
-def check(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
-    """Tell `add` (path, words) everything that no document may hold."""
+def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
+    """Call `add` (path, message) for every error that no document may have."""
     raw = document.get("sections", [])
     if not isinstance(raw, list):
         add("sections", "is invalid")
     elif len(raw) > MAX_SECTIONS:
         add("sections", f"is too long (maximum is {MAX_SECTIONS} entries)")
-    elif sum(1 for _ in islice(walk(document), MAX_IN_ALL + 1)) > MAX_IN_ALL:
-        add("sections", f"is too long (maximum is {MAX_IN_ALL} entries, those in columns too)")
-    elif sum(text.count("{{") + text.count("{%") for text in strings(document)) > merge.MAX_TAGS:
+    elif sum(1 for _ in islice(walk_sections(document), MAX_TOTAL_SECTIONS + 1)) > MAX_TOTAL_SECTIONS:
+        add("sections", f"is too long (maximum is {MAX_TOTAL_SECTIONS} entries, those in columns too)")
+    elif sum(text.count("{{") + text.count("{%") for text in merge.iterate_strings(document)) > merge.MAX_TAGS:
         add("sections", f"more than {merge.MAX_TAGS} tags")
     else:
         theme = document.get("theme")
         if not isinstance(theme, dict | None):
             add("theme", "is invalid")
         for prop in THEME:
-            props.faults(prop, prop.of(theme), f"theme.{prop.name}", add)
-        _check(raw, "sections", 0, add)
+            validate_value(prop, prop.get_value(theme), f"theme.{prop.name}", add)
+        _validate_sections(raw, "sections", 0, add)
 
 
-def _check(raw: list[Any], path: str, level: int, add: Callable[[str, str], None]) -> None:
-    for index, one in enumerate(raw):
-        here = f"{path}[{index}]"
-        if not isinstance(one, dict):
-            add(here, "is invalid")
+def _validate_sections(raw: list[Any], path: str, level: int, add: Callable[[str, str], None]) -> None:
+    for index, item in enumerate(raw):
+        item_path = f"{path}[{index}]"
+        if not isinstance(item, dict):
+            add(item_path, "is invalid")
             continue
         for name in ("props", "styles"):
-            if not isinstance(one.get(name), dict | None):
-                add(f"{here}.{name}", "is invalid")
-        if not isinstance(one.get("id"), str | int | None) or isinstance(one.get("id"), bool):
-            add(f"{here}.id", "is invalid")
-        if not isinstance(one.get("type"), str | None):
-            add(f"{here}.type", "is invalid")
-        found = section(one, here)
+            if not isinstance(item.get(name), dict | None):
+                add(f"{item_path}.{name}", "is invalid")
+        if not isinstance(item.get("id"), str | int | None) or isinstance(item.get("id"), bool):
+            add(f"{item_path}.id", "is invalid")
+        if not isinstance(item.get("type"), str | None):
+            add(f"{item_path}.type", "is invalid")
+        section = read_section(item, item_path)
         for prop in STYLES:
-            props.faults(prop, prop.of(found.styles), f"{here}.styles.{prop.name}", add)
-        if found.kind is None:
+            validate_value(prop, prop.get_value(section.styles), f"{item_path}.styles.{prop.name}", add)
+        if section.kind is None:
             continue  # its properties are kept as they are, shown as such, and a blocker on send
-        for prop in found.kind.all_props():
-            props.faults(prop, prop.of(found.props), f"{here}.props.{prop.name}", add)
-        if found.kind.name == "columns":
-            _check_columns(found, level, add)
+        for prop in section.kind.all_props():
+            validate_value(prop, prop.get_value(section.props), f"{item_path}.props.{prop.name}", add)
+        if section.kind.name == "columns":
+            _validate_columns(section, level, add)
 
 
-def _check_columns(found: Section, level: int, add: Callable[[str, str], None]) -> None:
-    columns = found.props.get("columns")
-    path = f"{found.path}.props.columns"
-    if level >= MAX_LEVELS:
-        add(path, f"is nested too deeply (maximum is {MAX_LEVELS} levels)")
+def _validate_columns(section: Section, level: int, add: Callable[[str, str], None]) -> None:
+    columns = section.props.get("columns")
+    path = f"{section.path}.props.columns"
+    if level >= MAX_COLUMN_LEVELS:
+        add(path, f"is nested too deeply (maximum is {MAX_COLUMN_LEVELS} levels)")
         return
     for number, column in enumerate(columns if isinstance(columns, list) else []):
         inner = column.get("sections") if isinstance(column, dict) else None
-        here = f"{path}[{number}].sections"
+        inner_path = f"{path}[{number}].sections"
         if inner is None:
             continue
         if not isinstance(inner, list):
-            add(here, "is invalid")
+            add(inner_path, "is invalid")
         elif len(inner) > MAX_COLUMN_SECTIONS:
-            add(here, f"is too long (maximum is {MAX_COLUMN_SECTIONS} entries)")
+            add(inner_path, f"is too long (maximum is {MAX_COLUMN_SECTIONS} entries)")
         else:
-            _check(inner, here, level + 1, add)
+            _validate_sections(inner, inner_path, level + 1, add)
 
 
-def unknown(document: Any) -> list[Section]:
-    """Return the sections that nobody knows how to show."""
-    return [one for one in walk(document) if one.kind is None]
+def find_unknown(document: Any) -> list[Section]:
+    """Return the sections of unknown kinds."""
+    return [section for section in walk_sections(document) if section.kind is None]
 
 
-def strings(value: Any) -> Iterator[str]:
-    """Yield every text in a document, for those who look for merge tags; in the order of reading."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            waiting.extend(reversed(list(one.values())))
-        elif isinstance(one, list):
-            waiting.extend(reversed(one))
-
-
-def with_footer(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document that ends in the footer that the law wants, and nothing more."""
+def add_footer(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the footer that the law requires."""
     footer = {"type": "footer", "props": {"preferences": False, "view_in_browser": False}}
-    return {**document, "sections": [*sections(document), footer]}
+    return {**document, "sections": [*get_sections(document), footer]}
 
 
-def canonical(document: Any) -> str:
-    """Return a document as one text, the same for the same document."""
+def to_canonical_json(document: Any) -> str:
+    """Return a document as text; equal documents have equal texts."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-# The sections of a design by a name each that is safe in an address, in a page and in a script: for those who edit.
-#
-# Documents are stored as they came: ids may be there twice, be numbers, or hold anything a text can hold.
+# Section keys for editors, safe in addresses, HTML and scripts. The ids of documents are no keys: documents are stored
+# as they came, so ids may be duplicates, numbers, or any text.
 
-_SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_SAFE_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class Entry(NamedTuple):
-    """A section where it stands, at which `position` of which list (`siblings`); `parent` is the key of its columns.
+    """A section with its position in a list of siblings; `parent` is the key of the columns around it.
 
-    `raw` and `siblings` are the document's own: whoever changes them changes it.
+    `raw` and `siblings` are parts of the document itself, so changing them changes the document.
     """
 
     key: str
@@ -206,70 +193,95 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return what the section is called: as its author named it, else its kind."""
-        own = self.section.props.get("name")
-        has_name = self.section.kind is not None and "name" not in {one.name for one in self.section.kind.props}
-        if has_name and isinstance(own, str) and own.strip():
-            return own.strip()
+        """The name that its author gave to the section, else the label of its kind."""
+        name = self.section.props.get("name")
+        has_name = self.section.kind is not None and "name" not in {prop.name for prop in self.section.kind.props}
+        if has_name and isinstance(name, str) and name.strip():
+            return name.strip()
         return self.section.kind.label if self.section.kind is not None else "Section from the API"
 
 
-def entries(design: Any) -> list[Entry]:
-    """Return every section, those in columns too, in the order of reading."""
-    found = list(_walk_outline(sections(design), "sections", "", 0, 0))
-    taken = {one.key for one in found}
-    made: list[Entry] = []
-    seen: set[str] = set()
+def list_entries(design: Any) -> list[Entry]:
+    """Return every section, including those in columns, in the order of reading."""
+    raw_entries = list(_walk_entries(get_sections(design), "sections", "", 0, 0))
+    taken_keys = {entry.key for entry in raw_entries}
+    named_entries: list[Entry] = []
+    seen_keys: set[str] = set()
     keys: dict[int, str] = {}
-    for one in found:
-        key = one.key
-        if key in seen or not _SAFE.match(key):
-            key = _made_up(key, seen | taken)
-        seen.add(key)
-        keys[id(one.raw)] = key
-        made.append(one._replace(key=key, parent=keys.get(int(one.parent), "") if one.parent else ""))
-    return made
+    for entry in raw_entries:
+        key = entry.key
+        if key in seen_keys or not _SAFE_KEY.match(key):
+            key = _generate_key(key, seen_keys | taken_keys)
+        seen_keys.add(key)
+        keys[id(entry.raw)] = key
+        named_entries.append(entry._replace(key=key, parent=keys.get(int(entry.parent), "") if entry.parent else ""))
+    return named_entries
 
 
-def _made_up(key: str, taken: set[str]) -> str:
+def _generate_key(key: str, taken_keys: set[str]) -> str:
     number = 0
     while True:
-        found = "x" + hashlib.blake2b(f"{number}\0{key}".encode("utf-8", "replace"), digest_size=5).hexdigest()
+        candidate = "x" + hashlib.blake2b(f"{number}\0{key}".encode("utf-8", "replace"), digest_size=5).hexdigest()
         number += 1
-        if found not in taken:
-            return found
+        if candidate not in taken_keys:
+            return candidate
 
 
-def _walk_outline(raw: list[Any], path: str, parent: str, column: int, level: int) -> Iterator[Entry]:
-    for index, one in enumerate(raw):
-        if not isinstance(one, dict):
+def _walk_entries(raw: list[Any], path: str, parent: str, column: int, level: int) -> Iterator[Entry]:
+    for index, item in enumerate(raw):
+        if not isinstance(item, dict):
             continue
-        found = section(one, f"{path}[{index}]")
-        yield Entry(found.id, found, one, raw, parent, column, index, level)
-        if found.kind is not None and found.kind.name == "columns" and level < MAX_LEVELS:
-            for number, inner in enumerate(columns(one)):
-                here = f"{found.path}.props.columns[{number}].sections"
+        section = read_section(item, f"{path}[{index}]")
+        yield Entry(section.id, section, item, raw, parent, column, index, level)
+        if section.kind is not None and section.kind.name == "columns" and level < MAX_COLUMN_LEVELS:
+            for number, inner in enumerate(get_columns(item)):
+                inner_path = f"{section.path}.props.columns[{number}].sections"
                 if isinstance(inner, dict) and isinstance(inner.get("sections"), list):
-                    # The parent by what it is, until every key is known
-                    yield from _walk_outline(inner["sections"], here, str(id(one)), number, level + 1)
+                    # The parent is its `id()` until all keys are known.
+                    yield from _walk_entries(inner["sections"], inner_path, str(id(item)), number, level + 1)
 
 
-def columns(raw: dict[str, Any]) -> list[Any]:
-    """Return the columns of a section as they came."""
-    own = raw.get("props")
-    found = own.get("columns") if isinstance(own, dict) else None
-    return found if isinstance(found, list) else []
+def get_columns(raw: dict[str, Any]) -> list[Any]:
+    """Return the raw columns of a section."""
+    props = raw.get("props")
+    columns = props.get("columns") if isinstance(props, dict) else None
+    return columns if isinstance(columns, list) else []
 
 
-def find_section(found: list[Entry], key: str) -> Entry | None:
-    """Return the section of a key."""
-    return next((one for one in found if one.key == key), None)
+def find_section(section_entries: list[Entry], key: str) -> Entry | None:
+    """Return the section with a key, or None."""
+    return next((entry for entry in section_entries if entry.key == key), None)
 
 
-def top_section(found: list[Entry], key: str) -> str:
-    """Return the key of the outermost section around one, which is itself where nothing is around it."""
-    one = find_section(found, key)
-    while one is not None and one.parent:
-        key = one.parent
-        one = find_section(found, key)
+def find_top_key(section_entries: list[Entry], key: str) -> str:
+    """Return the key of the outermost section around a section, which may be itself."""
+    entry = find_section(section_entries, key)
+    while entry is not None and entry.parent:
+        key = entry.parent
+        entry = find_section(section_entries, key)
     return key
+
+
+# The description of designs as data, for scripts that write documents and for the editor.
+
+# The order of a palette.
+_PALETTE_ORDER = (
+    "header", "hero", "heading", "text", "image", "split", "button", "list", "quote", "columns", "product",
+    "product_grid", "gallery", "coupon", "video", "divider", "spacer", "social", "html", "footer",
+)  # fmt: skip
+
+
+def describe_designs() -> dict[str, Any]:
+    """Return the kinds with their properties, the theme, the common properties and the limits."""
+    first = [name for name in _PALETTE_ORDER if name in BY_NAME]
+    return {
+        "kinds": [BY_NAME[name].describe() for name in (*first, *(item for item in BY_NAME if item not in first))],
+        "theme": [item.describe() for item in THEME],
+        "common": [item.describe() for item in COMMON],
+        "styles": [style.describe() for style in STYLES],
+        "colours": ["#rrggbb", "a CSS name", "theme:brand", "theme:text", "theme:bg"],
+        "limits": {
+            "sections": MAX_SECTIONS, "column_sections": MAX_COLUMN_SECTIONS,
+            "column_levels": MAX_COLUMN_LEVELS, "sections_in_all": MAX_TOTAL_SECTIONS,
+        },
+    }  # fmt: skip

@@ -1,20 +1,310 @@
-"""A kind of section: what it is called, what it is made of, how it looks and how it reads as text."""
+"""Section kinds: the properties that they declare, how values are validated and read, and the view of a template."""
 
 import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from appliance.content.designs import cleaning, colours, plaintext, shell
-from appliance.content.designs.props import Prop, choice, line
-from appliance.content.designs.theme import Look, Theme
+from msgspec import Struct
 
-# What every section has besides (docs/decisions.md#11)
+from appliance.content.designs import markup, merge, sanitizer
+from appliance.content.designs.theme import (
+    BUTTON_RADII,
+    DEFAULT_WIDTH,
+    MAX_WIDTH,
+    MIN_WIDTH,
+    Look,
+    Theme,
+    contrast_ratio,
+    ensure_contrast,
+    is_colour,
+    mix_colours,
+    readable_colour,
+    render_table,
+)
+
+# A property is declared once, for validation, errors, `/templates/spec`, the editor and the text part.
+#
+# `validate_value` refuses what no document may hold. `read_value` is lenient: it accepts values such as `"24px"` or an
+# address without `https://`, and falls back to the default with an advice, so that no script loses a whole document
+# over a detail.
+
+PropKind = Literal[
+    "line", "text", "rich", "html", "url", "image", "colour", "number", "choice", "flag", "items", "group", "sections",
+    "filters",
+]  # fmt: skip
+_MAX_CHARACTERS = {"line": 1_000, "text": 10_000, "rich": 200_000, "html": 200_000, "url": 2_000, "image": 2_000}
+_NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*(?:px|%)?\s*\Z")
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.\-]*):")
+# The schemes of links; pictures may only have the first two.
+SCHEMES = ("http", "https", "mailto", "tel", "sms")
+_BARE_HOST = re.compile(r"[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?:[/?#:]|\Z)")
+
+# A callback that receives an advice about a value.
+Note = Callable[[str], None]
+
+
+class Prop(Struct, frozen=True, kw_only=True):
+    """The declaration of one property of a section."""
+
+    name: str
+    kind: PropKind
+    label: str
+    default: Any = None
+    help: str = ""
+    options: tuple[str, ...] = ()
+    minimum: float = 0
+    maximum: float = 0
+    unit: str = ""
+    fields: tuple["Prop", ...] = ()
+    aliases: tuple[str, ...] = ()
+    # Which default texts count as placeholders (`starters.find_placeholders`): "own" texts of sections and starters,
+    # a "title" only in a section, a "label" ("Learn more", "Unsubscribe") never.
+    wording: Literal["own", "title", "label"] = "own"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the declaration in the form of `/templates/spec`."""
+        spec: dict[str, Any] = {"name": self.name, "kind": self.kind, "label": self.label, "default": self.default}
+        if self.kind in ("number", "items", "sections"):
+            spec |= {"minimum": self.minimum, "maximum": self.maximum}
+        if self.kind in _MAX_CHARACTERS:
+            spec["max_length"] = _MAX_CHARACTERS[self.kind]
+        for name, value in (("help", self.help), ("unit", self.unit), ("options", list(self.options)),
+                            ("aliases", list(self.aliases)),
+                            ("fields", [field.describe() for field in self.fields])):  # fmt: skip
+            if value:
+                spec[name] = value
+        return spec
+
+    def get_value(self, values: Any) -> Any:
+        """Return the value of this property under its name or an alias."""
+        if not isinstance(values, dict):
+            return None
+        return next((values[name] for name in (self.name, *self.aliases) if values.get(name) is not None), None)
+
+
+def line(name: str, label: str, default: str | None = None, **more: Any) -> Prop:
+    """Declare a single-line text with merge tags."""
+    return Prop(name=name, kind="line", label=label, default=default, **more)
+
+
+def text(name: str, label: str, default: str | None = None, **more: Any) -> Prop:
+    """Declare a multi-line text with merge tags."""
+    return Prop(name=name, kind="text", label=label, default=default, **more)
+
+
+def rich(name: str, label: str, default: str | None = None, **more: Any) -> Prop:
+    """Declare rich text with merge tags."""
+    return Prop(name=name, kind="rich", label=label, default=default, **more)
+
+
+def url(name: str, label: str, **more: Any) -> Prop:
+    """Declare a link address."""
+    return Prop(name=name, kind="url", label=label, **more)
+
+
+def image(name: str, label: str, **more: Any) -> Prop:
+    """Declare the address of a picture."""
+    return Prop(name=name, kind="image", label=label, **more)
+
+
+def colour(name: str, label: str, default: str | None = None, **more: Any) -> Prop:
+    """Declare a colour; None uses that of the theme."""
+    return Prop(name=name, kind="colour", label=label, default=default, **more)
+
+
+def number(name: str, label: str, default: float | None, minimum: float, maximum: float, **more: Any) -> Prop:
+    """Declare a number within limits, in pixels by default."""
+    return Prop(name=name, kind="number", label=label, default=default, minimum=minimum, maximum=maximum,
+                **{"unit": "px", **more})  # fmt: skip
+
+
+def choice(name: str, label: str, *options: str, **more: Any) -> Prop:
+    """Declare a choice; the first option is the default."""
+    return Prop(name=name, kind="choice", label=label, options=options, **{"default": options[0], **more})
+
+
+def flag(name: str, label: str, default: bool = False, **more: Any) -> Prop:
+    """Declare a boolean."""
+    return Prop(name=name, kind="flag", label=label, default=default, **more)
+
+
+def items(name: str, label: str, fields: tuple[Prop, ...], maximum: int, minimum: int = 0, **more: Any) -> Prop:
+    """Declare a list of entries with the same fields."""
+    return Prop(
+        name=name, kind="items", label=label, fields=fields, minimum=minimum, maximum=maximum, default=[], **more
+    )
+
+
+def group(name: str, label: str, fields: tuple[Prop, ...], **more: Any) -> Prop:
+    """Declare a group of properties."""
+    return Prop(name=name, kind="group", label=label, fields=fields, **more)
+
+
+def validate_value(prop: Prop, value: Any, path: str, add: Callable[[str, str], None]) -> None:
+    """Call `add` (path, message) for every error that no document may have."""
+    if value is None or prop.kind in ("sections", "filters"):
+        return
+    if prop.kind == "items":
+        _validate_list(prop, value, path, add)
+    elif prop.kind == "group":
+        if isinstance(value, dict | str):
+            _validate_fields(prop.fields, _to_group(prop, value), path, add)
+        else:
+            add(path, "is invalid")
+    elif isinstance(value, dict | list):
+        add(path, "is invalid")
+    elif isinstance(value, str):
+        _validate_text(prop, value, path, add)
+
+
+def _validate_list(prop: Prop, value: Any, path: str, add: Callable[[str, str], None]) -> None:
+    if not isinstance(value, list):
+        add(path, "is invalid")
+        return
+    if len(value) > prop.maximum:
+        add(path, f"is too long (maximum is {prop.maximum:g} entries)")
+    for index, entry in enumerate(value[: int(prop.maximum)]):
+        if isinstance(entry, dict):
+            _validate_fields(prop.fields, entry, f"{path}[{index}]", add)
+        elif entry is not None:
+            add(f"{path}[{index}]", "is invalid")
+
+
+def _validate_fields(
+    fields: tuple[Prop, ...], values: dict[str, Any], path: str, add: Callable[[str, str], None]
+) -> None:
+    for field in fields:
+        validate_value(field, field.get_value(values), f"{path}.{field.name}", add)
+
+
+def _to_group(prop: Prop, value: Any) -> Any:
+    """Return a group as a dict; a plain text is the value of its first field."""
+    return {prop.fields[0].name: value} if isinstance(value, str) else value
+
+
+def _validate_text(prop: Prop, value: str, path: str, add: Callable[[str, str], None]) -> None:
+    max_characters = _MAX_CHARACTERS.get(prop.kind, 1_000)
+    if len(value) > max_characters:
+        add(path, f"is too long (maximum is {max_characters} characters)")
+        return
+    error = merge.find_error(value, "url" if prop.kind in ("url", "image") else "html")
+    if error:
+        add(path, error)
+    elif prop.kind in ("url", "image") and not value.lstrip().startswith("{"):
+        scheme = _SCHEME.match(value.strip())
+        allowed = SCHEMES if prop.kind == "url" else SCHEMES[:2]
+        if scheme is not None and scheme[1].lower() not in allowed and not _BARE_HOST.match(value.strip()):
+            add(path, "is invalid")
+
+
+def read_value(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]) -> Any:
+    """Return the value for the template, or the default; `is_tag` tests whether a text begins with a merge tag."""
+    if value is None or value == "":
+        return prop.default
+    if prop.kind == "items":
+        items = value[: int(prop.maximum)] if isinstance(value, list) else []
+        return [read_values(prop.fields, item, note, is_tag) for item in items if isinstance(item, dict)]
+    if prop.kind == "group":
+        return read_values(prop.fields, _to_group(prop, value), note, is_tag) if isinstance(value, dict | str) else None
+    if prop.kind in ("sections", "filters"):
+        return value if isinstance(value, list) else prop.default
+    read = _READERS[prop.kind](prop, value, is_tag)
+    if read is None:
+        shown_value = value if isinstance(value, str | int | float) else type(value).__name__
+        note(f"{prop.label}: {str(shown_value)[:60]!r} cannot be used here")
+        return prop.default
+    return read
+
+
+def read_values(
+    fields: tuple[Prop, ...], values: dict[str, Any], note: Note, is_tag: Callable[[str], bool]
+) -> SimpleNamespace:
+    """Return a namespace with an attribute for each property."""
+    return SimpleNamespace(**{field.name: read_value(field, field.get_value(values), note, is_tag) for field in fields})
+
+
+def _read_text(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    text_value = str(value)
+    return text_value if len(text_value) <= _MAX_CHARACTERS[prop.kind] else None
+
+
+def _read_address(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
+    if not isinstance(value, str) or len(value) > _MAX_CHARACTERS[prop.kind]:
+        return None
+    return normalize_address(value, SCHEMES if prop.kind == "url" else SCHEMES[:2], is_tag)
+
+
+def normalize_address(value: str, schemes: tuple[str, ...], is_tag: Callable[[str], bool]) -> str | None:
+    """Return the address with a scheme, or None if an email may not link to it."""
+    # Editors insert line ends into long addresses.
+    address = "".join(value.split("\n")).strip()
+    if is_tag(address) or (address.startswith("#") and schemes == SCHEMES):
+        return address
+    scheme = _SCHEME.match(address)
+    if _BARE_HOST.match(address):
+        return f"https://{address}"
+    if address.startswith("//"):
+        return f"https:{address}"
+    return address if scheme is not None and scheme[1].lower() in schemes else None
+
+
+def _read_colour(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
+    return value.strip() if isinstance(value, str) and is_colour(value) else None
+
+
+def _read_number(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        if value.strip().lower() == "pill":
+            return prop.maximum
+        match = _NUMBER.match(value)
+        value = float(match[1]) if match else None
+    if not isinstance(value, int | float) or not prop.minimum <= value <= prop.maximum:
+        return None
+    return int(value) if value == int(value) else float(value)
+
+
+def _read_choice(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> str | None:
+    word = str(value).strip().lower()
+    # Other products and other kinds of English spell these words differently.
+    word = {"color": "colour", "centre": "centered", "center": "centered", "yes": "true"}.get(word, word) \
+        if word not in prop.options else word  # fmt: skip
+    return word if word in prop.options else None
+
+
+def _read_flag(prop: Prop, value: Any, is_tag: Callable[[str], bool]) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(str(value).lower())
+
+
+_READERS: dict[str, Callable[[Prop, Any, Callable[[str], bool]], Any]] = {
+    "line": _read_text, "text": _read_text, "rich": _read_text, "html": _read_text, "url": _read_address,
+    "image": _read_address, "colour": _read_colour, "number": _read_number, "choice": _read_choice,
+    "flag": _read_flag,
+}  # fmt: skip
+
+
+# The properties that every section has besides its own (docs/decisions.md#11).
 COMMON = (
     choice("align", "Alignment", "left", "center", "right", default=None),
     choice("hide_on", "Hide on", "none", "phone", "desktop"),
     Prop(name="show_if", kind="filters", label="Show only to", help="the filters of a segment"),
     line("name", "Name in the outline"),
+)
+THEME = (
+    colour("brand_color", "Brand colour", help="buttons, links, signs"),
+    colour("text_color", "Text colour"),
+    colour("bg_color", "Page colour", help="around the sections"),
+    line("font_heading", "Font of headings"),
+    line("font_body", "Font of text"),
+    choice("button_shape", "Buttons", *BUTTON_RADII, default=None),
+    image("logo_url", "Logo"),
+    number("width", "Width", DEFAULT_WIDTH, MIN_WIDTH, MAX_WIDTH),
 )
 STYLES = (
     Prop(name="background_color", kind="colour", label="Background"),
@@ -22,154 +312,154 @@ STYLES = (
 )
 
 
-_SPACES = re.compile(r"\d{1,3}(?:\.\d+)?(?:px)?(?:\s+\d{1,3}(?:\.\d+)?(?:px)?){0,3}\Z")
-_PARAGRAPH = re.compile(r"<(p|ul|ol|li|a)\b((?:\s[^>]*)?)>")
-_RICH = {
+_PIXEL_SIZES = re.compile(r"\d{1,3}(?:\.\d+)?(?:px)?(?:\s+\d{1,3}(?:\.\d+)?(?:px)?){0,3}\Z")
+_RICH_TAG = re.compile(r"<(p|ul|ol|li|a)\b((?:\s[^>]*)?)>")
+_RICH_STYLES = {
     "p": "margin:0 0 14px", "ul": "margin:0 0 14px;padding:0 0 0 22px", "ol": "margin:0 0 14px;padding:0 0 0 24px",
     "li": "margin:0 0 6px", "a": "text-decoration:underline",
 }  # fmt: skip
 
 
 class View:
-    """A section as its kind sees it: `p` has every property, read; colours and spaces are resolved.
+    """A section as its template sees it: `props` holds every property as read; colours and sizes are resolved.
 
-    `keep` stands in for HTML that MJML may not touch, and answers the word for it; `inner` renders sections within.
+    `keep` replaces HTML that MJML may not touch by a token. `render_inner` renders the sections of a column.
     """
 
     def __init__(
-        self, p: SimpleNamespace, theme: Theme, look: Look, keep: Callable[[str], str],
-        note: Callable[[str, str], None], inner: "Callable[[list[Any], float, str], Inner]", width: float, nested: bool,
+        self, props: SimpleNamespace, theme: Theme, look: Look, keep: Callable[[str], str],
+        render_inner: "Callable[[list[Any], float, str], InnerContent]", width: float, is_nested: bool,
     ) -> None:  # fmt: skip
-        self.p, self.theme, self.look, self.keep, self.note, self.inner = p, theme, look, keep, note, inner
-        self.width, self.nested = width, nested
-        self.rtl = False
-        # On the colour of the page instead of that of the sections, in light and in dark
-        self.on_page = False
-        # Its background and padding stand around it already
-        self.boxed = False
+        self.props, self.theme, self.look, self.keep, self.render_inner = props, theme, look, keep, render_inner
+        self.width, self.is_nested = width, is_nested
+        self.is_rtl = False
+        # Whether the section has the colour of the page instead of that of cards, in light and dark mode.
+        self.is_on_page = False
+        # Whether the background and padding of the section are drawn around it already.
+        self.is_boxed = False
         self.padding: tuple[int, int, int, int] = (0, 0, 0, 0)
         self.background: str | None = None
         self.classes: list[str] = []
         self.path = ""
-        # Says whether a text has merge tags
-        self.tagged: Callable[[str], bool] = lambda text: False
-        # What a kind made of this section, so that its text need not make it again
-        self.made: Any = None
+        # Tests whether a text contains merge tags.
+        self.has_tags: Callable[[str], bool] = lambda text: False
+        # Content that the HTML and the text of this section share, so that it is rendered once.
+        self.cache: Any = None
 
     @property
-    def cell(self) -> str:
-        """Return the space around a cell: that of the section, which only stands around it within a column."""
-        if not self.nested or self.boxed:
+    def cell_padding(self) -> str:
+        """Return the padding of a cell as CSS; only a section within a column needs one."""
+        if not self.is_nested or self.is_boxed:
             return "0"
         top, _, bottom, _ = self.padding
         return f"{min(top, 10)}px 0 {min(bottom, 10)}px"
 
     @property
-    def ground(self) -> str:
-        """Return the colour that words of this section stand on."""
-        return self.background or (self.theme.light.page if self.on_page else self.theme.light.card)
+    def background_colour(self) -> str:
+        """Return the colour behind the text of this section."""
+        return self.background or (self.theme.light.page if self.is_on_page else self.theme.light.card)
 
     @property
-    def surface(self) -> str:
-        """Return the class that lets dark mode change what words of this section stand on."""
-        return self.tint("page" if self.on_page else "card")
+    def surface_class(self) -> str:
+        """Return the CSS class by which dark mode changes the background of this section."""
+        return self.colour_class("page" if self.is_on_page else "card")
 
     @property
-    def words(self) -> str:
-        """Return the colour of ordinary words here."""
-        return colours.readable_on(self.ground, self.theme.light.text)
+    def text_colour(self) -> str:
+        """Return the colour of ordinary text."""
+        return readable_colour(self.background_colour, self.theme.light.text)
 
     @property
-    def soft(self) -> str:
-        """Return the colour of words that step back."""
+    def muted_colour(self) -> str:
+        """Return the colour of secondary text."""
         if self.background is None:
             return self.theme.light.muted
-        return colours.lifted(colours.mix(self.words, self.ground, 0.3), self.ground)
+        return ensure_contrast(mix_colours(self.text_colour, self.background_colour, 0.3), self.background_colour)
 
     @property
-    def room(self) -> float:
-        """Return how wide the content of this section may be, in pixels."""
-        around = 0 if self.nested and not self.boxed else self.padding[1] + self.padding[3]
-        return max(self.width - around, 40)
+    def content_width(self) -> float:
+        """Return the width of the content, in pixels."""
+        padding = 0 if self.is_nested and not self.is_boxed else self.padding[1] + self.padding[3]
+        return max(self.width - padding, 40)
 
-    def align_or(self, other: str) -> str:
-        """Return the alignment, or the one given, where left is the side that words begin on."""
-        return str(self.p.align or (self.start if other == "left" else other))
+    def align_or(self, default: str) -> str:
+        """Return the alignment of the section, else the default; "left" means the side on which text begins."""
+        return str(self.props.align or (self.start_side if default == "left" else default))
 
     @property
-    def start(self) -> str:
-        """Return the side that words begin on."""
-        return "right" if self.rtl else "left"
+    def start_side(self) -> str:
+        """Return the side on which text begins."""
+        return "right" if self.is_rtl else "left"
 
     def table(self, mjml: str) -> str:
-        """Return the content of a column as a table of HTML, to stand in a cell."""
-        return shell.table(mjml, self.theme, "rtl" if self.rtl else "ltr")
+        """Return the content of a column as an HTML table for a cell."""
+        return render_table(mjml, self.theme, "rtl" if self.is_rtl else "ltr")
 
-    def shade(self, value: str | None, fallback: str) -> str:
-        """Resolve a colour of the document."""
+    def resolve_colour(self, value: str | None, fallback: str) -> str:
+        """Return a colour of the document as `#rrggbb`."""
         return self.theme.colour(value, fallback)
 
-    def on(self, background: str) -> str:
-        """Return a colour for words on a background."""
-        return colours.readable_on(background)
+    def text_colour_on(self, background: str) -> str:
+        """Return a colour for text on a background."""
+        return readable_colour(background)
 
-    def tint(self, name: str, value: Any = None) -> str:
-        """Return the class that lets dark mode change a colour: none where the author chose one."""
+    def colour_class(self, name: str, value: Any = None) -> str:
+        """Return the CSS class by which dark mode changes a colour; empty if the author chose the colour."""
         return f"c-{name}" if value is None and self.background is None else ""
 
-    def spaces(self, value: str | None, other: str) -> str:
-        """Return one to four sizes as CSS writes them, or the ones given."""
-        if value is None or not _SPACES.match(str(value).strip()):
-            return other
+    def to_sizes(self, value: str | None, default: str) -> str:
+        """Return one to four sizes as CSS, else the default."""
+        if value is None or not _PIXEL_SIZES.match(str(value).strip()):
+            return default
         return " ".join(f"{min(96.0, float(word.removesuffix('px'))):g}px" for word in str(value).split())
 
-    def rich(self, html: str | None) -> str:
-        """Clean limited HTML, with the spaces and links that mail programs need told."""
+    def rich_html(self, html: str | None) -> str:
+        """Return sanitized rich text with explicit margins and link colours, which mail clients need."""
         if not html:
             return ""
-        made = cleaning.text(html if plaintext.is_html(html) else plaintext.to_html(html))
-        made = _PARAGRAPH.sub(self._styled, made)
-        # The last one ends where the section's own space begins
-        last = made.rfind("margin:0 0 14px")
-        if last >= 0 and not made[last:].partition(">")[2].partition("</")[2].partition(">")[2].strip():
-            made = f"{made[:last]}margin:0{made[last + 15 :]}"
-        return made
+        cleaned = sanitizer.clean_text(html if markup.is_html(html) else markup.text_to_html(html))
+        cleaned = _RICH_TAG.sub(self._styled, cleaned)
+        # The padding of the section follows the last paragraph, so its own margin is removed.
+        last = cleaned.rfind("margin:0 0 14px")
+        if last >= 0 and not cleaned[last:].partition(">")[2].partition("</")[2].partition(">")[2].strip():
+            cleaned = f"{cleaned[:last]}margin:0{cleaned[last + 15 :]}"
+        return cleaned
 
-    def inline(self, html: str | None) -> str:
-        """Clean limited HTML for a place where words already stand: a single paragraph without its own space."""
-        made = self.rich(html)
-        inner = made.removeprefix('<p style="margin:0">').removesuffix("</p>")
-        return made if "<p" in inner else inner
+    def inline_html(self, html: str | None) -> str:
+        """Return sanitized rich text; a single paragraph is returned without its element."""
+        cleaned = self.rich_html(html)
+        inner = cleaned.removeprefix('<p style="margin:0">').removesuffix("</p>")
+        return cleaned if "<p" in inner else inner
 
-    def _styled(self, found: "re.Match[str]") -> str:
-        tag, attributes = found[1], found[2]
-        style = _RICH[tag] + (f";color:{self.link}" if tag == "a" else "")
+    def _styled(self, match: "re.Match[str]") -> str:
+        tag, attributes = match[1], match[2]
+        style = _RICH_STYLES[tag] + (f";color:{self.link_colour}" if tag == "a" else "")
         if ' style="' in attributes:
-            own = attributes.replace(' style="', f' style="{style};', 1)
-            return f"<{tag}{own}>"
+            styled = attributes.replace(' style="', f' style="{style};', 1)
+            return f"<{tag}{styled}>"
         target = ' target="_blank"' if tag == "a" else ""
         return f'<{tag}{attributes} style="{style}"{target}>'
 
     @property
-    def accent(self) -> str:
-        """Return the brand's colour, or another where the ground hides it."""
+    def accent_colour(self) -> str:
+        """Return the brand colour, or the text colour if the brand colour is hard to see on the background."""
         brand = self.theme.light.brand
-        return brand if colours.contrast(brand, self.ground) >= 1.6 else self.words
+        return brand if contrast_ratio(brand, self.background_colour) >= 1.6 else self.text_colour
 
     @property
-    def link(self) -> str:
-        """Return the colour of links in ordinary words."""
-        return colours.lifted(self.theme.light.brand, self.ground)
+    def link_colour(self) -> str:
+        """Return the colour of links in ordinary text."""
+        return ensure_contrast(self.theme.light.brand, self.background_colour)
 
-    def plain(self, html: str | None) -> str:
-        """Return limited HTML as text."""
+    def plain_text(self, html: str | None) -> str:
+        """Return rich text as plain text."""
         if not html:
             return ""
-        return plaintext.from_html(html if plaintext.is_html(html) else plaintext.to_html(html)).strip()
+        return markup.html_to_text(html if markup.is_html(html) else markup.text_to_html(html)).strip()
 
 
-class Inner(NamedTuple):
-    """Sections within a column: the content of the column as MJML, and as text."""
+class InnerContent(NamedTuple):
+    """The rendered content of a column: MJML and text."""
 
     mjml: str
     text: str
@@ -178,7 +468,7 @@ class Inner(NamedTuple):
 class Kind(NamedTuple):
     """A kind of section.
 
-    Its template is `sections/<name>.mjml`: the content of one column, or whole `mj-section`s where `whole` is set.
+    Its template is `sections/<name>.mjml`: the content of one column, or complete `mj-section`s if `whole` is set.
     """
 
     name: str
@@ -190,22 +480,22 @@ class Kind(NamedTuple):
     in_columns: bool = False
     on_page: bool = False
     padding: tuple[int, int, int, int] = (12, 32, 12, 32)
-    # Looks at a section and advises: (code, words)
+    # Yields advice about a section as (code, message).
     advise: Callable[[View], Iterator[tuple[str, str]]] = lambda view: iter(())
-    inferred: Callable[[dict[str, Any]], bool] = lambda props: False
-    # Recognised by less, after all that are recognised by more
-    inferred_late: Callable[[dict[str, Any]], bool] = lambda props: False
+    matches: Callable[[dict[str, Any]], bool] = lambda props: False
+    # Weaker evidence, tested only after `matches` of every kind.
+    matches_loosely: Callable[[dict[str, Any]], bool] = lambda props: False
 
     def all_props(self) -> tuple[Prop, ...]:
-        """Return its own properties and those that every kind has; its own are stronger (the name of a product)."""
-        own = {one.name for one in self.props}
-        return (*self.props, *(one for one in COMMON if one.name not in own))
+        """Return its own properties and the common ones that it does not override (such as the name of a product)."""
+        own_names = {prop.name for prop in self.props}
+        return (*self.props, *(item for item in COMMON if item.name not in own_names))
 
-    def spec(self) -> dict[str, Any]:
-        """Return the declaration as `/templates/spec` shows it."""
+    def describe(self) -> dict[str, Any]:
+        """Return the declaration in the form of `/templates/spec`."""
         return {
             "type": self.name, "label": self.label, "icon": self.icon, "in_columns": self.in_columns,
-            "props": [one.spec() for one in self.all_props()], "styles": [one.spec() for one in STYLES],
-            "defaults": {one.name: one.default for one in self.all_props() if one.default is not None},
+            "props": [prop.describe() for prop in self.all_props()], "styles": [style.describe() for style in STYLES],
+            "defaults": {prop.name: prop.default for prop in self.all_props() if prop.default is not None},
             "padding": list(self.padding),
         }  # fmt: skip

@@ -1,68 +1,78 @@
-"""Liquid, cut down to what a letter needs: which tags and filters there are, and the limits of a filling."""
+"""The Liquid environment: allowed tags and filters, limits of a rendering, and a faster path for plain templates."""
 
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, wraps
-from typing import Any, TextIO
+from functools import cache, partial, wraps
+from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote
 
-from liquid import BoundTemplate, Environment, Mode, RenderContext, Token
+from liquid import BoundTemplate, Environment, Mode, RenderContext, Token, Undefined
 from liquid.ast import BlockNode
-from liquid.builtin.expressions import BooleanExpression, FilteredExpression, LoopExpression, StringLiteral
+from liquid.builtin.content import ContentNode
+from liquid.builtin.expressions import BooleanExpression, FilteredExpression, LoopExpression, Path, StringLiteral
 from liquid.builtin.expressions.logical import ContainsExpression
+from liquid.builtin.output import OutputNode
 from liquid.builtin.tags.case_tag import MultiExpressionBlockNode
-from liquid.exceptions import FilterArgumentError, LiquidSyntaxError, LoopIterationLimitError, ResourceLimitError
+from liquid.builtin.tags.comment_tag import CommentNode
+from liquid.builtin.tags.if_tag import IfNode
+from liquid.exceptions import (
+    FilterArgumentError,
+    LiquidError,
+    LiquidSyntaxError,
+    LoopIterationLimitError,
+    ResourceLimitError,
+)
 from liquid.output import LimitedStringIO
 from liquid.stringify import to_liquid_string
 
 from appliance.content.designs import merge
-from appliance.content.designs.merge import FILTERS, MAX_FILTERS, MAX_OUTPUT, TAGS
+from appliance.content.designs.merge import FILTERS, MAX_FILTERS, MAX_OUTPUT_BYTES, TAGS
 
-MAX_ROUNDS = 100
-# Steps between two looks at the clock; a step is a lookup, a node, a filter, or so many characters that one works on
-STEPS = 32
+MAX_LOOP_ROUNDS = 100
+# The steps between two checks of the clock. A step is a lookup, a node, a filter, or this many characters of a value.
+STEPS_PER_CLOCK_CHECK = 32
 CHARACTERS_PER_STEP = 128
-# A condition has up to a hundred comparisons
+# A condition has up to a hundred comparisons.
 STEPS_PER_CONDITION = 8
-# An address, or a part of one, that no browser would follow is not worth encoding
+# No browser would follow a longer address.
 MAX_PLACED_CHARACTERS = 16_384
 MAX_DATE_CHARACTERS = 100
 
-# What outputs get besides, by where they stand (`outputs`); nobody can write these names into a template
+# The names of the internal encoding filters by position; templates cannot contain these names.
 AS_ADDRESS, AS_PICTURE, AS_PART, AS_QUERY, AS_STYLE = "as address", "as picture", "as part", "as query", "as style"
 
-_LEADS = re.compile(r"(?:https?://|mailto:|tel:|sms:)", re.IGNORECASE)
-_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\"'()<>\\`]")
+_SAFE_SCHEME = re.compile(r"(?:https?://|mailto:|tel:|sms:)", re.IGNORECASE)
+_UNSAFE_CHARACTER = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\"'()<>\\`]")
 _NO_STYLE = re.compile(r"[^\w #.,%+-]")
 _DATE_WIDTH = re.compile(r"%[-_^#]*\d")
 
 
-class _Render(RenderContext):
-    """One filling: 100 rounds a loop, and the processor time that is left of its message (docs/decisions.md#11)."""
+class _LimitedContext(RenderContext):
+    """The context of one rendering: 100 iterations a loop, and a limit of processor time (docs/decisions.md#11)."""
 
     __slots__ = ("_steps", "_until")
 
     def __init__(self, *arguments: Any, until: float, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._until, self._steps = until, STEPS
+        self._until, self._steps = until, STEPS_PER_CLOCK_CHECK
 
     def raise_for_loop_limit(self, length: int = 1) -> None:
-        """Refuse a loop that is too long by itself; nested ones are bounded by time."""
-        if length > MAX_ROUNDS:
-            raise LoopIterationLimitError(f"a loop of more than {MAX_ROUNDS} rounds", token=None)
+        """Raise LoopIterationLimitError for a loop that is too long; nested loops are limited by time."""
+        if length > MAX_LOOP_ROUNDS:
+            raise LoopIterationLimitError(f"a loop of more than {MAX_LOOP_ROUNDS} rounds", token=None)
         self.step()
 
     def get(self, path: list[object], *arguments: Any, **named: Any) -> Any:
-        """Look a value up, as long as there is time."""
-        if len(path) > STEPS:
+        """Look up a value within the time limit."""
+        if len(path) > STEPS_PER_CLOCK_CHECK:
             self.step(len(path))
         value = super().get(path, *arguments, **named)
         self.step_over(value)
         return value
 
     def filter(self, name: str, token: Token | None) -> Callable[..., object]:
-        """Return a filter that is called as long as there is time, and whose result is no longer than a message."""
+        """Return a filter whose calls count against the time limit and whose result has a size limit."""
         function = super().filter(name, token)
 
         def limited(value: Any, *arguments: Any, **named: Any) -> object:
@@ -75,90 +85,90 @@ class _Render(RenderContext):
         return limited
 
     def step(self, steps: int = 1) -> None:
-        """Count steps; raises ResourceLimitError where the time is over. The clock costs more than most steps."""
+        """Count steps; raises ResourceLimitError past the time limit. Reading the clock costs more than most steps."""
         self._steps -= steps
         if self._steps <= 0:
-            self._steps = STEPS
+            self._steps = STEPS_PER_CLOCK_CHECK
             if time.thread_time() > self._until:
                 raise ResourceLimitError(merge.TOO_SLOW, token=None)
 
     def step_over(self, value: Any) -> None:
-        """Count what working on a value may take."""
+        """Count the steps that processing a value may take."""
         if isinstance(value, str):
             self.step(1 + len(value) // CHARACTERS_PER_STEP)
         else:
-            self.step(STEPS if isinstance(value, list | dict) else 1)
+            self.step(STEPS_PER_CLOCK_CHECK if isinstance(value, list | dict) else 1)
 
 
-def render(template: BoundTemplate, values: Mapping[str, Any], until: float) -> str:
-    """Render a template; raises LiquidError, also where it is not done by this processor time of the thread."""
-    buffer = LimitedStringIO(MAX_OUTPUT)
-    template.render_with_context(_Render(template, globals=values, until=until), buffer)
+def render_template(template: BoundTemplate, values: Mapping[str, Any], until: float) -> str:
+    """Render a template; raises LiquidError, also past the given processor time of the thread."""
+    buffer = LimitedStringIO(MAX_OUTPUT_BYTES)
+    template.render_with_context(_LimitedContext(template, globals=values, until=until), buffer)
     return buffer.getvalue()
 
 
-class _Language(Environment):
-    """Liquid with our limits of depth; those of rounds, output and time are kept while it is rendered."""
+class _LimitedEnvironment(Environment):
+    """Liquid with our limits of depth; the limits of iterations, output and time apply during rendering."""
 
     block_nesting_limit = 8
     context_depth_limit = 16
 
 
-class _Words(StringLiteral):
-    """A text written into a tag: words like any value, while the library takes it for HTML."""
+class _EscapedLiteral(StringLiteral):
+    """A literal text in a tag, which is escaped like any value; the library would treat it as safe HTML."""
 
     __slots__ = ()
 
     def evaluate(self, context: RenderContext) -> str:
-        """Return the text without a mark that it were safe."""
-        if isinstance(context, _Render):
+        """Return the text without the library's mark for safe HTML."""
+        if isinstance(context, _LimitedContext):
             context.step(1 + len(self.value) // CHARACTERS_PER_STEP)
         return self.value
 
 
-class _Block(BlockNode):
-    """The inside of a block, which looks at the clock: what it says may take long without any variable in it."""
+class _TimedBlock(BlockNode):
+    """The content of a block, which counts steps: it may take long without containing any variable."""
 
     __slots__ = ()
 
     def render_to_output(self, context: RenderContext, buffer: TextIO) -> int:
-        """Render the nodes, as long as there is time."""
-        if isinstance(context, _Render):
+        """Render the nodes within the time limit."""
+        if isinstance(context, _LimitedContext):
             context.step(1 + len(self.nodes))
         return super().render_to_output(context, buffer)
 
 
-class _When(MultiExpressionBlockNode):
-    """One `when` of a case, which looks at the clock: its values may all be literals."""
+class _TimedWhen(MultiExpressionBlockNode):
+    """One `when` of a case, which counts steps: all of its values may be literals."""
 
     __slots__ = ()
 
     def render_to_output(self, context: RenderContext, buffer: TextIO) -> int:
-        """Render the block as often as its values hold, as long as there is time."""
-        if isinstance(context, _Render):
+        """Render the block for each matching value within the time limit."""
+        if isinstance(context, _LimitedContext):
             context.step(1 + len(self.expression.expressions))
         return super().render_to_output(context, buffer)
 
 
-class _Condition(BooleanExpression):
-    """What is asked of `if`, `elsif` and `unless`, which looks at the clock: it may compare nothing but literals."""
+class _TimedCondition(BooleanExpression):
+    """The condition of `if`, `elsif` and `unless`, which counts steps: it may compare only literals."""
 
     __slots__ = ()
 
     def evaluate(self, context: RenderContext) -> bool:
-        """Return whether it holds, as long as there is time."""
-        if isinstance(context, _Render):
+        """Return whether the condition is true, within the time limit."""
+        if isinstance(context, _LimitedContext):
             context.step(STEPS_PER_CONDITION)
         return super().evaluate(context)
 
 
-class _Contains(ContainsExpression):
-    """Whether one value holds another. Python goes through a whole range for what is no whole number."""
+class _BoundedContains(ContainsExpression):
+    """The `contains` operator; Python would iterate through a whole range for a number that is not an integer."""
 
     __slots__ = ()
 
     def evaluate(self, context: RenderContext) -> object:
-        """Return whether the right value is in the left one."""
+        """Return whether the left value contains the right value."""
         left = self.left.evaluate(context)
         if not isinstance(left, range):
             return super().evaluate(context)
@@ -168,8 +178,8 @@ class _Contains(ContainsExpression):
         return type(value) is int and value in left
 
 
-class _Loop(LoopExpression):
-    """What a loop goes through, cut to its limit and offset without stepping through what is left out."""
+class _BoundedLoop(LoopExpression):
+    """The iteration of a loop, sliced by limit and offset without iterating over what is left out."""
 
     __slots__ = ()
 
@@ -184,7 +194,7 @@ class _Loop(LoopExpression):
         try:
             return items, len(items)
         except OverflowError:
-            raise LoopIterationLimitError(f"a loop of more than {MAX_ROUNDS} rounds", token=None) from None
+            raise LoopIterationLimitError(f"a loop of more than {MAX_LOOP_ROUNDS} rounds", token=None) from None
 
     def _slice(
         self, it: Any, length: int, context: RenderContext, *, limit: int | None, offset: int | str | None
@@ -199,37 +209,38 @@ class _Loop(LoopExpression):
         return reversed(items) if self.reversed else iter(items), len(items)
 
 
-def prepare(nodes: list[Any]) -> None:
-    """Make a parsed template ours: texts in tags are escaped where values are, and everything in it keeps to the
-    limits. Raises LiquidSyntaxError for an output with too many filters."""
+def prepare_nodes(nodes: list[Any]) -> None:
+    """Apply escaping and limits to a parsed template; raises LiquidSyntaxError for too many filters in one output."""
     pending, expressions = list(nodes), list[Any]()
     while pending:
         node = pending.pop()
         if type(node) is BlockNode:
-            node.__class__ = _Block
+            node.__class__ = _TimedBlock
         elif isinstance(node, MultiExpressionBlockNode):
-            node.__class__ = _When
+            node.__class__ = _TimedWhen
         pending += node.children(None)
         expressions += node.expressions()
     while expressions:
-        one = expressions.pop()
-        if isinstance(one, StringLiteral):
-            one.__class__ = _Words
-        elif isinstance(one, LoopExpression):
-            one.__class__ = _Loop
-        elif isinstance(one, BooleanExpression):
-            one.__class__ = _Condition
-        elif isinstance(one, ContainsExpression):
-            one.__class__ = _Contains
-        elif isinstance(one, FilteredExpression) and one.filters and len(one.filters) > MAX_FILTERS:
-            words = f"more than {MAX_FILTERS} filters in one output"
-            raise LiquidSyntaxError(words, token=one.filters[MAX_FILTERS].token)
-        expressions += one.children()
+        expression = expressions.pop()
+        if isinstance(expression, StringLiteral):
+            expression.__class__ = _EscapedLiteral
+        elif isinstance(expression, LoopExpression):
+            expression.__class__ = _BoundedLoop
+        elif isinstance(expression, BooleanExpression):
+            expression.__class__ = _TimedCondition
+        elif isinstance(expression, ContainsExpression):
+            expression.__class__ = _BoundedContains
+        elif (
+            isinstance(expression, FilteredExpression) and expression.filters and len(expression.filters) > MAX_FILTERS
+        ):
+            message = f"more than {MAX_FILTERS} filters in one output"
+            raise LiquidSyntaxError(message, token=expression.filters[MAX_FILTERS].token)
+        expressions += expression.children()
 
 
 def _check_size(name: str, characters: int) -> None:
-    """Raise FilterArgumentError where the result of a filter would be longer than a message may be."""
-    if characters > MAX_OUTPUT:
+    """Raise FilterArgumentError if the result of a filter would exceed the maximum output."""
+    if characters > MAX_OUTPUT_BYTES:
         raise FilterArgumentError(f"{name}: the result would be too long", token=None)
 
 
@@ -257,8 +268,8 @@ def _join(value: Any, separator: Any = " ", *, context: Any) -> str:
 _join.with_context = True  # type: ignore[attr-defined]  # how the library knows it
 
 
-def _checked(function: Callable[..., Any], name: str, size: Callable[[str], int]) -> Callable[..., Any]:
-    """Return a filter of the library that is not called where its result would be too long."""
+def _limit_result(function: Callable[..., Any], name: str, size: Callable[[str], int]) -> Callable[..., Any]:
+    """Return a filter of the library that is not called if its result would be too long."""
 
     @wraps(function)  # with its marks: what else the library passes to it
     def checked(value: Any, *arguments: Any, **named: Any) -> Any:
@@ -269,12 +280,12 @@ def _checked(function: Callable[..., Any], name: str, size: Callable[[str], int]
     return checked
 
 
-def _size_encoded(text: str) -> int:
-    return len(text) if len(text) * 12 <= MAX_OUTPUT else 3 * len(text.encode())
+def _url_encoded_size(text: str) -> int:
+    return len(text) if len(text) * 12 <= MAX_OUTPUT_BYTES else 3 * len(text.encode())
 
 
-def _size_escaped(text: str) -> int:
-    return len(text) if len(text) * 6 <= MAX_OUTPUT else len(text) + 5 * sum(map(text.count, "&<>\"'"))
+def _escaped_size(text: str) -> int:
+    return len(text) if len(text) * 6 <= MAX_OUTPUT_BYTES else len(text) + 5 * sum(map(text.count, "&<>\"'"))
 
 
 def _money(value: Any, currency: Any = "") -> str:
@@ -285,58 +296,61 @@ def _money(value: Any, currency: Any = "") -> str:
     return f"{amount} {currency}".strip()
 
 
-def _address(value: Any) -> str:
-    """Return an address that leads somewhere, else one that leads nowhere."""
+def _encode_address(value: Any) -> str:
+    """Return an address with an allowed scheme, else `#`."""
     text = str(value).strip()
-    return _UNSAFE.sub(lambda found: quote(found[0]), text) if _LEADS.match(text) else "#"
+    return _UNSAFE_CHARACTER.sub(lambda found: quote(found[0]), text) if _SAFE_SCHEME.match(text) else "#"
 
 
-def _picture(value: Any) -> str:
+def _encode_picture_address(value: Any) -> str:
     text = str(value).strip()
-    return _UNSAFE.sub(lambda found: quote(found[0]), text) if _LEADS.match(text) else ""
+    return _UNSAFE_CHARACTER.sub(lambda found: quote(found[0]), text) if _SAFE_SCHEME.match(text) else ""
 
 
-def _part(value: Any) -> str:
+def _encode_address_part(value: Any) -> str:
     return quote(to_liquid_string(value, autoescape=False), safe="@+")
 
 
-def _query(value: Any) -> str:
+def _encode_query_value(value: Any) -> str:
     return quote(to_liquid_string(value, autoescape=False), safe="")
 
 
-def _style(value: Any) -> str:
+def _encode_style(value: Any) -> str:
     return _NO_STYLE.sub("", to_liquid_string(value, autoescape=False))
 
 
-def _placed(encode: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return an encoding that refuses what is longer than any address or style."""
+def _limit_value(encode: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return an encoding filter that refuses values longer than any address or style."""
 
     def placed(value: Any) -> str:
         if isinstance(value, str) and len(value) > MAX_PLACED_CHARACTERS:
-            words = f"a value in an address or a style is too long (maximum is {MAX_PLACED_CHARACTERS} characters)"
-            raise FilterArgumentError(words, token=None)
+            message = f"a value in an address or a style is too long (maximum is {MAX_PLACED_CHARACTERS} characters)"
+            raise FilterArgumentError(message, token=None)
         return encode(value)
 
     return placed
 
 
 ENCODINGS: dict[str, Callable[[Any], str]] = {
-    AS_ADDRESS: _placed(_address), AS_PICTURE: _placed(_picture), AS_PART: _placed(_part), AS_QUERY: _placed(_query),
-    AS_STYLE: _placed(_style),
-}  # fmt: skip
+    AS_ADDRESS: _limit_value(_encode_address),
+    AS_PICTURE: _limit_value(_encode_picture_address),
+    AS_PART: _limit_value(_encode_address_part),
+    AS_QUERY: _limit_value(_encode_query_value),
+    AS_STYLE: _limit_value(_encode_style),
+}
 
 
 @cache
-def language(autoescape: bool) -> Environment:
-    """Return the language for HTML, where values are escaped, or for all else."""
-    made = _Language(autoescape=autoescape, tolerance=Mode.STRICT)
-    for name in list(made.tags):
+def liquid_environment(autoescape: bool) -> Environment:
+    """Return the Liquid environment for HTML, in which values are escaped, or for other texts."""
+    environment = _LimitedEnvironment(autoescape=autoescape, tolerance=Mode.STRICT)
+    for name in list(environment.tags):
         if name not in TAGS:
-            del made.tags[name]
-    for name in list(made.filters):
+            del environment.tags[name]
+    for name in list(environment.filters):
         if name not in FILTERS:
-            del made.filters[name]
-    date = made.filters["date"]
+            del environment.filters[name]
+    date = environment.filters["date"]
 
     def safe_date(value: Any, form: Any = "", **named: Any) -> Any:
         if len(str(form)) > 100 or _DATE_WIDTH.search(str(form)):
@@ -348,9 +362,212 @@ def language(autoescape: bool) -> Environment:
     for mark in ("with_environment", "with_context"):
         if getattr(date, mark, False):
             setattr(safe_date, mark, True)
-    made.filters |= {
-        "url_encode": _checked(made.filters["url_encode"], "url_encode", _size_encoded),
-        "escape": _checked(made.filters["escape"], "escape", _size_escaped),
+    environment.filters |= {
+        "url_encode": _limit_result(environment.filters["url_encode"], "url_encode", _url_encoded_size),
+        "escape": _limit_result(environment.filters["escape"], "escape", _escaped_size),
     }
-    made.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date, **ENCODINGS}
-    return made
+    environment.filters |= {"replace": _replace, "join": _join, "money": _money, "date": safe_date, **ENCODINGS}
+    return environment
+
+
+# Templates of plain outputs are filled without the library: fixed texts, and values between them.
+#
+# Values pass through the library's own filters and escaping, so the result is the same. Whatever is not plain (lists,
+# errors, large values) is left to the library.
+
+_PLAIN_FILTERS = ("default", "upcase", "downcase", "capitalize", "strip", "escape", "url_encode", *ENCODINGS)
+_PLAIN_TYPES = (str, int, float, bool, type(None))
+_CONDITION_TYPES = (*_PLAIN_TYPES, dict, list)
+# These names have a special meaning if a value has no such key.
+_SPECIAL_NAMES = ("size", "first", "last")
+_BUILT_IN_NAMES = ("now", "today")
+# Longer values are filtered by the library, which checks the clock between filters.
+MAX_FILTERED_CHARACTERS = 1_000
+# The number of values filled in between two checks of the clock.
+VALUES_PER_CLOCK_CHECK = 16
+
+
+class NeedsLiquid(Exception):
+    """A template or value that only the Liquid library can fill."""
+
+
+class Slot(NamedTuple):
+    """An output: its lookup, its filters, and a name that identifies equal slots."""
+
+    lookup: Callable[[Mapping[str, Any]], Any]
+    filters: tuple[Callable[[Any], Any], ...]
+    is_escaped: bool
+    name: tuple[Any, ...]
+
+    def to_text(self, value: Any) -> str:
+        """Return the text for a value; raises NeedsLiquid."""
+        if type(value) not in _PLAIN_TYPES and not isinstance(value, Undefined):
+            raise NeedsLiquid
+        for step in self.filters:
+            if type(value) is str and len(value) > MAX_FILTERED_CHARACTERS:
+                raise NeedsLiquid
+            value = step(value)
+        return _normalize_line_ends(to_liquid_string(value, self.is_escaped))
+
+
+class ConditionPiece(NamedTuple):
+    """A condition: pieces shown if a value is present, and pieces shown otherwise."""
+
+    lookup: Callable[[Mapping[str, Any]], Any]
+    then: "list[Piece]"
+    otherwise: "list[Piece]"
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the value is present; raises NeedsLiquid."""
+        value = self.lookup(values)
+        if type(value) not in _CONDITION_TYPES and not isinstance(value, Undefined):
+            raise NeedsLiquid
+        return not (value is None or value is False or isinstance(value, Undefined))
+
+
+Piece = str | Slot | ConditionPiece
+
+
+class SpliceTemplate:
+    """A template as pieces; raises NeedsLiquid for anything but plain outputs and conditions."""
+
+    def __init__(self, nodes: list[Any], environment: Environment) -> None:
+        self.pieces = _build_pieces(nodes, environment)
+
+    def fill(self, values: Mapping[str, Any], until: float) -> str | None:
+        """Return the text, or None if only the library can fill the template."""
+        parts: list[str] = []
+        try:
+            _fill(self.pieces, values, parts, FillBudget(until))
+        except (NeedsLiquid, LiquidError, TypeError, ValueError):
+            return None  # the library reports the error
+        text = "".join(parts)
+        return text if len(text) * 4 <= MAX_OUTPUT_BYTES or len(text.encode()) <= MAX_OUTPUT_BYTES else None
+
+
+class FillBudget:
+    """The limits of one filling: values between checks of the clock, and size in all."""
+
+    __slots__ = ("_size", "_until", "_values")
+
+    def __init__(self, until: float) -> None:
+        self._until, self._values, self._size = until, 0, 0
+
+    def take(self, size: int) -> None:
+        """Count a filled value of a size; raises NeedsLiquid past the limit of size or time."""
+        self._size += size
+        self._values += 1
+        if self._size > MAX_OUTPUT_BYTES or (
+            self._values % VALUES_PER_CLOCK_CHECK == 0 and time.thread_time() > self._until
+        ):
+            raise NeedsLiquid
+
+
+def _normalize_line_ends(text: str) -> str:
+    # Normalize line ends as the library does.
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _fill(pieces: list[Piece], values: Mapping[str, Any], parts: list[str], budget: FillBudget) -> None:
+    for piece in pieces:
+        if isinstance(piece, str):
+            parts.append(piece)
+        elif isinstance(piece, Slot):
+            text = piece.to_text(piece.lookup(values))
+            budget.take(len(text))
+            parts.append(text)
+        else:
+            _fill(piece.then if piece.holds(values) else piece.otherwise, values, parts, budget)
+
+
+def _build_pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
+    pieces: list[Piece] = []
+    for node in nodes:
+        if isinstance(node, ContentNode):
+            pieces.append(_normalize_line_ends(node.text))
+        elif isinstance(node, OutputNode):
+            pieces.append(_build_slot(node.expression, environment))
+        elif isinstance(node, IfNode):
+            pieces.append(_build_condition(node, environment))
+        elif not isinstance(node, CommentNode):
+            raise NeedsLiquid
+    return pieces
+
+
+def _look_up(path: tuple[str, ...], nothing: Undefined, values: Mapping[str, Any]) -> Any:
+    """Look up a value as the library does, through plain dictionaries only."""
+    value: Any = values
+    for name in path:
+        if type(value) is not dict:
+            if type(value) in _PLAIN_TYPES:
+                return nothing
+            raise NeedsLiquid
+        if name not in value:
+            return nothing
+        value = value[name]
+    return value
+
+
+def _build_lookup(expression: Any, environment: Environment) -> Callable[[Mapping[str, Any]], Any]:
+    if not isinstance(expression, Path):
+        raise NeedsLiquid
+    path = expression.path
+    if (
+        not all(type(item) is str for item in path)
+        or path[0] in _BUILT_IN_NAMES
+        or any(item in _SPECIAL_NAMES for item in path[1:])
+    ):
+        raise NeedsLiquid
+    names = tuple(str(item) for item in path)
+    return partial(_look_up, names, environment.undefined(names[0]))
+
+
+def _build_slot(expression: Any, environment: Environment) -> Piece:
+    if not isinstance(expression, FilteredExpression):
+        raise NeedsLiquid
+    path = expression.left
+    look = _build_lookup(path, environment)
+    filters = [(item.name, _filter_arguments(item)) for item in expression.filters or ()]
+    steps = tuple(_build_filter(name, words, environment) for name, words in filters)
+    return Slot(look, steps, environment.autoescape, (str(path), *filters))
+
+
+def _filter_arguments(filter_: Any) -> tuple[str, ...]:
+    """Return the arguments of a filter; raises NeedsLiquid unless they are literal texts."""
+    arguments: list[str] = []
+    for argument in filter_.args:
+        literal = getattr(argument, "value", None)
+        if hasattr(argument, "name") or not isinstance(literal, StringLiteral):
+            raise NeedsLiquid
+        arguments.append(literal.value)
+    return tuple(arguments)
+
+
+def _build_filter(name: str, arguments: tuple[str, ...], environment: Environment) -> Callable[[Any], Any]:
+    """Return a filter with its arguments bound, as the library binds them."""
+    if name not in _PLAIN_FILTERS:
+        raise NeedsLiquid
+    function = environment.filters[name]
+    if getattr(function, "with_context", False):
+        raise NeedsLiquid
+    if getattr(function, "with_environment", False):
+        function = partial(function, environment=environment)
+    return lambda value: function(value, *arguments)
+
+
+def _build_condition(node: Any, environment: Environment) -> Piece:
+    """Return the pieces of a condition; an `else` is allowed, more raises NeedsLiquid."""
+    if node.alternatives:
+        raise NeedsLiquid
+    look = _build_lookup(node.condition.expression, environment)
+    then = _build_block(node.consequence, environment)
+    return ConditionPiece(look, then, _build_block(node.default, environment) if node.default is not None else [])
+
+
+def _build_block(block: Any, environment: Environment) -> list[Piece]:
+    # The library shows nothing of a block without text, not even its white space.
+    return (
+        []
+        if block.blank and environment.suppress_blank_control_flow_blocks
+        else _build_pieces(block.nodes, environment)
+    )

@@ -1,4 +1,4 @@
-"""The links of a mail, numbered in the order of reading, so that a report can draw its numbers on the mail."""
+"""The links of an email: numbering, tracking addresses, and the open pixel."""
 
 import re
 from bisect import bisect_right
@@ -8,88 +8,96 @@ from html.entities import html5
 from itertools import islice
 from typing import NamedTuple
 
-from appliance.content.designs import merge, places, plaintext, tags
-from appliance.content.designs.places import Attribute, Element
-from appliance.content.designs.tags import TAG
+from appliance.content.designs import markup, merge
+from appliance.content.designs.markup import MERGE_TAG, Attribute, Element
 
-_MAX_WORDS = 120
+_MAX_LINK_TEXT_CHARACTERS = 120
 _MAX_CHARACTERS = 20_000
 _ANCHOR = re.compile(r"<(a|area)(?=[\s/])", re.IGNORECASE)
 _CLOSE = re.compile(r"</a\s*>", re.IGNORECASE)
 _REFERENCE = re.compile(r"&(?:#(\d{1,7});?|#[xX]([0-9a-fA-F]{1,6});?|([A-Za-z][A-Za-z0-9]{1,40})(;?)(=?))")
-# An address in a text, its merge tags blotted out
+# An address in a text whose merge tags are masked.
 _IN_TEXT = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
-# What stands in no address, and before or behind one without a space: quotes, dots, and the signs of East Asia
-_ASIDE = re.compile("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
-# What ends a sentence and not an address
-_BEHIND = ".,;:!?'*_"
-_OPENED = {")": "(", "]": "["}
-# So many of them are looked at for an address that is known
-_MAX_BEHIND = 100
+# Characters that are in no address and may touch one without a space: quotes, dots, East Asian punctuation.
+_PUNCTUATION = re.compile("[“”„‘’‚«»‹›…\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]")
+# Characters that end a sentence and not an address.
+_TRAILING_PUNCTUATION = ".,;:!?'*_"
+_OPENING_BRACKETS = {")": "(", "]": "["}
+# How many trailing characters are tried to find a known address.
+_MAX_TRAILING_CHARACTERS = 100
 
 
 class Link(NamedTuple):
-    """A link of a template: its number from 1, its address with merge tags in place, and what a reader sees of it."""
+    """A link of a template: its number from 1, its address with merge tags, and its visible text."""
 
     number: int
     href: str
     words: str
 
 
-class Place(NamedTuple):
-    """Where the address of a link stands, and what it is."""
+class LinkPosition(NamedTuple):
+    """The position of a link's address in a source, and the address."""
 
     start: int
     end: int
     address: str
 
 
-def of(html: str, text: str = "") -> tuple[Link, ...]:
-    """Return the links of HTML with merge tags; the same address twice is two links, for they stand in two places.
+def find_links(html: str, text: str = "") -> tuple[Link, ...]:
+    """Return the links of HTML with merge tags; two links to the same address are two.
 
-    What only Outlook draws stands in comments and repeats what others see, so it is not counted. Behind them come the
-    addresses that only the text part names, each once.
+    Links in conditional comments for Outlook repeat others and are not counted. Addresses that occur only in the text
+    part follow, each once.
     """
-    masked = places.without_comments(places.masked(html))
-    found: list[Link] = []
-    for one, place, until in _anchors(html, masked):
-        found.append(
-            Link(len(found) + 1, place.address, _words(html, masked, one, min(until, one.end + _MAX_CHARACTERS)))
+    masked = markup.mask_comments(markup.mask_tags(html))
+    links: list[Link] = []
+    for anchor, place, until in _iterate_anchors(html, masked):
+        links.append(
+            Link(
+                len(links) + 1,
+                place.address,
+                _link_text(html, masked, anchor, min(until, anchor.end + _MAX_CHARACTERS)),
+            )
         )
-    known = {one.href for one in found}
-    for place in in_text(text, known):
-        if place.address not in known:
-            known.add(place.address)
-            found.append(Link(len(found) + 1, place.address, ""))
-    return tuple(found)
+    known_addresses = {link.href for link in links}
+    for place in find_positions_in_text(text, known_addresses):
+        if place.address not in known_addresses:
+            known_addresses.add(place.address)
+            links.append(Link(len(links) + 1, place.address, ""))
+    return tuple(links)
 
 
-def in_html(html: str) -> list[Place]:
-    """Return where the addresses of links stand in HTML, in the order of their numbers."""
-    return [place for _, place, _ in _anchors(html, places.without_comments(places.masked(html)))]
+def find_positions_in_html(html: str) -> list[LinkPosition]:
+    """Return the positions of link addresses in HTML, in the order of their numbers."""
+    return [place for _, place, _ in _iterate_anchors(html, markup.mask_comments(markup.mask_tags(html)))]
 
 
-def in_text(text: str, known: set[str]) -> Iterator[Place]:
-    """Yield the addresses in a text; one that is known ends where it is known to, another where a sentence may."""
-    masked = places.masked(text)
-    for found in _IN_TEXT.finditer(masked):
-        start, longest = found.span()
-        known_ends = (end for end in islice(_ends(masked, start, longest), _MAX_BEHIND) if text[start:end] in known)
+def find_positions_in_text(text: str, known_addresses: set[str]) -> Iterator[LinkPosition]:
+    """Yield the addresses in a text; a known address ends as known, another one before trailing punctuation."""
+    masked = markup.mask_tags(text)
+    for match in _IN_TEXT.finditer(masked):
+        start, longest = match.span()
+        known_ends = (
+            end
+            for end in islice(_iterate_ends(masked, start, longest), _MAX_TRAILING_CHARACTERS)
+            if text[start:end] in known_addresses
+        )
         end = next(known_ends, None)
         if end is None:
-            aside = _ASIDE.search(masked, start, longest)
-            (end,) = deque(_ends(masked, start, longest if aside is None else aside.start()), 1)
-        yield Place(start, end, text[start:end])
+            aside = _PUNCTUATION.search(masked, start, longest)
+            (end,) = deque(_iterate_ends(masked, start, longest if aside is None else aside.start()), 1)
+        yield LinkPosition(start, end, text[start:end])
 
 
-def _ends(masked: str, start: int, end: int) -> Iterator[int]:
-    """Yield where an address may end: at the end, or before signs that stand behind one; a bracket does if none was
-    opened."""
+def _iterate_ends(masked: str, start: int, end: int) -> Iterator[int]:
+    """Yield possible ends of an address: the end, and before trailing punctuation or an unmatched closing bracket."""
     count = {sign: masked.count(sign, start, end) for sign in "()[]"}
     yield end
     while end > start:
         last = masked[end - 1]
-        is_behind = count[last] > count[_OPENED[last]] if last in _OPENED else last in _BEHIND
+        is_behind = (
+            count[last] > count[_OPENING_BRACKETS[last]] if last in _OPENING_BRACKETS else last in _TRAILING_PUNCTUATION
+        )
         if not is_behind:
             return
         if last in count:
@@ -98,78 +106,78 @@ def _ends(masked: str, start: int, end: int) -> Iterator[int]:
         yield end
 
 
-def _anchors(html: str, masked: str) -> Iterator[tuple[Element, Place, int]]:
-    """Yield what leads somewhere, the place of its address, and where the next anchor begins."""
-    anchors = list(places.elements(masked, _ANCHOR))
-    for index, one in enumerate(anchors):
-        href = one.value("href")
-        address = decoded(html, href).strip() if href else ""
+def _iterate_anchors(html: str, masked: str) -> Iterator[tuple[Element, LinkPosition, int]]:
+    """Yield each anchor with an address, the position of the address, and the index of the next anchor."""
+    anchors = list(markup.iterate_elements(masked, _ANCHOR))
+    for index, anchor in enumerate(anchors):
+        href = anchor.value("href")
+        address = decode_attribute(html, href).strip() if href else ""
         if href is not None and address:
             yield (
-                one,
-                Place(href.start, href.end, address),
+                anchor,
+                LinkPosition(href.start, href.end, address),
                 (anchors[index + 1].start if index + 1 < len(anchors) else len(html)),
             )
 
 
-def decoded(html: str, attribute: Attribute) -> str:
-    """Return the value of an attribute as browsers read it, merge tags as they stand.
+def decode_attribute(html: str, attribute: Attribute) -> str:
+    """Return the value of an attribute as browsers read it, with merge tags unchanged.
 
-    There a name without a semicolon is one only if nothing of a word follows: `&copy=1` begins a parameter (HTML,
-    13.2.5.73), where a text would say ©.
+    In attributes a reference without a semicolon counts only if no word character follows: `&copy=1` begins a parameter
+    (HTML, 13.2.5.73), where a text would show ©.
     """
-    parts = tags.split(html[attribute.start : attribute.end])
-    return "".join(part if index % 2 else _REFERENCE.sub(_meant, part) for index, part in enumerate(parts))
+    parts = markup.split_tags(html[attribute.start : attribute.end])
+    return "".join(part if index % 2 else _REFERENCE.sub(_decode_reference, part) for index, part in enumerate(parts))
 
 
-def _meant(found: re.Match[str]) -> str:
-    if found[3] is None:
-        number = int(found[1]) if found[1] else int(found[2], 16)
+def _decode_reference(match: re.Match[str]) -> str:
+    if match[3] is None:
+        number = int(match[1]) if match[1] else int(match[2], 16)
         return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else "\ufffd"
-    name, ended, follows = found[3], found[4], found[5]
-    meant = html5.get(f"{name};") if ended else None if follows else html5.get(name)
-    return found[0] if meant is None else meant + follows
+    name, ended, follows = match[3], match[4], match[5]
+    character = html5.get(f"{name};") if ended else None if follows else html5.get(name)
+    return match[0] if character is None else character + follows
 
 
-def _words(html: str, masked: str, anchor: Element, until: int) -> str:
-    """Return what stands between a link's beginning and its end; merge tags as they are."""
+def _link_text(html: str, masked: str, anchor: Element, until: int) -> str:
+    """Return the text between the start and end tag of a link, with merge tags as they are."""
     end = _CLOSE.search(masked, anchor.end, until)
     stop = end.start() if end else anchor.end
-    return " ".join(plaintext.from_template(html[anchor.end : stop]).split())[:_MAX_WORDS]
+    return " ".join(markup.html_template_to_text(html[anchor.end : stop]).split())[:_MAX_LINK_TEXT_CHARACTERS]
 
 
-# A mail whose links lead through us: the addresses of what it counts, and the picture at its end that tells an open.
+# Tracking: link addresses and the open pixel.
 #
-# All but the token of a message is the same for everybody who gets it, so it stands in the template as plain words.
-# What an address says of a person is not in the mail: it is filled in when somebody follows the link.
+# Everything but the token of a message is the same for all recipients, so it is literal text of the template. The
+# values of an address are not in the email; they are filled in when a recipient follows the link.
 
-# Where the tokens of a message stand among the values of its merge tags
-ROOT, CLICK, OPEN = "track", "track.click", "track.open"
+# The names of the message's tokens among the merge values.
+TRACK_ROOT, TRACK_CLICK, TRACK_OPEN = "track", "track.click", "track.open"
 _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
-# A host that is written out, and ends before any merge tag
-_WRITTEN = re.compile(rf"https?://[^\s/?#\\{places.MARK}]+(?:[/?#]|\Z)", re.IGNORECASE)
+# A literal host that ends before any merge tag.
+_LITERAL_HOST = re.compile(rf"https?://[^\s/?#\\{markup.MASK}]+(?:[/?#]|\Z)", re.IGNORECASE)
 _LOOP = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\b")
-_WORD = re.compile(r"\{%-?\s*(\w+)")
-_NONE: frozenset[str] = frozenset()
+_TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
+_NO_NAMES: frozenset[str] = frozenset()
 
 
-def loops(source: str) -> frozenset[str]:
-    """Return the names that loops of a template give to what they go through."""
-    return frozenset(found[1] for found in _LOOP.finditer(source)) if "{%" in source else _NONE
+def find_loop_variables(source: str) -> frozenset[str]:
+    """Return the loop variables of a template."""
+    return frozenset(found[1] for found in _LOOP.finditer(source)) if "{%" in source else _NO_NAMES
 
 
-def has_host(address: str) -> bool:
-    """Return whether an address is one of a page whose host is written out, whatever is filled into the rest of it."""
-    return _WRITTEN.match(places.masked(address)) is not None
+def has_literal_host(address: str) -> bool:
+    """Return whether an address has a literal host, whatever is filled into the rest of it."""
+    return _LITERAL_HOST.match(markup.mask_tags(address)) is not None
 
 
-def is_target(address: str, bound: frozenset[str] = _NONE) -> bool:
-    """Return whether an address may be led to through us, whatever is filled into it.
+def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
+    """Return whether a link may be tracked, whatever is filled into its address.
 
-    Its host is written out: what somebody says in their data, or a caller in theirs, never decides where a link of ours
-    leads. Its merge tags say something that is known without the mail around it, not what a loop goes through.
+    Its host must be literal, so that data of contacts or callers never decides where a redirect leads. Its variables
+    must be known outside of the email, so loop variables are excluded.
     """
-    if not has_host(address):
+    if not has_literal_host(address):
         return False
     if "{{" not in address and "{%" not in address:
         return True
@@ -180,62 +188,68 @@ def is_target(address: str, bound: frozenset[str] = _NONE) -> bool:
     return names <= set(merge.ROOTS) - bound
 
 
-def rewritten(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
-    """Return HTML and text whose links lead through us, for the addresses of a mail by their numbers (`links.of`).
+def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> tuple[str, str]:
+    """Return HTML and text with tracked links, given the addresses of an email by number (`find_links`).
 
-    A link that stands under another number than it was given, or under none, stays as it is.
+    A link whose number has another address keeps its address.
     """
-    bound = loops(html) | loops(text)
+    bound = find_loop_variables(html) | find_loop_variables(text)
     numbers: dict[str, int] = {}
     by_number = list(addresses)
-    targets = {one for one in set(by_number) if is_target(one, bound)}
-    for number, one in enumerate(by_number, 1):
-        numbers.setdefault(one, number)
-    wanted: list[tuple[Place, int]] = []
-    for index, place in enumerate(in_html(html)):
+    targets = {item for item in set(by_number) if is_trackable(item, bound)}
+    for number, address in enumerate(by_number, 1):
+        numbers.setdefault(address, number)
+    html_positions: list[tuple[LinkPosition, int]] = []
+    for index, place in enumerate(find_positions_in_html(html)):
         if place.address in targets:
             same = index < len(by_number) and by_number[index] == place.address
-            wanted.append((place, index + 1 if same else numbers[place.address]))
-    said = [(place, numbers[place.address]) for place in in_text(text, targets) if place.address in targets]
-    return _with_picture(_replaced(html, wanted, base), base), _replaced(text, said, base)
+            html_positions.append((place, index + 1 if same else numbers[place.address]))
+    text_positions = [
+        (place, numbers[place.address]) for place in find_positions_in_text(text, targets) if place.address in targets
+    ]
+    return _add_pixel(_replace_addresses(html, html_positions, base), base), _replace_addresses(
+        text, text_positions, base
+    )
 
 
-def _verbatim(source: str) -> list[tuple[int, int]]:
-    """Return from where to where a template shows what stands there as it is, or not at all."""
-    found: list[tuple[int, int]] = []
-    inside, start = "", 0
-    for tag in TAG.finditer(source) if "{%" in source else ():
-        word = _WORD.match(tag[0])
+def _find_verbatim_ranges(source: str) -> list[tuple[int, int]]:
+    """Return the ranges of `raw` and `comment` blocks."""
+    ranges: list[tuple[int, int]] = []
+    block, start = "", 0
+    for tag in MERGE_TAG.finditer(source) if "{%" in source else ():
+        word = _TAG_NAME.match(tag[0])
         if word is None:
             continue
-        if not inside and word[1] in ("raw", "comment"):
-            inside, start = word[1], tag.end()
-        elif inside and word[1] == f"end{inside}":
-            found.append((start, tag.start()))
-            inside = ""
-    return found
+        if not block and word[1] in ("raw", "comment"):
+            block, start = word[1], tag.end()
+        elif block and word[1] == f"end{block}":
+            ranges.append((start, tag.start()))
+            block = ""
+    return ranges
 
 
-def _replaced(source: str, wanted: list[tuple[Place, int]], base: str) -> str:
+def _replace_addresses(source: str, positions: list[tuple[LinkPosition, int]], base: str) -> str:
     parts: list[str] = []
     position = 0
-    kept = _verbatim(source)
-    for place, number in wanted:
-        before = bisect_right(kept, (place.start, len(source)))
-        if before and place.start < kept[before - 1][1]:
+    verbatim = _find_verbatim_ranges(source)
+    for place, number in positions:
+        range_index = bisect_right(verbatim, (place.start, len(source)))
+        if range_index and place.start < verbatim[range_index - 1][1]:
             continue  # no token is filled in there
-        parts += (source[position : place.start], f"{base}/c/{{{{ {CLICK} }}}}-{number}")
+        parts += (source[position : place.start], f"{base}/c/{{{{ {TRACK_CLICK} }}}}-{number}")
         position = place.end
     return "".join((*parts, source[position:]))
 
 
-def _with_picture(html: str, base: str) -> str:
-    """Put the picture at the end, where it is asked for once all the rest has arrived."""
-    picture = f'<img src="{base}/o/{{{{ {OPEN} }}}}.gif" width="1" height="1" alt="" style="display:block;border:0">'
+def _add_pixel(html: str, base: str) -> str:
+    """Append the pixel at the end, where clients request it last."""
+    picture = (
+        f'<img src="{base}/o/{{{{ {TRACK_OPEN} }}}}.gif" width="1" height="1" alt="" style="display:block;border:0">'
+    )
     ends = list(_END_OF_BODY.finditer(html))
     return f"{html[: ends[-1].start()]}{picture}\n{html[ends[-1].start() :]}" if ends else f"{html}\n{picture}"
 
 
-def without_picture(html: str, base: str) -> str:
-    """Return a mail as it left without the picture: who looks at it here is not its reader."""
+def remove_pixel(html: str, base: str) -> str:
+    """Return a sent email without the pixel, so that viewing it here counts no open."""
     return re.sub(rf'<img src="{re.escape(base)}/o/[^"<>]*"[^<>]*>', "", html)

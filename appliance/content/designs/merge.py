@@ -1,19 +1,22 @@
-"""The merge language: Liquid, cut down to what a letter needs, with limits (docs/decisions.md#11).
+"""The merge language: a limited subset of Liquid (docs/decisions.md#11).
 
-What users write is only ever a template here, never in Jinja2. Values are plain data and are never parsed again. A
-context says where the result stands, and values are encoded for it: `html`, `text`, or `header` (one line).
+Templates of users are only ever compiled here, never by Jinja2. Values are plain data and are never parsed. A context
+says where the result is used, so that values are encoded for it: `html`, `text`, `url`, or `header` (one line).
 """
 
 import re
 import threading
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cachetools import LRUCache, cached
 
+from appliance.content.designs import markup
+
 if TYPE_CHECKING:
-    from appliance.content.designs.compiled import Compiled
+    from appliance.content.designs.compiled_template import CompiledTemplate
 
 
 Context = Literal["html", "text", "header", "url"]
@@ -30,19 +33,19 @@ FILTERS = (
 )  # fmt: skip
 
 MAX_TAGS = 2_000
-# Of all tags of a template together: what stands in them is read by a slower reader than what stands around them
+# The limit for all tags of a template together: tags are parsed by a slower parser than the text around them.
 MAX_TAG_CHARACTERS = 262_144
-# Of these, outside of quotes: 1,000 take up to 5 ms to parse and 250 KB of memory, and what was parsed is kept
+# The limit outside of quotes: 1,000 characters take up to 5 ms to parse and 250 KB of memory, and the result is cached.
 MAX_TAG_CODE_CHARACTERS = 32_768
-# Of one tag: the library's reader looks from each bracket to the end of the tag, and goes one deeper at each operator
+# The limits of one tag: the parser searches from each bracket to the end of the tag, and recurses at each operator.
 MAX_BRACKETS, MAX_OPERATORS = 20, 100
-MAX_OUTPUT = 1_048_576
+MAX_OUTPUT_BYTES = 1_048_576
 MAX_FILTERS = 20
-# Of a subject or a name, filled in; what a template says there is shorter
+# The limit of a filled subject or name; the template itself is shorter.
 MAX_HEADER_CHARACTERS = 10_000
-# Of one message, all its parts together
+# The limit for all parts of one message together.
 MAX_RENDER_SECONDS = 0.05
-# Of each cache of templates. By bytes, not by number: the largest template takes 14 MB, an ordinary one 0.1 MB
+# The limit of each cache, in bytes: the largest template takes 14 MB, an ordinary one 0.1 MB.
 MAX_CACHED_BYTES = 64 * 1024 * 1024
 _BYTES_PER_REFUSED, _BYTES_PER_TEMPLATE, _BYTES_PER_TAG, _BYTES_PER_TAG_CHARACTER = 1_000, 12_000, 1_500, 200
 TOO_SLOW = f"takes longer than {MAX_RENDER_SECONDS * 1000:.0f} ms to render"
@@ -50,10 +53,13 @@ _TOO_MUCH_CODE = "the merge tags are too long (maximum is {} characters outside 
 _BEGIN = re.compile(r"\{[{%]")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _OPERATOR = re.compile(r"[=!<>]+|\b(?:and|or|contains)\b")
+# The two tags whose end the library's parser searches for in the whole rest of a template.
+_VERBATIM = re.compile(r"-?\s*(raw|doc)\s*-?")
+_END_RAW = re.compile(r"\{%-?\s*endraw\s*-?%\}")
 
 
 class MergeError(Exception):
-    """A template that cannot be parsed or rendered, with its line and column (from 1)."""
+    """An error of a template, with line and column from 1."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
@@ -61,128 +67,285 @@ class MergeError(Exception):
         self.line = line
         self.column = column
 
-    def again(self) -> "MergeError":
-        """Return the same error anew: one that was raised holds on to where that was."""
+    def copy(self) -> "MergeError":
+        """Return a copy: a raised error keeps its traceback and frames alive."""
         return MergeError(self.message, self.line, self.column)
 
-    def words(self) -> str:
-        """Say it as a fault of a field."""
+    def describe(self) -> str:
+        """Return the message of a field error."""
         where = f" (line {self.line}, column {self.column})" if self.line else ""
         return f"{self.message}{where}"
 
 
-def deadline() -> float:
-    """Return the processor time of this thread by which a message that begins to be rendered now must be done."""
+def render_deadline() -> float:
+    """Return the processor time of this thread by which a message whose rendering begins now must be finished."""
     return time.thread_time() + MAX_RENDER_SECONDS
 
 
-def scan(source: str) -> int:
-    """Return about how many bytes a template takes once it is read; raises MergeError where a tag is not closed or
-    holds another, or where there are more than the limits allow. One pass.
+def scan_tags(source: str) -> int:
+    """Return the approximate size of a compiled template in bytes; raises MergeError for unclosed tags and past limits.
 
-    The library's parser looks for the end of an unclosed tag again and again: a few kilobytes would hold it for
-    seconds. What passes here it parses in linear time.
+    One pass. The library's parser searches for the end of an unclosed tag again and again, so that a few kilobytes
+    would take seconds. A template that passes is parsed in linear time.
     """
     count = position = characters = code = 0
     while True:
-        found = _BEGIN.search(source, position)
-        if found is None:
+        match = _BEGIN.search(source, position)
+        if match is None:
             return _BYTES_PER_TEMPLATE + 2 * len(source) + count * _BYTES_PER_TAG + code * _BYTES_PER_TAG_CHARACTER
-        begin = found.start()
+        begin = match.start()
         closing = "}}" if source[begin + 1] == "{" else "%}"
         end = source.find(closing, begin + 2)
-        inside = source[begin + 2 : end if end >= 0 else begin + 200]
-        if end < 0 or "{{" in inside or "{%" in inside:
-            raise MergeError(f"expected '{closing}'", *place(source, begin))
+        tag_text = source[begin + 2 : end if end >= 0 else begin + 200]
+        if end < 0 or "{{" in tag_text or "{%" in tag_text:
+            raise MergeError(f"expected '{closing}'", *line_and_column(source, begin))
         count += 1
         if count > MAX_TAGS:
             raise MergeError(f"more than {MAX_TAGS} tags")
-        characters += len(inside)
+        characters += len(tag_text)
         if characters > MAX_TAG_CHARACTERS:
             raise MergeError(f"the merge tags are too long (maximum is {MAX_TAG_CHARACTERS} characters in all)")
-        code += len(inside) if len(inside) <= MAX_BRACKETS else _check_tag(inside, source, begin)
+        code += len(tag_text) if len(tag_text) <= MAX_BRACKETS else _check_tag(tag_text, source, begin)
         if code > MAX_TAG_CODE_CHARACTERS:
             raise MergeError(_TOO_MUCH_CODE.format(MAX_TAG_CODE_CHARACTERS))
         position = end + 2
+        if closing == "%}" and (verbatim := _VERBATIM.fullmatch(tag_text)):
+            position = _end_of_raw(source, begin, position, verbatim[1])
 
 
-def code_fault(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS) -> str | None:
-    """Return that the merge tags of some texts are too long together, in the words of a field's fault, or None.
+def _end_of_raw(source: str, begin: int, position: int, tag: str) -> int:
+    """Return the end of a `raw` block whose tag ends at a position; raises MergeError if it is unclosed, or for `doc`.
 
-    What stands in quotes does not count. One pass: none of them is parsed.
+    Its content is literal text. Each unclosed tag would make the library search to the end of the template.
+    """
+    if tag == "doc":
+        raise MergeError("unexpected tag 'doc'", *line_and_column(source, begin))
+    end = _END_RAW.search(source, position)
+    if end is None:
+        raise MergeError("expected 'endraw'", *line_and_column(source, begin))
+    return end.end()
+
+
+def find_code_error(texts: Iterable[str], maximum: int = MAX_TAG_CODE_CHARACTERS) -> str | None:
+    """Return an error message if the merge tags of some texts are too long together, else None.
+
+    Text in quotes does not count. One pass, without parsing.
     """
     code = 0
     for text in texts:
         position = 0
-        while found := _BEGIN.search(text, position):
-            end = text.find("}}" if found[0] == "{{" else "%}", found.end())
+        while match := _BEGIN.search(text, position):
+            end = text.find("}}" if match[0] == "{{" else "%}", match.end())
             if end < 0:
                 break  # it is refused when it is parsed
-            code += len(_QUOTED.sub('""', text[found.end() : end]))
+            code += len(_QUOTED.sub('""', text[match.end() : end]))
             position = end + 2
             if code > maximum:
                 return _TOO_MUCH_CODE.format(maximum)
     return None
 
 
-def _check_tag(inside: str, source: str, begin: int) -> int:
-    """Return how many characters of a tag stand outside of quotes; raises MergeError for one with more brackets or
-    operators than anybody writes."""
-    words = _QUOTED.sub('""', inside)
-    if words.count("(") + words.count("[") > MAX_BRACKETS:
-        raise MergeError(f"more than {MAX_BRACKETS} brackets in one tag", *place(source, begin))
-    if len(words) > MAX_OPERATORS and len(_OPERATOR.findall(words)) > MAX_OPERATORS:
-        raise MergeError(f"more than {MAX_OPERATORS} conditions in one tag", *place(source, begin))
-    return len(words)
+def _check_tag(tag_text: str, source: str, begin: int) -> int:
+    """Return the characters of a tag outside of quotes; raises MergeError for too many brackets or operators."""
+    unquoted = _QUOTED.sub('""', tag_text)
+    if unquoted.count("(") + unquoted.count("[") > MAX_BRACKETS:
+        raise MergeError(f"more than {MAX_BRACKETS} brackets in one tag", *line_and_column(source, begin))
+    if len(unquoted) > MAX_OPERATORS and len(_OPERATOR.findall(unquoted)) > MAX_OPERATORS:
+        raise MergeError(f"more than {MAX_OPERATORS} conditions in one tag", *line_and_column(source, begin))
+    return len(unquoted)
 
 
-class Refused(NamedTuple):
-    """Why something cannot be compiled, kept so that it is not tried again; `size` is in bytes, about."""
+class RefusedTemplate(NamedTuple):
+    """The error of a template that cannot be compiled, cached like a template; `size` is in bytes, about."""
 
     error: MergeError
     size: int
 
 
-def _size(parsed: "Compiled | Refused") -> int:
+def _size(parsed: "CompiledTemplate | RefusedTemplate") -> int:
     return parsed.size
 
 
 @cached(LRUCache(MAX_CACHED_BYTES, getsizeof=_size), lock=threading.Lock(), info=True)
-def parse(source: str | None, context: Context) -> "Compiled | Refused":
-    """Parse a template; return what it is or why it cannot be parsed. The latest are cached, refused ones too."""
-    from appliance.content.designs.compiled import Compiled
+def parse_template(source: str | None, context: Context) -> "CompiledTemplate | RefusedTemplate":
+    """Return the compiled template or its error; both are cached."""
+    from appliance.content.designs.compiled_template import CompiledTemplate
 
     try:
-        return Compiled(source or "", context)
+        return CompiledTemplate(source or "", context)
     except MergeError as error:
-        return Refused(error.again(), _BYTES_PER_REFUSED + 2 * len(source or ""))
+        return RefusedTemplate(error.copy(), _BYTES_PER_REFUSED + 2 * len(source or ""))
 
 
-def compile_template(source: str | None, context: Context) -> "Compiled":
-    """Parse a template as `parse` does; raises MergeError with line and column."""
-    parsed = parse(source, context)
-    if isinstance(parsed, Refused):
-        raise parsed.error.again()
+def compile_template(source: str | None, context: Context) -> "CompiledTemplate":
+    """Compile a template; raises MergeError with line and column."""
+    parsed = parse_template(source, context)
+    if isinstance(parsed, RefusedTemplate):
+        raise parsed.error.copy()
     return parsed
 
 
-def fault(source: str | None, context: Context) -> str | None:
-    """Return what is wrong with a template in the words of a field's fault, or None."""
+def find_error(source: str | None, context: Context) -> str | None:
+    """Return the message of a field error for a template, or None if it is valid."""
     if not source or ("{{" not in source and "{%" not in source):
         return None
     try:
         compile_template(source, context)
     except MergeError as error:
-        return error.words()
+        return error.describe()
     return None
 
 
-def unknown(names: list[str]) -> list[str]:
-    """Return the variables whose root nobody fills; they render empty."""
+def find_unknown_roots(names: list[str]) -> list[str]:
+    """Return the variables whose root is unknown; they render empty."""
     return [name for name in names if name.split(".")[0] not in ROOTS]
 
 
-def place(source: str, index: int) -> tuple[int, int]:
-    """Return line and column (from 1) of what stands at an index."""
+def line_and_column(source: str, index: int) -> tuple[int, int]:
+    """Return line and column (from 1) of an index."""
     before = source[: max(index, 0)]
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def iterate_strings(value: Any) -> Iterator[str]:
+    """Yield every string in a document, in the order of reading."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            waiting.extend(reversed(list(item.values())))
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+
+
+# Readable texts for lists and titles, where there is no contact to fill the merge tags.
+
+_BLOCK_TAG = re.compile(r"\{%-?\s*([a-z]+)")
+_OUTPUT_PATH = re.compile(r"\{\{-?\s*([A-Za-z][A-Za-z0-9_.]*)")
+# Titles of lists show no more.
+MAX_READABLE_CHARACTERS = 2_000
+
+
+def tag_label(name: str) -> str:
+    """Return the label of a merge tag: `contact.first_name` is First name."""
+    return name.rpartition(".")[2].replace("_", " ").capitalize()
+
+
+@lru_cache(maxsize=2_048)
+def make_readable(text: str) -> str:
+    """Return a text with each merge tag as its default, else as its name in brackets: `Hi [First name]`.
+
+    Conditions show their first branch. A text that cannot be parsed is shown without its tags.
+    """
+    text = text[:MAX_READABLE_CHARACTERS]
+    if "{{" not in text and "{%" not in text:
+        return text
+    try:
+        compiled = compile_template(text, "text")
+        values: dict[str, Any] = {}
+        for name, default in compiled.defaults:
+            if not default:
+                _put_value(values, name, f"[{tag_label(name)}]")
+        return " ".join(compiled.render(values).split())
+    except MergeError:
+        return " ".join("".join(_first_branches(markup.split_tags(text))).split())
+
+
+def _put_value(values: dict[str, Any], name: str, text: str) -> None:
+    """Set the text at a path; a name that is both a value and a path stays a path."""
+    *parents, last = name.split(".")
+    for parent in parents:
+        if not isinstance(values.get(parent), dict):
+            values[parent] = {}
+        values = values[parent]
+    values.setdefault(last, text)
+
+
+def _first_branches(parts: list[str]) -> Iterator[str]:
+    """Yield the text between tags, and each output by its name; only first branches of conditions."""
+    depth = skipped = 0
+    for index, part in enumerate(parts):
+        block = _BLOCK_TAG.match(part) if index % 2 else None
+        if block is None:
+            if not skipped:
+                yield _bracketed_name(part) if index % 2 else part.replace("{{", "").replace("{%", "")
+        elif block[1].startswith("end"):
+            skipped = 0 if skipped == depth else skipped
+            depth -= 1
+        elif block[1] in ("else", "elsif"):
+            skipped = skipped or depth
+        else:
+            depth += 1
+
+
+def _bracketed_name(tag: str) -> str:
+    match = _OUTPUT_PATH.match(tag)
+    return f"[{tag_label(match[1])}]" if match else ""
+
+
+# The merge variables of a template, with default and sample values.
+
+# The fields of a template that may contain variables.
+VARIABLE_FIELDS: dict[str, Context] = {"subject": "header", "preheader": "text", "from_name": "header", "body": "html"}
+# The roots that we fill, which no contact can lack and no caller must provide.
+_PROVIDED_ROOTS = ("brand", "account", "campaign", "unsubscribe_url", "preferences_url", "view_url", "show")
+_SAMPLES = {
+    "first_name": "Anna", "last_name": "Example", "email": "anna@example.org", "phone": "+15550100",
+    "country_code": "US", "company": "Acme", "company_name": "Acme", "city": "Lisbon", "name": "Anna Example",
+    "url": "https://example.org", "price": "24.00", "total": "48.00", "amount": "24.00", "code": "WELCOME10",
+    "date": "2030-01-31", "order_id": "1001", "quantity": "2",
+}  # fmt: skip
+
+
+def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[str, dict[str, Any]]:
+    """Return every variable of a template by name: `default`, `sample`, `required`.
+
+    The default is the one of all uses; a variable is required if a use has no default. A text that cannot be parsed has
+    no variables.
+    """
+    defaults: dict[str, set[str | None]] = {}
+    for context, text in _collect_texts(document) if channel == "email" else [_body(document)]:
+        if "{" not in text:
+            continue
+        try:
+            compiled = compile_template(text, context)
+        except MergeError:
+            continue
+        for name, default in compiled.defaults:
+            defaults.setdefault(name, set()).add(default)
+    return {
+        name: _describe_variable(name, said)
+        for name, said in sorted(defaults.items())
+        if name.partition(".")[0] not in _PROVIDED_ROOTS
+    }
+
+
+def _body(document: Mapping[str, Any]) -> tuple[Context, str]:
+    """Return the text of an SMS."""
+    return "text", document.get("body") or ""
+
+
+def _collect_texts(document: Mapping[str, Any]) -> list[tuple[Context, str]]:
+    texts: list[tuple[Context, str]] = [
+        (context, text) for name, context in VARIABLE_FIELDS.items() if isinstance(text := document.get(name), str)
+    ]
+    return texts + [("html", text) for text in iterate_strings(document.get("design"))]
+
+
+def _describe_variable(name: str, all_defaults: set[str | None]) -> dict[str, Any]:
+    defaults = all_defaults - {""}
+    default = next(iter(defaults)) if len(defaults) == 1 else None
+    return {"default": default, "sample": default or sample_value(name), "required": None in all_defaults}
+
+
+def find_sample(name: str) -> str | None:
+    """Return the sample of a well-known variable, such as a first name, or None."""
+    return _SAMPLES.get(name.rpartition(".")[2])
+
+
+def sample_value(name: str) -> str:
+    """Return a sample value for a variable."""
+    last = name.rpartition(".")[2]
+    return _SAMPLES.get(last) or next((value for key, value in _SAMPLES.items() if key in last), last.replace("_", " "))

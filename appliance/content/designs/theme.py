@@ -1,37 +1,98 @@
-"""How a mail looks where its sections do not say: theme of the document over brand over what is built in."""
+"""The look of an email: colours and fonts of document, brand and defaults, and the HTML and CSS around the sections."""
 
 import re
 from collections.abc import Mapping
+from functools import cache, lru_cache
+from html import escape
 from typing import Any, NamedTuple
 
-from appliance.content.designs import colours
-from appliance.content.designs.props import Prop, choice, colour, image, line, number
+import mrml
+
+# Colours of documents, and their contrast.
+
+_HEX = re.compile(r"#[0-9a-fA-F]{6}\Z")
+_SHORT_HEX = re.compile(r"#[0-9a-fA-F]{3}\Z")
+_THEME_COLOURS = ("theme:brand", "theme:text", "theme:bg")
+
+
+@lru_cache(maxsize=512)
+def parse_colour(value: str) -> str | None:
+    """Return a colour as `#rrggbb` from six or three digits or a CSS name; None for anything else."""
+    text = value.strip().lower()
+    if _HEX.match(text):
+        return text
+    if _SHORT_HEX.match(text):
+        return "#" + "".join(item * 2 for item in text[1:])
+    from PIL import ImageColor
+
+    if not text.isalpha():
+        return None
+    named = ImageColor.colormap.get(text)
+    return named if isinstance(named, str) else None
+
+
+def is_colour(value: str) -> bool:
+    """Return whether a document may use this value as a colour (docs/decisions.md#11, Rendering)."""
+    return value.strip().lower() in _THEME_COLOURS or parse_colour(value) is not None
+
+
+def to_rgb(colour: str) -> tuple[int, int, int]:
+    """Return red, green and blue of `#rrggbb`, 0 to 255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+@lru_cache(maxsize=512)
+def luminance(colour: str) -> float:
+    """Return the relative luminance of `#rrggbb`, 0 (black) to 1 (WCAG 2.2, relative luminance)."""
+    linear = [item / 12.92 if item <= 0.04045 else ((item + 0.055) / 1.055) ** 2.4
+              for item in (part / 255 for part in to_rgb(colour))]  # fmt: skip
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast_ratio(colour: str, other_colour: str) -> float:
+    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.2, contrast ratio)."""
+    light, dark = sorted((luminance(colour), luminance(other_colour)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def mix_colours(colour: str, other_colour: str, share: float) -> str:
+    """Return a mixture of two colours; `share` is the part of the second, 0 to 1."""
+    mixed = (round(a + (b - a) * share) for a, b in zip(to_rgb(colour), to_rgb(other_colour), strict=True))
+    return "#" + "".join(f"{part:02x}" for part in mixed)
+
+
+def readable_colour(background: str, preferred: str | None = None) -> str:
+    """Return the preferred colour if it is readable on the background, else white or near black."""
+    if preferred is not None and contrast_ratio(preferred, background) >= 4.5:
+        return preferred
+    return max(("#ffffff", "#16181d"), key=lambda item: contrast_ratio(item, background))
+
+
+def ensure_contrast(colour: str, background: str, ratio: float = 4.5) -> str:
+    """Return the nearest colour with enough contrast on a background, by mixing in white or black."""
+    target = max(("#ffffff", "#000000"), key=lambda item: contrast_ratio(item, background))
+    for step in range(21):
+        mixed = mix_colours(colour, target, step / 20)
+        if contrast_ratio(mixed, background) >= ratio:
+            return mixed
+    return target
+
 
 _FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9 \-]{0,60}\Z")
 _WIDTH = re.compile(r"\d{1,6}(?:\.\d*)?\Z", re.ASCII)
 _SERIF = ("georgia", "times", "times new roman", "palatino", "garamond", "cambria", "merriweather", "playfair display")
 _MONO = ("courier", "courier new", "menlo", "monaco", "consolas")
-# What every machine has; the first that a reader's machine knows is used
-SANS = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
-# Families that readers' machines have, or that look well where they stand in: offered where a font is chosen
+# Fonts of every system; clients use the first that they have.
+SANS_STACK = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
+# The families offered in the editor: widely installed, or similar to their fallback.
 FONTS = ("Arial", "Georgia", "Helvetica", "Tahoma", "Times New Roman", "Trebuchet MS", "Verdana", "Courier New")
-WIDTH, NARROWEST, WIDEST = 600, 480, 720
-# How round buttons are, in pixels; who wants another number says it at the button
-SHAPES = {"rounded": 8, "square": 0, "pill": 40}
-THEME: tuple[Prop, ...] = (
-    colour("brand_color", "Brand colour", help="buttons, links, signs"),
-    colour("text_color", "Text colour"),
-    colour("bg_color", "Page colour", help="around the sections"),
-    line("font_heading", "Font of headings"),
-    line("font_body", "Font of text"),
-    choice("button_shape", "Buttons", *SHAPES, default=None),
-    image("logo_url", "Logo"),
-    number("width", "Width", WIDTH, NARROWEST, WIDEST),
-)
+DEFAULT_WIDTH, MIN_WIDTH, MAX_WIDTH = 600, 480, 720
+# The radius of buttons by shape, in pixels.
+BUTTON_RADII = {"rounded": 8, "square": 0, "pill": 40}
 
 
 class Look(NamedTuple):
-    """What of a brand shows in a mail."""
+    """The parts of a brand that emails show."""
 
     company_name: str = ""
     physical_address: str | None = None
@@ -48,7 +109,7 @@ class Look(NamedTuple):
 
 
 class Palette(NamedTuple):
-    """Colours by what they are for, each `#rrggbb`."""
+    """Colours by purpose, each `#rrggbb`."""
 
     page: str
     card: str
@@ -60,8 +121,8 @@ class Palette(NamedTuple):
     link: str  # the brand's colour as words can have it
 
 
-# The colours of a mail where neither it nor the brand has chosen
-BUILT_IN = {"brand_color": "#3355dd", "text_color": "#22252b", "bg_color": "#f4f4f1"}
+# The colours if neither document nor brand sets them.
+DEFAULT_COLOURS = {"brand_color": "#3355dd", "text_color": "#22252b", "bg_color": "#f4f4f1"}
 
 
 class Theme(NamedTuple):
@@ -76,14 +137,14 @@ class Theme(NamedTuple):
     radius: int
 
     def colour(self, value: str | None, fallback: str) -> str:
-        """Resolve a colour of a document, `theme:` words included."""
+        """Return a colour of a document as `#rrggbb`, including `theme:` names."""
         if not value:
             return fallback
         named = {"theme:brand": self.light.brand, "theme:text": self.light.text, "theme:bg": self.light.page}
-        return named.get(value.strip().lower()) or colours.known(value) or fallback
+        return named.get(value.strip().lower()) or parse_colour(value) or fallback
 
 
-def resolve(document: Mapping[str, Any], look: Look) -> Theme:
+def resolve_theme(document: Mapping[str, Any], look: Look) -> Theme:
     """Return the theme of a document."""
     layers: tuple[Mapping[str, Any], ...] = (document, look.theme, look._asdict())
 
@@ -91,47 +152,180 @@ def resolve(document: Mapping[str, Any], look: Look) -> Theme:
         return next((one for layer in layers if isinstance(one := layer.get(name), str) and one.strip()), None)
 
     def colour(name: str, fallback: str) -> str:
-        found = (colours.known(one) for layer in layers if isinstance(one := layer.get(name), str))
-        return next((one for one in found if one is not None), fallback)
+        parsed = (parse_colour(one) for layer in layers if isinstance(one := layer.get(name), str))
+        return next((item for item in parsed if item is not None), fallback)
 
-    light = _light(*(colour(name, plain) for name, plain in BUILT_IN.items()))
-    width = next((found for layer in layers if (found := _pixels(layer.get("width"))) is not None), WIDTH)
-    body = stack(first("font_body"))
+    light = _light_palette(*(colour(name, plain) for name, plain in DEFAULT_COLOURS.items()))
+    width = next((found for layer in layers if (found := _clamp_width(layer.get("width"))) is not None), DEFAULT_WIDTH)
+    body = font_stack(first("font_body"))
     return Theme(
-        light, _dark(light), body, stack(first("font_heading")) if first("font_heading") else body,
-        first("logo_url"), width, SHAPES.get(first("button_shape") or "", SHAPES["rounded"]),
+        light, _dark_palette(light), body, font_stack(first("font_heading")) if first("font_heading") else body,
+        first("logo_url"), width, BUTTON_RADII.get(first("button_shape") or "", BUTTON_RADII["rounded"]),
     )  # fmt: skip
 
 
-def _pixels(value: Any) -> int | None:
-    """Return a width as near to the one that a document wants as may be, or None if it wants none."""
-    words = str(value).strip().lower().removesuffix("px") if not isinstance(value, bool) else ""
-    return max(NARROWEST, min(WIDEST, int(words.partition(".")[0]))) if _WIDTH.match(words) else None
+def _clamp_width(value: Any) -> int | None:
+    """Return a width within the limits, or None if the value is not a width."""
+    text = str(value).strip().lower().removesuffix("px") if not isinstance(value, bool) else ""
+    return max(MIN_WIDTH, min(MAX_WIDTH, int(text.partition(".")[0]))) if _WIDTH.match(text) else None
 
 
-def _light(brand: str, text: str, page: str) -> Palette:
-    card = "#ffffff" if colours.luminance(page) > 0.4 else colours.mix(page, "#ffffff", 0.08)
-    text = text if colours.contrast(text, card) >= 4.5 else colours.readable_on(card)
-    # Words that step back stand on cards, and in the footer on the page
-    muted = colours.lifted(colours.lifted(colours.mix(text, card, 0.35), card), page)
+def _light_palette(brand: str, text: str, page: str) -> Palette:
+    card = "#ffffff" if luminance(page) > 0.4 else mix_colours(page, "#ffffff", 0.08)
+    text = text if contrast_ratio(text, card) >= 4.5 else readable_colour(card)
+    # Secondary text is on cards, and in the footer on the page.
+    muted = ensure_contrast(ensure_contrast(mix_colours(text, card, 0.35), card), page)
     return Palette(
-        page, card, text, muted, colours.mix(text, card, 0.85), brand, colours.readable_on(brand),
-        colours.lifted(brand, card),
+        page, card, text, muted, mix_colours(text, card, 0.85), brand, readable_colour(brand),
+        ensure_contrast(brand, card),
     )  # fmt: skip
 
 
-def _dark(light: Palette) -> Palette:
+def _dark_palette(light: Palette) -> Palette:
     page, card = "#15171a", "#1e2125"
-    brand = colours.lifted(light.brand, card, 3.0)
-    return Palette(page, card, "#ecebe8", "#a9adb3", "#3a3e44", brand, colours.readable_on(brand),
-                   colours.lifted(brand, card))  # fmt: skip
+    brand = ensure_contrast(light.brand, card, 3.0)
+    return Palette(page, card, "#ecebe8", "#a9adb3", "#3a3e44", brand, readable_colour(brand),
+                   ensure_contrast(brand, card))  # fmt: skip
 
 
-def stack(name: str | None) -> str:
-    """Return a font stack for a family's name; anything that is no such name is the system's own."""
+def font_stack(name: str | None) -> str:
+    """Return the font stack of a family; the system fonts if the name is malformed."""
     first = (name or "").split(",")[0].strip().strip("'\"")
     if not _FAMILY.match(first):
-        return SANS
-    low = first.lower()
-    rest = "Georgia, serif" if low in _SERIF else "Menlo, Consolas, monospace" if low in _MONO else SANS
+        return SANS_STACK
+    lowered = first.lower()
+    rest = "Georgia, serif" if lowered in _SERIF else "Menlo, Consolas, monospace" if lowered in _MONO else SANS_STACK
     return f"'{first}', {rest}" if " " in first else f"{first}, {rest}"
+
+
+# The frame of an email: MJML to HTML, and what mail clients need beyond MJML.
+#
+# Outlook renders with Word and ignores most CSS, so `mrml` writes tables for it. Gmail keeps one style block. Apple
+# Mail and Outlook.com have their own dark modes.
+
+_BREAKPOINT_PIXELS = 480
+# The ISO 639-1 codes of languages written from right to left.
+_RIGHT_TO_LEFT_LANGUAGES = ("ar", "fa", "he", "ur", "yi", "ps", "sd", "ug", "dv")
+# Markers around the rows of a column.
+_ROWS_BEGIN, _ROWS_END = "qcolumnbegins", "qcolumnends"
+
+
+def is_right_to_left(locale: str) -> bool:
+    """Return whether a language is written from right to left."""
+    return locale[:2].lower() in _RIGHT_TO_LEFT_LANGUAGES and not locale[2:3].isalpha()
+
+
+def wrap_html(mjml: str, theme: Theme, locale: str) -> str:
+    """Return the complete HTML of sections in MJML, with a margin above and below."""
+    language = re.sub(r"[^A-Za-z0-9\-]", "", locale)[:35] or "en"
+    direction = "rtl" if is_right_to_left(locale) else "ltr"
+    space = (
+        '<mj-section css-class="c-page h-phone"><mj-column><mj-spacer height="24px" padding="0" /></mj-column>'
+        "</mj-section>"
+    )
+    html = _mjml_to_html(f"{space}{mjml}{space}", theme, direction, f' lang="{language}" dir="{direction}"')
+    head = (
+        '<head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        '<meta name="supported-color-schemes" content="light dark"><meta name="x-apple-disable-message-reformatting">'
+        '<meta name="format-detection" content="telephone=no,date=no,address=no,email=no,url=no">'
+    )
+    html = html.replace("<head>", head, 1).replace("<body ", '<body id="body" class="c-page" ', 1)
+    return html.replace(
+        "</head>", f"<style>{_css(theme, direction)}</style><style>{_dark_css(theme)}</style></head>", 1
+    )
+
+
+@cache
+def _mrml_options() -> tuple[Any, Any]:
+
+    return mrml.ParserOptions(), mrml.RenderOptions(fonts={})  # its default links to fonts of a third party
+
+
+def _mjml_to_html(mjml: str, theme: Theme, direction: str, attributes: str = "") -> str:
+    light, fonts = theme.light, escape(theme.font_body)
+    start = "right" if direction == "rtl" else "left"
+    source = (
+        f"<mjml{attributes}><mj-head><mj-attributes>"
+        f'<mj-all font-family="{fonts}" />'
+        f'<mj-text padding="0" font-size="16px" line-height="1.6" align="{start}" color="{light.text}" />'
+        f'<mj-section padding="0" direction="{direction}" /><mj-column padding="0" direction="{direction}" />'
+        '<mj-image padding="0" />'
+        f'<mj-button padding="0" font-size="16px" font-weight="600" line-height="1.2" background-color="{light.brand}" '
+        f'color="{light.on_brand}" inner-padding="14px 28px" />'
+        f'</mj-attributes><mj-breakpoint width="{_BREAKPOINT_PIXELS}px" /></mj-head>'
+        f'<mj-body width="{theme.width}px" background-color="{light.page}" css-class="c-page">{mjml}</mj-body></mjml>'
+    )
+
+    html: str = mrml.to_html(source, *_mrml_options()).content
+    # Conditional comments for Outlook end and begin again between sections, which is redundant.
+    return html.replace("<![endif]--><!--[if mso | IE]>", "")
+
+
+def render_table(mjml: str, theme: Theme, direction: str = "ltr") -> str:
+    """Return a column as an HTML table, for cells in which MJML allows no columns."""
+    if not mjml.strip():
+        return ""
+    column = f"<mj-column><mj-raw>{_ROWS_BEGIN}</mj-raw>{mjml}<mj-raw>{_ROWS_END}</mj-raw></mj-column>"
+    html = _mjml_to_html(f"<mj-section>{column}</mj-section>", theme, direction)
+    rows = html.partition(_ROWS_BEGIN)[2].partition(_ROWS_END)[0]
+    return f'<table border="0" cellpadding="0" cellspacing="0" role="presentation" width="100%">{rows}</table>'
+
+
+def _css(theme: Theme, direction: str) -> str:
+    light, start = theme.light, "right" if direction == "rtl" else "left"
+    phone = (
+        ".h-phone{display:none!important;max-height:0!important;overflow:hidden!important}"
+        ".h-desktop{display:block!important}tr.h-desktop{display:table-row!important}"
+        ".c-stack{display:block!important;width:100%!important;padding-left:0!important;padding-right:0!important}"
+        ".c-half{width:50%!important;max-width:50%!important}"
+        ".c-pad>table>tbody>tr>td{padding-left:20px!important;padding-right:20px!important}"
+        ".c-col>table>tbody>tr>td{padding-left:0!important;padding-right:0!important}"
+        ".c-top{padding-top:18px!important}.c-title div{font-size:28px!important;line-height:1.2!important}"
+        f".c-below{{padding-top:10px!important}}.c-below div{{text-align:{start}!important}}"
+    )
+    return (
+        ":root{color-scheme:light dark;supported-color-schemes:light dark}"
+        f".c-text a{{color:{light.link}}}.c-muted a{{color:inherit}}"
+        ".h-desktop{display:none;mso-hide:all}.d-dark{display:none;mso-hide:all}"
+        "u+#body a{color:inherit}"
+        f"@media only screen and (max-width:{_BREAKPOINT_PIXELS - 1}px){{{phone}}}"
+    )
+
+
+def _dark_css(theme: Theme) -> str:
+    """Return the style block for dark mode, separate because clients drop a block that they cannot parse completely."""
+    image_rules = ".d-light{display:none!important}.d-dark{display:block!important}"
+    # Outlook.com and its apps recolour emails and mark what they changed.
+    outlook = _dark_rules(theme.dark, "[data-ogsc] ")
+    return f"@media (prefers-color-scheme:dark){{{_dark_rules(theme.dark, '')}{image_rules}}}{outlook}"
+
+
+def _dark_rules(palette: Palette, prefix: str) -> str:
+    def rule(selectors: str, declarations: str) -> str:
+        listed = ",".join(prefix + item for item in selectors.split(","))
+        return f"{listed}{{{declarations}}}"
+
+    return "".join(
+        (
+            rule(".c-page,.c-page>table", f"background:{palette.page}!important"),
+            rule(".c-card,.c-card>table,.c-card td.c-card", f"background:{palette.card}!important"),
+            rule(".c-text,.c-text div,.c-text p,.c-text h1,.c-text h2,.c-text h3,.c-text li,.c-text td",
+                 f"color:{palette.text}!important"),
+            rule(".c-text a", f"color:{palette.link}!important"),
+            rule(".c-text a.c-plain", f"color:{palette.text}!important"),
+            rule(".c-muted,.c-muted div,.c-muted p,.c-muted a,.c-text .c-muted,.c-text .c-muted p",
+                 f"color:{palette.muted}!important"),
+            rule(".c-line,.c-line p,.c-text td.c-line", f"border-color:{palette.line}!important"),
+            rule(".c-text .c-brand", f"color:{palette.link}!important"),
+            rule(".c-text td.c-edge", f"border-color:{palette.brand}!important"),
+            rule(".c-button td,.c-button a", f"background:{palette.brand}!important;"
+                                             f"color:{palette.on_brand}!important"),
+            rule(".c-outline td", f"background:transparent!important;border-color:{palette.link}!important"),
+            rule(".c-outline a", f"background:transparent!important;color:{palette.link}!important"),
+            rule(".c-text td.c-ink", f"background:{palette.text}!important"),
+            rule(".c-text td.c-ink span", f"color:{palette.card}!important"),
+            rule(".c-text td.c-ring", f"border-color:{palette.muted}!important"),
+            rule(".c-text td.c-ring span", f"color:{palette.text}!important"),
+            rule("td.c-bar", f"background:{palette.line}!important"),
+        )
+    )  # fmt: skip

@@ -1,1 +1,1 @@
-"""Pictures made anew from what somebody uploaded: bytes in, bytes out, knowing no rows."""
+"""Re-encoding of uploaded pictures in a child process; knows no database rows."""

@@ -1,6 +1,6 @@
 """The child process that decodes pictures: one at a time, within a memory limit, until the service closes the socket.
 
-It is the only place where a file of somebody else meets a decoder. `process` is the side of the service.
+No other code decodes files of strangers. `process` is the service's side.
 """
 
 import colorsys
@@ -9,137 +9,472 @@ import logging
 import resource
 import signal
 import socket
+import struct
 import traceback
 import warnings
+import zlib
+from collections.abc import Iterator
 from io import BytesIO
+from math import ceil, floor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from PIL import GifImagePlugin, Image, ImageCms
 
-from appliance.content.pictures import tasks
-from appliance.content.pictures.kinds import Unusable, allow
-from appliance.content.pictures.remake import remake
-from appliance.content.pictures.tasks import Answer, FindColours, Remake, Shrink, Task
+from appliance.content.pictures import formats
+from appliance.content.pictures.formats import (
+    MAX_PIXELS,
+    MAX_WEBP_PIXELS,
+    TOO_MANY_PIXELS,
+    ConvertTask,
+    FindColoursTask,
+    Format,
+    Picture,
+    ShrinkTask,
+    Task,
+    TaskResult,
+    UnusablePicture,
+    check_jpeg,
+    check_png,
+    check_size,
+    detect_format,
+    read_webp_header,
+)
 
-# Pictures small enough to look through: what pages of ours show of them, never what mails show.
+# Uploaded pictures are decoded, scaled and encoded again, so that nothing else of the file is kept.
+#
+# Scripts, locations and serial numbers of cameras are lost, and the served file is what its type says.
 
-_QUALITY = 72
+# Twice the maximum width of an email (`designs.theme`), for screens with two pixels a point.
+MAX_WIDTH = 1_440
+_MAX_ENCODED_BYTES = 10 * 1_048_576
+_BAND_ROWS = 128
+# Box filtering down to three times the target size is faster, without a visible difference.
+_REDUCING_GAP = 3.0
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
+# The errors that decoders raise for malformed files.
+_DECODER_ERRORS = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+)
+# The library warns at its limit and refuses at twice as many.
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
-def make_small(content: bytes, side: int) -> bytes:
-    """Return a picture of ours as a WebP that is at most so many pixels wide and high; of one that moves, its start."""
+MAX_GIF_FRAMES = 200
+MAX_GIF_PIXELS = 50_000_000
+# A larger side would have a printable character as second byte, so that the header could begin a script as well.
+MAX_GIF_SIDE = 8_000
+_EXTENSION, _CONTROL, _APPLICATION, _IMAGE, _END = 0x21, 0xF9, 0xFF, 0x2C, 0x3B
+_LOCAL, _INTERLACED, _LOOP = 0x80, 0x40, b"NETSCAPE2.0"
+_DESCRIPTOR = 10
+
+
+class _GifFrame(NamedTuple):
+    control: bytes | None  # disposal, delay, transparent index
+    box: tuple[int, int, int, int]  # x, y, width, height
+    interlaced: int
+    colours: bytes | None  # its own, where it has some
+    data: bytes
+
+
+class _Gif(NamedTuple):
+    width: int
+    height: int
+    background: int
+    colours: bytes | None
+    frames: list[_GifFrame]
+    loops: int | None
+
+
+class ConvertedGif(NamedTuple):
+    """A GIF as it is served."""
+
+    content: bytes
+    width: int
+    height: int
+    frames: int
+
+
+def convert_gif(content: bytes) -> ConvertedGif:
+    """Re-encode a GIF; raises UnusablePicture for one that is broken, too large, or more than a GIF."""
+    try:
+        gif = _read_gif(content)
+        encoded = b"".join(_write_gif(gif))
+    except (IndexError, struct.error):
+        raise UnusablePicture("is cut off") from None
+    return ConvertedGif(encoded, gif.width, gif.height, len(gif.frames))
+
+
+def _read_gif(content: bytes) -> _Gif:
+    """Read the blocks of a GIF without decoding them, and check every size."""
+    width, height, flags, background, _ = struct.unpack_from("<HHBBB", content, 6)
+    check_size(width, height, max_side=MAX_GIF_SIDE)
+    colours, place = _read_colour_table(content, 13, flags)
+    frames: list[_GifFrame] = []
+    control, loops = None, None
+    while (mark := content[place]) != _END:
+        if mark == _IMAGE:
+            frame, place = _read_frame(content, place + 1, control)
+            _check_frame(frame, (width, height), frames, colours)
+            frames.append(frame)
+            control = None
+        elif mark == _EXTENSION:
+            label, (blocks, place) = content[place + 1], _read_blocks(content, place + 2)
+            if label == _CONTROL and blocks and len(blocks[0]) == 4:
+                control = blocks[0]
+            elif label == _APPLICATION and len(blocks) > 1 and blocks[0] == _LOOP and len(blocks[1]) == 3:
+                loops = int.from_bytes(blocks[1][1:], "little")
+        else:
+            raise UnusablePicture("is broken")
+    if content[place + 1 :].strip(b"\0\r\n\t "):
+        raise UnusablePicture("has something behind its end that is no picture")
+    if not frames:
+        raise UnusablePicture("has no picture in it")
+    return _Gif(width, height, background, colours, frames, loops)
+
+
+def _check_frame(frame: _GifFrame, size: tuple[int, int], earlier: list[_GifFrame], colours: bytes | None) -> None:
+    x, y, width, height = frame.box
+    if not width or not height or x + width > size[0] or y + height > size[1] or not (frame.colours or colours):
+        raise UnusablePicture("is broken")
+    if len(earlier) >= MAX_GIF_FRAMES:
+        raise UnusablePicture(f"has too many frames (maximum is {MAX_GIF_FRAMES})")
+    if sum(item.box[2] * item.box[3] for item in earlier) + width * height > MAX_GIF_PIXELS:
+        raise UnusablePicture(f"has too many pixels in all its frames (maximum is {MAX_GIF_PIXELS:,})")
+
+
+def _read_colour_table(content: bytes, place: int, flags: int) -> tuple[bytes | None, int]:
+    if not flags & _LOCAL:
+        return None, place
+    end = place + (6 << (flags & 7))
+    if len(content) < end:
+        raise IndexError
+    return content[place:end], end
+
+
+def _read_blocks(content: bytes, place: int) -> tuple[list[bytes], int]:
+    """Return the sub-blocks at an offset, and the offset after them."""
+    blocks = []
+    while size := content[place]:
+        blocks.append(content[place + 1 : place + 1 + size])
+        place += 1 + size
+    return blocks, place + 1
+
+
+def _read_frame(content: bytes, place: int, control: bytes | None) -> tuple[_GifFrame, int]:
+    x, y, width, height, flags = struct.unpack_from("<HHHHB", content, place)
+    colours, place = _read_colour_table(content, place + 9, flags)
+    _, end = _read_blocks(content, place + 1)
+    return _GifFrame(control, (x, y, width, height), flags & _INTERLACED, colours, content[place:end]), end
+
+
+def _write_gif(gif: _Gif) -> Iterator[bytes]:
+    yield b"GIF89a" + struct.pack(
+        "<HHBBB",
+        gif.width,
+        gif.height,
+        _colour_table_flags(gif.colours),
+        gif.background if gif.colours else 0,
+        0,
+    )
+    yield gif.colours or b""
+    if gif.loops is not None:
+        yield b"!\xff\x0b" + _LOOP + b"\x03\x01" + struct.pack("<HB", gif.loops, 0)
+    for frame in gif.frames:
+        if frame.control is not None:
+            # Keep disposal and transparency, and drop "wait for user input", which emails cannot do.
+            yield b"!\xf9\x04" + bytes([frame.control[0] & 0x1D]) + frame.control[1:] + b"\0"
+        yield b"," + struct.pack("<HHHHB", *frame.box, _colour_table_flags(frame.colours)) + (frame.colours or b"")
+        yield _encode_frame(frame, gif.colours)
+    yield b";"
+
+
+def _colour_table_flags(colours: bytes | None) -> int:
+    return 0 if colours is None else _LOCAL | (len(colours) // 6).bit_length() - 1
+
+
+def _encode_frame(frame: _GifFrame, shared: bytes | None) -> bytes:
+    """Decode the indices of one frame as a separate picture, and encode them again."""
+    colours = frame.colours or shared or b""
+    _, _, width, height = frame.box
+    alone = b"GIF89a" + struct.pack("<HHBBB", width, height, _colour_table_flags(colours), 0, 0) + colours
+    alone += b"," + struct.pack("<HHHHB", 0, 0, width, height, frame.interlaced) + frame.data + b";"
+    with Image.open(BytesIO(alone), formats=("GIF",)) as picture:
+        return b"".join(GifImagePlugin.getdata(picture))[_DESCRIPTOR:]
+
+
+def convert(content: bytes, full_size: bool = False) -> Picture:
+    """Re-encode a picture for emails, at most MAX_WIDTH pixels wide unless `full_size`; raises UnusablePicture."""
+    format_ = detect_format(content)
+    try:
+        picture = _convert_gif(content, full_size) if format_ == "GIF" else _convert_still(content, format_, full_size)
+    except UnusablePicture:
+        raise
+    except Image.DecompressionBombError:
+        raise UnusablePicture(TOO_MANY_PIXELS) from None
+    except _DECODER_ERRORS:
+        raise UnusablePicture("is broken or cut off") from None
+    if len(picture.content) > _MAX_ENCODED_BYTES:
+        raise UnusablePicture(f"is too large after re-encoding (maximum is {_MAX_ENCODED_BYTES} bytes)")
+    return picture
+
+
+def _convert_gif(content: bytes, full_size: bool) -> Picture:
+    """Keep a GIF animated; a still one that is too wide becomes a PNG."""
+    gif = convert_gif(content)
+    if gif.frames == 1 and gif.width > MAX_WIDTH and not full_size:
+        return _convert_still(gif.content, "GIF", full_size)
+    return Picture(gif.content, "image/gif", gif.width, gif.height)
+
+
+def _convert_still(content: bytes, format_: Format, full_size: bool) -> Picture:
+    as_jpeg = format_ == "JPEG"
+    if format_ == "WEBP":
+        head = read_webp_header(content)
+        check_size(head.width, head.height, MAX_WEBP_PIXELS)
+        _require_still(head.is_animated)
+        as_jpeg = not head.is_lossless
+    elif format_ == "JPEG":
+        check_jpeg(content)
+    elif format_ == "PNG":
+        check_png(content)
+    with Image.open(BytesIO(content), formats=(format_,)) as image:
+        check_size(*image.size)
+        _require_still(format_ != "JPEG" and bool(getattr(image, "is_animated", False)))
+        picture = _load(image, None if full_size else MAX_WIDTH)
+    if as_jpeg and not picture.has_transparency_data:
+        return _encode(picture if picture.mode in ("L", "RGB") else picture.convert("RGB"), "JPEG")
+    return _encode(picture, "PNG")
+
+
+def _require_still(is_animated: bool) -> None:
+    if is_animated:
+        raise UnusablePicture("moves, but not in most mail programs: save it as a GIF")
+
+
+def _load(image: Image.Image, widest: int | None) -> Image.Image:
+    """Decode a picture, apply its orientation, convert it to sRGB, and scale it to the maximum width."""
+    orientation = _read_orientation(image)
+    width, height = image.size
+    shown_width = height if orientation in (5, 6, 7, 8) else width
+    size = (width, height)
+    if widest is not None and shown_width > widest:
+        size = (max(1, round(width * widest / shown_width)), max(1, round(height * widest / shown_width)))
+        image.draft(None, size)
+    image.load()
+    if image.mode == "P" and image.palette is None:
+        raise UnusablePicture("is broken or cut off")  # a PNG of palette colours without its PLTE chunk
+    profile = image.info.get("icc_profile")
+    picture = _resize(image, size) if size != image.size else _to_writable_mode(image)
+    if image.mode == "P" and picture.mode == "RGB":
+        # With many colours the file would be several times as large.
+        picture = picture.quantize(256)
+    if profile:
+        picture = _to_srgb(picture, profile)
+    if picture.mode == "CMYK":
+        picture = picture.convert("RGB")
+    return picture.transpose(_TURNS[orientation]) if orientation in _TURNS else picture
+
+
+def _read_orientation(image: Image.Image) -> int:
+    try:
+        orientation = image.getexif().get(_ORIENTATION, 1)
+    except _DECODER_ERRORS:
+        return 1  # malformed metadata
+    return orientation if isinstance(orientation, int) else 1
+
+
+def _to_writable_mode(picture: Image.Image) -> Image.Image:
+    """Return a picture in a mode that the encoders write; palettes are kept."""
+    if picture.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
+        return picture
+    if picture.mode.startswith("I"):
+        # For 16 bits of grey, a plain conversion would clip instead of scale.
+        return picture.convert("I").point(lambda value: value / 256).convert("L")
+    return picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+
+
+def _resize(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Scale a picture down in bands, so that intermediate results need little memory."""
+    clear = picture.has_transparency_data
+    mode = "CMYK" if picture.mode == "CMYK" else "RGBA" if clear else "RGB"
+    resized = Image.new(mode, size)
+    scale = picture.height / size[1]
+    margin = ceil(3 * scale) + 1
+    for top in range(0, size[1], _BAND_ROWS):
+        bottom = min(top + _BAND_ROWS, size[1])
+        first = max(0, floor(top * scale) - margin)
+        last = min(picture.height, ceil(bottom * scale) + margin)
+        band = picture.crop((0, first, picture.width, last))
+        band.info = {name: value for name, value in picture.info.items() if name == "transparency"}
+        box = (0, top * scale - first, picture.width, min(bottom * scale, picture.height) - first)
+        band_size = (size[0], bottom - top)
+        scaled = _to_writable_mode(band).convert(mode).resize(band_size, Image.Resampling.LANCZOS, box, _REDUCING_GAP)
+        resized.paste(scaled, (0, top))
+    return resized
+
+
+def _to_srgb(picture: Image.Image, profile: bytes) -> Image.Image:
+    """Convert the colours of a wide gamut or of print to sRGB."""
+    if picture.mode not in ("RGB", "RGBA", "CMYK"):
+        return picture
+    mode = "RGB" if picture.mode == "CMYK" else picture.mode
+    try:
+        source_profile = ImageCms.ImageCmsProfile(BytesIO(profile))
+        converted = ImageCms.profileToProfile(picture, source_profile, ImageCms.createProfile("sRGB"), outputMode=mode)
+    except (ImageCms.PyCMSError, OSError):
+        return picture  # malformed profile
+    return converted if converted is not None else picture
+
+
+def _encode(picture: Image.Image, format_: Format) -> Picture:
+    picture.info = {name: value for name, value in picture.info.items() if name == "transparency"}
+    buffer = BytesIO()
+    if format_ == "JPEG":
+        picture.save(buffer, "JPEG", quality=85, optimize=True, progressive=True)
+    else:
+        picture.save(buffer, "PNG")
+    return Picture(buffer.getvalue(), f"image/{format_.lower()}", *picture.size)
+
+
+# Thumbnails for our own pages.
+
+_THUMBNAIL_QUALITY = 72
+
+
+def make_thumbnail(content: bytes, side: int) -> bytes:
+    """Return a picture as a WebP of at most `side` pixels a side; of an animation the first frame."""
     from PIL import Image
 
-    with Image.open(BytesIO(content)) as opened:
-        opened.draft("RGB", (side, side))
-        made = opened.convert("RGBA" if opened.has_transparency_data else "RGB")
-    made.thumbnail((side, side))
-    packed = BytesIO()
-    made.save(packed, "WEBP", quality=_QUALITY)
-    return packed.getvalue()
+    with Image.open(BytesIO(content)) as image:
+        image.draft("RGB", (side, side))
+        thumbnail = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    thumbnail.thumbnail((side, side))
+    buffer = BytesIO()
+    thumbnail.save(buffer, "WEBP", quality=_THUMBNAIL_QUALITY)
+    return buffer.getvalue()
 
 
-# The colours that a picture is known by: what a brand may be made of, proposed from its logo.
+# The dominant colours of a logo, proposed for a brand.
 
-_SIDE = 96
-_SHADES = 12
+_PALETTE_SIDE = 96
+_MAX_SHADES = 12
 _MAX_COLOURS = 4
-# Paler or darker than that, or nearly grey, no brand is known by; and two that are this near are one
-_PALEST, _DARKEST, _GREYEST = 0.93, 0.06, 0.12
-_NEAR = 60
+# Colours outside of these limits do not characterize a brand, and colours closer than the distance count as one.
+_MAX_LIGHTNESS, _MIN_LIGHTNESS, _MIN_SATURATION = 0.93, 0.06, 0.12
+_MIN_DISTANCE = 60
 
 
-def dominant(content: bytes) -> tuple[str, ...]:
-    """Return up to four colours as `#rrggbb`, the most telling first; none of a picture in black and white.
+def find_dominant_colours(content: bytes) -> tuple[str, ...]:
+    """Return up to four colours as `#rrggbb`, the most characteristic first; none for black and white.
 
-    Raises Unusable for what is no picture.
+    Raises UnusablePicture for a file that is no picture.
     """
     from PIL import Image
 
     try:
-        with Image.open(BytesIO(content)) as opened:
-            allow(*opened.size)
-            opened.draft("RGB", (_SIDE, _SIDE))
-            small = opened.convert("RGBA")
+        with Image.open(BytesIO(content)) as image:
+            check_size(*image.size)
+            image.draft("RGB", (_PALETTE_SIDE, _PALETTE_SIDE))
+            reduced = image.convert("RGBA")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        raise Unusable("is no picture") from None
-    small.thumbnail((_SIDE, _SIDE))
-    sheet = Image.new("RGBA", small.size, "white")
-    sheet.alpha_composite(small)
-    few = sheet.convert("RGB").quantize(_SHADES)
-    shades = few.getpalette() or []
-    counted = few.getcolors() or []
-    telling = sorted(
-        ((count * _weight(rgb), rgb) for count, index in counted if _weight(rgb := _shade(shades, index))), reverse=True
+        raise UnusablePicture("is no picture") from None
+    reduced.thumbnail((_PALETTE_SIDE, _PALETTE_SIDE))
+    sheet = Image.new("RGBA", reduced.size, "white")
+    sheet.alpha_composite(reduced)
+    quantized = sheet.convert("RGB").quantize(_MAX_SHADES)
+    palette = quantized.getpalette() or []
+    colour_counts = quantized.getcolors() or []
+    candidates = sorted(
+        (
+            (count * _colour_weight(rgb), rgb)
+            for count, index in colour_counts
+            if _colour_weight(rgb := _palette_colour(palette, index))
+        ),
+        reverse=True,
     )
-    found: list[tuple[int, int, int]] = []
-    for _, rgb in telling:
-        if all(sum(abs(a - b) for a, b in zip(rgb, other, strict=True)) > _NEAR for other in found):
-            found.append(rgb)
-    return tuple("#" + "".join(f"{part:02x}" for part in rgb) for rgb in found[:_MAX_COLOURS])
+    colours: list[tuple[int, int, int]] = []
+    for _, rgb in candidates:
+        if all(sum(abs(a - b) for a, b in zip(rgb, other, strict=True)) > _MIN_DISTANCE for other in colours):
+            colours.append(rgb)
+    return tuple("#" + "".join(f"{part:02x}" for part in rgb) for rgb in colours[:_MAX_COLOURS])
 
 
-def _shade(shades: list[int], index: object) -> tuple[int, int, int]:
+def _palette_colour(shades: list[int], index: object) -> tuple[int, int, int]:
     at = 3 * int(str(index))
     red, green, blue = shades[at : at + 3]
     return red, green, blue
 
 
-def _weight(rgb: tuple[int, int, int]) -> float:
-    """Return how telling a colour is: the fuller the more, and nothing for white, black and grey."""
+def _colour_weight(rgb: tuple[int, int, int]) -> float:
+    """Return how characteristic a colour is: its saturation, and 0 for white, black and grey."""
     _, light, full = colorsys.rgb_to_hls(*(part / 255 for part in rgb))
-    return full if _DARKEST < light < _PALEST and full > _GREYEST else 0.0
+    return full if _MIN_LIGHTNESS < light < _MAX_LIGHTNESS and full > _MIN_SATURATION else 0.0
 
 
-# The largest picture that is allowed needs about 450 MiB: decoded, in its own colours and in sRGB, turned, encoded
+# The largest allowed picture needs about 450 MiB: decoded, with its own colours and in sRGB, rotated, encoded.
 MAX_MEMORY_BYTES = 768 * 1024 * 1024
 
 
 def main() -> int:
-    """Do tasks for the service until it closes the socket on stdin (see `children`)."""
-    _limit()
+    """Run tasks of the service until it closes the socket on stdin (see `core.subprocesses`)."""
+    _limit_process()
     with socket.socket(fileno=0) as service, contextlib.suppress(EOFError, ConnectionError):
         while True:
-            task = msgspec.msgpack.decode(tasks.receive(service), type=Task)
-            tasks.send(service, msgspec.msgpack.encode(_answer(task)))
+            task = msgspec.msgpack.decode(formats.receive_message(service), type=Task)
+            formats.send_message(service, msgspec.msgpack.encode(_run_task(task)))
     return 0
 
 
-def _limit() -> None:
-    """Bound what this process takes, and have the system end it before the service where the machine has no memory."""
+def _limit_process() -> None:
+    """Limit memory and core dumps, and let the kernel end this process before the service when memory runs out."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit = MAX_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MAX_MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # a system without it
         Path("/proc/self/oom_score_adj").write_text("1000")
-    # Ctrl C in a terminal is for the service, which closes the socket
+    # Ctrl+C in a terminal is for the service, which closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A file of five megabytes can have a hundred thousand notes to complain about
+    # A file of five megabytes can cause a hundred thousand warnings.
     warnings.simplefilter("ignore")
     logging.disable()
 
 
-def _answer(task: Task) -> Answer:
-    """Return the answer to a task."""
+def _run_task(task: Task) -> TaskResult:
+    """Run a task and return its result."""
     try:
-        return Answer(result=msgspec.Raw(msgspec.msgpack.encode(_do(task))))
-    except Unusable as why:
-        return Answer(unusable=str(why))
+        return TaskResult(result=msgspec.Raw(msgspec.msgpack.encode(_dispatch(task))))
+    except UnusablePicture as why:
+        return TaskResult(unusable=str(why))
     except MemoryError:
-        return Answer(unusable="needs too much memory to decode: save it with fewer pixels", is_exhausted=True)
+        return TaskResult(unusable="needs too much memory to decode: save it with fewer pixels", is_exhausted=True)
     except Exception:
-        # An error that no decoder is known to raise: the operator gets its traceback, the sender of the file an answer
+        # Decoders are not known to raise other errors: the operator gets the traceback, the uploader an answer.
         traceback.print_exc()
-        return Answer(unusable="cannot be decoded")
+        return TaskResult(unusable="cannot be decoded")
 
 
-def _do(task: Task) -> Any:
+def _dispatch(task: Task) -> Any:
     match task:
-        case Remake():
-            return remake(task.content, task.full_size)
-        case Shrink():
-            return make_small(task.content, task.side)
-        case FindColours():
-            return dominant(task.content)
+        case ConvertTask():
+            return convert(task.content, task.full_size)
+        case ShrinkTask():
+            return make_thumbnail(task.content, task.side)
+        case FindColoursTask():
+            return find_dominant_colours(task.content)

@@ -1,1 +1,1 @@
-"""What a message says."""
+"""Templates of messages: content, revisions and editing."""

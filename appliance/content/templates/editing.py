@@ -1,35 +1,259 @@
-"""Editing a design value by value, by several people at once: who changes what another did not is never refused.
+"""Edits of single values of a template, by several people at once; edits of different values never conflict.
 
-What somebody had before them is told by a digest of the one value. Is it another one by now, they are told both.
+An editor sends a hash of the value that it showed. If the value has changed since, the conflict contains both values.
 """
 
 import copy
+import hashlib
+import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct
 
-from appliance.audience.filters import read as filters
-from appliance.audience.segments import people
-from appliance.content.designs import document
+from appliance.audience.filters import parse as filters
+from appliance.audience.segments import members
+from appliance.content.designs import document, sanitizer, theme
 from appliance.content.designs import document as designs
 from appliance.content.designs.document import Entry
-from appliance.content.templates import checks, places, revisions, store
-from appliance.content.templates.places import Place
-from appliance.content.templates.requests import DESIGN_BYTES, TemplateWrite
-from appliance.core import fields
+from appliance.content.designs.kind import SCHEMES, STYLES, THEME, Kind, Prop, normalize_address, validate_value
+from appliance.content.templates import revisions, store, validation
+from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
+from appliance.core import validation as fields
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
 from appliance.storage.models import Template, TemplateRevision, User
-from appliance.storage.work import writing
+from appliance.storage.transactions import require_write_transaction
 
-# What stands beside the sections, each a value of its own
-DETAILS = ("name", "subject", "preheader", "from_name", "from_email", "reply_to", "body")
-LABELS = {"name": "Name", "subject": "Subject", "preheader": "Preview line", "from_name": "Name people see",
+# Values are addressed by paths such as `props.items.0.title`.
+
+_PATH = re.compile(r"(props|styles|theme)\.([a-z_]+)(?:\.(\d{1,3}))?(?:\.([a-z_]+))?\Z")
+PADDING_SIDES = ("top", "bottom", "sides")
+_SPACE = re.compile(r"-?\d+(?:\.\d+)?(?:px)?\Z")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
+_MAX_SPACE = 96
+
+
+class ValuePath(NamedTuple):
+    """The address of one value: a root, a name, an index and an inner name; with its declaration."""
+
+    path: str
+    prop: Prop
+    root: str
+    name: str
+    number: int | None
+    inner: str
+    owner: Prop
+    kind: Kind | None
+
+    @property
+    def label(self) -> str:
+        """The label of this value in the history."""
+        label = self.owner.label if self.prop is self.owner else f"{self.owner.label}, {_lower_first(self.prop.label)}"
+        return _lower_first(label)
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def hash_value(value: Any) -> str:
+    """Return a short hash of a value, by which conflicts are found."""
+    text = json.dumps(value, sort_keys=True).encode()
+    return hashlib.blake2b(text, digest_size=6).hexdigest()
+
+
+def parse_path(path: str, kind: Kind | None) -> ValuePath:
+    """Parse a path; raises NotFound for an undeclared value. `kind` is the kind of the section, or None."""
+    match = _PATH.match(path)
+    if match is None:
+        raise NotFound
+    root, name, index, inner = match[1], match[2], match[3], match[4] or ""
+    declared = THEME if root == "theme" else STYLES if root == "styles" else kind.all_props() if kind else ()
+    owner = next((item for item in declared if item.name == name), None)
+    if owner is None or (root != "theme" and kind is None):
+        raise NotFound
+    number = int(index) if index is not None else None
+    if root == "styles" and name == "padding":
+        if number is not None or inner not in ("", *PADDING_SIDES):
+            raise NotFound
+        return ValuePath(path, owner, root, name, None, inner, owner, kind)
+    wants_index, wants_inner = owner.kind == "items", owner.kind in ("items", "group")
+    if (number is not None) != wants_index or bool(inner) != wants_inner:
+        raise NotFound
+    prop = next((field for field in owner.fields if field.name == inner), None) if inner else owner
+    if prop is None or prop.kind == "sections" or (number is not None and number >= owner.maximum):
+        raise NotFound
+    return ValuePath(path, prop, root, name, number, inner, owner, kind)
+
+
+def get_value(value_path: ValuePath, holder: dict[str, Any]) -> Any:
+    """Return the value at a path, or None if it is not set."""
+    values = _root_values(value_path, holder)
+    if value_path.inner in PADDING_SIDES and value_path.name == "padding":
+        return read_padding_side(values.get("padding"), value_path.inner)
+    if value_path.name == value_path.prop.name and value_path.number is None and not value_path.inner:
+        return value_path.prop.get_value(values)
+    return value_path.prop.get_value(_inner_values(value_path, values))
+
+
+def _root_values(value_path: ValuePath, holder: dict[str, Any]) -> dict[str, Any]:
+    values = holder.get(value_path.root)
+    values = dict(values) if isinstance(values, dict) else {}
+    return document.read_section(holder, "").props if value_path.root == "props" else values
+
+
+def _inner_values(value_path: ValuePath, values: dict[str, Any]) -> Any:
+    owner_value = value_path.owner.get_value(values)
+    if value_path.number is not None:
+        return (
+            owner_value[value_path.number]
+            if isinstance(owner_value, list) and value_path.number < len(owner_value)
+            else None
+        )
+    return {value_path.owner.fields[0].name: owner_value} if isinstance(owner_value, str) else owner_value
+
+
+def set_value(value_path: ValuePath, holder: dict[str, Any], value: Any) -> None:
+    """Set or, with None, remove a value in a section or a theme; raises NotFound past the end of a list."""
+    root_values = holder.get(value_path.root)
+    if not isinstance(root_values, dict):
+        root_values = holder[value_path.root] = {}
+    if value_path.name == "padding" and value_path.root == "styles":
+        value = _set_padding_side(root_values.get("padding"), value_path, value)
+        _set_prop(root_values, value_path.owner, value)
+    elif value_path.number is None and not value_path.inner:
+        _set_prop(root_values, value_path.prop, value)
+    else:
+        inner_values = _inner_values(value_path, _root_values(value_path, holder))
+        if value_path.number is not None and not isinstance(inner_values, dict):
+            raise NotFound
+        inner_values = dict(inner_values) if isinstance(inner_values, dict) else {}
+        _set_prop(inner_values, value_path.prop, value)
+        if value_path.number is None:
+            _set_prop(root_values, value_path.owner, inner_values or None)
+        else:
+            items = list(value_path.owner.get_value(_root_values(value_path, holder)))
+            items[value_path.number] = inner_values
+            _set_prop(root_values, value_path.owner, items)
+
+
+def _set_prop(values: dict[str, Any], prop: Prop, value: Any) -> None:
+    # Values under older names are removed too; otherwise they would come back once this one is empty.
+    for alias in (*prop.aliases, *(alias for alias, name in document.ALIASES if name == prop.name)):
+        values.pop(alias, None)
+    if prop.name in ("href", "src"):
+        values.pop("url", None)
+    if value is None:
+        values.pop(prop.name, None)
+    else:
+        values[prop.name] = value
+
+
+def read_padding(raw: Any, kind: Kind | None) -> tuple[int, int, int, int]:
+    """Return top, right, bottom and left of a padding, else those of the kind."""
+    sizes_text = str(raw).split() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else []
+    if not 1 <= len(sizes_text) <= 4 or not all(_SPACE.match(word) for word in sizes_text):
+        return kind.padding if kind is not None else (12, 32, 12, 32)
+    sizes = [max(0, min(_MAX_SPACE, round(float(word.removesuffix("px"))))) for word in sizes_text]
+    top, right, bottom, left = (sizes * 4)[:4] if len(sizes) < 3 else [*sizes, sizes[1]][:4]
+    return top, right, bottom, left
+
+
+def read_padding_side(raw: Any, name: str) -> int | None:
+    """Return one side of a padding, or None if it is not set."""
+    if raw is None or raw == "":
+        return None
+    top, right, bottom, _ = read_padding(raw, None)
+    return {"top": top, "bottom": bottom, "sides": right}[name]
+
+
+def _set_padding_side(raw: Any, value_path: ValuePath, value: Any) -> str | None:
+    if not value_path.inner:
+        return str(value) if value is not None else None
+    top, right, bottom, left = read_padding(raw, value_path.kind)
+    if value is None:
+        standard = value_path.kind.padding if value_path.kind is not None else (12, 32, 12, 32)
+        value = {"top": standard[0], "bottom": standard[2], "sides": standard[1]}[value_path.inner]
+    if value_path.inner == "sides":
+        right = left = value
+    top, bottom = (value if value_path.inner == "top" else top), (value if value_path.inner == "bottom" else bottom)
+    if value_path.kind is not None and (top, right, bottom, left) == value_path.kind.padding:
+        return None
+    return f"{top}px {right}px {bottom}px" if right == left else f"{top}px {right}px {bottom}px {left}px"
+
+
+def parse_typed(value_path: ValuePath, typed: str) -> Any:
+    """Return typed text as a value, None if empty; raises Invalid at the path."""
+    prop = value_path.prop
+    if value_path.name == "padding" and value_path.inner in PADDING_SIDES:
+        return _parse_number(value_path, typed, 0, _MAX_SPACE)
+    if not typed.strip():
+        return None
+    if prop.kind == "number":
+        return _parse_number(value_path, typed, prop.minimum, prop.maximum)
+    if prop.kind == "flag":
+        return typed.lower() in ("true", "on", "yes", "1")
+    if prop.kind == "choice" and typed not in prop.options:
+        raise Invalid({value_path.path: ["is not included in the list"]})
+    if prop.kind == "colour":
+        return _parse_colour(value_path, typed)
+    if prop.kind in ("url", "image"):
+        typed = typed.strip()
+        schemes = SCHEMES if prop.kind == "url" else SCHEMES[:2]
+        if not typed.startswith("{") and normalize_address(typed, schemes, lambda text: False) is None:
+            raise Invalid({value_path.path: ["is invalid"]})
+    if prop.kind == "filters":
+        return _parse_filters(value_path, typed)
+    faults: list[str] = []
+    validate_value(prop, typed, value_path.path, lambda path, words: faults.append(words))
+    if faults:
+        raise Invalid({value_path.path: faults})
+    return sanitizer.normalize_rich_text(typed) if prop.kind == "rich" else typed
+
+
+def _parse_number(value_path: ValuePath, typed: str, minimum: float, maximum: float) -> int | float | None:
+    typed = typed.strip().replace(",", ".").removesuffix("px").removesuffix("%").strip()
+    if not typed:
+        return None
+    value = float(typed) if _NUMBER.match(typed) else None
+    if value is None or not minimum <= value <= maximum:
+        raise Invalid({value_path.path: [f"must be between {minimum:g} and {maximum:g}"]})
+    return int(value) if value == int(value) else value
+
+
+def _parse_colour(value_path: ValuePath, typed: str) -> str:
+    typed = typed.strip()
+    if re.fullmatch(r"[0-9a-fA-F]{6}|[0-9a-fA-F]{3}", typed):
+        typed = f"#{typed}"
+    if not theme.is_colour(typed):
+        raise Invalid({value_path.path: ["is no colour"]})
+    return typed.lower()
+
+
+def _parse_filters(value_path: ValuePath, typed: str) -> list[Any] | None:
+    try:
+        parsed = json.loads(typed)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, list):
+        raise Invalid({value_path.path: ["is invalid"]})
+    return parsed or None
+
+
+def get_holder(entry: Entry | None, design: dict[str, Any], value_path: ValuePath) -> dict[str, Any]:
+    """Return the raw section, or the design for its theme."""
+    return design if value_path.root == "theme" or entry is None else entry.raw
+
+
+# The fields beside the sections, each edited as one value.
+DETAIL_FIELDS = ("name", "subject", "preheader", "from_name", "from_email", "reply_to", "body")
+DETAIL_LABELS = {"name": "Name", "subject": "Subject", "preheader": "Preview line", "from_name": "Name people see",
           "from_email": "Address people see", "reply_to": "Answers go to", "body": "Content"}  # fmt: skip
 
 
 class Change(Struct):
-    """A value as somebody typed it, and the digest of the one that they had before them (None: they need none)."""
+    """A typed value, and the hash of the value that the editor showed (None skips the check)."""
 
     path: str
     typed: str
@@ -37,187 +261,193 @@ class Change(Struct):
 
 
 class Edit(NamedTuple):
-    """What an edit makes of a template: its fields, the words of the history, and the one value that it touches."""
+    """The result of an edit: new fields, a label for the history, and the only changed value if it is one."""
 
     values: dict[str, Any]
     label: str
-    touched: str | None = None
+    edited_field: str | None = None
 
 
-class Edited(NamedTuple):
-    """A template after an edit, and the section to look at next."""
+class EditResult(NamedTuple):
+    """A template after an edit, and the key of the section to select."""
 
     template: Template
     key: str | None = None
 
 
-Make = Callable[[dict[str, Any], list[Entry]], tuple[str, str | None]]
+SectionEdit = Callable[[dict[str, Any], list[Entry]], tuple[str, str | None]]
 
 
-def change(account_id: int, template_id: int, key: str | None, asked: list[Change], user_id: int | None) -> Edited:
-    """Write values into a section, or into the theme without one; raises NotFound, Conflict, or Invalid at the path."""
-    writing()
+def edit_values(
+    account_id: int, template_id: int, key: str | None, changes: list[Change], user_id: int | None
+) -> EditResult:
+    """Write values of a section, or of the theme without a `key`; raises NotFound, Conflict, or Invalid at the path."""
+    require_write_transaction()
     template = store.get(account_id, template_id)
-    edit = changed(template, key, asked)
+    edit = build_value_edit(template, key, changes)
     if edit is not None:
-        store.write(template, edit.values, user_id, edit.label, touched=edit.touched)
-    return Edited(template, key)
+        store.write(template, edit.values, user_id, edit.label, edited_field=edit.edited_field)
+    return EditResult(template, key)
 
 
-def changed(template: Template, key: str | None, asked: list[Change]) -> Edit | None:
-    """Return what values make of a template, None where nothing changes; it is not touched itself."""
+def build_value_edit(template: Template, key: str | None, changes: list[Change]) -> Edit | None:
+    """Return the edit for some changes, or None if nothing changes; the template is not modified."""
     design = copy.deepcopy(template.design)
     entry = None
     if key is not None:
-        entry = document.find_section(document.entries(design), key)
+        entry = document.find_section(document.list_entries(design), key)
         if entry is None:
             raise NotFound
     labels = []
-    for one in asked:
-        here = places.place(one.path, entry.section.kind if entry is not None else None)
-        if (here.root == "theme") != (entry is None):
+    for change in changes:
+        value_path = parse_path(change.path, entry.section.kind if entry is not None else None)
+        if (value_path.root == "theme") != (entry is None):
             raise NotFound
-        if _write(template, entry, design, here, one):
-            labels.append(here.words)
+        if _write_value(template, entry, design, value_path, change):
+            labels.append(value_path.label)
     if not labels:
         return None
-    who = entry.label if entry is not None else "Theme"
-    touched = f"{key or 'theme'} {asked[0].path}" if len(asked) == 1 else None
-    return Edit({"design": _checked(design)}, f"{who}: {', '.join(labels)} changed"[:255], touched)
+    subject = entry.label if entry is not None else "Theme"
+    edited_field = f"{key or 'theme'} {changes[0].path}" if len(changes) == 1 else None
+    return Edit({"design": _validate_design(design)}, f"{subject}: {', '.join(labels)} changed"[:255], edited_field)
 
 
-def _write(template: Template, entry: Entry | None, design: dict[str, Any], here: Place, one: Change) -> bool:
-    holder = places.holder_of(entry, design, here)
-    have, wanted = places.value_of(here, holder), places.read(here, one.typed)
-    if have == wanted and type(have) is type(wanted):
+def _write_value(
+    template: Template, entry: Entry | None, design: dict[str, Any], value_path: ValuePath, change: Change
+) -> bool:
+    holder = get_holder(entry, design, value_path)
+    current, value = get_value(value_path, holder), parse_typed(value_path, change.typed)
+    if current == value and type(current) is type(value):
         return False
-    if one.seen is not None and one.seen != places.digest(have):
-        raise _conflict(template, here.path, have, f"{entry.key if entry is not None else 'theme'} {here.path}")
-    if here.prop.kind == "filters" and wanted is not None:
-        filters.filters(wanted, people.scope(template.account_id, writing=True), here.path)
-    places.put(here, holder, wanted)
-    if here.path == "props.preset" and entry is not None:
-        _fit_columns(entry.raw, wanted)
+    if change.seen is not None and change.seen != hash_value(current):
+        raise _build_conflict(
+            template, value_path.path, current, f"{entry.key if entry is not None else 'theme'} {value_path.path}"
+        )
+    if value_path.prop.kind == "filters" and value is not None:
+        filters.parse_filters(value, members.build_scope(template.account_id, writing=True), value_path.path)
+    set_value(value_path, holder, value)
+    if value_path.path == "props.preset" and entry is not None:
+        _fit_columns(entry.raw, value)
     return True
 
 
 def _fit_columns(raw: dict[str, Any], preset: str | None) -> None:
-    """Let there be as many columns as a preset has; what stood in those that go stands in the last that stays."""
-    found = document.columns(raw)
-    if preset is None or not all(isinstance(one, dict) for one in found):
+    """Add or remove columns to fit a preset; sections of removed columns move to the last column."""
+    columns = document.get_columns(raw)
+    if preset is None or not all(isinstance(column, dict) for column in columns):
         return
-    many = preset.count(":") + 1
-    while len(found) < many:
-        found.append({"sections": []})
-    for gone in found[many:]:
-        kept = found[many - 1]
-        kept["sections"] = [*(kept.get("sections") or []), *(gone.get("sections") or [])]
-    del found[many:]
-    for one in found:
-        one.pop("width", None)
+    count = preset.count(":") + 1
+    while len(columns) < count:
+        columns.append({"sections": []})
+    for removed in columns[count:]:
+        last_column = columns[count - 1]
+        last_column["sections"] = [*(last_column.get("sections") or []), *(removed.get("sections") or [])]
+    del columns[count:]
+    for column in columns:
+        column.pop("width", None)
 
 
-def _checked(design: dict[str, Any]) -> dict[str, Any]:
-    """Return a design as it is stored; raises Invalid for one that is too large, or where a section cannot stand."""
-    found: list[str] = []
-    for path, words in designs_faults(design):
+def _validate_design(design: dict[str, Any]) -> dict[str, Any]:
+    """Return a design in its stored form; raises Invalid if it is too large or a section is misplaced."""
+    faults: list[str] = []
+    for path, message in find_design_faults(design):
         if path.endswith(("sections", "columns")):
-            found.append(words)
-    if len(designs.canonical(design).encode("utf-8", "replace")) > DESIGN_BYTES:
-        found.append("is too large")
-    if found:
-        raise Invalid({"base": found[:1]})
-    kept: dict[str, Any] = checks.kept("design", design)
-    return kept
+            faults.append(message)
+    if len(designs.to_canonical_json(design).encode("utf-8", "replace")) > MAX_DESIGN_BYTES:
+        faults.append("is too large")
+    if faults:
+        raise Invalid({"base": faults[:1]})
+    normalized: dict[str, Any] = validation.normalize_field("design", design)
+    return normalized
 
 
-def designs_faults(design: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return everything that no design may hold."""
-    found: list[tuple[str, str]] = []
-    designs.check(design, lambda path, words: found.append((path, words)))
-    return found
+def find_design_faults(design: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return every error of a design as (path, message)."""
+    faults: list[tuple[str, str]] = []
+    designs.validate(design, lambda path, words: faults.append((path, words)))
+    return faults
 
 
-def details(account_id: int, template_id: int, asked: list[Change], user_id: int | None) -> Edited:
-    """Write what stands beside the sections; raises NotFound, Conflict, or Invalid at the path."""
-    writing()
+def edit_details(account_id: int, template_id: int, changes: list[Change], user_id: int | None) -> EditResult:
+    """Write fields beside the sections; raises NotFound, Conflict, or Invalid at the path."""
+    require_write_transaction()
     template = store.get(account_id, template_id)
-    edit = detailed(template, asked)
+    edit = build_detail_edit(template, changes)
     if edit is not None:
-        store.write(template, edit.values, user_id, edit.label, touched=edit.touched)
-    return Edited(template)
+        store.write(template, edit.values, user_id, edit.label, edited_field=edit.edited_field)
+    return EditResult(template)
 
 
-def detailed(template: Template, asked: list[Change]) -> Edit | None:
-    """Return what values beside the sections make of a template, None where nothing changes."""
-    raw, seen = {}, {}
-    for one in asked:
-        name = one.path.removeprefix("email.")
-        if name not in DETAILS or (name == "name" and template.flow_id is not None):
+def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
+    """Return the edit for changes of fields beside the sections, or None if nothing changes."""
+    raw, seen_hashes = {}, {}
+    for change in changes:
+        name = change.path.removeprefix("email.")
+        if name not in DETAIL_FIELDS or (name == "name" and template.flow_id is not None):
             raise NotFound
-        raw[name], seen[name] = one.typed or None, one.seen
+        raw[name], seen_hashes[name] = change.typed or None, change.seen
     try:
         request = fields.read(TemplateWrite, raw)
         faults = Faults()
-        checks.check(template.account_id, request, "", faults, template.channel)
+        validation.validate_content(template.account_id, request, "", faults, template.channel)
         faults.check()
     except Invalid as refused:
         raise Invalid({f"email.{name}": words for name, words in refused.fields.items()}) from None
     values = {}
     for name in raw:
-        wanted, have = getattr(request, name), getattr(template, name)
-        wanted = checks.kept(name, None if wanted is UNSET else wanted)
-        if name == "name" and wanted is None:
-            wanted = store.UNTITLED
-        if wanted == have:
+        value, current = getattr(request, name), getattr(template, name)
+        value = validation.normalize_field(name, None if value is UNSET else value)
+        if name == "name" and value is None:
+            value = store.UNTITLED
+        if value == current:
             continue
-        if seen[name] is not None and seen[name] != places.digest(have):
-            raise _conflict(template, f"email.{name}", have, f"email {name}")
-        values[name] = wanted
+        if seen_hashes[name] is not None and seen_hashes[name] != hash_value(current):
+            raise _build_conflict(template, f"email.{name}", current, f"email {name}")
+        values[name] = value
     if not values:
         return None
-    label = f"{', '.join(LABELS[name] for name in values)} changed"
+    label = f"{', '.join(DETAIL_LABELS[name] for name in values)} changed"
     return Edit(values, label, f"email {next(iter(values))}" if len(values) == 1 else None)
 
 
-def _conflict(template: Template, path: str, have: Any, touched: str) -> Conflict:
-    """Make the refusal that says what is there by now, and who wrote it when."""
+def _build_conflict(template: Template, path: str, current: Any, edited_field: str) -> Conflict:
+    """Return a conflict with the current value, its author and its time."""
     of_this = TemplateRevision.select().where(TemplateRevision.template == template.id)
     newest = of_this.order_by(TemplateRevision.number.desc())
-    last = newest.where(TemplateRevision.touched == touched).first() or newest.first()
-    who = User.get_or_none(User.id == last.user_id) if last.user_id is not None else None
+    last = newest.where(TemplateRevision.edited_field == edited_field).first() or newest.first()
+    author = User.get_or_none(User.id == last.user_id) if last.user_id is not None else None
     return Conflict(
-        "somebody else changed this", path=path, theirs=have, seen=places.digest(have),
-        changed_by=(who.name or who.email) if who is not None else None, changed_at=last.created_at,
+        "Another user changed this value.", path=path, theirs=current, seen=hash_value(current),
+        changed_by=(author.name or author.email) if author is not None else None, changed_at=last.created_at,
     )  # fmt: skip
 
 
-def restructure(account_id: int, template_id: int, make: Make, user_id: int | None) -> Edited:
-    """Let `make` change the sections of a design; it answers the words of the history and the section to look at.
+def edit_sections(account_id: int, template_id: int, make: SectionEdit, user_id: int | None) -> EditResult:
+    """Apply a section edit, which returns a label for the history and the key of the section to select.
 
-    Raises NotFound, and Invalid where a section cannot stand.
+    Raises NotFound, or Invalid if a section is misplaced.
     """
-    writing()
+    require_write_transaction()
     template = store.get(account_id, template_id)
-    edit, key = restructured(template, make)
+    edit, key = build_section_edit(template, make)
     store.write(template, edit.values, user_id, edit.label)
-    return Edited(template, key)
+    return EditResult(template, key)
 
 
-def restructured(template: Template, make: Make) -> tuple[Edit, str | None]:
-    """Return what `make` makes of the sections of a template, and the section to look at next."""
+def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str | None]:
+    """Return the edit of a section edit, and the key of the section to select."""
     design = copy.deepcopy(template.design)
     if not isinstance(design.get("sections"), list):
         design["sections"] = []
-    label, key = make(design, document.entries(design))
-    return Edit({"design": _checked(design)}, label), key
+    label, key = make(design, document.list_entries(design))
+    return Edit({"design": _validate_design(design)}, label), key
 
 
 def warm(template: Template, edit: Edit | None) -> None:
-    """Look at the texts of an edit before the writer has to."""
+    """Parse the texts of an edit before the write transaction."""
     if edit is None:
         return
-    said = revisions.document(template) | edit.values
-    checks.variables(said, template.channel)
+    document_values = revisions.to_document(template) | edit.values
+    validation.find_variables(document_values, template.channel)
     if template.action_id is not None:
-        store.step_template_changing.send(template, said)
+        store.step_template_changing.send(template, document_values)

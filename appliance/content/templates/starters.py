@@ -1,18 +1,26 @@
-"""Designs to begin from: six letters with real words, in the colours of whoever opens them."""
+"""Ready-made emails for campaigns and flows, and the placeholder texts in them that authors have not replaced."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+from appliance.content.designs import document as designs
+from appliance.content.designs import links, markup
+from appliance.content.designs.kind import Prop
+from appliance.content.designs.sections import BY_NAME
 from appliance.content.designs.theme import Look
-from appliance.content.templates.checks import named
+from appliance.content.templates.section_edits import INITIAL_PROPS
+from appliance.content.templates.validation import set_ids
 
-# Where a button leads while the brand has no web address
-HOME = "https://example.com"
+# The target of buttons if the brand has no web address.
+FALLBACK_URL = "https://example.com"
 Sections = list[dict[str, Any]]
 
 
 class Starter(NamedTuple):
-    """A design to begin from, with the words around it."""
+    """A ready-made email."""
 
     key: str
     label: str
@@ -22,33 +30,33 @@ class Starter(NamedTuple):
     design: dict[str, Any]
 
 
-def made(look: Look) -> tuple[Starter, ...]:
-    """Return the six, their buttons leading to the brand's first web address."""
-    home = home_of(look)
+def build_starters(look: Look) -> tuple[Starter, ...]:
+    """Return the starters in the look of a brand, with buttons to its first web address."""
+    home = get_home_url(look)
     return tuple(
         Starter(key, label, description, subject, preheader,
-                named({"sections": _whole(sections(home), look, bare=key == "letter"), "theme": {}}))
-        for key, label, description, subject, preheader, sections in _ALL
+                set_ids({"sections": _add_frame(sections(home), look, bare=key == "letter"), "theme": {}}))
+        for key, label, description, subject, preheader, sections in _STARTERS
     )  # fmt: skip
 
 
-def home_of(look: Look) -> str:
-    """Return the brand's first web address, else `HOME`."""
-    return next((url for _, url in look.links if url.startswith(("https://", "http://"))), HOME)
+def get_home_url(look: Look) -> str:
+    """Return the first web address of a brand, else `FALLBACK_URL`."""
+    return next((url for _, url in look.links if url.startswith(("https://", "http://"))), FALLBACK_URL)
 
 
-def find(look: Look, key: str) -> Starter | None:
-    """Return one of the six by its key."""
-    return next((one for one in made(look) if one.key == key), None)
+def find_starter(look: Look, key: str) -> Starter | None:
+    """Return a starter by its key, or None."""
+    return next((starter for starter in build_starters(look) if starter.key == key), None)
 
 
-def _whole(inner: Sections, look: Look, bare: bool) -> Sections:
-    """Put header, links and footer around what a letter says; a bare one reads as if one person wrote it to another."""
+def _add_frame(inner: Sections, look: Look, bare: bool) -> Sections:
+    """Add header, social links and footer; a bare letter gets only the footer."""
     links = [{"platform": name, "url": url} for name, url in look.links if url.startswith("http")][:6]
-    before = [] if bare else [_section("header", layout="left")]
-    after = [_section("social", links=links, align="center", style="ink")] if links and not bare else []
-    found = [*before, *inner, *after, _section("footer", view_in_browser=not bare)]
-    return [{"id": f"s{number}", **one} for number, one in enumerate(found, 1)]
+    header = [] if bare else [_section("header", layout="left")]
+    social = [_section("social", links=links, align="center", style="ink")] if links and not bare else []
+    framed = [*header, *inner, *social, _section("footer", view_in_browser=not bare)]
+    return [{"id": f"s{number}", **one} for number, one in enumerate(framed, 1)]
 
 
 def _section(kind: str, styles: dict[str, str] | None = None, **props: Any) -> dict[str, Any]:
@@ -56,33 +64,33 @@ def _section(kind: str, styles: dict[str, str] | None = None, **props: Any) -> d
 
 
 def _text(*paragraphs: str, styles: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    return _section("text", styles, content="".join(f"<p>{one}</p>" for one in paragraphs), **more)
+    return _section("text", styles, content="".join(f"<p>{paragraph}</p>" for paragraph in paragraphs), **more)
 
 
-def _story(title: str, words: str, link: str, href: str) -> dict[str, Any]:
+def _story(title: str, text: str, link: str, href: str) -> dict[str, Any]:
     return {"sections": [
         _section("heading", text=title, level=3),
-        _text(words),
+        _text(text),
         _section("button", text=link, href=href, style="link"),
     ]}  # fmt: skip
 
 
-# The space under a coloured head
-_BELOW = {"padding": "32px 32px 12px"}
-HELLO = 'Hello {{ contact.first_name | default: "there" }},'
+# The padding of a text below a coloured hero.
+_BELOW_HERO = {"padding": "32px 32px 12px"}
+GREETING = 'Hello {{ contact.first_name | default: "there" }},'
 _REGARDS = "With kind regards"
 _PREFERENCES = (
     "<strong>Too much, or too little?</strong><br>You choose what you get from us, at any time: "
     '<a href="{{ preferences_url }}">set your preferences</a>.'
 )
-# Paragraphs of starters that are true of every sender, so that they may be sent as they are
-FIT_TO_SEND = (HELLO, _REGARDS, _PREFERENCES)
+# Texts of starters that are true of every sender, so that they may be sent unchanged.
+SENDABLE_TEXTS = (GREETING, _REGARDS, _PREFERENCES)
 
 
 def _newsletter(home: str) -> Sections:
     return [
         _section("heading", text="Three things worth your time", level=1),
-        _text(HELLO, "This month was a busy one. Here is what we finished, what we learned on the way, and one idea "
+        _text(GREETING, "This month was a busy one. Here is what we finished, what we learned on the way, and one idea "
                       "you can try before the week is over."),
         _section("divider"),
         _section("heading", text="What we finished", level=2),
@@ -106,8 +114,8 @@ def _announcement(home: str) -> Sections:
         _section("hero", {"background_color": "theme:brand"}, title="Something new is here",
                  subtitle="It is simpler, quicker, and made from what you told us.", cta_text="Have a look",
                  cta_url=home, height=320),
-        _text(HELLO, "For a long time one question came up again and again: could this not be easier? Today we can "
-                      "say yes. Here is what changes for you, in short.", styles=_BELOW),
+        _text(GREETING, "For a long time one question came up again and again: could this not be easier? Today we can "
+                      "say yes. Here is what changes for you, in short.", styles=_BELOW_HERO),
         _section("list", style="check", items=[
             {"title": "Done in one step", "text": "What took four screens fits on one now."},
             {"title": "Everything stays where it was", "text": "Nothing you have made is lost or moved."},
@@ -143,8 +151,8 @@ def _invitation(home: str) -> Sections:
         _section("hero", {"background_color": "theme:brand"}, title="You are invited",
                  subtitle="An evening of good people, short talks and dinner.", cta_text="Save my seat",
                  cta_url=home, height=300),
-        _text(HELLO, "Once a year we open our doors and show what we have been working on. We would be glad to have "
-                      "you with us.", styles=_BELOW),
+        _text(GREETING, "Once a year we open our doors and show what we have been working on. We would be glad to have "
+                      "you with us.", styles=_BELOW_HERO),
         _section("columns", {"padding": "8px 32px"}, preset="1:1", gap=32, columns=[
             {"sections": [_section("heading", text="When", level=3),
                           _text("Thursday, 14 May<br>from 18:30 to about 21:00")]},
@@ -164,7 +172,7 @@ def _invitation(home: str) -> Sections:
 
 def _letter(home: str) -> Sections:
     return [
-        _text(HELLO, "I am writing to you myself, because this is easier said in a letter than in a brochure.",
+        _text(GREETING, "I am writing to you myself, because this is easier said in a letter than in a brochure.",
               "We have known each other for some time now. You have seen what we do well, and where we could do "
               "better. I should like to hear about both: which one thing should we change first?",
               "Just answer this email. It reaches me directly, and I read every line.",
@@ -192,7 +200,7 @@ def _welcome(home: str) -> Sections:
     ]  # fmt: skip
 
 
-_ALL: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...] = (
+_STARTERS: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...] = (
     ("newsletter", "Newsletter", "One main story, two short ones and a voice.", "Three things worth your time",
      "What we finished, what we learned, and one idea to try this week.", _newsletter),
     ("announcement", "Announcement", "One thing that is new, and what it means.", "Something new is here",
@@ -206,3 +214,208 @@ _ALL: tuple[tuple[str, str, str, str, str, Callable[[str], Sections]], ...] = (
     ("welcome", "Welcome", "The first email somebody gets from you.", "Good to have you here",
      "Three good places to begin.", _welcome),
 )  # fmt: skip
+
+
+# The emails of ready-made flows (`appliance.flows.starters`).
+
+
+def build_flow_emails(home: str) -> dict[str, dict[str, Any]]:
+    """Return subject, preheader and design of each email by its name; buttons lead to `home`."""
+    return {
+        "welcome_clicked": _build_flow_email(
+            "What people read next", "Three things that others found useful.", "What people read next",
+            "You have had a first look around. These three are what most people open next.",
+            "Show me", home,
+        ),
+        "welcome_not_clicked": _build_flow_email(
+            "Did this find you at a bad time?", "One link, whenever it suits you.", "Whenever it suits you",
+            "A few days ago we sent you a first letter. If there was no time, here is the one page worth keeping.",
+            "Have a look", home,
+        ),
+        "win_back": _build_flow_email(
+            "Shall we stay in touch?", "One click is all it takes.", "Shall we stay in touch?",
+            "It has been a while since you opened one of our letters. If you still want them, click once. If not, you "
+            "need do nothing: we will write less.",
+            "Yes, keep writing", home,
+        ),
+        "birthday": _build_flow_email(
+            "Happy birthday{% if contact.first_name %}, {{ contact.first_name }}{% endif %}!",
+            "A little something for you.", "Happy birthday!",
+            "Today is yours. We wish you a good year, and have put something small aside for you.",
+            "See what it is", home,
+        ),
+        "after_event": _build_flow_email(
+            "How is it?", "We'd love to hear from you.", "How is it?",
+            "A week ago you ordered from us. Is everything as you hoped? Answer this email, and a person writes back.",
+            "Write a review", home,
+        ),
+    }  # fmt: skip
+
+
+def _build_flow_email(subject: str, preheader: str, heading: str, text: str, button: str, home: str) -> dict[str, Any]:
+    sections = [
+        _flow_section("header", layout="left"),
+        _flow_section("heading", text=heading, level=1),
+        _flow_section("text", content=f"<p>{GREETING}</p><p>{text}</p>"),
+        _flow_section("button", text=button, href=home),
+        _flow_section("footer", view_in_browser=True),
+    ]
+    design = {"sections": [{"id": f"s{number}", **one} for number, one in enumerate(sections, 1)], "theme": {}}
+    return {"subject": subject, "preheader": preheader, "design": design}
+
+
+def _flow_section(kind: str, **props: Any) -> dict[str, Any]:
+    return {"type": kind, "props": props, "styles": {}}
+
+
+# Placeholders are default texts and links that an author has not replaced.
+#
+# They are derived from the kinds of sections (`Prop.default`), new sections (`section_edits.INITIAL_PROPS`) and the
+# starters, so there is no list of them.
+
+MAX_QUOTED_CHARACTERS = 60
+# The codes of unfinished content; an email with one of them is not called ready.
+UNFINISHED_CODES = frozenset({"placeholder_content", "placeholder_link", "link_missing", "image_missing"})
+# Domains for documentation (RFC 2606, section 3).
+_EXAMPLE_HOSTS = ("example.com", "example.net", "example.org")
+_LOREM = re.compile(r"\blorem\s+ipsum\b", re.IGNORECASE)
+_TEXT_KINDS = ("line", "text", "rich")
+
+
+class Placeholder(NamedTuple):
+    """A placeholder: a code, a message, and the path of its section or field."""
+
+    code: str
+    message: str
+    path: str
+
+
+class _PlaceholderText(NamedTuple):
+    prop: Prop
+    text: str
+
+
+def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
+    """Return the placeholders in the fields of an email template, at most a text and a link of each section.
+
+    Paths are `design.sections[2]`, `preheader` or `body`.
+    """
+    placeholders: list[Placeholder] = []
+    preheader = document.get("preheader") or ""
+    if not _starter_texts().isdisjoint(_split_paragraphs(preheader)):
+        placeholders.append(_text_placeholder("the preview text", preheader, "preheader"))
+    body = document.get("body") or ""
+    if _LOREM.search(body):
+        placeholders.append(_text_placeholder("the message", "Lorem ipsum", "body"))
+    if markup.is_html(body):
+        placeholders += _find_link_placeholder("the message", (link.href for link in links.find_links(body)), "body")
+    for entry in designs.list_entries(document.get("design")):
+        kind = entry.section.kind
+        if kind is None:
+            continue
+        place, path = f"the section “{entry.label}”", f"design.{entry.section.path}"
+        texts = list(_iterate_texts(kind.props, entry.section.props))
+        placeholder_text = next((words for text in texts for words in _find_text_placeholders(kind.name, text)), None)
+        if placeholder_text is not None:
+            placeholders.append(_text_placeholder(place, placeholder_text, path))
+        placeholders += _find_link_placeholder(place, _iterate_addresses(kind.props, entry.section.props), path)
+    return placeholders
+
+
+def _text_placeholder(place: str, text: str, path: str) -> Placeholder:
+    quoted = text if len(text) <= MAX_QUOTED_CHARACTERS else text[:MAX_QUOTED_CHARACTERS].rstrip() + "…"
+    return Placeholder("placeholder_content", f"“{quoted}” in {place} is still placeholder text", path)
+
+
+def _find_link_placeholder(place: str, addresses: Iterable[str], path: str) -> Iterator[Placeholder]:
+    """Yield the first link to nowhere or to a placeholder address."""
+    address = next((address for address in addresses if _is_placeholder_link(address)), None)
+    if address is not None:
+        is_example = f"{address[:MAX_QUOTED_CHARACTERS]} in {place} is still a placeholder link"
+        message = f"a link in {place} leads nowhere: its address is only #" if address == "#" else is_example
+        yield Placeholder("placeholder_link", message, path)
+
+
+def _is_placeholder_link(address: str) -> bool:
+    if address.strip() == "#":
+        return True
+    try:
+        host = (urlsplit(address if "//" in address else f"//{address}").hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    return host.removeprefix("www.") in _EXAMPLE_HOSTS
+
+
+def _find_text_placeholders(kind: str, text: _PlaceholderText) -> Iterator[str]:
+    """Yield the paragraphs of a text that are placeholders."""
+    for words in _split_paragraphs(text.text):
+        is_sample = text.prop.wording != "label" and words in _initial_texts(kind)
+        is_starter = text.prop.wording == "own" and words in _starter_texts()
+        if is_sample or is_starter or _LOREM.search(words):
+            yield words
+
+
+def _split_paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a text without markup, with merge tags unchanged."""
+    plain = markup.html_template_to_text(text) if markup.is_html(text) else text
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", plain) if part.strip()]
+
+
+def _iterate_texts(props: Iterable[Prop], values: Any) -> Iterator[_PlaceholderText]:
+    """Yield the texts of a section, including defaults of its kind."""
+    for prop, value in _iterate_values(props, values):
+        if prop.kind in _TEXT_KINDS and isinstance(words := value or prop.default, str):
+            yield _PlaceholderText(prop, words)
+
+
+def _iterate_addresses(props: Iterable[Prop], values: Any) -> Iterator[str]:
+    """Yield the links of a section, including those in texts."""
+    for prop, value in _iterate_values(props, values):
+        if not isinstance(value, str):
+            continue
+        if prop.kind == "url":
+            yield value.strip()
+        elif prop.kind in ("rich", "html"):
+            yield from (link.href for link in links.find_links(value))
+
+
+def _iterate_values(props: Iterable[Prop], values: Any) -> Iterator[tuple[Prop, Any]]:
+    """Yield each property with its value, including those of entries and groups."""
+    for prop in props:
+        value = prop.get_value(values)
+        if prop.kind == "items":
+            for entry in value if isinstance(value, list) else []:
+                yield from _iterate_values(prop.fields, entry)
+        elif prop.kind == "group":
+            yield from _iterate_values(prop.fields, value) if isinstance(value, dict) else ()
+        else:
+            yield prop, value
+
+
+@cache
+def _initial_texts(kind: str) -> frozenset[str]:
+    """Return the texts of a new section of a kind."""
+    begun = [{"type": name, "props": props} for name, props in INITIAL_PROPS.items()]
+    section_texts: list[_PlaceholderText] = list(_iterate_texts(BY_NAME[kind].props, {}))
+    for section in designs.walk_sections({"sections": begun}):
+        if section.kind is not None and section.kind.name == kind:
+            section_texts += _iterate_texts(section.kind.props, section.props)
+    return _to_paragraphs(text.text for text in section_texts)
+
+
+@cache
+def _starter_texts() -> frozenset[str]:
+    """Return the texts of all starters that authors replace."""
+    emails: list[dict[str, Any]] = [starter._asdict() for starter in build_starters(Look())]
+    emails += build_flow_emails(FALLBACK_URL).values()
+    own_texts = [email["preheader"] for email in emails]
+    for section in (section for email in emails for section in designs.walk_sections(email["design"])):
+        if section.kind is not None:
+            own_texts += [
+                text.text for text in _iterate_texts(section.kind.props, section.props) if text.prop.wording == "own"
+            ]
+    return _to_paragraphs(own_texts) - _to_paragraphs(SENDABLE_TEXTS)
+
+
+def _to_paragraphs(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(words for text in texts for words in _split_paragraphs(text))

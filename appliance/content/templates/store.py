@@ -1,235 +1,239 @@
-"""Templates: what one message says, with a revision for every change."""
+"""Templates: reading, writing with a revision for every change, archive, owners, undo and redo."""
 
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import UNSET, json
+from msgspec import UNSET, Struct, json
 from peewee import fn
 
-from appliance.accounts import roles
+from appliance.accounts import access
 from appliance.content.designs import document as designs
-from appliance.content.designs.readable import readable
-from appliance.content.templates import checks, revisions
-from appliance.content.templates.checks import check, kept
-from appliance.content.templates.requests import Content, TemplateQuery, TemplateWrite
-from appliance.content.templates.revisions import Origin, document, pin
+from appliance.content.designs.merge import make_readable
+from appliance.content.templates import revisions, validation
+from appliance.content.templates.revisions import Origin, to_document
+from appliance.content.templates.validation import (
+    Content,
+    TemplateQuery,
+    TemplateWrite,
+    normalize_field,
+    validate_content,
+)
 from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
-from appliance.core.fields import given
-from appliance.core.pagination import Page, paginate
 from appliance.core.signals import Signal
+from appliance.core.validation import sent_fields
+from appliance.storage.database import Page, fetch_one, paginate
 from appliance.storage.models import Campaign, Flow, Template, User
-from appliance.storage.work import writing
-
-__all__ = [
-    "Content", "TemplateQuery", "TemplateWrite", "check", "create", "delete", "document", "duplicate", "fill", "get",
-    "is_editable", "kept", "page", "pin", "update", "variables", "warm", "write",
-]  # fmt: skip
+from appliance.storage.transactions import require_write_transaction
 
 UNTITLED = "Untitled template"
-# By what a list of templates may be ordered; a minus before it turns that round
+# The orders of the list of templates; a minus in front reverses them.
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
-# Sent with the template in the transaction that changed the template of a flow's step by itself
+# Sent with the template, in the transaction that changed the template of a flow's step.
 step_template_changed = Signal[[Template]]()
-# Sent before such a transaction, outside the writer, with the template and the fields that it is about to have
+# Sent outside the writer before such a transaction, with the template and its new fields.
 step_template_changing = Signal[[Template, dict[str, Any]]]()
 
 
-def page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
-    """List templates, newest first or in one of `ORDERS`."""
+def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
+    """Return a page of templates, newest first or in one of `ORDERS`."""
     column = ORDERS[order.removeprefix("-")]
-    way = [column.desc(), Template.id.desc()] if order.startswith("-") else [column.asc(), Template.id.asc()]
-    return paginate(matching(account_id, query).order_by(*way), query.page, query.size())
+    ordering = [column.desc(), Template.id.desc()] if order.startswith("-") else [column.asc(), Template.id.asc()]
+    return paginate(build_query(account_id, query).order_by(*ordering), query.page, query.size())
 
 
-def matching(account_id: int, query: TemplateQuery) -> Any:
-    """Return the templates that a query lets through, as a query without an order."""
+def build_query(account_id: int, query: TemplateQuery) -> Any:
+    """Return an unordered query of the matching templates."""
     deleted = Campaign.select(Campaign.flow).where(Campaign.deleted_at.is_null(False))
-    gone = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
-    found = Template.select().where(
+    deleted_flows = Flow.select(Flow.id).where(Flow.deleted_at.is_null(False))
+    templates = Template.select().where(
         Template.account == account_id,
         Template.removed_at.is_null(),
-        Template.flow.is_null() | (Template.flow.not_in(deleted) & Template.flow.not_in(gone)),
+        Template.flow.is_null() | (Template.flow.not_in(deleted) & Template.flow.not_in(deleted_flows)),
     )
     if isinstance(query.channel, str):
-        found = found.where(Template.channel == query.channel)
+        templates = templates.where(Template.channel == query.channel)
     if query.standalone is not UNSET:
-        found = found.where(Template.flow.is_null(bool(query.standalone)))
+        templates = templates.where(Template.flow.is_null(bool(query.standalone)))
     if isinstance(query.search, str) and query.search.strip():
-        words = query.search.strip()
-        found = found.where(Template.name.contains(words) | Template.subject.contains(words))
-    return found
+        search = query.search.strip()
+        templates = templates.where(Template.name.contains(search) | Template.subject.contains(search))
+    return templates
 
 
-def counted(account_id: int) -> dict[str, int]:
-    """Count the stand-alone templates by their channel."""
-    found = matching(account_id, TemplateQuery(standalone=True))
-    return dict(found.select(Template.channel, fn.count(Template.id)).group_by(Template.channel).tuples())
+def count_by_channel(account_id: int) -> dict[str, int]:
+    """Count the stand-alone templates by channel."""
+    templates = build_query(account_id, TemplateQuery(standalone=True))
+    return dict(templates.select(Template.channel, fn.count(Template.id)).group_by(Template.channel).tuples())
 
 
 def get(account_id: int, template_id: int) -> Template:
     """Return a template; raises NotFound."""
-    found = Template.get_or_none(Template.account == account_id, Template.id == template_id)
-    if found is None:
+    template = Template.get_or_none(Template.account == account_id, Template.id == template_id)
+    if template is None:
         raise NotFound
-    return found
+    return template
 
 
 def create(
     account_id: int, request: TemplateWrite, flow_id: int | None = None, user_id: int | None = None,
     label: str = "Created", action_id: int | None = None, channel: str = "email",
 ) -> Template:  # fmt: skip
-    """Make a template, one of a flow for the step that sends it; raises Invalid with all faults."""
-    writing()
+    """Create a template, for a step of a flow if `action_id` is given; raises Invalid with all errors."""
+    require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else channel
     faults = Faults()
-    check(account_id, request, "", faults, channel)
+    validate_content(account_id, request, "", faults, channel)
     faults.check()
     now = clock.now_ms()
     template = Template(
         account=account_id, flow=flow_id, action_id=action_id, channel=channel, created_at=now, updated_at=now
     )
-    for name, value in _values(template, request).items():
+    for name, value in _normalized_values(template, request).items():
         setattr(template, name, value)
     if flow_id is None and template.name is None:
         template.name = UNTITLED
-    template.variables = variables(template)
+    template.variables = find_template_variables(template)
     template.save(force_insert=True)
-    revisions.remember(template, label, user_id, Origin(1, None, None))
+    revisions.add_revision(template, label, user_id, Origin(1, None, None))
     return template
 
 
 def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> Template:
-    """Make a stand-alone template that says the same, a campaign's or a flow's too; raises NotFound."""
-    writing()
-    have = get(account_id, template_id)
+    """Copy a template, also of a campaign or flow, to a stand-alone template; raises NotFound."""
+    require_write_transaction()
+    source = get(account_id, template_id)
     now = clock.now_ms()
-    made = Template(account=account_id, channel=have.channel, created_at=now, updated_at=now, variables=have.variables)
-    for name, value in document(have).items():
-        setattr(made, name, value)
-    name = have.name or readable(have.subject or "") or UNTITLED
-    made.name = f"{name[:240]} (copy)"
-    made.save(force_insert=True)
-    revisions.remember(made, f"Copied from {name}", user_id, Origin(1, None, None))
-    return made
+    copied = Template(
+        account=account_id, channel=source.channel, created_at=now, updated_at=now, variables=source.variables
+    )
+    for name, value in to_document(source).items():
+        setattr(copied, name, value)
+    name = source.name or make_readable(source.subject or "") or UNTITLED
+    copied.name = f"{name[:240]} (copy)"
+    copied.save(force_insert=True)
+    revisions.add_revision(copied, f"Copied from {name}", user_id, Origin(1, None, None))
+    return copied
 
 
 def update(
     account_id: int, template_id: int, request: TemplateWrite, user_id: int | None = None, revision: int | None = None
 ) -> Template:
-    """Change a template; raises NotFound, Conflict if it moved on since it was read, or Invalid with all faults.
+    """Update a template; raises NotFound, Conflict if it changed since it was read, or Invalid with all errors.
 
-    What was read is told by its `updated_at`, or by the number of its revision.
+    The version that was read is given by its `updated_at` or by the number of its revision.
     """
-    writing()
+    require_write_transaction()
     template = get(account_id, template_id)
-    require(template, request.updated_at if isinstance(request.updated_at, int) else None, revision)
+    require_unchanged(template, request.updated_at if isinstance(request.updated_at, int) else None, revision)
     faults = Faults()
     if isinstance(request.channel, str) and request.channel != template.channel:
         faults.add("channel", "cannot be changed: make another template")
-    check(account_id, request, "", faults, template.channel)
+    validate_content(account_id, request, "", faults, template.channel)
     faults.check()
-    write(template, _values(template, request), user_id, begins=True)
+    write(template, _normalized_values(template, request), user_id, begins=True)
     return template
 
 
-def require(template: Template, moment: int | None = None, revision: int | None = None) -> None:
-    """Raise Conflict, with what changed and who changed it, if a template is not what somebody had before them."""
+def require_unchanged(template: Template, moment: int | None = None, revision: int | None = None) -> None:
+    """Raise Conflict, with what changed and who changed it, if a template changed since it was read."""
     if (moment is None or moment >= template.updated_at) and revision in (None, template.revision):
         return
-    raise Conflict("it was changed by somebody else since it was read", **moved_on(template, moment, revision))
+    raise Conflict(
+        "The template was changed by another user since it was read.", **describe_conflict(template, moment, revision)
+    )
 
 
-def moved_on(template: Template, moment: int | None = None, revision: int | None = None) -> dict[str, Any]:
-    """Return what changed in a template since a moment or a revision; `changed` is null once that is not kept."""
+def describe_conflict(template: Template, moment: int | None = None, revision: int | None = None) -> dict[str, Any]:
+    """Return what changed in a template since a time or revision; `changed` is null if that revision was pruned."""
     base = None
-    if revision is not None and revision in revisions.origins_of(template.id):
+    if revision is not None and revision in revisions.fetch_origins(template.id):
         base = revisions.get(template.account_id, template.id, revision)
     elif moment is not None:
-        base = revisions.read_at(template, moment)
+        base = revisions.find_at(template, moment)
     last = revisions.get(template.account_id, template.id, template.revision)
-    who = User.get_or_none(User.id == last.user_id) if last.user_id is not None else None
+    author = User.get_or_none(User.id == last.user_id) if last.user_id is not None else None
     return {
         "updated_at": clock.iso(template.updated_at), "revision": template.revision,
-        "changed": revisions.differing(base.document, document(template)) if base is not None else None,
-        "changed_by": (who.name or who.email) if who is not None else None,
+        "changed": revisions.find_changed_fields(base.document, to_document(template)) if base is not None else None,
+        "changed_by": (author.name or author.email) if author is not None else None,
     }  # fmt: skip
 
 
 def write(
     template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
-    restores: int | None = None, moved: bool = False, touched: str | None = None, begins: bool = False,
+    restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
 ) -> bool:  # fmt: skip
-    """Write fields as they are kept into a template, with a revision if any changed; returns whether any did.
+    """Write fields in their stored form, with a revision if any changed; returns whether any did.
 
-    `touched` names the one value that is changed: what the same person changes of it within moments is one revision.
-    With `begins`, content that is put into an empty template is where its undo ends: nobody empties it by a step back.
-    A campaign's template raises Invalid (`campaign_locked`) past the lock, and asks for its approval again.
+    `edited_field` names the only changed value: further changes of it by the same person within moments become the same
+    revision. With `begins`, filling an empty template is where undo ends. For a campaign's template, raises Invalid
+    (`campaign_locked`) past the lock, and resets the approval.
     """
-    writing()
-    campaign = require_open(template)
+    require_write_transaction()
+    campaign = require_unlocked(template)
     if campaign is not None and campaign.phase == "scheduled":
         _require_sender(user_id)
-    before = template.revision
-    changed = _put(template, values, user_id, label, restores, moved, touched, begins)
-    if template.revision != before:
+    previous_revision = template.revision
+    changed = _write_fields(template, values, user_id, label, restored_number, moved, edited_field, begins)
+    if template.revision != previous_revision:
         if campaign is not None:
-            _ask_again(campaign, user_id)
+            _reset_approval(campaign, user_id)
         elif template.action_id is not None:
             step_template_changed.send(template)
     return changed
 
 
 def fill(template: Template, request: Content, user_id: int | None = None) -> Template:
-    """Write checked content into a template whose campaign is already known to be open."""
-    writing()
-    _put(template, _values(template, request), user_id, begins=True)
+    """Write validated content into a template whose campaign is known to be unlocked."""
+    require_write_transaction()
+    _write_fields(template, _normalized_values(template, request), user_id, begins=True)
     return template
 
 
-def quietly(template: Template, values: dict[str, Any], user_id: int | None = None) -> None:
-    """Write fields as they are kept into the template of a flow's step, and let nobody follow."""
-    writing()
-    _put(template, values, user_id)
+def write_silently(template: Template, values: dict[str, Any], user_id: int | None = None) -> None:
+    """Write fields into the template of a flow's step without sending a signal."""
+    require_write_transaction()
+    _write_fields(template, values, user_id)
 
 
-def _put(
+def _write_fields(
     template: Template, values: dict[str, Any], user_id: int | None, label: str | None = None,
-    restores: int | None = None, moved: bool = False, touched: str | None = None, begins: bool = False,
+    restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
 ) -> bool:  # fmt: skip
     was_empty = is_empty(template)
-    # As bytes, for the order of keys and `1.0` for `1` are changes too
+    # Compared as JSON, since the order of keys and `1.0` for `1` are changes too.
     changed = [name for name, value in values.items() if json.encode(value) != json.encode(getattr(template, name))]
     for name in changed:
         setattr(template, name, values[name])
     if not changed and not moved:
         return False
-    template.variables = variables(template)
-    before = revisions.folded(template, touched, user_id)
-    follows = before.follows if before is not None else None
+    template.variables = find_template_variables(template)
+    folded = revisions.fold_last(template, edited_field, user_id)
+    parent_number = folded.parent_number if folded is not None else None
     is_beginning = begins and was_empty and not is_empty(template)
-    if not moved and before is None and not is_beginning:
-        follows = revisions.origins_of(template.id)[template.revision].position
+    if not moved and folded is None and not is_beginning:
+        parent_number = revisions.fetch_origins(template.id)[template.revision].position
     template.revision += 1
     template.updated_at = max(clock.now_ms(), template.updated_at + 1)
     template.save()
-    origin = Origin(template.revision, follows, restores)
-    revisions.remember(template, label or revisions.changed_words(changed), user_id, origin, touched)
+    origin = Origin(template.revision, parent_number, restored_number)
+    revisions.add_revision(template, label or revisions.describe_change(changed), user_id, origin, edited_field)
     return bool(changed)
 
 
 def is_empty(template: Template) -> bool:
     """Return whether a template has neither sections nor a body."""
-    return not template.body and not designs.sections(template.design)
+    return not template.body and not designs.get_sections(template.design)
 
 
-def _values(template: Template, request: Content) -> dict[str, Any]:
-    return {name: kept(name, value) for name, value in given(request).items()
+def _normalized_values(template: Template, request: Content) -> dict[str, Any]:
+    return {name: normalize_field(name, value) for name, value in sent_fields(request).items()
               if name not in ("updated_at", "channel")}  # fmt: skip
 
 
 def delete(account_id: int, template_id: int) -> Template:
-    """Delete a stand-alone template and answer it as it was; raises NotFound, or Invalid for one that is in use."""
-    writing()
+    """Delete a stand-alone template and return it; raises NotFound, or Invalid if it is in use."""
+    require_write_transaction()
     template = get(account_id, template_id)
     if template.flow_id is not None:
         raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=[{"flow_id": template.flow_id}])
@@ -237,18 +241,18 @@ def delete(account_id: int, template_id: int) -> Template:
     return template
 
 
-LOCK_MS = 5 * 60 * 1000
+CAMPAIGN_LOCK_MS = 5 * 60 * 1000
 
 
 def is_editable(campaign: Campaign) -> bool:
-    """Return whether content, audience and time of a campaign may change: a draft, or scheduled and over 5 min away."""
+    """Return whether a campaign may still be edited: a draft, or scheduled for more than 5 minutes from now."""
     if campaign.phase == "draft":
         return True
-    return bool(campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > LOCK_MS)
+    return bool(campaign.phase == "scheduled" and campaign.scheduled_at - clock.now_ms() > CAMPAIGN_LOCK_MS)
 
 
-def require_open(template: Template) -> Campaign | None:
-    """Return the campaign that a template belongs to; raises Invalid if it is past its lock."""
+def require_unlocked(template: Template) -> Campaign | None:
+    """Return the campaign of a template, or None; raises Invalid past the campaign's lock."""
     if template.flow_id is None:
         return None
     campaign: Campaign | None = Campaign.get_or_none(
@@ -260,44 +264,254 @@ def require_open(template: Template) -> Campaign | None:
 
 
 def _require_sender(user_id: int | None) -> None:
-    """Raise NotAllowed for a person who may not send: what is armed goes out as those who may want it."""
+    """Raise NotAllowed for a user who may not send, since a scheduled campaign goes out without another decision."""
     person = User.get_or_none(User.id == user_id) if user_id is not None else None
-    if person is not None and not roles.starts(person.role):
+    if person is not None and not access.role_can_send(person.role):
         raise NotAllowed(
-            "it goes out by itself: who may send changes it, or takes it back first", required_scope="campaigns:send"
+            "This campaign is scheduled; only a user who may send can change it.", required_scope="campaigns:send"
         )
 
 
-def _ask_again(campaign: Campaign, user_id: int | None) -> None:
-    """Take back the approval of a campaign whose content changed; an armed one that needs it is disarmed."""
+def _reset_approval(campaign: Campaign, user_id: int | None) -> None:
+    """Reset the approval of a campaign with changed content; a scheduled one that needs approval becomes a draft."""
     values: dict[str, Any] = {"approval_state": "pending_review", "edited_by": user_id}
     if campaign.phase == "scheduled" and campaign.account.approval_required:
         values |= {"status": "draft", "phase": "draft"}
     Campaign.update(**values).where(Campaign.id == campaign.id).execute()
 
 
-def variables(template: Template) -> dict[str, Any]:
+def find_template_variables(template: Template) -> dict[str, Any]:
     """Return the merge variables of a template, each with default, sample and whether it is required."""
-    return checks.variables(document(template), template.channel)
+    return validation.find_variables(to_document(template), template.channel)
 
 
-def look_over(account_id: int, request: Content, template_id: int | None = None) -> None:
-    """Raise Invalid with all that is wrong with a request beyond its types."""
-    have = None if template_id is None else get(account_id, template_id)
+def validate(account_id: int, request: Content, template_id: int | None = None) -> None:
+    """Raise Invalid with all errors of a request beyond its types."""
+    template = None if template_id is None else get(account_id, template_id)
     channel = getattr(request, "channel", UNSET)
     faults = Faults()
-    check(account_id, request, "", faults, have.channel if have else channel if isinstance(channel, str) else "email")
+    validate_content(
+        account_id,
+        request,
+        "",
+        faults,
+        template.channel if template else channel if isinstance(channel, str) else "email",
+    )
     faults.check()
 
 
 def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
-    """Look at the texts of a request before the writer has to; what is wrong with them is said there."""
+    """Parse the texts of a request before the write transaction; the transaction reports their errors."""
     if not isinstance(request, Content):
         return
-    have = None if template_id is None else Template.get_or_none(Template.id == template_id)
-    check(account_id, request, "", Faults(), have.channel if have is not None else "email")
-    template = have or Template(name=UNTITLED if isinstance(request, TemplateWrite) else None)
-    said = document(template) | _values(template, request)
-    checks.variables(said, template.channel)
-    if have is not None and have.action_id is not None:
-        step_template_changing.send(have, said)
+    existing = None if template_id is None else Template.get_or_none(Template.id == template_id)
+    validate_content(account_id, request, "", Faults(), existing.channel if existing is not None else "email")
+    template = existing or Template(name=UNTITLED if isinstance(request, TemplateWrite) else None)
+    fields = to_document(template) | _normalized_values(template, request)
+    validation.find_variables(fields, template.channel)
+    if existing is not None and existing.action_id is not None:
+        step_template_changing.send(existing, fields)
+
+
+# Archived templates are hidden from lists and keep all their data.
+
+
+def fetch_archived_page(account_id: int, number: int, limit: int, search: str = "") -> Page:
+    """Return a page of archived templates, latest first; `search` is a part of the name or subject."""
+    archived = build_archive_query(account_id, search)
+    return paginate(archived.order_by(Template.removed_at.desc(), Template.id.desc()), number, limit)
+
+
+def build_archive_query(account_id: int, search: str = "") -> Any:
+    """Return an unordered query of the matching archived templates."""
+    archived = Template.select().where(
+        Template.account == account_id, Template.flow.is_null(), Template.removed_at.is_null(False)
+    )
+    return archived.where(Template.name.contains(search) | Template.subject.contains(search)) if search else archived
+
+
+def count_archived(account_id: int) -> int:
+    """Count the archived templates."""
+    row = fetch_one(
+        "SELECT count(*) FROM template WHERE account_id = ? AND flow_id IS NULL AND removed_at IS NOT NULL",
+        (account_id,),
+    )
+    return int(row[0]) if row else 0
+
+
+def archive(account_id: int, template_id: int) -> Template:
+    """Archive a stand-alone template; raises NotFound, or Invalid for a template of a campaign or flow."""
+    return _set_archived(account_id, template_id, clock.now_ms())
+
+
+def unarchive(account_id: int, template_id: int) -> Template:
+    """Restore a template from the archive; raises NotFound, or Invalid for a template of a campaign or flow."""
+    return _set_archived(account_id, template_id, None)
+
+
+def _set_archived(account_id: int, template_id: int, moment: int | None) -> Template:
+    require_write_transaction()
+    template = get(account_id, template_id)
+    if template.flow_id is not None:
+        raise Invalid({"base": ["belongs to a campaign or a flow"]}, reason="in_use")
+    template.removed_at = moment
+    template.save(only=[Template.removed_at])
+    return template
+
+
+def count_sent_messages(template_ids: list[int]) -> dict[int, int]:
+    """Count the single messages that were created from templates, without zeros."""
+    counts = {
+        number: fetch_one("SELECT count(*) FROM message WHERE template_id = ?", (number,)) for number in template_ids
+    }
+    return {number: int(row[0]) for number, row in counts.items() if row and row[0]}
+
+
+# The owner of a template: itself, a campaign, or a step of a flow.
+
+
+class TemplateOwner(Struct):
+    """The owner of a template, with its name and whether editing is locked."""
+
+    kind: Literal["template", "campaign", "flow"]
+    id: int
+    name: str
+    step: int | None = None
+    phase: str = ""
+    is_locked: bool = False
+
+
+def find_owner(template: Template) -> TemplateOwner:
+    """Return the owner of a template; raises NotFound if it was deleted."""
+    if template.flow_id is None:
+        return TemplateOwner("template", template.id, template.name or UNTITLED)
+    campaign = Campaign.get_or_none(Campaign.flow == template.flow_id, Campaign.template == template.id)
+    if campaign is not None:
+        if campaign.deleted_at is not None:
+            raise NotFound
+        return TemplateOwner("campaign", campaign.id, campaign.name, None, campaign.phase, not is_editable(campaign))
+    flow = Flow.get_by_id(template.flow_id)
+    if flow.deleted_at is not None or template.removed_at is not None:
+        raise NotFound
+    return TemplateOwner("flow", flow.id, flow.name, template.action_id, flow.status)
+
+
+def get_campaign_template(account_id: int, campaign_id: int) -> Template:
+    """Return the template of a campaign; raises NotFound."""
+    campaign = Campaign.get_or_none(
+        Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
+    )
+    if campaign is None:
+        raise NotFound
+    return get(account_id, campaign.template_id)
+
+
+def get_step_template(account_id: int, flow_id: int, action_id: int) -> Template:
+    """Return the template of a flow's step; raises NotFound."""
+    template: Template | None = (
+        Template.select()
+        .join(Flow, on=(Template.flow == Flow.id))
+        .where(
+            Template.account == account_id, Template.flow == flow_id, Template.action_id == action_id,
+            Template.removed_at.is_null(), Flow.deleted_at.is_null(), ~Flow.hidden,
+        )
+        .first()
+    )  # fmt: skip
+    if template is None:
+        raise NotFound
+    return template
+
+
+# Undo and redo move between revisions; each move is a revision, so nothing is lost.
+#
+# Undo goes to the edit that the current one was based on. Redo goes back the same way, until the next edit.
+
+
+class UndoSteps(Struct):
+    """The revisions that undo and redo would restore, or None."""
+
+    undo: int | None
+    redo: int | None
+
+
+def find_undo_steps(template: Template) -> UndoSteps:
+    """Return the revisions that undo and redo would restore."""
+    origins = revisions.fetch_origins(template.id)
+    return UndoSteps(_find_undo(origins, template.revision), _find_redo(origins, template.revision))
+
+
+def undo(account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None) -> Template:
+    """Restore the state before the last edit; raises NotFound, Conflict, or Invalid if there is none."""
+    return _undo_or_redo(account_id, template_id, user_id, revision, "undo")
+
+
+def redo(account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None) -> Template:
+    """Take back an undo; raises NotFound, Conflict, or Invalid if there is none."""
+    return _undo_or_redo(account_id, template_id, user_id, revision, "redo")
+
+
+def restore(
+    account_id: int, template_id: int, number: int, user_id: int | None = None, revision: int | None = None
+) -> Template:
+    """Restore a revision as a new edit; raises NotFound, Conflict, or Invalid past a campaign's lock."""
+    require_write_transaction()
+    template = get(account_id, template_id)
+    require_unchanged(template, revision=revision)
+    revision_row = revisions.get(account_id, template_id, number)
+    write(
+        template,
+        _revision_values(revision_row.document),
+        user_id,
+        f"Restored {_revision_name(revision_row)}",
+        restored_number=number,
+    )
+    return template
+
+
+def warm_revision(account_id: int, template_id: int, to: int | Literal["undo", "redo"]) -> None:
+    """Parse the texts of the target revision before the write transaction; raises NotFound."""
+    template = get(account_id, template_id)
+    number: int | None = to if isinstance(to, int) else getattr(find_undo_steps(template), to)
+    if number is not None:
+        revision = revisions.get(account_id, template_id, number)
+        validation.find_variables(revisions.to_document(template) | _revision_values(revision.document))
+
+
+def _undo_or_redo(
+    account_id: int, template_id: int, user_id: int | None, revision: int | None, direction: str
+) -> Template:
+    require_write_transaction()
+    template = get(account_id, template_id)
+    require_unchanged(template, revision=revision)
+    number: int | None = getattr(find_undo_steps(template), direction)
+    if number is None:
+        raise Invalid({"base": [f"there is nothing to {direction}"]})
+    target = revisions.get(account_id, template_id, number)
+    label = f"{direction.capitalize()}: back to {_revision_name(target)}"
+    write(template, _revision_values(target.document), user_id, label, restored_number=number, moved=True)
+    return template
+
+
+def _find_undo(origins: dict[int, Origin], number: int) -> int | None:
+    parent = origins[origins[number].position].parent_number
+    return parent if parent in origins else None
+
+
+def _find_redo(origins: dict[int, Origin], number: int) -> int | None:
+    """Return the edit after the current position, found by walking back from the last edit."""
+    position = origins[number].position
+    at: int | None = max(value.number for value in origins.values() if value.position == value.number)
+    while at is not None and at in origins and at != position:
+        parent_number = origins[at].parent_number
+        if parent_number == position:
+            return at
+        at = parent_number
+    return None
+
+
+def _revision_values(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in revisions.CONTENT_FIELDS if name in document}
+
+
+def _revision_name(revision: Any) -> str:
+    return f"revision {revision.number} ({revision.label})"[:200] if revision.label else f"revision {revision.number}"

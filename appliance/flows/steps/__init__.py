@@ -1,16 +1,16 @@
-"""The kinds of steps, in the order of the palette; a new one is a file and a line here."""
+"""The kinds of steps, in the order of the palette; a new kind is a file and a line here."""
 
+from appliance.flows.steps.base import StepKind
 from appliance.flows.steps.contact_update import ContactUpdate
 from appliance.flows.steps.email import Email
 from appliance.flows.steps.emit_event import EmitEvent
-from appliance.flows.steps.kind import Kind
-from appliance.flows.steps.leave import Exit
+from appliance.flows.steps.exit import Exit
 from appliance.flows.steps.lists import ListAdd, ListRemove
 from appliance.flows.steps.sms import Sms
 from appliance.flows.steps.split import Split
 from appliance.flows.steps.wait import Wait
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[StepKind, ...] = (
     Email(),
     Sms(),
     Wait(),
@@ -22,4 +22,4 @@ KINDS: tuple[Kind, ...] = (
     Exit(),
 )
 
-BY_TYPE: dict[str, Kind] = {kind.type: kind for kind in KINDS}
+BY_TYPE: dict[str, StepKind] = {kind.type: kind for kind in KINDS}

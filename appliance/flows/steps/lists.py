@@ -1,104 +1,114 @@
-"""List steps: put the person into a list, or take them out of one."""
+"""List steps: add the contact to a list, or remove it from one."""
 
 import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from appliance.audience.contacts import lists
-from appliance.audience.contacts.lists import VIEW
-from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, skipped
+from appliance.audience import lists
+from appliance.audience.lists import MIRROR_MESSAGE
+from appliance.flows.steps.base import (
+    CONTINUE,
+    ActiveRun,
+    Node,
+    ParseContext,
+    StepContext,
+    StepField,
+    StepKind,
+    StepResult,
+    skip,
+)
+from appliance.storage.database import rows
 from appliance.storage.models import ContactList
-from appliance.storage.open import rows
 
 
-class _ListStep(Kind):
+class _ListStep(StepKind):
     """A step about one list."""
 
     icon = "list"
     keys = frozenset({"contact_list_id"})
-    fields = (Field("contact_list_id", "List", "list", required=True),)
+    fields = (StepField("contact_list_id", "List", "list", required=True),)
     pattern: ClassVar[str]
 
-    def parse(self, raw: dict[str, Any], reading: Reading) -> dict[str, Any]:
-        """Read the id of a list that has members of its own."""
-        number = raw.get("contact_list_id")
-        words = "can't be blank" if number is None else _fault(reading.account_id, number)
-        if words:
-            reading.fault("contact_list_id", words)
-        return {"contact_list_id": number}
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Parse the id of a list that is no mirror of a segment."""
+        list_id = raw.get("contact_list_id")
+        error = "can't be blank" if list_id is None else _check_list(context.account_id, list_id)
+        if error:
+            context.add_fault("contact_list_id", error)
+        return {"contact_list_id": list_id}
 
-    def lacks(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return whether the list is gone by now."""
-        words = _fault(account_id, props["contact_list_id"])
-        return [("contact_list_id", words)] if words else []
+    def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
+        """Return an error if the list was deleted meanwhile."""
+        error = _check_list(account_id, props["contact_list_id"])
+        return [("contact_list_id", error)] if error else []
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Name the list."""
-        found = _find(account_id, props["contact_list_id"])
-        return self.pattern.format(found.name if found else "a list that was deleted")
+        """Return the name of the list."""
+        contact_list = _find_list(account_id, props["contact_list_id"])
+        return self.pattern.format(contact_list.name if contact_list else "a list that was deleted")
 
 
 class ListAdd(_ListStep):
-    """Put the person into a list."""
+    """Adds the contact to a list."""
 
     type = "list_add"
     label = "Add to list"
     pattern = "Add to {}"
 
-    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
-        """Put all of them in; who left it by their own act stays out."""
-        number = node.props["contact_list_id"]
-        reason = _gone(here.account_id, number)
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Add all contacts; those who left the list by themselves stay out."""
+        list_id = node.props["contact_list_id"]
+        reason = _get_skip_reason(context.account_id, list_id)
         if reason is not None:
-            return [skipped(reason) for _ in goings]
+            return [skip(reason) for _ in runs]
         stays_out: set[int] = set()
-        if lists.join(here.account_id, number, _people(goings)).kept:
+        if lists.add_members(context.account_id, list_id, _get_contact_ids(runs)).kept:
             refusals = rows(
-                "SELECT contact_id FROM list_refusal WHERE contact_list_id = ? AND contact_id IN "
+                "SELECT contact_id FROM list_opt_out WHERE contact_list_id = ? AND contact_id IN "
                 "(SELECT value FROM json_each(?))",
-                (number, json.dumps(_people(goings))),
+                (list_id, json.dumps(_get_contact_ids(runs))),
             )
             stays_out = {row[0] for row in refusals}
-        return [skipped("left_list") if going.contact_id in stays_out else ON for going in goings]
+        return [skip("left_list") if run.contact_id in stays_out else CONTINUE for run in runs]
 
 
 class ListRemove(_ListStep):
-    """Take the person out of a list."""
+    """Removes the contact from a list."""
 
     type = "list_remove"
     label = "Remove from list"
     pattern = "Remove from {}"
 
-    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
-        """Take all of them out."""
-        number = node.props["contact_list_id"]
-        reason = _gone(here.account_id, number)
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Remove all contacts."""
+        list_id = node.props["contact_list_id"]
+        reason = _get_skip_reason(context.account_id, list_id)
         if reason is not None:
-            return [skipped(reason) for _ in goings]
-        lists.leave(here.account_id, number, _people(goings))
-        return [ON for _ in goings]
+            return [skip(reason) for _ in runs]
+        lists.remove_members(context.account_id, list_id, _get_contact_ids(runs))
+        return [CONTINUE for _ in runs]
 
 
-def _find(account_id: int, number: Any) -> Any:
-    if type(number) is not int or not 0 < number < 2**63:
+def _find_list(account_id: int, list_id: Any) -> Any:
+    if type(list_id) is not int or not 0 < list_id < 2**63:
         return None
-    return ContactList.get_or_none(ContactList.account == account_id, ContactList.id == number)
+    return ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
 
 
-def _people(goings: Sequence[Going]) -> list[int]:
-    return [going.contact_id for going in goings if going.contact_id is not None]
+def _get_contact_ids(runs: Sequence[ActiveRun]) -> list[int]:
+    return [run.contact_id for run in runs if run.contact_id is not None]
 
 
-def _gone(account_id: int, number: int) -> str | None:
-    """Return why a list takes nobody: it was deleted, or made the view of a segment, since the flow went live."""
-    found = _find(account_id, number)
-    if found is None:
+def _get_skip_reason(account_id: int, list_id: int) -> str | None:
+    """Return why a list cannot be changed: deleted, or made a mirror of a segment, since the flow went live."""
+    contact_list = _find_list(account_id, list_id)
+    if contact_list is None:
         return "list_deleted"
-    return "list_is_view" if found.segment_id is not None else None
+    return "list_is_view" if contact_list.segment_id is not None else None
 
 
-def _fault(account_id: int, number: Any) -> str | None:
-    found = _find(account_id, number)
-    if found is None:
+def _check_list(account_id: int, list_id: Any) -> str | None:
+    contact_list = _find_list(account_id, list_id)
+    if contact_list is None:
         return "must exist"
-    return VIEW if found.segment_id is not None else None
+    return MIRROR_MESSAGE if contact_list.segment_id is not None else None

@@ -1,42 +1,53 @@
-"""Split: those for whom filters hold go one way, everybody else the other; both meet behind it."""
+"""Split step: contacts that match its filters go to Yes, all others to No; both branches rejoin behind it."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.audience.filters import compile, read
-from appliance.audience.filters.read import Node as Filter
-from appliance.audience.filters.scope import Place, Scope
-from appliance.audience.segments import explain, people
+from appliance.audience.filters import compiler
+from appliance.audience.filters import parse as read
+from appliance.audience.filters.fields import FilterPlace, Scope
+from appliance.audience.filters.parse import Node as Filter
+from appliance.audience.segments import explain, members
 from appliance.core.errors import Invalid
-from appliance.flows import why
-from appliance.flows.steps.kind import NO, YES, Field, Going, Here, Kind, Move, Node, Reading
-from appliance.storage.open import rows
+from appliance.flows import simulation_timeline
+from appliance.flows.steps.base import (
+    NO,
+    YES,
+    ActiveRun,
+    Node,
+    ParseContext,
+    StepContext,
+    StepField,
+    StepKind,
+    StepResult,
+)
+from appliance.storage.database import rows
 
-# Asks filters about many runs at once: who goes to Yes.
+# One statement matches the filters of many runs
 
-_ASKED = (
+_SELECT_MATCHING_RUNS = (
     "SELECT r.id FROM run r JOIN contact c ON c.id = r.contact_id WHERE r.id IN (SELECT value FROM "
     "json_each(:runs)) AND ({condition})"
 )
 
 
-def branch_scope(account_id: int) -> Scope:
-    """Return what filters of a branch mean where many runs are asked about in one statement."""
-    here = people.scope(account_id)
-    return here._replace(place=Place.SPLIT, document="r.event_data", start="r.created_at")
+def get_sql_scope(account_id: int) -> Scope:
+    """Return the scope of a split's filters for many runs in one statement."""
+    scope = members.build_scope(account_id)
+    return scope._replace(place=FilterPlace.SPLIT, document="r.event_data", start="r.created_at")
 
 
-def holding(account_id: int, filters: list[Any], goings: Sequence[Going]) -> set[int]:
-    """Return the runs of those for whom filters hold now, in one statement: by the same SQL as a segment's."""
-    here = branch_scope(account_id)
-    asked = compile.condition(read.filters(filters, here), here)
-    values = {**asked.parameters, "runs": json.dumps([going.id for going in goings])}
-    return {row[0] for row in rows(_ASKED.format(condition=asked.sql), values)}
+def match_runs(account_id: int, filters: list[Any], runs: Sequence[ActiveRun]) -> set[int]:
+    """Return the runs whose contacts match filters now, in one statement with the same SQL as a segment."""
+    scope = get_sql_scope(account_id)
+    condition = compiler.compile_filters(read.parse_filters(filters, scope), scope)
+    values = {**condition.parameters, "runs": json.dumps([run.id for run in runs])}
+    return {row[0] for row in rows(_SELECT_MATCHING_RUNS.format(condition=condition.sql), values)}
 
 
-class Split(Kind):
-    """Choose between two branches."""
+class Split(StepKind):
+    """Chooses between two branches."""
 
     type = "split"
     label = "Branch"
@@ -44,52 +55,57 @@ class Split(Kind):
     claims = frozenset({"filters", "yes", "no"})
     keys = frozenset({"filters"})
     branches = True
-    fields = (Field("filters", "Who takes the branch Yes", "filters", required=True),)
+    fields = (StepField("filters", "Who takes the branch Yes", "filters", required=True),)
 
-    def parse(self, raw: dict[str, Any], reading: Reading) -> dict[str, Any]:
-        """Read at least one filter; the triggering event's data may be asked for too."""
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Parse at least one filter; filters may look at the data of the triggering event too."""
         filters = raw.get("filters")
         if filters is None:
-            reading.fault("filters", "can't be blank")
+            context.add_fault("filters", "can't be blank")
             return {"filters": []}
         try:
-            read.filters(filters, scope(reading.account_id, writing=True), f"{reading.path}.filters")
-        except Invalid as refused:
-            reading.faults.merge(refused.fields)
+            read.parse_filters(filters, get_scope(context.account_id, writing=True), f"{context.path}.filters")
+        except Invalid as error:
+            context.faults.merge(error.fields)
         return {"filters": filters}
 
-    def lacks(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
-        """Return which filters ask for something that is gone by now."""
+    def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
+        """Return errors of filters that name something deleted."""
         try:
-            read.filters(props["filters"], scope(account_id, writing=True), "filters")
-        except Invalid as refused:
-            return [(path, words) for path, messages in refused.fields.items() for words in messages]
+            read.parse_filters(props["filters"], get_scope(account_id, writing=True), "filters")
+        except Invalid as error:
+            return [(path, message) for path, messages in error.fields.items() for message in messages]
         return []
 
-    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
-        """Ask once for all of them."""
-        yes = holding(here.account_id, node.props["filters"], goings)
-        return [YES if going.id in yes else NO for going in goings]
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Match all runs in one statement."""
+        yes = match_runs(context.account_id, node.props["filters"], runs)
+        return [YES if run.id in yes else NO for run in runs]
 
-    def simulate(self, node: Node, going: Going, move: Move, here: Here) -> dict[str, Any]:
-        """Tell of each filter whether it holds, what was found, and which of them decided."""
-        if going.contact_id is None:
+    def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
+        """Return each filter with whether it holds, the value found, and whether it decided."""
+        if run.contact_id is None:
             return {}
-        asked = scope(here.account_id)
-        found = nodes(node.props, asked)
-        return {"filters": why.reasons(found, asked, going.contact_id, going.event_data, going.started_at)}
+        filter_scope = get_scope(context.account_id)
+        filters = parse_filters(node.props, filter_scope)
+        return {
+            "filters": simulation_timeline.explain_filters(
+                filters, filter_scope, run.contact_id, run.event_data, run.started_at
+            )
+        }
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Say in words who goes to Yes."""
-        here = scope(account_id)
-        return f"{explain.sentence(account_id, nodes(props, here), here)}: yes; all others: no"
+        """Return in words which contacts go to Yes."""
+        filter_scope = get_scope(account_id)
+        sentence = explain.describe_filters(account_id, parse_filters(props, filter_scope), filter_scope)
+        return f"{sentence}: yes; all others: no"
 
 
-def scope(account_id: int, writing: bool = False) -> Scope:
-    """Return what filters of a branch are read in; while `writing`, what their ids name must exist."""
-    return people.scope(account_id, writing)._replace(place=Place.SPLIT)
+def get_scope(account_id: int, writing: bool = False) -> Scope:
+    """Return the scope of a split's filters; with `writing`, the ids in them must exist."""
+    return members.build_scope(account_id, writing)._replace(place=FilterPlace.SPLIT)
 
 
-def nodes(props: dict[str, Any], here: Scope) -> list[Filter]:
-    """Read the filters of a stored split."""
-    return read.filters(props["filters"], here)
+def parse_filters(props: dict[str, Any], scope: Scope) -> list[Filter]:
+    """Parse the filters of a stored split."""
+    return read.parse_filters(props["filters"], scope)

@@ -1,48 +1,58 @@
-"""Wait: nothing happens for a while, and nothing is kept in memory meanwhile."""
+"""Wait step: the run stays for a while, as a row with a due time."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.flows.steps.kind import ON, Field, Going, Here, Kind, Move, Node, Reading, wait
+from appliance.flows.steps.base import (
+    CONTINUE,
+    ActiveRun,
+    Node,
+    ParseContext,
+    StepContext,
+    StepField,
+    StepKind,
+    StepResult,
+    wait_until,
+)
 
 MAX_SECONDS = 31_622_400  # a leap year
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
-class Wait(Kind):
-    """Stay for some seconds."""
+class Wait(StepKind):
+    """Waits for some seconds."""
 
     type = "wait"
     label = "Wait"
     icon = "clock"
     claims = keys = frozenset({"duration"})
-    fields = (Field("duration", "How long", "duration", required=True, help="In seconds, a year at most."),)
+    fields = (StepField("duration", "How long", "duration", required=True, help="In seconds, a year at most."),)
 
-    def parse(self, raw: dict[str, Any], reading: Reading) -> dict[str, Any]:
-        """Read a whole number of seconds, up to a year."""
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Parse a whole number of seconds, up to a year."""
         duration = raw.get("duration")
         if duration is None:
-            reading.fault("duration", "can't be blank")
+            context.add_fault("duration", "can't be blank")
         elif isinstance(duration, bool) or not isinstance(duration, int):
-            reading.fault("duration", "is not a number")
+            context.add_fault("duration", "is not a number")
         elif duration < 0:
-            reading.fault("duration", "must be greater than or equal to 0")
+            context.add_fault("duration", "must be greater than or equal to 0")
         elif duration > MAX_SECONDS:
-            reading.fault("duration", f"must be less than or equal to {MAX_SECONDS}")
+            context.add_fault("duration", f"must be less than or equal to {MAX_SECONDS}")
         return {"duration": duration}
 
-    def run(self, node: Node, goings: Sequence[Going], here: Here) -> list[Move]:
-        """Let each stay for its time from now on, and go on once that is over."""
-        until = here.now + node.props["duration"] * 1000
-        return [ON if going.passage_id is not None else wait(until) for going in goings]
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Hold each run for the duration from its entry, then let it continue."""
+        until = context.now + node.props["duration"] * 1000
+        return [CONTINUE if run.step_visit_id is not None else wait_until(until) for run in runs]
 
     def summary(self, props: dict[str, Any], account_id: int) -> str:
-        """Return how long, in the largest units that are needed."""
-        return f"Wait {spoken(props['duration'])}"
+        """Return the duration, in its largest units."""
+        return f"Wait {format_duration(props['duration'])}"
 
 
-def spoken(seconds: int) -> str:
-    """Say a duration in words: `3 days 4 hours`."""
+def format_duration(seconds: int) -> str:
+    """Return a duration in words: `3 days 4 hours`."""
     parts = []
     for size, name in _UNITS:
         number, seconds = divmod(seconds, size)

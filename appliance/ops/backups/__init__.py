@@ -1,1 +1,1 @@
-"""Backups of an installation, and the way back: taken while it serves, restored held (P11)."""
+"""Backups of an installation: created while it runs, restored with sending stopped (P11)."""

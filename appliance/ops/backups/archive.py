@@ -1,7 +1,7 @@
-"""The file of a backup: a gzipped tar of the database as of one moment, what lies beside it, and what vouches for both.
+"""The format of a backup file, and putting restored data in its place.
 
-First comes `campanero-backup.json`, so that a look at the beginning says what it is; last `SHA256SUMS`, so that a file
-that was cut short is not taken for a whole one. Names are ours alone: nothing else is ever unpacked.
+A backup is a gzipped tar. `campanero-backup.json` comes first, so that the start of the file identifies it;
+`SHA256SUMS` comes last, so that a truncated file is not taken for a complete one. Only known names are unpacked.
 """
 
 import gzip
@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -18,85 +19,126 @@ from typing import IO, Annotated, Protocol
 
 import msgspec
 
-from appliance.ops.backups.placing import FOLDERS
-from appliance.storage.journal import Mark
+from appliance.core import crypto
+from appliance.core.data_dir import sync_to_disk
+from appliance.storage.journal import JournalPosition
+
+STAGING_DIRECTORY = ".restoring"
+LOG_SUFFIXES = ("-wal", "-shm")
+_READY_MARKER, _DATABASE, _JOURNAL = "ready", "campanero.db", "optouts.jsonl"
+# Directories of files that rows refer to: uploaded imports and pending audience snapshots.
+FILE_DIRECTORIES = ("imports", "audiences")
+
+
+def install_restored_data(directory: Path) -> None:
+    """Replace the current data by the staged data. The current database must have no write-ahead log."""
+    staging = directory / STAGING_DIRECTORY
+    key = staging / crypto.KEY_FILE
+    if key.exists() and not os.path.lexists(directory / crypto.KEY_FILE):
+        sync_to_disk(key)
+        key.rename(directory / crypto.KEY_FILE)
+    for end in LOG_SUFFIXES:
+        (directory / f"{_DATABASE}{end}").unlink(missing_ok=True)
+    (staging / _READY_MARKER).touch()
+    sync_to_disk(staging)
+    (staging / _DATABASE).replace(directory / _DATABASE)
+    sync_to_disk(directory)
+    finish_installation(directory)
+
+
+def finish_installation(directory: Path) -> None:
+    """Move the remaining staged files into place, also after the process was killed; do nothing if there are none."""
+    staging = directory / STAGING_DIRECTORY
+    if not (staging / _READY_MARKER).exists() or (staging / _DATABASE).exists():
+        return
+    for folder in FILE_DIRECTORIES:
+        if (staging / folder).exists():
+            shutil.rmtree(directory / folder, ignore_errors=True)
+            (staging / folder).rename(directory / folder)
+    if (staging / _JOURNAL).exists():
+        (staging / _JOURNAL).rename(directory / _JOURNAL)
+    sync_to_disk(directory)
+    shutil.rmtree(staging)
+
 
 MANIFEST, DATABASE, SUMS, KEY = "campanero-backup.json", "campanero.db", "SHA256SUMS", "secret.key"
 FORMAT = 1
-# Of the folders up to eight levels, none of them a step up or to the same
-_STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
-_NAMES = re.compile(rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FOLDERS)})(?:{_STEP}){{1,8}})")
-# Far above what seven days of imports leave, each with a handful of files
+# Up to eight directory levels, without `.` and `..`.
+_PATH_STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
+_MEMBER_NAME = re.compile(
+    rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FILE_DIRECTORIES)})(?:{_PATH_STEP}){{1,8}})"
+)
+# Far more than the files of seven days of imports.
 MAX_FILES = 100_000
 _MAX_MANIFEST_BYTES = 65_536
-# The year 9999, beyond which a moment has no date
-_MAX_MOMENT = 253_402_300_799_999
+# The end of the year 9999, the last one that has dates.
+_MAX_TIME_MS = 253_402_300_799_999
 _MAX_HEADER_BYTES = 65_536
-# That much is left free on the disk, whatever a backup holds
-_SPARE_BYTES = 16 * 1_048_576
-_DATABASE_BEGINNING = b"SQLite format 3\0"
-_CHUNK = 1 << 20
-# The first level costs a third of the sixth, and leaves a database a tenth larger
-_LEVEL = 1
+# Free disk space that unpacking always leaves.
+_RESERVED_BYTES = 16 * 1_048_576
+_SQLITE_HEADER = b"SQLite format 3\0"
+_CHUNK_BYTES = 1 << 20
+# Level 1 takes a third of the time of level 6 for a file that is a tenth larger.
+_COMPRESSION_LEVEL = 1
 
 
-class Damaged(Exception):
-    """The file is no backup of ours, or not a whole one."""
+class DamagedArchive(Exception):
+    """The file is not a complete backup."""
 
 
 class Manifest(msgspec.Struct):
-    """What a backup says of itself."""
+    """The description of a backup at the start of its file."""
 
     format: int
-    version: str  # of the program that took it
+    version: str  # the version that created the backup
     schema: int
-    taken_at: Annotated[int, msgspec.Meta(ge=0, le=_MAX_MOMENT)]  # milliseconds
-    key: str  # a fingerprint of the key file that belongs to it
+    taken_at: Annotated[int, msgspec.Meta(ge=0, le=_MAX_TIME_MS)]  # milliseconds
+    key: str  # the fingerprint of the key file
     with_key: bool
-    journal: Mark | None  # where the journal of refusals stood before the moment of the backup
+    journal: JournalPosition | None  # the position in the journal before the backup
 
 
-def is_packed(name: str) -> bool:
-    """Return whether a backup packs and unpacks a file of this name; files of others are left out."""
-    return bool(_NAMES.fullmatch(name))
+def is_member_name(name: str) -> bool:
+    """Return whether a backup may contain a file of this name."""
+    return bool(_MEMBER_NAME.fullmatch(name))
 
 
-class Source(Protocol):
-    """What is packed: reads are all that is asked of it."""
+class Readable(Protocol):
+    """A readable stream of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, no more than so many."""
+        """Return at most `size` further bytes."""
         ...
 
 
-class Writer:
-    """Writes a backup file, one member after the other."""
+class ArchiveWriter:
+    """A writer of the members of a backup file."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar, self._sums = tar, ""
 
-    def add(self, name: str, file: Source, size: int) -> None:
-        """Add a file as it is now, no more than `size` of it: one may grow meanwhile."""
-        hashing = _Hashing(file)
+    def add(self, name: str, file: Readable, size: int) -> None:
+        """Add the first `size` bytes of a file, which may grow meanwhile."""
+        hashing = _HashingReader(file)
         info = tarfile.TarInfo(name)
         info.size, info.mode = size, 0o600
-        self._tar.addfile(info, hashing)  # type: ignore[arg-type]  # reads are all it asks of a file
+        self._tar.addfile(info, hashing)  # type: ignore[arg-type]  # tarfile only calls read()
         self._sums += _sum_line(hashing.digest(), name)
 
-    def note(self, name: str, content: bytes) -> None:
-        """Add what is known already."""
+    def add_bytes(self, name: str, content: bytes) -> None:
+        """Add bytes as a file."""
         self.add(name, io.BytesIO(content), len(content))
 
-    def end(self) -> None:
-        """Vouch for all of it."""
+    def finish(self) -> None:
+        """Add the checksums of all files."""
         content = self._sums.encode()
         info = tarfile.TarInfo(SUMS)
         info.size, info.mode = len(content), 0o600
         self._tar.addfile(info, io.BytesIO(content))
 
 
-class _Hashing:
-    def __init__(self, file: Source) -> None:
+class _HashingReader:
+    def __init__(self, file: Readable) -> None:
         self._file, self._hash = file, hashlib.sha256()
 
     def read(self, size: int, /) -> bytes:
@@ -109,163 +151,174 @@ class _Hashing:
 
 
 @contextmanager
-def writing(file: IO[bytes], manifest: Manifest) -> Iterator[Writer]:
-    """Write a backup into an open file; it is whole once the block has ended without an error."""
+def open_writer(file: IO[bytes], manifest: Manifest) -> Iterator[ArchiveWriter]:
+    """Yield a writer of a backup, which is complete when the block ends without an error."""
     with (
-        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as packed,
-        tarfile.TarFile(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_CHUNK) as tar,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0) as packed,
+        tarfile.TarFile(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_CHUNK_BYTES) as tar,
     ):
-        writer = Writer(tar)
-        writer.note(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
+        writer = ArchiveWriter(tar)
+        writer.add_bytes(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
         yield writer
-        writer.end()
+        writer.finish()
 
 
-def manifest_of(path: Path) -> Manifest:
-    """Return what a backup says of itself; raises Damaged."""
-    with _reading(path) as reader:
-        return _manifest(reader)[0]
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest of a backup. Raises DamagedArchive."""
+    with _open_reader(path) as reader:
+        return _parse_manifest(reader)[0]
 
 
-def unpack(path: Path, into: Path) -> Manifest:
-    """Unpack a backup into an empty directory and return its manifest; raises Damaged unless all of it is whole.
+def unpack_archive(path: Path, into: Path) -> Manifest:
+    """Unpack a backup into an empty directory and return its manifest. Raises DamagedArchive unless it is complete.
 
-    What it says of its own size is held against the room there is before it is believed.
+    The size of each file is compared with the free disk space before it is unpacked.
     """
-    with _reading(path) as reader:
-        manifest, content = _manifest(reader)
+    with _open_reader(path) as reader:
+        manifest, content = _parse_manifest(reader)
         sums = {MANIFEST: hashlib.sha256(content).hexdigest()}
         while (member := reader.next()) is not None:
             if member.name == SUMS:
                 _check_sums(reader, member, sums)
                 break
-            if not is_packed(member.name):
-                raise Damaged(f"{path} is no backup of ours: it holds {member.name[:200]!r}")
+            if not is_member_name(member.name):
+                raise DamagedArchive(f"{path} is not a Campanero backup: it contains {member.name[:200]!r}")
             if member.name in sums:
-                raise Damaged(f"{path} is no backup of ours: it holds {member.name!r} twice")
+                raise DamagedArchive(f"{path} is not a Campanero backup: it contains {member.name!r} twice")
             if len(sums) > MAX_FILES:
-                raise Damaged(f"{path} is no backup of ours: it holds more than {MAX_FILES:,} files")
-            _must_fit(path, member.size, into)
+                raise DamagedArchive(f"{path} is not a Campanero backup: it contains more than {MAX_FILES:,} files")
+            _require_space(path, member.size, into)
             sums[member.name] = _unpack_member(reader, member, into)
         else:
-            raise Damaged(f"{path} is cut short")
+            raise DamagedArchive(f"{path} is incomplete")
     if DATABASE not in sums:
-        raise Damaged(f"{path} holds no database")
+        raise DamagedArchive(f"{path} contains no database")
     return manifest
 
 
-class _Reader:
-    """Reads the members of a backup; what is no plain file is refused, and what lies between members is bounded."""
+class _ArchiveReader:
+    """A reader of the members of a backup, which allows only regular files and limits the size of headers."""
 
-    def __init__(self, path: Path, packed: Source) -> None:
+    def __init__(self, path: Path, packed: Readable) -> None:
         self.path = path
-        self._bounded = _Bounded(path, packed)
-        self._tar = tarfile.open(fileobj=self._bounded, mode="r|", bufsize=_CHUNK)  # type: ignore[call-overload]  # noqa: SIM115 - it ends with its stream
+        self._bounded = _BoundedStream(path, packed)
+        self._tar = tarfile.open(fileobj=self._bounded, mode="r|", bufsize=_CHUNK_BYTES)  # type: ignore[call-overload]  # noqa: SIM115 - closed with its stream
 
     def next(self) -> tarfile.TarInfo | None:
-        """Return the next member, None at the end."""
-        # Names and sizes of all sorts are read into memory, however long they say they are
+        """Return the next member, or None at the end."""
+        # tarfile reads headers into memory whatever length they declare.
         self._bounded.allow(_MAX_HEADER_BYTES)
         member: tarfile.TarInfo | None = self._tar.next()
         if member is not None:
             if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
-                raise Damaged(f"{self.path} is no backup of ours: {member.name[:200]!r} is no plain file")
+                raise DamagedArchive(
+                    f"{self.path} is not a Campanero backup: {member.name[:200]!r} is not a regular file"
+                )
             self._bounded.allow(member.size)
         return member
 
     def file(self, member: tarfile.TarInfo) -> IO[bytes]:
-        """Return the content of a member."""
+        """Return a stream of the content of a member."""
         file: IO[bytes] | None = self._tar.extractfile(member)
         assert file is not None, "a plain file"
         return file
 
-    def content(self, member: tarfile.TarInfo, most: int) -> bytes:
-        """Return the whole content of a small member; raises Damaged where it is larger than that."""
-        if member.size > most:
-            raise Damaged(f"{self.path} is no backup of ours: {member.name} has {member.size:,} bytes")
-        return self.file(member).read(most)
+    def content(self, member: tarfile.TarInfo, max_bytes: int) -> bytes:
+        """Return the content of a small member. Raises DamagedArchive if it is larger than `max_bytes`."""
+        if member.size > max_bytes:
+            raise DamagedArchive(f"{self.path} is not a Campanero backup: {member.name} has {member.size:,} bytes")
+        return self.file(member).read(max_bytes)
 
 
-class _Bounded:
-    """A stream that yields no more than was allowed."""
+class _BoundedStream:
+    """A stream that yields no more bytes than were allowed."""
 
-    def __init__(self, path: Path, packed: Source) -> None:
+    def __init__(self, path: Path, packed: Readable) -> None:
         self._path, self._packed = path, packed
-        self._left = _CHUNK  # tarfile reads ahead by so much
+        self._left = _CHUNK_BYTES  # tarfile reads ahead by this amount
 
     def allow(self, size: int) -> None:
-        """Allow that many bytes more."""
+        """Allow further bytes."""
         self._left += size
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes; raises Damaged once there are more than were allowed."""
+        """Return the next bytes. Raises DamagedArchive if they exceed the allowed number."""
         content = self._packed.read(size)
         self._left -= len(content)
         if self._left < 0:
-            raise Damaged(f"{self._path} is no backup of ours: a header in it is too long")
+            raise DamagedArchive(f"{self._path} is not a Campanero backup: a header in it is too long")
         return content
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[_Reader]:
+def _open_reader(path: Path) -> Iterator[_ArchiveReader]:
     try:
         with gzip.open(path) as packed:
-            yield _Reader(path, packed)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise Damaged(f"{path} cannot be read as a backup: {error}") from None
+            yield _ArchiveReader(path, packed)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
+        # tarfile calls itself once for each header that extends the next one.
+        raise DamagedArchive(f"{path} cannot be read as a backup: {error}") from None
 
 
-def _manifest(reader: _Reader) -> tuple[Manifest, bytes]:
+def _parse_manifest(reader: _ArchiveReader) -> tuple[Manifest, bytes]:
     member = reader.next()
     if member is None or member.name != MANIFEST:
-        raise Damaged(f"{reader.path} is no backup of ours")
+        raise DamagedArchive(f"{reader.path} is not a Campanero backup")
     content = reader.content(member, _MAX_MANIFEST_BYTES)
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
     except msgspec.MsgspecError as error:
-        raise Damaged(f"{reader.path} is no backup of ours: {error}") from None
+        raise DamagedArchive(f"{reader.path} is not a Campanero backup: {error}") from None
     if manifest.format > FORMAT:
-        raise Damaged(f"{reader.path} was written by a newer program ({manifest.version[:40]}): use that one")
+        raise DamagedArchive(
+            f"{reader.path} was created by version {manifest.version[:40]}: use that version or a newer one"
+        )
     return manifest, content
 
 
-def _must_fit(path: Path, size: int, into: Path) -> None:
+def _require_space(path: Path, size: int, into: Path) -> None:
     disk = os.statvfs(into)
-    free = disk.f_bavail * disk.f_frsize - _SPARE_BYTES
+    free = disk.f_bavail * disk.f_frsize - _RESERVED_BYTES
     if size > free:
-        raise Damaged(f"{path} needs {size / 1e6:,.0f} MB on {into.parent}, where {max(0, free) / 1e6:,.0f} MB are "
-                      "free: make room first")  # fmt: skip
+        raise DamagedArchive(
+            f"{path} needs {size / 1e6:,.0f} MB on {into.parent}, where {max(0, free) / 1e6:,.0f} MB are "
+            "free: make room first"
+        )
 
 
-def _unpack_member(reader: _Reader, member: tarfile.TarInfo, into: Path) -> str:
+def _unpack_member(reader: _ArchiveReader, member: tarfile.TarInfo, into: Path) -> str:
     path = into / member.name
-    file, found = reader.file(member), hashlib.sha256()
+    file, digest = reader.file(member), hashlib.sha256()
     try:
         for folder in reversed(path.relative_to(into).parents[:-1]):
             (into / folder).mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except (FileExistsError, NotADirectoryError):
-        raise Damaged(f"{reader.path} is no backup of ours: {member.name!r} is in the way of another file") from None
+        raise DamagedArchive(
+            f"{reader.path} is not a Campanero backup: {member.name!r} conflicts with another file"
+        ) from None
     with os.fdopen(descriptor, "wb") as target:
-        while content := file.read(_CHUNK):
-            # Before a small file of zeros becomes a large one
-            if member.name == DATABASE and not target.tell() and not content.startswith(_DATABASE_BEGINNING):
-                raise Damaged(f"{reader.path} is no backup of ours: {DATABASE} in it is no database")
-            found.update(content)
+        while content := file.read(_CHUNK_BYTES):
+            # Checked first, so that a small archive cannot expand into a large invalid file.
+            if member.name == DATABASE and not target.tell() and not content.startswith(_SQLITE_HEADER):
+                raise DamagedArchive(
+                    f"{reader.path} is not a Campanero backup: {DATABASE} in it is not a SQLite database"
+                )
+            digest.update(content)
             target.write(content)
     if not member.size and member.name == DATABASE:
-        raise Damaged(f"{reader.path} is no backup of ours: {DATABASE} in it is empty")
-    return found.hexdigest()
+        raise DamagedArchive(f"{reader.path} is not a Campanero backup: {DATABASE} in it is empty")
+    return digest.hexdigest()
 
 
-def _check_sums(reader: _Reader, member: tarfile.TarInfo, sums: dict[str, str]) -> None:
-    """Raise Damaged unless all members are what was written; this list cannot be longer than they make it."""
+def _check_sums(reader: _ArchiveReader, member: tarfile.TarInfo, sums: dict[str, str]) -> None:
+    """Raise DamagedArchive unless the checksums of all members match; the size of the list is limited by them."""
     longest = sum(len(_sum_line(checksum, name)) for name, checksum in sums.items())
     content = reader.content(member, longest).decode("utf-8", "replace")
-    told = {name: found for found, _, name in (line.partition("  ") for line in content.splitlines())}
-    if told != sums:
-        wrong = next((name for name in (*told, *sums) if told.get(name) != sums.get(name)), SUMS)
-        raise Damaged(f"{reader.path} is damaged: {wrong[:200]} is not what was written")
+    listed_sums = {name: digest for digest, _, name in (line.partition("  ") for line in content.splitlines())}
+    if listed_sums != sums:
+        mismatch = next((name for name in (*listed_sums, *sums) if listed_sums.get(name) != sums.get(name)), SUMS)
+        raise DamagedArchive(f"{reader.path} is damaged: the checksum of {mismatch[:200]} does not match")
 
 
 def _sum_line(checksum: str, name: str) -> str:

@@ -1,6 +1,6 @@
-"""Looks an installation over: one line for each check, and what to do about what is not well. It changes nothing.
+"""The command `doctor`: checks of an installation, one line each, with advice. Nothing is changed.
 
-Only a test of the whole way (`seed`) writes: one message to nobody, which never leaves this machine.
+Only the optional test message (`seed`) writes: one message to a reserved address, which never leaves this machine.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,82 +12,67 @@ import msgspec
 from appliance.accounts import settings
 from appliance.core import data_dir
 from appliance.core.errors import ConfigError
-from appliance.ops.doctor import (
-    automations,
-    copies,
-    encryption,
-    flow,
-    ground,
-    names,
-    refusals,
-    seed,
-    spending,
-    texting,
-    ways,
-    webhooks,
-)
-from appliance.ops.doctor.findings import Line, Over
+from appliance.ops.doctor import accounts, connections, installation, seed
+from appliance.ops.doctor.installation import CheckAborted, Finding
 from appliance.settings import config
 from appliance.settings.config import Loaded
-from appliance.storage.open import scalar
+from appliance.storage.database import scalar
 
-__all__ = ["Line", "look"]
-# Of the whole installation, and of its accounts: all of them, or the one that was asked about
-_OF_ALL = (
-    ground.room,
-    copies.scheduled,
-    flow.clocks,
-    ground.process,
-    ways.doors,
-    encryption.own,
-    flow.queue,
-    automations.cursors,
-    ways.way_out,
-    texting.way_out,
-    ways.links,
+_INSTALLATION_CHECKS = (
+    installation.check_disk_space,
+    installation.check_backups,
+    installation.check_clock,
+    installation.check_service,
+    connections.check_listeners,
+    connections.check_certificates,
+    installation.check_queue,
+    accounts.check_event_cursors,
+    connections.check_email_transport,
+    connections.check_sms_transport,
+    connections.check_base_url,
 )
-_OF_ACCOUNTS = (
-    ground.stopped,
-    names.domains,
-    names.senders,
-    ground.books,
-    automations.books,
-    automations.moving,
-    webhooks.heard,
-    spending.of_sms,
-    refusals.unseen,
+_ACCOUNT_CHECKS = (
+    installation.check_sending_stopped,
+    connections.check_domains,
+    connections.check_senders,
+    installation.check_ledger,
+    accounts.check_flow_counts,
+    accounts.check_flow_runs,
+    accounts.check_webhooks,
+    accounts.check_sms_limits,
+    accounts.check_unseen_refusals,
 )
 
 
-def look(
+def run_checks(
     load: Callable[[dict[str, object] | None], Loaded], with_seed: bool = False, account_id: int | None = None
-) -> Iterator[Line]:
-    """Yield what each check finds; `load` reads the configuration, given what is set on pages.
+) -> Iterator[Finding]:
+    """Yield the findings of all checks; `load` loads the configuration with the given page settings.
 
-    Of other accounts than `account_id`, if there is one, nothing is told.
+    With `account_id` the checks of accounts cover only this account.
     """
     try:
         loaded = load(None)
     except ConfigError as error:
-        yield Line("fail", "configuration", str(error))
+        yield Finding("fail", "configuration", str(error))
         return
-    yield from ground.warnings(loaded)
+    yield from installation.check_configuration(loaded)
     directory = Path(loaded.config.data_dir)
     try:
-        yield from ground.files(directory)
-        yield from ground.database(directory)
+        yield from installation.check_data_directory(directory)
+        yield from installation.check_database(directory)
         if account_id is not None and scalar("SELECT 1 FROM account WHERE id = ?", (account_id,)) is None:
-            yield Line("fail", "account", f"there is no account {account_id}")
-        loaded = load(settings.read())
-        # An option of its own command line may have said where it listens
-        listen = data_dir.listens(directory) or loaded.config.listen
-        config.use(msgspec.structs.replace(loaded.config, listen=listen))
-        for check in _OF_ALL:
+            yield Finding("fail", "account", f"account {account_id} does not exist")
+        loaded = load(settings.load())
+        # The service may listen on an address from its command line.
+        listen = data_dir.read_listen_address(directory) or loaded.config.listen
+        config.set_current(msgspec.structs.replace(loaded.config, listen=listen))
+        for check in _INSTALLATION_CHECKS:
             yield from check(directory)
-        for one in (*_OF_ACCOUNTS, *((seed.send,) if with_seed else ())):
-            yield from one(directory, account_id)
-    except Over:
+        for check_account in (*_ACCOUNT_CHECKS, *((seed.check_test_message,) if with_seed else ())):
+            yield from check_account(directory, account_id)
+    except CheckAborted:
         return
     except apsw.CorruptError as error:
-        # It was said before that it is damaged; here is where that begins to matter
-        yield Line("fail", "database", f"cannot be read any further: {error}")
+        # The damage was reported before, and prevents further checks.
+        yield Finding("fail", "database", f"cannot be read further: {error}")

@@ -1,1 +1,1 @@
-"""How a finished message leaves."""
+"""Deliver finished messages: SMTP, MX routes, MIME, DKIM, DNS and safe HTTP requests."""

@@ -1,8 +1,8 @@
-"""Asks web servers whose address somebody else named, without being their hand inside our network (trust, T28, T29).
+"""Send HTTP requests to URLs that users chose, without letting them reach internal networks (trust, T28, T29).
 
-A name is resolved once, all its addresses must be public, and the connection goes to one of those that were checked.
-There are no redirects, no proxies from the environment, little time and little room. Whatever went wrong is one and
-the same error, so that nobody learns from it which ports of which machines are open.
+A name is resolved once, all its addresses must be public, and the connection goes to one of the checked addresses.
+Redirects and proxies from the environment are not followed; time and size are limited. Every failure raises the same
+error, so that it does not reveal which ports of which machines are open.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from appliance.sending.delivery import causes, resolver
+from appliance.sending.delivery import connection_errors, dns_lookup
 from appliance.settings import config
 
 if TYPE_CHECKING:
@@ -32,40 +32,40 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("campanero.http")
 
-# More than ask at once, and of our own: a look-up that nobody waits for any more keeps its thread, and no name that
-# never answers shall keep the others from being looked up
-_lookups = ThreadPoolExecutor(128, thread_name_prefix="look-up")
+# A separate pool with more threads than there are concurrent requests: an abandoned look-up keeps its thread, and a
+# name whose servers never answer must not block the look-ups of others
+_lookup_pool = ThreadPoolExecutor(128, thread_name_prefix="look-up")
 
 MAX_BYTES = 2_097_152
-SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 _IDLE_SECONDS = 2.0
-# What may come beside a body
-_HEADERS_BYTES = 131_072
-_PORTS = (80, 443)
+# Allowed in addition to the body
+_MAX_HEADER_BYTES = 131_072
+_ALLOWED_PORTS = (80, 443)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_LOCAL = tuple(
+_LOCAL_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in ("64:ff9b:1::/48", "100.64.0.0/10", "192.88.99.0/24", "fec0::/10", "::/96", "2001::/32", "3fff::/20")
 )
 # An interface that carries an IPv4 address inside (ISATAP, RFC 5214, 6.1)
-_ISATAP = (0x00005EFE, 0x02005EFE)
-# The last part of a name has a letter and is no number of any spelling; all else is an address
-_NAME = re.compile(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
+_ISATAP_PREFIXES = (0x00005EFE, 0x02005EFE)
+# The last label of a host name has a letter and is no number in any notation; everything else is an address
+_HOSTNAME = re.compile(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
 
 
-class Unreached(Exception):
-    """The server was not asked, or did not answer as it should; why stands in the log alone."""
+class RequestFailed(Exception):
+    """The request was refused or failed; only the log contains the reason."""
 
     def __init__(self) -> None:
         super().__init__("the address cannot be reached")
 
 
-class _Refused(Exception):
-    """The address is none that may be asked."""
+class _AddressRefused(Exception):
+    """The URL or its address must not be requested."""
 
 
-class Answer(NamedTuple):
-    """What a web server said."""
+class HttpResponse(NamedTuple):
+    """The response of a web server."""
 
     status: int
     headers: Mapping[str, str]
@@ -78,30 +78,29 @@ def is_public(address: str) -> bool:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if any(ip.version == network.version and ip in network for network in _LOCAL):
+    if any(ip.version == network.version and ip in network for network in _LOCAL_NETWORKS):
         return False
     if isinstance(ip, ipaddress.IPv6Address):
-        inner = _inside(ip)
+        inner = _embedded_ipv4(ip)
         if inner is not None:
             return is_public(str(inner))
     return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
-def _inside(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _embedded_ipv4(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address that an IPv6 address leads to: mapped, 6to4, NAT64 or ISATAP."""
     if ip.ipv4_mapped or ip.sixtofour:
         return ip.ipv4_mapped or ip.sixtofour
-    if ip in _NAT64 or (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP:
+    if ip in _NAT64 or (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP_PREFIXES:
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return None
 
 
-def fault(url: str) -> str | None:
-    """Return what is wrong with an address that can never be asked, or None; where its name leads is seen later."""
-
+def find_url_fault(url: str) -> str | None:
+    """Return why a URL can never be requested, or None; the addresses of its host are checked with each request."""
     try:
         parts = urlsplit(url)
-        # As it is asked for in DNS, so that no other script hides a number
+        # The form that DNS sees, so that digits of other scripts cannot hide an address
         host = parts.hostname or ""
         host = host if ":" in host else host.encode("idna").decode()
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -111,164 +110,190 @@ def fault(url: str) -> str | None:
         return "it is no plain address of the web"
     if host in config.current().network.allow_private_hosts:
         return None
-    if port not in _PORTS:
+    if port not in _ALLOWED_PORTS:
         return f"port {port} is not of the web"
-    return None if _NAME.search(host) or is_public(host) else "it is not public"
+    return None if _HOSTNAME.search(host) or is_public(host) else "it is not public"
 
 
-def load() -> None:
-    """Load what asking needs, which takes a moment; for whoever asks on a loop that others use."""
-    _trusted()
+def preload() -> None:
+    """Load httpx and the certificates ahead of the first request on a shared event loop."""
+    _ssl_context()
 
 
-async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MAX_BYTES) -> Answer:
-    """GET what somebody named; raises Unreached."""
-    return await ask("GET", url, schemes=schemes, most=most)
+async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MAX_BYTES) -> HttpResponse:
+    """Send a GET request. Raises RequestFailed."""
+    return await request("GET", url, schemes=schemes, most=most)
 
 
-async def ask(
-    method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None,
-    schemes: tuple[str, ...] = ("http", "https"), most: int = MAX_BYTES, seconds: float = SECONDS, cut: bool = False,
-    kept: "Kept | None" = None,
-) -> Answer:  # fmt: skip
-    """Ask a web server once; raises Unreached.
+async def request(
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    content: bytes | None = None,
+    schemes: tuple[str, ...] = ("http", "https"),
+    most: int = MAX_BYTES,
+    seconds: float = TIMEOUT_SECONDS,
+    cut: bool = False,
+    kept: "ConnectionPool | None" = None,
+) -> HttpResponse:
+    """Send one request. Raises RequestFailed.
 
-    `most` bounds the answer's body: what is longer is an error, or is `cut`. `seconds` bounds the whole of it. Through
-    `kept` connections are used again; where a name leads is asked and checked each time all the same.
+    `most` limits the bytes of the response body: a longer body is an error, or is truncated with `cut`. `seconds`
+    limits the whole request. `kept` is a pool whose connections are reused; the host is resolved and checked each time.
     """
     import httpx
 
     try:
         async with asyncio.timeout(seconds):
-            return await _ask(method, httpx.URL(url), dict(headers or {}), content, schemes, most, cut, kept)
-    except (_Refused, httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError, UnicodeError, ValueError) as error:
-        log.info("%.200s was not reached: %s", _place(url), str(error) or type(error).__name__)
-        raise Unreached from None
+            return await _request(method, httpx.URL(url), dict(headers or {}), content, schemes, most, cut, kept)
+    except (
+        _AddressRefused,
+        httpx.HTTPError,
+        httpx.InvalidURL,
+        OSError,
+        TimeoutError,
+        UnicodeError,
+        ValueError,
+    ) as error:
+        log.info("http: %.200s was not reached: %s", _origin(url), str(error) or type(error).__name__)
+        raise RequestFailed from None
 
 
-def _place(url: str) -> str:
-    """Return an address for the log without what may be secret of it: who it is for, path and query."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{re.split('[/?#]', rest)[0].rpartition('@')[2]}"
+def _origin(url: str) -> str:
+    """Return the scheme and host of a URL for the log, without path, query and user."""
+    scheme, _, remainder = url.partition("://")
+    return f"{scheme}://{re.split('[/?#]', remainder)[0].rpartition('@')[2]}"
 
 
-async def _ask(
+async def _request(
     method: str, url: "httpx.URL", headers: dict[str, str], content: bytes | None, schemes: tuple[str, ...],
-    most: int, cut: bool, kept: "Kept | None",
-) -> Answer:  # fmt: skip
+    max_bytes: int, cut: bool, pool: "ConnectionPool | None",
+) -> HttpResponse:  # fmt: skip
     import httpx
 
     port = url.port or {"http": 80, "https": 443}.get(url.scheme, 0)
     if url.scheme not in schemes or url.userinfo or not url.host:
-        raise _Refused("not an address that is asked")
+        raise _AddressRefused("not an address that is asked")
     allowed = url.host in config.current().network.allow_private_hosts
-    if port not in _PORTS and not allowed:
-        raise _Refused(f"port {port} is not of the web")
-    stand_in = _rehearsal().get("hosts", {}).get(url.host)
-    found = [("127.0.0.1", stand_in)] if stand_in else [(ip, port) for ip in await _addresses(url.host, port, allowed)]
+    if port not in _ALLOWED_PORTS and not allowed:
+        raise _AddressRefused(f"port {port} is not of the web")
+    stand_in = _test_hosts().get("hosts", {}).get(url.host)
+    endpoints = (
+        [("127.0.0.1", stand_in)]
+        if stand_in
+        else [(ip, port) for ip in await _resolve_checked(url.host, port, allowed)]
+    )
     headers = {"Host": url.netloc.decode(), "Accept-Encoding": "identity", "User-Agent": "Campanero", **headers}
-    async with _client(url.host, kept, most) as client:
-        for ip, number in found:
-            there = url.copy_with(host=ip, port=number)
+    async with _client_for(url.host, pool, max_bytes) as client:
+        for ip, endpoint_port in endpoints:
+            target = url.copy_with(host=ip, port=endpoint_port)
             extensions = {"sni_hostname": url.host}
             try:
                 async with client.stream(
-                    method, there, headers=headers, content=content, extensions=extensions
-                ) as answer:
-                    return Answer(answer.status_code, answer.headers, await _body(answer, most, cut))
+                    method, target, headers=headers, content=content, extensions=extensions
+                ) as response:
+                    return HttpResponse(
+                        response.status_code, response.headers, await _read_body(response, max_bytes, cut)
+                    )
             except httpx.ConnectError as error:
-                log.info("connection to %s (%s) failed: %s", url.host, ip, causes.of(error).words)
-    raise _Refused("none of its addresses could be reached")
+                log.info(
+                    "http: connection failed host=%s address=%s: %s",
+                    url.host,
+                    ip,
+                    connection_errors.explain_failure(error).words,
+                )
+    raise _AddressRefused("none of its addresses could be reached")
 
 
-class Kept:
-    """Connections that stay open from one question to the next, for each name its own, in one loop; to be closed."""
+class ConnectionPool:
+    """Connections of one event loop that stay open between requests, separate for each host; close it afterwards."""
 
     def __init__(self) -> None:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
-    def client(self, host: str, most: int) -> "httpx.AsyncClient":
-        """Return what asks this name."""
+    def client(self, host: str, max_bytes: int) -> "httpx.AsyncClient":
+        """Return the client for a host."""
         if host not in self._clients:
-            self._clients[host] = _fresh(most)
+            self._clients[host] = _new_client(max_bytes)
         return self._clients[host]
 
     async def close(self) -> None:
-        """Close them all; what is asked afterwards opens new ones."""
+        """Close all connections; later requests open new ones."""
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             await client.aclose()
 
 
 @asynccontextmanager
-async def _client(host: str, kept: Kept | None, most: int) -> "AsyncIterator[httpx.AsyncClient]":
-    if kept is not None:
-        yield kept.client(host, most)
+async def _client_for(host: str, pool: ConnectionPool | None, max_bytes: int) -> "AsyncIterator[httpx.AsyncClient]":
+    if pool is not None:
+        yield pool.client(host, max_bytes)
         return
-    async with _fresh(most) as client:
+    async with _new_client(max_bytes) as client:
         yield client
 
 
-def _fresh(most: int) -> "httpx.AsyncClient":
+def _new_client(max_bytes: int) -> "httpx.AsyncClient":
+    from appliance.sending.delivery import limited_http
 
-    from appliance.sending.delivery import bounded
-
-    # Servers close what is idle after five seconds or more: we do it earlier, so that nothing is posted into the void
-    client = bounded.client(_trusted(), _IDLE_SECONDS, most + _HEADERS_BYTES)
-    # Each question is one of its own: no server makes us carry what it said to the next
+    # Servers close idle connections after five seconds or more; closing them earlier means that no request is written
+    # to a connection that the server has just closed
+    client = limited_http.limited_client(_ssl_context(), _IDLE_SECONDS, max_bytes + _MAX_HEADER_BYTES)
+    # Requests are independent of each other: cookies of a response are not sent with the next request
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
     return client
 
 
-async def _addresses(host: str, port: int, allowed: bool) -> list[str]:
-    """Return the addresses of a name; one that is not public refuses them all, unless the operator named the host."""
-    addresses = await asyncio.get_running_loop().run_in_executor(_lookups, _resolved, host, port, allowed)
+async def _resolve_checked(host: str, port: int, allowed: bool) -> list[str]:
+    """Return the addresses of a host; one private address refuses all, unless the operator allowed the host."""
+    addresses = await asyncio.get_running_loop().run_in_executor(_lookup_pool, _resolve, host, port, allowed)
     if not addresses or not (allowed or all(map(is_public, addresses))):
-        raise _Refused("an address of it is not public")
+        raise _AddressRefused("an address of it is not public")
     return addresses
 
 
-def _resolved(host: str, port: int, allowed: bool) -> list[str]:
-    """Resolve a name by the servers of the settings, if there are any, else as this machine does.
+def _resolve(host: str, port: int, allowed: bool) -> list[str]:
+    """Resolve a host with the configured DNS servers, or else as the system does.
 
-    What this machine alone knows (`localhost`, /etc/hosts) counts where the operator named the host.
+    Names that only this machine knows (`localhost`, /etc/hosts) are resolved where the operator allowed the host.
     """
-    if resolver.configured() and _NAME.search(host):
-        end = time.monotonic() + SECONDS
-        answers = [resolver.lookup(host, kind, end - time.monotonic()) for kind in ("A", "AAAA")]
+    if dns_lookup.configured_servers() and _HOSTNAME.search(host):
+        end = time.monotonic() + TIMEOUT_SECONDS
+        answers = [dns_lookup.lookup(host, kind, end - time.monotonic()) for kind in ("A", "AAAA")]
         records = [record for answer in answers for record in answer.records]
         if records or not allowed:
             return records
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
-async def _body(answer: "httpx.Response", most: int, cut: bool) -> bytes:
+async def _read_body(response: "httpx.Response", max_bytes: int, cut: bool) -> bytes:
     body = b""
-    # As it came: what is small when packed may be huge when it is not
-    async for piece in answer.aiter_raw():
-        body += piece
-        if len(body) > most and cut:
-            return body[:most]
-        if len(body) > most:
-            raise _Refused(f"more than {most} bytes")
+    # Raw bytes, because a small compressed body may be huge when it is decompressed
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > max_bytes and cut:
+            return body[:max_bytes]
+        if len(body) > max_bytes:
+            raise _AddressRefused(f"more than {max_bytes} bytes")
     return body
 
 
-def _rehearsal() -> dict[str, Any]:
-    """Return who plays which server in a rehearsal: {"ca": file, "hosts": {name: port on this machine}}.
+def _test_hosts() -> dict[str, Any]:
+    """Return the hosts that tests replace: {"ca": file, "hosts": {name: port on this machine}}.
 
-    The configuration refuses it unless all our own links lead to this machine.
+    The configuration refuses this variable unless all links of the installation lead to this machine.
     """
     path = os.environ.get("CAMPANERO_TEST_HOSTS")
     return json.loads(Path(path).read_text()) if path else {}
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def _ssl_context() -> ssl.SSLContext:
     import httpx
 
     context = httpx.create_ssl_context(trust_env=False)
-    if _rehearsal():
-        context.load_verify_locations(_rehearsal()["ca"])
+    if _test_hosts():
+        context.load_verify_locations(_test_hosts()["ca"])
     return context

@@ -1,1 +1,1 @@
-"""Domains that mail may come from: their keys, their records, and what DNS says of them."""
+"""Sending domains: their DKIM keys, their DNS records, and their verification."""

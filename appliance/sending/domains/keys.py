@@ -1,7 +1,7 @@
-"""DKIM keys of sending domains: made, kept encrypted, changed for the next one, and handed to whoever signs.
+"""Create, store, rotate and load the DKIM keys of sending domains.
 
-Which key signs a message is a matter of its Date alone, so that a repeat has the same bytes whatever was changed since:
-the key that was active then, else the one that is active now.
+The Date of a message alone decides which key signs it, so that a repeated attempt has the same bytes whatever changed
+since: the key that was active at that time, or else the one that is active now.
 """
 
 import base64
@@ -9,166 +9,177 @@ import hashlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from appliance.core import clock, crypto, tokens
-from appliance.core.errors import Conflict, SenderRefused
+from appliance.core import clock, crypto
+from appliance.core.errors import Conflict, SenderRejected
 from appliance.sending.delivery.dkim import Signer
 from appliance.settings import config
+from appliance.storage.database import rows
 from appliance.storage.models import DomainKey, SendingDomain
-from appliance.storage.open import rows
-from appliance.storage.work import is_writing, writing
+from appliance.storage.transactions import is_in_write_transaction, require_write_transaction
 
 if TYPE_CHECKING:
     from appliance.sending.delivery.dkim import PrivateKey
 
 
 RSA, ED25519 = "rsa", "ed25519"
-_LETTER = {RSA: "c", ED25519: "e"}
-_BITS = 2048
-# A record of a retired key is still asked for by who gets mail that was on its way, or reads it late
-KEPT_MS = 7 * 86_400_000
+_SELECTOR_LETTER = {RSA: "c", ED25519: "e"}
+_RSA_BITS = 2048
+# The record of a retired key is still needed by recipients of mail that was in transit, or that is verified late
+RETIRED_KEY_TTL_MS = 7 * 86_400_000
 
 
-class KeyUnusable(SenderRefused):
+class KeyUnusable(SenderRejected):
     """A stored key cannot be read with this installation's key; the text says what to do."""
 
+    code = "keyunusable"
 
-class Pair(NamedTuple):
-    """A new key before it has a row."""
+
+class KeyPair(NamedTuple):
+    """A new key before it is stored."""
 
     algorithm: str
     private_key: "PrivateKey"
     public_key: str  # the value of `p=`
 
 
-def algorithms() -> tuple[str, ...]:
-    """Return which keys a domain has in this installation."""
+def enabled_algorithms() -> tuple[str, ...]:
+    """Return the key algorithms of this installation."""
     return (RSA, ED25519) if config.current().email.dkim_ed25519 else (RSA,)
 
 
-def generate(wanted: tuple[str, ...] | None = None) -> tuple[Pair, ...]:
-    """Make new keys, of all `algorithms` unless it is said; takes 0.1 s and more, so never on the writer."""
-    if is_writing():
+def generate_keys(algorithms: tuple[str, ...] | None = None) -> tuple[KeyPair, ...]:
+    """Generate new keys, by default for all enabled algorithms; takes 0.1 s and more, so never in the writer thread."""
+    if is_in_write_transaction():
         raise RuntimeError("keys are made before the verb that stores them")
-    return tuple(_rsa() if algorithm == RSA else _ed25519() for algorithm in wanted or algorithms())
+    return tuple(
+        _generate_rsa() if algorithm == RSA else _generate_ed25519() for algorithm in algorithms or enabled_algorithms()
+    )
 
 
-def _rsa() -> Pair:
+def _generate_rsa() -> KeyPair:
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    key = rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return Pair(RSA, key, base64.b64encode(public).decode())
+    return KeyPair(RSA, key, base64.b64encode(public).decode())
 
 
-def _ed25519() -> Pair:
+def _generate_ed25519() -> KeyPair:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = Ed25519PrivateKey.generate()
-    return Pair(ED25519, key, base64.b64encode(key.public_key().public_bytes_raw()).decode())
+    return KeyPair(ED25519, key, base64.b64encode(key.public_key().public_bytes_raw()).decode())
 
 
-def make(domain: SendingDomain, pairs: tuple[Pair, ...]) -> list[DomainKey]:
+def store_first_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[DomainKey]:
     """Store the first keys of a domain.
 
-    The RSA key is active at once: its record is what the domain is verified by. A second signature waits as `next`
+    The RSA key is active at once, because its record verifies the domain. The key of a second signature waits as `next`
     until its record was seen.
     """
-    return [_store(domain, pair, "active" if pair.algorithm == RSA else "next") for pair in pairs]
+    return [_store_key(domain, pair, "active" if pair.algorithm == RSA else "next") for pair in pairs]
 
 
-def rotate(domain: SendingDomain, pairs: tuple[Pair, ...]) -> list[DomainKey]:
-    """Store the keys that follow those of a domain; they sign once `activate` says that their records are there.
+def store_next_keys(domain: SendingDomain, pairs: tuple[KeyPair, ...]) -> list[DomainKey]:
+    """Store the next keys of a domain; they sign after `activate_key`, once their records were seen.
 
-    Raises Conflict while others wait for that already.
+    Raises Conflict if next keys of the same algorithms wait already.
     """
-    waiting = {key.algorithm for key in _of(domain, "next")}
-    if waiting & {pair.algorithm for pair in pairs}:
+    waiting_algorithms = {key.algorithm for key in _fetch_by_state(domain, "next")}
+    if waiting_algorithms & {pair.algorithm for pair in pairs}:
         raise Conflict("a next key waits for its record already")
-    return [_store(domain, pair, "next") for pair in pairs]
+    return [_store_key(domain, pair, "next") for pair in pairs]
 
 
-def activate(key: DomainKey) -> None:
-    """Let a key sign from now on, and retire the one it follows."""
-    writing()
+def activate_key(key: DomainKey) -> None:
+    """Activate a key, which signs from now on, and retire the previous key of its algorithm."""
+    require_write_transaction()
     if key.state == "active":
         return
     if key.state == "retired":
         raise Conflict("a key that was retired does not come back")
     now = clock.now_ms()
-    for before in _of(key.domain, "active"):
-        if before.algorithm == key.algorithm:
-            _end(before, now)
+    for previous_key in _fetch_by_state(key.domain, "active"):
+        if previous_key.algorithm == key.algorithm:
+            _retire(previous_key, now)
     key.state, key.activated_at = "active", now
     key.save()
 
 
-def retire(key: DomainKey) -> None:
-    """Let a key sign nothing new; raises Conflict for the one that the domain signs with."""
-    writing()
+def retire_key(key: DomainKey) -> None:
+    """Retire a key. Raises Conflict for the key that the domain signs with."""
+    require_write_transaction()
     if key.state == "active" and key.algorithm == RSA:
         raise Conflict("the domain needs a key: make a next one first")
     if key.state != "retired":
-        _end(key, clock.now_ms())
+        _retire(key, clock.now_ms())
 
 
-def _end(key: DomainKey, now: int) -> None:
+def _retire(key: DomainKey, now: int) -> None:
     key.state, key.retired_at = "retired", now
     key.save()
 
 
-def published(domain: SendingDomain) -> list[DomainKey]:
-    """Return the keys whose records belong in DNS, oldest first: retired ones too, as long as mail may need them."""
-    since = clock.now_ms() - KEPT_MS
-    found = DomainKey.select().where(DomainKey.domain == domain).order_by(DomainKey.id)
-    return [key for key in found if key.state != "retired" or (key.activated_at and key.retired_at > since)]
+def fetch_published_keys(domain: SendingDomain) -> list[DomainKey]:
+    """Return the keys whose records belong in DNS, oldest first.
+
+    Retired keys are included as long as mail may need them (`RETIRED_KEY_TTL_MS`).
+    """
+    retired_after = clock.now_ms() - RETIRED_KEY_TTL_MS
+    domain_keys = DomainKey.select().where(DomainKey.domain == domain).order_by(DomainKey.id)
+    return [
+        key for key in domain_keys if key.state != "retired" or (key.activated_at and key.retired_at > retired_after)
+    ]
 
 
-def record(key: DomainKey) -> tuple[str, str]:
+def txt_record(key: DomainKey) -> tuple[str, str]:
     """Return name and value of the TXT record of a key (RFC 6376, 3.6)."""
     return f"{key.selector}._domainkey.{key.domain.name}", f"v=DKIM1; k={key.algorithm}; p={key.public_key}"
 
 
-def _of(domain: SendingDomain, state: str) -> list[DomainKey]:
+def _fetch_by_state(domain: SendingDomain, state: str) -> list[DomainKey]:
     return list(DomainKey.select().where(DomainKey.domain == domain, DomainKey.state == state))
 
 
-def _store(domain: SendingDomain, pair: Pair, state: str) -> DomainKey:
+def _store_key(domain: SendingDomain, pair: KeyPair, state: str) -> DomainKey:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    writing()
+    require_write_transaction()
     now = clock.now_ms()
-    before = DomainKey.select().where(DomainKey.domain == domain, DomainKey.algorithm == pair.algorithm).count()
-    # The end is the key's own, so that two installations, or a domain that was deleted and comes back, never want
-    # different values under one name
-    own = hashlib.sha256(pair.public_key.encode()).hexdigest()[:4]
-    selector = f"{_LETTER[pair.algorithm]}{before + 1}-{own}"
+    key_count = DomainKey.select().where(DomainKey.domain == domain, DomainKey.algorithm == pair.algorithm).count()
+    # The suffix is derived from the key, so that two installations, or a domain that was deleted and added again, never
+    # need different values under the same name
+    key_hash = hashlib.sha256(pair.public_key.encode()).hexdigest()[:4]
+    selector = f"{_SELECTOR_LETTER[pair.algorithm]}{key_count + 1}-{key_hash}"
     plain = pair.private_key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     return DomainKey.create(
         domain=domain, selector=selector, algorithm=pair.algorithm, public_key=pair.public_key, state=state,
-        private_key=crypto.seal(tokens.derive("domain key"), _label(domain.id, selector), plain),
+        private_key=crypto.seal(crypto.derive_key("domain key"), _label(domain.id, selector), plain),
         created_at=now, activated_at=now if state == "active" else None,
     )  # fmt: skip
 
 
-class Ring:
-    """The keys that sign for a From domain, for as long as nothing of them changes."""
+class KeyRing:
+    """The keys that sign for a From domain, valid until a key or the status of its domain changes."""
 
-    def __init__(self, found: list["_Row"]) -> None:
-        self._found = found
+    def __init__(self, key_rows: list["_KeyRow"]) -> None:
+        self._found = key_rows
 
     def at(self, moment: int) -> tuple[Signer, ...]:
-        """Return what signs mail dated at a moment: nothing, a key, or one of each algorithm. Raises KeyUnusable."""
-        found = [row for row in self._found if row.failed_at is None or row.failed_at > moment]
-        nearest = [row for row in found if row.name == found[0].name]
-        chosen = (_dated([row for row in nearest if row.algorithm == one], moment) for one in algorithms())
-        return tuple(Signer(row.name, row.selector, _opened(row)) for row in chosen if row is not None)
+        """Return the signers of mail dated at a moment: at most one for each algorithm. Raises KeyUnusable."""
+        candidates = [row for row in self._found if row.failed_at is None or row.failed_at > moment]
+        nearest = [row for row in candidates if row.name == candidates[0].name]
+        chosen = (
+            _select_key([row for row in nearest if row.algorithm == wanted], moment) for wanted in enabled_algorithms()
+        )
+        return tuple(Signer(row.name, row.selector, _load_key(row)) for row in chosen if row is not None)
 
 
-class _Row(NamedTuple):
+class _KeyRow(NamedTuple):
     domain_id: int
     name: str
-    failed_at: int | None  # since when its domain is not verified any more
+    failed_at: int | None  # when its domain lost the verification, or None
     selector: str
     algorithm: str
     private_key: bytes
@@ -176,13 +187,13 @@ class _Row(NamedTuple):
     retired_at: int | None
 
 
-def ring(account_id: int, domain_name: str) -> Ring:
+def fetch_key_ring(account_id: int, domain_name: str) -> KeyRing:
     """Return the keys that sign mail from a domain of an account.
 
-    A verified domain signs for what is below it too, unless that is verified for itself.
+    A verified domain also signs for its subdomains, unless these are verified themselves.
     """
-    names = with_parents(domain_name)
-    found = rows(
+    names = domain_and_parents(domain_name)
+    key_rows = rows(
         "SELECT d.id, d.name, CASE WHEN d.status = 'verified' THEN NULL ELSE d.failed_at END, k.selector, k.algorithm, "
         "k.private_key, k.activated_at, k.retired_at FROM sending_domain d JOIN domain_key k ON k.domain_id = d.id "
         "WHERE d.account_id = ? AND d.enabled AND k.activated_at IS NOT NULL AND "
@@ -190,29 +201,31 @@ def ring(account_id: int, domain_name: str) -> Ring:
         "ORDER BY length(d.name) DESC, k.id",
         (account_id, *names),
     )
-    return Ring([_Row._make(row) for row in found])
+    return KeyRing([_KeyRow._make(row) for row in key_rows])
 
 
-def signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
-    """Return what signs mail from a domain of an account, dated at a moment or now; raises KeyUnusable."""
-    return ring(account_id, domain_name).at(clock.now_ms() if at is None else at)
+def fetch_signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
+    """Return the signers of mail from a domain, dated at a moment or now. Raises KeyUnusable."""
+    return fetch_key_ring(account_id, domain_name).at(clock.now_ms() if at is None else at)
 
 
-def _dated(keys: list[_Row], at: int) -> _Row | None:
-    """Return the key that was active at a moment, else the one that is active now."""
-    then = [row for row in keys if row.activated_at <= at and (row.retired_at is None or at < row.retired_at)]
-    now = [row for row in keys if row.retired_at is None]
-    return max(then or now, key=lambda row: row.activated_at, default=None)
+def _select_key(keys: list[_KeyRow], moment: int) -> _KeyRow | None:
+    """Return the key that was active at a moment, or else the active one."""
+    active_then = [
+        row for row in keys if row.activated_at <= moment and (row.retired_at is None or moment < row.retired_at)
+    ]
+    active_now = [row for row in keys if row.retired_at is None]
+    return max(active_then or active_now, key=lambda row: row.activated_at, default=None)
 
 
-def with_parents(name: str) -> list[str]:
-    """Return a domain and what it is below of, without the last label alone: those it is aligned with."""
+def domain_and_parents(name: str) -> list[str]:
+    """Return a domain and its parent domains, without the last label alone: those it is aligned with."""
     labels = name.lower().split(".")
-    return [".".join(labels[first:]) for first in range(max(1, len(labels) - 1))]
+    return [".".join(labels[start:]) for start in range(max(1, len(labels) - 1))]
 
 
-def _opened(row: _Row) -> "PrivateKey":
-    key = _loaded(tokens.derive("domain key"), _label(row.domain_id, row.selector), bytes(row.private_key))
+def _load_key(row: _KeyRow) -> "PrivateKey":
+    key = _decrypt_key(crypto.derive_key("domain key"), _label(row.domain_id, row.selector), bytes(row.private_key))
     if key is None:
         raise KeyUnusable(
             f"the DKIM key {row.selector} of {row.name} cannot be read: put back the secret.key that belongs to this "
@@ -222,22 +235,24 @@ def _opened(row: _Row) -> "PrivateKey":
 
 
 @lru_cache(maxsize=256)
-def _loaded(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None":
-    """Decrypt and read a key once; reading an RSA key takes as long as several signatures."""
+def _decrypt_key(secret: bytes, label: str, sealed: bytes) -> "PrivateKey | None":
+    """Decrypt and parse a key once; parsing an RSA key takes as long as several signatures."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-    plain = crypto.opened(secret, label, sealed)
+    plain = crypto.unseal(secret, label, sealed)
     if plain is None:
         return None
     try:
-        key = load_der_private_key(plain, None, unsafe_skip_rsa_key_validation=True)  # nobody changed what was ours
+        key = load_der_private_key(
+            plain, None, unsafe_skip_rsa_key_validation=True
+        )  # generated here and stored encrypted
     except ValueError:
         return None
     return key if isinstance(key, RSAPrivateKey | Ed25519PrivateKey) else None
 
 
 def _label(domain_id: int, selector: str) -> str:
-    """Return what a sealed key belongs to, so that none opens in the place of another."""
+    """Return the label of an encrypted key, so that it cannot be decrypted as the key of another row."""
     return f"{domain_id}:{selector}"

@@ -1,4 +1,4 @@
-"""The records that a domain needs in DNS: what each says, what it is for, and how it was last seen."""
+"""The DNS records that a sending domain needs, with their last check."""
 
 import ipaddress
 import re
@@ -8,12 +8,12 @@ import idna
 import msgspec
 
 from appliance.core import addresses
-from appliance.sending.delivery import groups
+from appliance.sending.delivery import mx_routes
 from appliance.sending.domains import keys
 from appliance.settings import config
 from appliance.storage.models import SendingDomain
 
-Valid = Literal["unknown", "valid", "invalid"]
+Validity = Literal["unknown", "valid", "invalid"]
 Purpose = Literal[
     "ownership", "dkim", "dkim_next", "dkim_second", "dkim_previous", "return_path", "spf", "dmarc", "tracking"
 ]
@@ -22,12 +22,12 @@ DKIM = ("dkim", "dkim_next", "dkim_second", "dkim_previous")
 # Names that no public DNS knows (RFC 6761, 6762, 8375; ICANN 2024 for .internal)
 _LOCAL_NAMES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".localdomain")
 # Private networks (RFC 1918, 6598, 4193)
-_PRIVATE = tuple(
+_PRIVATE_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 )
-# Whose servers deliver what one of these takes, by the end of its name
-_RELAYS = {
+# The SPF domain of a relay service, by the end of the relay's host name
+_SPF_OF_RELAY = {
     "amazonaws.com": "amazonses.com", "postmarkapp.com": "spf.mtasv.net", "mailgun.org": "mailgun.org",
     "sendgrid.net": "sendgrid.net", "sparkpostmail.com": "sparkpostmail.com", "mailjet.com": "spf.mailjet.com",
     "brevo.com": "spf.brevo.com", "sendinblue.com": "spf.brevo.com", "smtp2go.com": "spf.smtp2go.com",
@@ -38,9 +38,9 @@ _RELAYS = {
 
 
 class Record(msgspec.Struct):
-    """One record: what to enter, and what was found when it was last asked for.
+    """One record: what to enter, and what was found at the last check.
 
-    `value` is empty where this installation has no public name yet; `problem` then says what to set.
+    `value` is empty while this installation has no public name; `problem` then says what to set.
     """
 
     record_type: Literal["TXT", "MX", "CNAME"]
@@ -49,87 +49,94 @@ class Record(msgspec.Struct):
     priority: str
     purpose: Purpose
     required: bool
-    valid: Valid = "unknown"
+    valid: Validity = "unknown"
     found: list[str] = []
     problem: str | None = None
     checked_at: int | None = None
 
     def same(self, other: "Record") -> bool:
-        """Return whether another one asks for the same."""
+        """Return whether another record has the same type, name and value."""
         return (self.record_type, self.name, self.value) == (other.record_type, other.name, other.value)
 
 
-def of(domain: SendingDomain) -> list[Record]:
-    """Return the records of a domain with what was last seen of each; those that changed since are unknown again."""
-    seen = [msgspec.convert(one, Record) for one in domain.dns_records or []]
-    found = []
-    for record in _wanted(domain):
-        known = next((one for one in seen if one.value and one.same(record)), record)
-        found.append(msgspec.structs.replace(known, purpose=record.purpose, required=record.required))
-    return found
+def get_records(domain: SendingDomain) -> list[Record]:
+    """Return the records of a domain with their last check; records that changed since are unknown again."""
+    checked_records = [msgspec.convert(checked_record, Record) for checked_record in domain.dns_records or []]
+    current_records = []
+    for record in _build_records(domain):
+        checked = next(
+            (
+                checked_record
+                for checked_record in checked_records
+                if checked_record.value and checked_record.same(record)
+            ),
+            record,
+        )
+        current_records.append(msgspec.structs.replace(checked, purpose=record.purpose, required=record.required))
+    return current_records
 
 
-def kept(found: list[Record]) -> list[dict[str, Any]]:
+def to_json(records: list[Record]) -> list[dict[str, Any]]:
     """Return records as they are stored."""
-    return [msgspec.to_builtins(one) for one in found]
+    return [msgspec.to_builtins(record) for record in records]
 
 
-def zone(wanted: list[Record]) -> str:
-    """Write records as the lines of a zone file; no string in one is longer than 255 characters."""
+def write_zone_file(records: list[Record]) -> str:
+    """Return records as lines of a zone file; no string is longer than 255 characters."""
     lines = []
-    for one in wanted:
-        if not one.value:
+    for record in records:
+        if not record.value:
             continue
-        if one.record_type == "TXT":
-            parts = [one.value[at : at + 255] for at in range(0, len(one.value), 255)]
-            value = " ".join(f'"{part}"' for part in parts)
+        if record.record_type == "TXT":
+            parts = [record.value[start : start + 255] for start in range(0, len(record.value), 255)]
+            value = " ".join(f'"{chunk}"' for chunk in parts)
         else:
-            value = f"{one.priority} {one.value}.".lstrip()
-        lines.append(f"{one.name}. 3600 IN {one.record_type} {value}")
+            value = f"{record.priority} {record.value}.".lstrip()
+        lines.append(f"{record.name}. 3600 IN {record.record_type} {value}")
     return "\n".join(lines)
 
 
-def _wanted(domain: SendingDomain) -> list[Record]:
+def _build_records(domain: SendingDomain) -> list[Record]:
     name, email = domain.name, config.current().email
     direct = email.transport == "direct"
-    signed = _signatures(domain)
-    first = [one for one in signed if one.purpose == "dkim"]
-    mail, links = _public(mail_host()), _public(link_host())
-    term = sends()
+    key_records = _dkim_records(domain)
+    active_key_records = [key_record for key_record in key_records if key_record.purpose == "dkim"]
+    mail, links = _public_or_empty(mail_host()), _public_or_empty(link_host())
+    term = spf_term()
     spf = f"v=spf1 {term} ~all" if term else ""
     is_private_relay = email.transport == "relay" and not is_public_name(email.relay.host)
     return [
         Record("TXT", f"_campanero.{name}", f"campanero-verification={domain.ownership_token}", "", "ownership", True),
-        *first,
-        _known(Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), local_name()),
-        _known(
+        *active_key_records,
+        _with_problem(Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), no_public_name_message()),
+        _with_problem(
             Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
-            _PRIVATE_RELAY.format(email.relay.host) if is_private_relay else local_name(),
+            _PRIVATE_RELAY.format(email.relay.host) if is_private_relay else no_public_name_message(),
         ),
         Record("TXT", f"_dmarc.{name}", f"v=DMARC1; p=none; rua=mailto:postmaster@{name}", "", "dmarc", False),
-        _known(Record("CNAME", f"track.{name}", links, "", "tracking", False), local_name()),
-        *(one for one in signed if one not in first),
+        _with_problem(Record("CNAME", f"track.{name}", links, "", "tracking", False), no_public_name_message()),
+        *(key_record for key_record in key_records if key_record not in active_key_records),
     ]
 
 
 _PRIVATE_RELAY = "the relay is at {}, which receivers cannot see: allow the public address that it sends from"
 
 
-def _known(record: Record, problem: str) -> Record:
-    """Return a record, with what is the matter where it has no value to enter yet."""
+def _with_problem(record: Record, problem: str) -> Record:
+    """Return a record, with the problem set if it has no value yet."""
     return record if record.value else msgspec.structs.replace(record, problem=problem)
 
 
-def local_name() -> str:
-    """Say that this installation has no public name, and what to set."""
+def no_public_name_message() -> str:
+    """Return the message that this installation has no public name."""
     return f"base_url is {config.base_url(config.current())}, which DNS cannot point to: set it to a public host name"
 
 
-def _signatures(domain: SendingDomain) -> list[Record]:
-    """Return the records of keys: the one that signs is required, others are wanted beside it for a while."""
-    found = []
-    for key in keys.published(domain):
-        name, value = keys.record(key)
+def _dkim_records(domain: SendingDomain) -> list[Record]:
+    """Return the records of keys: that of the active one is required, others are wanted for a time."""
+    dkim_records = []
+    for key in keys.fetch_published_keys(domain):
+        name, value = keys.txt_record(key)
         purpose: Purpose
         if key.state == "retired":
             purpose = "dkim_previous"
@@ -137,43 +144,46 @@ def _signatures(domain: SendingDomain) -> list[Record]:
             purpose = "dkim_second"
         else:
             purpose = "dkim" if key.state == "active" else "dkim_next"
-        found.append(Record("TXT", name, value, "", purpose, purpose == "dkim"))
-    return found
+        dkim_records.append(Record("TXT", name, value, "", purpose, purpose == "dkim"))
+    return dkim_records
 
 
 def link_host() -> str:
-    """Return the host that links lead to."""
-    return config.host(config.current())
+    """Return the host of tracking links."""
+    return config.base_host(config.current())
 
 
 def mail_host() -> str:
-    """Return the name this installation has as a mail server: returned mail comes there."""
+    """Return the host name of this installation as a mail server, which receives returned mail."""
     return config.current().email.direct.helo.lower() or link_host()
 
 
 def has_public_name() -> bool:
-    """Return whether DNS can point to this installation at all."""
+    """Return whether this installation has a public host name."""
     return is_public_name(link_host())
 
 
 def is_public_name(host: str) -> bool:
-    """Return whether a host is a name that DNS may know: no address, no single word, no name of a local network."""
+    """Return whether a host is a public DNS name: no address, no single word, no local name."""
     host = host.lower().rstrip(".")
     return "." in host and not _is_address(host) and not host.endswith(_LOCAL_NAMES)
 
 
-def _public(host: str) -> str:
+def _public_or_empty(host: str) -> str:
     return host if is_public_name(host) else ""
 
 
-def sends() -> str:
-    """Return the SPF term that stands for whoever hands our mail to its recipients; "" where that is not known.
+def spf_term() -> str:
+    """Return the SPF term of the servers that send our mail, or an empty string if it is unknown.
 
-    A relay on this machine sends from the address that this installation has.
+    A relay on this machine sends from the address of this installation.
     """
     email = config.current().email
     host = email.relay.host.lower() if email.transport == "relay" else mail_host()
-    included = next((by for end, by in _RELAYS.items() if host == end or host.endswith(f".{end}")), None)
+    included = next(
+        (spf_domain for suffix, spf_domain in _SPF_OF_RELAY.items() if host == suffix or host.endswith(f".{suffix}")),
+        None,
+    )
     if included and email.transport == "relay":
         return f"include:{included}"
     if host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback):
@@ -181,7 +191,9 @@ def sends() -> str:
     if _is_address(host):
         address = ipaddress.ip_address(host)
         is_local = address.is_loopback or address.is_link_local or address.is_unspecified
-        is_local = is_local or any(address in network for network in _PRIVATE if network.version == address.version)
+        is_local = is_local or any(
+            address in network for network in _PRIVATE_NETWORKS if network.version == address.version
+        )
         return "" if is_local else f"ip{address.version}:{host}"
     return f"a:{host}" if is_public_name(host) else ""
 
@@ -194,45 +206,44 @@ def _is_address(host: str) -> bool:
     return True
 
 
-# Names of domains: read from what people type, in the one form that DNS and mail servers use.
+# Domain names: parsed from user input into the form that DNS and mail servers use.
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# Below a domain stand records of ours, as `c12-0123._domainkey.`, and all of it has to fit in 253 characters
-_MAX_CHARACTERS = 220
+# Our records have prefixes, such as `c12-0123._domainkey.`, and the whole name must fit in 253 characters
+_MAX_NAME_CHARACTERS = 220
 
 
-def read_domain(text: str) -> str:
-    """Return a domain in lower case, international ones in their ASCII form; ValueError with what is wrong.
+def parse_domain(text: str) -> str:
+    """Return a domain in lower case, in ASCII form. Raises ValueError with the fault.
 
-    A mailbox provider's own domain is reserved: nobody else can put records into it.
+    The domain of a mailbox provider is reserved, because its users cannot add records to it.
     """
     typed = text.strip().removesuffix(".")
     try:
-        name = addresses.email(f"x@{typed}").key.partition("@")[2]
+        name = addresses.parse_email(f"x@{typed}").key.partition("@")[2]
     except ValueError:
         raise ValueError("is invalid") from None
     labels = name.split(".")
-    if len(name) > _MAX_CHARACTERS or len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
+    if len(name) > _MAX_NAME_CHARACTERS or len(labels) < 2 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("is invalid")
     if labels[-1].isdecimal() or _is_ip_address(name):
         raise ValueError("is invalid")
-    if groups.is_shared(name):
+    if mx_routes.is_mailbox_provider(name):
         raise ValueError("is reserved")
     return name
 
 
-def of_address(address: str) -> str:
-    """Return the domain of an e-mail address in the form domains are kept in."""
+def domain_of_address(address: str) -> str:
+    """Return the domain of an email address in the stored form."""
     typed = address.rpartition("@")[2].lower()
-    ascii_form = addresses.ascii_form(f"x@{typed}")
+    ascii_form = addresses.to_ascii(f"x@{typed}")
     return ascii_form.rpartition("@")[2].lower() if ascii_form else typed
 
 
-def show_domain(name: str) -> str:
-    """Return a domain as its owner writes it."""
+def display_domain(name: str) -> str:
+    """Return a domain in its Unicode form."""
     if "xn--" not in name:
         return name
-
     try:
         return idna.decode(name)
     except idna.IDNAError:

@@ -1,56 +1,289 @@
-"""Sending domains: added, listed, deleted, and given their next key."""
+"""Create, verify and delete sending domains; their status follows their DNS records (docs/decisions.md#14)."""
 
+import asyncio
+import logging
 import secrets
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from appliance.accounts import audit
-from appliance.accounts.acting import By
-from appliance.core import clock
-from appliance.core.errors import Invalid, NotFound
-from appliance.core.fields import Name, PageQuery
-from appliance.core.pagination import Page, paginate
-from appliance.sending.domains import keys, records, schedule
-from appliance.sending.domains.keys import Pair
+from appliance.accounts.audit import Actor
+from appliance.core import clock, signals
+from appliance.core.errors import Invalid, NotFound, Unavailable
+from appliance.core.validation import Name, PageQuery
+from appliance.events import log as events
+from appliance.events.log import NewEvent
+from appliance.sending.domains import dns_checks, keys, records
+from appliance.sending.domains.keys import KeyPair
+from appliance.sending.domains.records import Record
+from appliance.storage import transactions
+from appliance.storage.database import Page, fetch_one, paginate, rows
 from appliance.storage.models import SendingDomain
-from appliance.storage.open import fetch_one, rows
-from appliance.storage.work import writing
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+# The schedule of checks (docs/decisions.md#14).
+
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+_FIRST_CHECKS_MS = (1 * _MINUTE_MS, 5 * _MINUTE_MS, 15 * _MINUTE_MS)
+_CHECK_INTERVAL_MS, _SETTLED_INTERVAL_MS = _HOUR_MS, 6 * _HOUR_MS
+PENDING_TIMEOUT_MS = 72 * _HOUR_MS  # without success since it was added
+MAX_FAILED_CHECKS = 3  # checks in a row that found a required record wrong
+
+
+def first_check_at(now: int) -> int:
+    """Return the time of the first check, in ms."""
+    return now + _FIRST_CHECKS_MS[0]
+
+
+def next_check_at(status: str, created_at: int, now: int, in_transit: bool = False) -> int:
+    """Return the time of the next check of a domain; one with a new key is checked hourly."""
+    if status != "pending":
+        return now + (_CHECK_INTERVAL_MS if in_transit else _SETTLED_INTERVAL_MS)
+    age = now - created_at
+    first_delay = next((step for step in _FIRST_CHECKS_MS if step > age), None)
+    # Never more than one interval from now, even if the clock was set back
+    return min(
+        created_at + (first_delay or (max(age, 0) // _CHECK_INTERVAL_MS + 1) * _CHECK_INTERVAL_MS),
+        now + _CHECK_INTERVAL_MS,
+    )
+
+
+log = logging.getLogger("campanero.domains")
+
+# Checks: the status follows the records between pending, verified and failed (docs/decisions.md#14).
+
+_MAX_CONCURRENT_DOMAINS = 4  # each looks up all its records in parallel
+_BATCH_SIZE = 50
+_TIMEOUT_SECONDS = 20.0
+# A separate pool for checks on request, which thus do not wait behind scheduled ones with slow DNS servers
+_check_pool = ThreadPoolExecutor(_MAX_CONCURRENT_DOMAINS, "domains")
+_running: dict[int, "Future[None]"] = {}
+_running_lock = threading.Lock()
+
+
+class CheckRequest(NamedTuple):
+    """The records of a domain to look up."""
+
+    domain_id: int
+    name: str
+    wanted: list[Record]
+
+
+def has_due_checks() -> bool:
+    """Return whether the check of a domain is due."""
+    row = fetch_one("SELECT 1 FROM sending_domain WHERE enabled AND next_check_at <= ? LIMIT 1", (clock.now_ms(),))
+    return row is not None
+
+
+def run_due_checks(stopping: threading.Event) -> None:
+    """Check all due domains, several at once, until none is due or the process ends."""
+    while not stopping.is_set():
+        due_rows = rows(
+            "SELECT id FROM sending_domain WHERE enabled AND next_check_at <= ? ORDER BY next_check_at LIMIT ?",
+            (clock.now_ms(), _BATCH_SIZE),
+        )
+        if not due_rows:
+            return
+        requests = [request for row in due_rows if (request := prepare_check(row[0])) is not None]
+        with ThreadPoolExecutor(_MAX_CONCURRENT_DOMAINS, "domains") as pool:
+            checks = [(check_request, start_check(check_request, pool, stopping)) for check_request in requests]
+        for check_request, check in checks:
+            _await_check(check_request, check)
+
+
+def _await_check(request: CheckRequest, check: "Future[None]") -> None:
+    """Wait for a check; an internal error in one does not stop the others."""
+    try:
+        check.result()
+    except Unavailable:
+        raise
+    except Exception:
+        log.exception("domains: %s could not be checked", request.name)
+        transactions.write(_postpone, request.domain_id)
+
+
+def _postpone(domain_id: int) -> None:
+    next_at = next_check_at("pending", 0, clock.now_ms())
+    SendingDomain.update(next_check_at=next_at).where(SendingDomain.id == domain_id).execute()
+
+
+def prepare_check(domain_id: int) -> CheckRequest | None:
+    """Return what to look up for a domain, or None if it was deleted."""
+    domain = SendingDomain.get_or_none(SendingDomain.id == domain_id)
+    return CheckRequest(domain.id, domain.name, records.get_records(domain)) if domain is not None else None
+
+
+def start_check(
+    request: CheckRequest, pool: ThreadPoolExecutor = _check_pool, stopping: threading.Event | None = None
+) -> "Future[None]":
+    """Start a check of a domain, or return the one that is already running.
+
+    A domain that is deleted meanwhile is no error. No table is read here, so any thread may call it.
+    """
+    with _running_lock:
+        running = _running.get(request.domain_id)
+        if running is None:
+            running = _running[request.domain_id] = pool.submit(_run_check, request, stopping)
+        return running
+
+
+async def check_now(request: CheckRequest) -> None:
+    """Check a domain now and wait for the result up to the timeout; the check continues afterwards."""
+    check = asyncio.wrap_future(start_check(request))
+    done, _ = await asyncio.wait({check}, timeout=_TIMEOUT_SECONDS)
+    if done:
+        check.result()
+
+
+def _run_check(request: CheckRequest, stopping: threading.Event | None) -> None:
+    try:
+        if stopping is None or not stopping.is_set():
+            transactions.write(apply_check, request.domain_id, dns_checks.check_records(request.wanted, request.name))
+    finally:
+        with _running_lock:
+            del _running[request.domain_id]
+
+
+def apply_check(domain_id: int, checked: list[Record]) -> None:
+    """Store the result of a check and update the status."""
+    require_write_transaction()
+    domain = SendingDomain.get_or_none(SendingDomain.id == domain_id)
+    if domain is None:
+        return
+    now = clock.now_ms()
+    domain.dns_records = records.to_json(_keep_last_seen(records.get_records(domain), checked))
+    _activate_seen_keys(domain)
+    current = records.get_records(domain)
+    domain.dns_records, domain.checked_at = records.to_json(current), now
+    old_status = (domain.status, domain.attention)
+    _update_status(domain, current, now)
+    if (domain.status, domain.attention) != old_status:
+        domain.updated_at = now
+    in_transit = any(record.purpose == "dkim_next" for record in current)
+    domain.next_check_at = next_check_at(domain.status, domain.created_at, now, in_transit)
+    domain.save()
+
+
+def _keep_last_seen(known: list[Record], checked: list[Record]) -> list[Record]:
+    """Keep the last known values of records that could not be looked up."""
+    return [
+        next(
+            (
+                msgspec.structs.replace(record, found=known_record.found)
+                for known_record in known
+                if known_record.same(record)
+            ),
+            record,
+        )
+        if record.valid == "unknown"
+        else record
+        for record in checked
+    ]
+
+
+def _activate_seen_keys(domain: SendingDomain) -> None:
+    """Activate keys whose records were found."""
+    seen_names = {record.name for record in records.get_records(domain) if record.valid == "valid"}
+    for key in keys.fetch_published_keys(domain):
+        if key.state == "next" and keys.txt_record(key)[0] in seen_names:
+            keys.activate_key(key)
+            domain.updated_at = key.activated_at
+            data = {"name": domain.name, "selector": key.selector}
+            audit.insert_entry(domain.account_id, audit.SYSTEM, "domain_key_active", f"domain:{domain.id}", data)
+
+
+def _update_status(domain: SendingDomain, current: list[Record], now: int) -> None:
+    """Update the status from the required records; a failed look-up says nothing about them."""
+    required = [record for record in current if record.required]
+    invalid = [record for record in required if record.valid == "invalid"]
+    if invalid:
+        _record_failure(domain, invalid, now)
+    elif all(record.valid == "valid" for record in required):
+        domain.failed_checks, domain.attention, domain.attention_since = 0, None, None
+        if domain.status != "verified":
+            domain.status, domain.verified_at = "verified", now
+            _record_event(domain, "domain_verified", {})
+    elif domain.status == "verified" and not domain.failed_checks:
+        unknown = next(record for record in required if record.valid == "unknown")
+        _set_attention(domain, f"{unknown.record_type} {unknown.name} could not be asked for: {unknown.problem}", now)
+
+
+def _record_failure(domain: SendingDomain, invalid: list[Record], now: int) -> None:
+    words = "; ".join(f"{record.record_type} {record.name}: {record.problem}" for record in invalid)
+    if domain.status == "verified":
+        domain.failed_checks += 1
+        if domain.failed_checks == 1:
+            domain.attention_since = None  # an earlier problem was not a fault of the records
+        _set_attention(domain, words, now)
+        if domain.failed_checks >= MAX_FAILED_CHECKS:
+            _mark_failed(domain, words, now)
+    elif domain.status == "pending" and now - domain.created_at >= PENDING_TIMEOUT_MS:
+        _set_attention(domain, words, now)
+        _mark_failed(domain, words, now)
+    elif domain.status == "failed":
+        _set_attention(domain, words, now)
+
+
+def _set_attention(domain: SendingDomain, words: str, now: int) -> None:
+    domain.attention = words
+    domain.attention_since = domain.attention_since or now
+
+
+def _mark_failed(domain: SendingDomain, words: str, now: int) -> None:
+    domain.status, domain.failed_at = "failed", now
+    _record_event(domain, "domain_failed", {"problem": words})
+    after_commit(lambda: signals.wake("campaigns"))
+
+
+def _record_event(domain: SendingDomain, event: str, data: dict[str, str]) -> None:
+    """Record an event in the activity, the audit log and the log."""
+    log.info("domains: %s domain=%s %s", event, domain.name, data.get("problem", ""))
+    uid = f"domain:{domain.id}"
+    data = {"domain_id": domain.id, "name": domain.name, **data}
+    events.record(NewEvent(domain.account_id, event, None, data, uid, domain.name))
+    audit.insert_entry(domain.account_id, audit.SYSTEM, event, uid, data)
 
 
 class DomainName(Struct):
-    """What a domain is called."""
+    """The name of a domain."""
 
-    name: Name
+    name: Annotated[Name, Meta(description="domain name without scheme and port; internationalised names are allowed")]
 
 
 class DomainCreate(Struct):
     """A new sending domain."""
 
-    domain: DomainName
+    domain: Annotated[DomainName, Meta(description="domain name")]
 
 
 class DomainQuery(PageQuery):
-    """How domains are asked for."""
+    """Query parameters of the list of domains."""
 
 
-def page(account_id: int, query: DomainQuery) -> Page:
-    """List domains, newest first."""
-    found = SendingDomain.select().where(SendingDomain.account == account_id)
-    return paginate(found.order_by(SendingDomain.created_at.desc(), SendingDomain.id.desc()), query.page, query.size())
+def list_domains(account_id: int, query: DomainQuery) -> Page:
+    """Return a page of domains, newest first."""
+    domains = SendingDomain.select().where(SendingDomain.account == account_id)
+    return paginate(
+        domains.order_by(SendingDomain.created_at.desc(), SendingDomain.id.desc()), query.page, query.size()
+    )
 
 
 def get(account_id: int, domain_id: int) -> SendingDomain:
-    """Return a domain; raises NotFound."""
-    found = SendingDomain.get_or_none(SendingDomain.account == account_id, SendingDomain.id == domain_id)
-    if found is None:
+    """Return a domain. Raises NotFound."""
+    domain = SendingDomain.get_or_none(SendingDomain.account == account_id, SendingDomain.id == domain_id)
+    if domain is None:
         raise NotFound
-    return found
+    return domain
 
 
-def read(account_id: int, request: DomainCreate) -> str:
-    """Return the name that a request asks for; raises Invalid if it is none or taken."""
+def validate_name(account_id: int, request: DomainCreate) -> str:
+    """Return the requested domain name. Raises Invalid if it is invalid or taken."""
     try:
-        name = records.read_domain(request.domain.name)
+        name = records.parse_domain(request.domain.name)
     except ValueError as error:
         raise Invalid({"domain.name": [str(error)]}) from None
     if fetch_one("SELECT 1 FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name)):
@@ -58,108 +291,152 @@ def read(account_id: int, request: DomainCreate) -> str:
     return name
 
 
-def create(account_id: int, request: DomainCreate, pairs: tuple[Pair, ...], by: By) -> SendingDomain:
-    """Add a domain with keys that were made before; nothing is asked of DNS. Raises Invalid."""
-    writing()
-    name = read(account_id, request)
+def create(account_id: int, request: DomainCreate, pairs: tuple[KeyPair, ...], by: Actor) -> SendingDomain:
+    """Create a domain with keys generated before, without DNS look-ups. Raises Invalid."""
+    require_write_transaction()
+    name = validate_name(account_id, request)
     now = clock.now_ms()
-    made = SendingDomain.create(
+    domain = SendingDomain.create(
         account=account_id, name=name, ownership_token=secrets.token_hex(16), created_at=now, updated_at=now,
-        next_check_at=schedule.first(now),
+        next_check_at=first_check_at(now),
     )  # fmt: skip
-    keys.make(made, pairs)
-    audit.record(account_id, by.actor, "domain_add", f"domain:{made.id}", {"name": name}, by.ip)
-    return get(account_id, made.id)
+    keys.store_first_keys(domain, pairs)
+    audit.insert_entry(account_id, by.name, "domain_add", f"domain:{domain.id}", {"name": name}, by.ip)
+    return get(account_id, domain.id)
 
 
-def delete(account_id: int, domain_id: int, by: By) -> SendingDomain:
-    """Delete a domain with its keys and answer it as it was; raises NotFound, or Invalid while it is needed."""
-    writing()
-    found = get(account_id, domain_id)
-    used = _campaigns_from(found) + _flows_from(found)
-    if used:
-        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used)
-    audit.record(account_id, by.actor, "domain_delete", f"domain:{domain_id}", {"name": found.name}, by.ip)
+def delete(account_id: int, domain_id: int, by: Actor) -> SendingDomain:
+    """Delete a domain with its keys and return it. Raises NotFound, or Invalid while it is in use."""
+    require_write_transaction()
+    domain = get(account_id, domain_id)
+    users = _campaigns_using(domain) + _flows_using(domain)
+    if users:
+        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=users)
+    audit.insert_entry(account_id, by.name, "domain_delete", f"domain:{domain_id}", {"name": domain.name}, by.ip)
     SendingDomain.delete().where(SendingDomain.id == domain_id).execute()
-    return found
+    return domain
 
 
-def rotate(account_id: int, domain_id: int, pairs: tuple[Pair, ...], by: By) -> SendingDomain:
-    """Give a domain its next key, which signs once its record was seen; one that waits for that already stays it.
+def rotate_key(account_id: int, domain_id: int, pairs: tuple[KeyPair, ...], by: Actor) -> SendingDomain:
+    """Store the next key of a domain, which signs once its record was seen; an existing next key stays.
 
-    The record is looked for soon, as the first ones of a new domain are. Raises NotFound.
+    The next check is soon, as it is for a new domain. Raises NotFound.
     """
-    writing()
-    found = get(account_id, domain_id)
-    waiting = {key.algorithm for key in keys.published(found) if key.state == "next"}
-    if keys.RSA in waiting:
-        return found
-    made = keys.rotate(found, tuple(pair for pair in pairs if pair.algorithm not in waiting))
+    require_write_transaction()
+    domain = get(account_id, domain_id)
+    waiting_algorithms = {key.algorithm for key in keys.fetch_published_keys(domain) if key.state == "next"}
+    if keys.RSA in waiting_algorithms:
+        return domain
+    next_keys = keys.store_next_keys(domain, tuple(pair for pair in pairs if pair.algorithm not in waiting_algorithms))
     now = clock.now_ms()
-    found.updated_at, found.next_check_at = now, min(found.next_check_at or now, schedule.first(now))
-    found.save(only=["updated_at", "next_check_at"])
-    data = {"name": found.name, "selectors": [key.selector for key in made]}
-    audit.record(account_id, by.actor, "domain_rotate_key", f"domain:{domain_id}", data, by.ip)
+    domain.updated_at, domain.next_check_at = now, min(domain.next_check_at or now, first_check_at(now))
+    domain.save(only=["updated_at", "next_check_at"])
+    data = {"name": domain.name, "selectors": [key.selector for key in next_keys]}
+    audit.insert_entry(account_id, by.name, "domain_rotate_key", f"domain:{domain_id}", data, by.ip)
     return get(account_id, domain_id)
 
 
-def _campaigns_from(domain: SendingDomain) -> list[dict[str, object]]:
-    """Return the armed campaigns that are from an address of a domain."""
-    armed = rows(
+def _campaigns_using(domain: SendingDomain) -> list[dict[str, object]]:
+    """Return the active campaigns that send from a domain."""
+    active_campaigns = rows(
         "SELECT c.id, c.name, coalesce(json_extract(c.sender, '$.email'), t.from_email, a.email_from_email, '') "
         "FROM campaign c JOIN template t ON t.id = c.template_id JOIN account a ON a.id = c.account_id "
         "WHERE c.account_id = ? AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND c.channel = 'email'",
         (domain.account_id,),
     )
     return [
-        {"campaign_id": number, "name": name}
-        for number, name, sender in armed
-        if records.of_address(sender or f"hello@{first_verified(domain.account_id)}") == domain.name
+        {"campaign_id": campaign_id, "name": name}
+        for campaign_id, name, sender in active_campaigns
+        if records.domain_of_address(sender or f"hello@{find_default_domain(domain.account_id)}") == domain.name
     ]
 
 
-def _flows_from(domain: SendingDomain) -> list[dict[str, object]]:
-    """Return the live flows with a step from an address of a domain, in the plans that somebody may come to."""
-    found = rows(
+def _flows_using(domain: SendingDomain) -> list[dict[str, object]]:
+    """Return the live flows with a step that sends from a domain, in all versions in use."""
+    flow_steps = rows(
         "SELECT DISTINCT f.id, f.name, json_extract(s.pinned, '$.sender.email') FROM flow f "
         "JOIN step s ON s.flow_id = f.id WHERE f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') "
         "AND f.deleted_at IS NULL AND s.kind = 'email' AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
         "WHERE r.flow_id = f.id AND r.status = 'live' AND r.version = s.version)) ORDER BY f.id",
         (domain.account_id,),
     )
-    used = {number: name for number, name, sender in found if sender and records.of_address(sender) == domain.name}
-    return [{"flow_id": number, "name": name} for number, name in used.items()]
+    used = {
+        flow_id: name
+        for flow_id, name, sender in flow_steps
+        if sender and records.domain_of_address(sender) == domain.name
+    }
+    return [{"flow_id": flow_id, "name": name} for flow_id, name in used.items()]
 
 
-def first_verified(account_id: int) -> str | None:
-    """Return the verified domain that mail is from where nobody chose another."""
-    found = fetch_one(
+def find_default_domain(account_id: int) -> str | None:
+    """Return the verified domain that mail is sent from by default, or None."""
+    row = fetch_one(
         "SELECT name FROM sending_domain WHERE account_id = ? AND status = 'verified' AND enabled ORDER BY id LIMIT 1",
         (account_id,),
     )
-    return found[0] if found else None
+    return row[0] if row else None
 
 
 def is_verified(account_id: int, name: str) -> bool:
-    """Return whether mail may be from exactly this domain; one above or below it is another."""
-    return _has(account_id, name, "verified")
+    """Return whether exactly this domain is verified; parents and subdomains do not count."""
+    return _has_status(account_id, name, "verified")
 
 
-def attention(account_id: int, name: str) -> str | None:
-    """Return what a person should look at in a domain's records, though mail still goes out."""
-    found = fetch_one("SELECT attention FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name))
-    return found[0] if found else None
+def get_attention(account_id: int, name: str) -> str | None:
+    """Return the problem in a domain's records that does not stop sending yet, or None."""
+    row = fetch_one("SELECT attention FROM sending_domain WHERE account_id = ? AND name = ?", (account_id, name))
+    return row[0] if row else None
 
 
 def has_failed(account_id: int, name: str) -> bool:
-    """Return whether a domain was added here and has lost its records, or never had them in time."""
-    return _has(account_id, name, "failed")
+    """Return whether a domain lost its required records, or never had them in time."""
+    return _has_status(account_id, name, "failed")
 
 
-def _has(account_id: int, name: str, status: str) -> bool:
+def _has_status(account_id: int, name: str, status: str) -> bool:
     return bool(
         fetch_one(
             "SELECT 1 FROM sending_domain WHERE account_id = ? AND name = ? AND status = ? AND enabled",
             (account_id, name, status),
         )
+    )
+
+
+# Return paths of From domains.
+
+
+def bounce_host(domain_name: str) -> str:
+    """Return the host of a domain that receives returned mail."""
+    return f"bounce.{domain_name}"
+
+
+def find_return_path_host(account_id: int, domain_name: str) -> str | None:
+    """Return the host that receives returned mail for a From domain, or None.
+
+    It is the domain's own host, or else that of a parent domain, with which SPF is aligned too; its MX record must have
+    been found at the last check.
+    """
+    names = keys.domain_and_parents(domain_name)
+    domains = SendingDomain.select(SendingDomain.name, SendingDomain.dns_records).where(
+        SendingDomain.account == account_id, SendingDomain.enabled, SendingDomain.name.in_(names)
+    )
+    hosts = [bounce_host(domain.name) for domain in domains if _has_mx_record(domain)]
+    return max(hosts, key=len, default=None)
+
+
+def _has_mx_record(domain: SendingDomain) -> bool:
+    """Return whether the MX record exists; if the last look-up failed, the one before counts."""
+    type_and_name = ("MX", bounce_host(domain.name))
+    mx_records = [
+        record
+        for record in domain.dns_records or []
+        if (record.get("record_type"), record.get("name")) == type_and_name
+    ]
+    return any(
+        record.get("valid") == "valid"
+        or (
+            record.get("valid") == "unknown"
+            and dns_checks.is_only_primary_mx(record.get("value", ""), record.get("found") or [])
+        )
+        for record in mx_records
     )

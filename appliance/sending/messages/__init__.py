@@ -1,1 +1,1 @@
-"""One message: built, queued, sent, shown."""
+"""Messages: composing, queueing, retrying and showing them."""

@@ -1,108 +1,115 @@
-"""Makes one message: content and values in, a mail out; the same for preview and send."""
+"""Composes one message: content and values in, an email or the text of an SMS out; the same for previews and sends."""
 
 import json
 import re
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cachetools import LRUCache, cached
+from msgspec import Meta, Struct
 
 from appliance.content.designs import document as designs
 from appliance.content.designs import links as designs_links
-from appliance.content.designs import links as numbered
-from appliance.content.designs import merge, places, plaintext, render
+from appliance.content.designs import markup, merge, render
+from appliance.content.designs.compiled_template import CompiledTemplate
 from appliance.content.designs.links import Link
+from appliance.content.designs.markup import MERGE_TAG
 from appliance.content.designs.merge import MergeError
 from appliance.content.designs.render import Advice
-from appliance.content.designs.tags import TAG
 from appliance.content.designs.theme import Look
-from appliance.core import addresses as core_addresses
+from appliance.core import clock
 from appliance.sending.delivery import mime
-from appliance.sending.delivery.mime import Mail
 from appliance.sending.messages import links
+from appliance.sending.messages.ledger import Claim
+from appliance.sending.sms import segments as gsm
+from appliance.sending.sms.segments import MAX_CHARACTERS, MAX_PARTS, SegmentCount
 from appliance.settings import config
+from appliance.storage.database import scalar
 
-if TYPE_CHECKING:
-    from appliance.content.designs.compiled import Compiled
-    from appliance.sending.messages.body_encoding import Body
-
-
-# What the law wants in marketing mail: who wrote, from where, and how to hear no more (docs/decisions.md#7).
+# The compliance footer has what the law requires in marketing email: sender, postal address and opt-out
+# (docs/decisions.md#7).
 
 _END_OF_BODY = re.compile(r"</body\s*>", re.IGNORECASE)
-_ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
-# In the column that most letters have; the colour has 4.5:1 on white and on black
-_STYLE = "max-width:600px;margin:32px auto 0;padding:0 16px;text-align:center;font:13px/1.5 sans-serif;color:#767676"
-_SHOWN_ADDRESS = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
-_SHOWN_LINK = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
-# An address that is asked for before it is shown is still shown to everybody
-_ASKED = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
-_WORD = re.compile(r"\{%-?\s*(\w+)")
-_BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
+_FOOTER_ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
+
+# The footer is as wide as the column of most emails; its colour has a contrast of 4.5:1 on white and on black.
+_FOOTER_STYLE = (
+    "max-width:600px;margin:32px auto 0;padding:0 16px;text-align:center;font:13px/1.5 sans-serif;color:#767676"
+)
+
+_ADDRESS_TAG = re.compile(r"\{\{-?\s*brand\.physical_address\s*(?:\||-?\}\})")
+_UNSUBSCRIBE_TAG = re.compile(r"\{\{-?\s*unsubscribe_url\s*-?\}\}")
+# A postal address within a condition on itself counts as always shown.
+_ADDRESS_CONDITION = re.compile(r"\{%-?\s*if\s+brand\.physical_address\s*-?%\}")
+_TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
+_BLOCK_TAGS = ("if", "unless", "case", "for", "comment", "raw")
 
 
-def with_footer(html: str, text: str) -> tuple[str, str]:
+def add_footer(html: str, text: str) -> tuple[str, str]:
     """Append postal address and unsubscribe link where the author left them out."""
-    lines = _missing(html, '<a href="{{ unsubscribe_url }}" style="color:inherit">Unsubscribe</a>')
+    lines = _find_missing_lines(html, '<a href="{{ unsubscribe_url }}" style="color:inherit">Unsubscribe</a>')
     if lines:
-        block = f'<p style="{_STYLE}">{"<br>".join(lines)}</p>'
+        block = f'<p style="{_FOOTER_STYLE}">{"<br>".join(lines)}</p>'
         ends = list(_END_OF_BODY.finditer(html))
         html = f"{html[: ends[-1].start()]}{block}{html[ends[-1].start() :]}" if ends else f"{html}\n{block}"
-    lines = _missing(text, "Unsubscribe: {{ unsubscribe_url }}")
+    lines = _find_missing_lines(text, "Unsubscribe: {{ unsubscribe_url }}")
     if lines:
         text = text.rstrip() + "\n\n-- \n" + "\n".join(lines) + "\n"
     return html, text
 
 
-def is_signed(html: str) -> bool:
-    """Return whether every reader of a template sees the postal address and the unsubscribe link."""
-    return not _missing(html, "")
+def has_footer(html: str) -> bool:
+    """Return whether every recipient of a template sees the postal address and the unsubscribe link."""
+    return not _find_missing_lines(html, "")
 
 
-def _missing(source: str, unsubscribe: str) -> list[str]:
-    """Return the lines that a template lacks; what only some people see is lacking to the others."""
-    lines = ((_SHOWN_ADDRESS, True, _ADDRESS), (_SHOWN_LINK, False, unsubscribe))
-    return [line for shown, may_be_asked, line in lines if not _says(source, shown, may_be_asked)]
+def _find_missing_lines(source: str, unsubscribe: str) -> list[str]:
+    """Return the lines that a template lacks; a line that only some recipients see counts as lacking."""
+    lines = ((_ADDRESS_TAG, True, _FOOTER_ADDRESS), (_UNSUBSCRIBE_TAG, False, unsubscribe))
+    return [
+        line for pattern, allows_condition, line in lines if not _is_always_shown(source, pattern, allows_condition)
+    ]
 
 
-def _says(source: str, shown: re.Pattern[str], may_be_asked: bool) -> bool:
-    """Return whether every reader sees a value: comments do not count, nor what stands within conditions and loops."""
-    if not shown.search(source):
+def _is_always_shown(source: str, pattern: re.Pattern[str], allows_condition: bool) -> bool:
+    """Return whether every recipient sees a value: comments, conditions and loops do not count."""
+    if not pattern.search(source):
         return False
-    return shown.search(places.without_comments(_for_everybody(source, may_be_asked))) is not None
+    return pattern.search(markup.mask_comments(_strip_conditionals(source, allows_condition))) is not None
 
 
-def _for_everybody(source: str, may_be_asked: bool) -> str:
-    """Return a template without what stands within conditions and loops, and without their tags."""
-    kept: list[str] = []
+def _strip_conditionals(source: str, allows_condition: bool) -> str:
+    """Return a template without its conditions and loops and what they contain."""
+    parts: list[str] = []
     inside: list[str] = []
     position = 0
-    for found in TAG.finditer(source):
-        word = _WORD.match(found[0])
+    for tag in MERGE_TAG.finditer(source):
+        word = _TAG_NAME.match(tag[0])
         if word is None:
             continue
-        if all(one == "asked" for one in inside):
-            kept.append(source[position : found.start()])
-        position = found.end()
-        _step(inside, word[1], found[0], may_be_asked)
+        if all(block == "address_condition" for block in inside):
+            parts.append(source[position : tag.start()])
+        position = tag.end()
+        _follow_tag(inside, word[1], tag[0], allows_condition)
     if not inside:
-        kept.append(source[position:])
-    return "".join(kept)
+        parts.append(source[position:])
+    return "".join(parts)
 
 
-def _step(inside: list[str], word: str, tag: str, may_be_asked: bool) -> None:
+def _follow_tag(inside: list[str], word: str, tag: str, allows_condition: bool) -> None:
     """Follow one tag into a block or out of it."""
-    here = inside[-1] if inside else ""
-    if here in ("comment", "raw"):
-        if word == f"end{here}":
+    block = inside[-1] if inside else ""
+    if block in ("comment", "raw"):
+        if word == f"end{block}":
             inside.pop()
-    elif word in _BLOCKS:
-        inside.append("asked" if may_be_asked and _ASKED.fullmatch(tag) else word)
+    elif word in _BLOCK_TAGS:
+        inside.append("address_condition" if allows_condition and _ADDRESS_CONDITION.fullmatch(tag) else word)
     elif word.startswith("end") and inside:
         inside.pop()
-    elif here == "asked":
-        inside[-1] = "if"  # what stands behind `else` is for the others
+    elif block == "address_condition":
+        inside[-1] = "if"  # what follows `else` is for the other recipients
 
 
 _END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
@@ -110,8 +117,8 @@ _START_OF_BODY = re.compile(r"<body[^<>]*>", re.IGNORECASE)
 _START_OF_HTML = re.compile(r"<html[^<>]*>", re.IGNORECASE)
 
 
-class Source(NamedTuple):
-    """What a message is made from, before anything is filled in."""
+class MessageSource(NamedTuple):
+    """The content of a message before it is compiled."""
 
     subject: str
     body: str
@@ -121,40 +128,40 @@ class Source(NamedTuple):
     marketing: bool = False
     locale: str = "en"
     design: str | None = None  # a document with sections, as canonical JSON: then the body is the text part
-    look: str = ""  # what of the brand shows, as JSON
-    marked: bool = False  # for a canvas, with comments around its sections
+    look: str = ""  # what of the brand is visible, as JSON
+    marked: bool = False  # with comments around its sections, for the editor's canvas
 
 
-class Content(NamedTuple):
+class CompiledMessage(NamedTuple):
     """A compiled message; filled once for each recipient, from any thread.
 
-    `conditions` are filters by the name under which `show` says whether they hold (`values.shown`).
+    `conditions` are filters, by the name under which `show` tells whether they hold (`merge_tags.get_show_values`).
     """
 
-    subject: "Compiled"
-    html: "Compiled"
-    text: "Compiled"
-    from_name: "Compiled"
+    subject: CompiledTemplate
+    html: CompiledTemplate
+    text: CompiledTemplate
+    from_name: CompiledTemplate
     advice: tuple[Advice, ...] = ()
     conditions: Mapping[str, list[Any]] = {}
     links: tuple[Link, ...] = ()
 
     def variables(self) -> list[str]:
-        """Return every merge variable in it, those that a person or a caller fills."""
+        """Return every merge variable in it that a contact or a caller fills."""
         parts = (self.subject, self.html, self.text, self.from_name)
         return sorted({name for part in parts for name in part.variables if name.partition(".")[0] != "show"})
 
 
 class Sender(NamedTuple):
-    """From whom a message is, and where answers go."""
+    """From whom a message is, and where replies go."""
 
     email: str
     name: str | None
     reply_to: str | None
 
 
-class Filled(NamedTuple):
-    """A message as one person gets it."""
+class FilledMessage(NamedTuple):
+    """A message as one recipient gets it."""
 
     subject: str
     html: str
@@ -162,147 +169,112 @@ class Filled(NamedTuple):
     from_name: str | None
 
 
-class Parts:
-    """The bodies of a content, encoded once for all who get it; used by one thread."""
-
-    def __init__(self, content: Content) -> None:
-        self._content = content
-        self._bodies: tuple[Body, Body] | None = None
-
-    def mail(
-        self, values: Mapping[str, Any], sender: Sender, message_id: int, recipient: str, date: float,
-        headers: tuple[tuple[str, str], ...], shared: bytes = b"",
-    ) -> Mail:  # fmt: skip
-        """Make the mail of one person; raises MergeError, and ValueError for an address that no header can hold."""
-        content = self._content
-        address = core_addresses.ascii_form(sender.email) or sender.email
-        if self._bodies is None:
-            from appliance.sending.messages.body_encoding import Body
-
-            # Not before somebody gets it: of a message to one person only one of its two forms is ever made
-            self._bodies = Body(content.html), Body(content.text)
-        html, text = self._bodies
-        until = merge.deadline()
-        return Mail(
-            message_id=links.internet_message_id(message_id, address.rpartition("@")[2]),
-            date=date,
-            sender=(content.from_name.render(values, until) or sender.name, address),
-            recipient=recipient,
-            subject=content.subject.render(values, until),
-            text=text.fill(values, until),
-            html=html.fill(values, until),
-            reply_to=core_addresses.ascii_form(sender.reply_to) or sender.reply_to if sender.reply_to else None,
-            headers=headers,
-            shared=shared,
-            # Of what was filled just now
-            is_single_spaced=text.is_single_spaced and html.is_single_spaced,
-        )
-
-
-def source_of(
+def build_source(
     document: Mapping[str, Any], look: Look, locale: str = "en", marketing: bool = False, text: str | None = None
-) -> Source:
-    """Return what a template's fields are as a message: the one place that turns them into one."""
+) -> MessageSource:
+    """Return the source of a message made of a template's fields, the only place that does so."""
     design = document.get("design")
-    return Source(
+    return MessageSource(
         subject=document["subject"] or "", body=document["body"] or "", text=text,
         preheader=document["preheader"], from_name=document["from_name"], marketing=marketing, locale=locale,
-        design=designs.canonical(design) if designs.sections(design) else None,
+        design=designs.to_canonical_json(design) if designs.get_sections(design) else None,
         look=json.dumps(look, ensure_ascii=False),
     )  # fmt: skip
 
 
-def _content_size(made: "Content | merge.Refused") -> int:
-    if isinstance(made, merge.Refused):
-        return made.size
-    return sum(part.size for part in (made.subject, made.html, made.text, made.from_name))
+def _get_compiled_size(compiled: "CompiledMessage | merge.RefusedTemplate") -> int:
+    if isinstance(compiled, merge.RefusedTemplate):
+        return compiled.size
+    return sum(part.size for part in (compiled.subject, compiled.html, compiled.text, compiled.from_name))
 
 
-def compile_source(source: Source) -> Content:
+def compile_message(source: MessageSource) -> CompiledMessage:
     """Compile a message; raises MergeError. The latest are cached."""
-    made = attempt(source)
-    if isinstance(made, merge.Refused):
-        raise made.error.again()
-    return made
+    compiled = try_compile(source)
+    if isinstance(compiled, merge.RefusedTemplate):
+        raise compiled.error.copy()
+    return compiled
 
 
-@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_content_size), lock=threading.Lock(), info=True)
-def attempt(source: Source) -> "Content | merge.Refused":
-    """Compile a message; return what it is or why it cannot be compiled. The latest are cached, refused ones too."""
+@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_get_compiled_size), lock=threading.Lock(), info=True)
+def try_compile(source: MessageSource) -> "CompiledMessage | merge.RefusedTemplate":
+    """Compile a message and return it, or the error. The latest are cached, errors too."""
     try:
-        return _content(source)
+        return _compile(source)
     except MergeError as error:
-        return merge.Refused(error.again(), sum(2 * len(text) for text in source if isinstance(text, str)))
+        return merge.RefusedTemplate(error.copy(), sum(2 * len(text) for text in source if isinstance(text, str)))
 
 
-def _content(source: Source) -> Content:
+def _compile(source: MessageSource) -> CompiledMessage:
     advice: tuple[Advice, ...] = ()
     conditions: Mapping[str, list[Any]] = {}
     if source.design is None:
-        html, text = _written(source)
+        html, text = _render_body(source)
     else:
         design, look = json.loads(source.design), Look(*json.loads(source.look))
-        rendered = render.render(design, look, source.locale, source.marked)
-        # A canvas shows the sections of its document alone
-        if source.marketing and not source.marked and not is_signed(rendered.html):
-            rendered = render.render(designs.with_footer(design), look, source.locale)
+        rendered = render.render_design(design, look, source.locale, source.marked)
+        # A canvas shows only the sections of its document.
+        if source.marketing and not source.marked and not has_footer(rendered.html):
+            rendered = render.render_design(designs.add_footer(design), look, source.locale)
         html, advice, conditions = rendered.html, rendered.advice, rendered.conditions
-        text = source.text or _beside(source.body) or rendered.text
+        text = source.text or _get_text_part(source.body) or rendered.text
     if source.marketing:
-        html, text = with_footer(html, text)
-    html = _document(html, source)
-    return Content(
+        html, text = add_footer(html, text)
+    html = _wrap_document(html, source)
+    return CompiledMessage(
         merge.compile_template(source.subject, "header"),
         merge.compile_template(html, "html"),
         merge.compile_template(text, "text"),
         merge.compile_template(source.from_name, "header"),
-        advice, conditions, numbered.of(html, text),
+        advice, conditions, designs_links.find_links(html, text),
     )  # fmt: skip
 
 
-def tracked(content: Content, addresses: tuple[str, ...], base: str) -> Content:
-    """Return a content whose links lead through us and whose opens are told, for its addresses by their numbers."""
-    html, text = _tracked(content.html.source, content.text.source, addresses, base)
+def track_links(content: CompiledMessage, addresses: tuple[str, ...], base: str) -> CompiledMessage:
+    """Return a message whose numbered links lead through us and whose opens are counted."""
+    html, text = _rewrite_links(content.html.source, content.text.source, addresses, base)
     return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
 
 
-def tracked_all(content: Content) -> Content:
-    """Return a draft's content as `tracked` makes it once it is sent: all its links by their numbers."""
-    return tracked(content, tuple(link.href for link in content.links), config.base_url(config.current()))
+def track_all_links(content: CompiledMessage) -> CompiledMessage:
+    """Return a draft with tracked links, numbered as they will be once it is sent."""
+    return track_links(content, tuple(link.href for link in content.links), config.base_url(config.current()))
 
 
-def _texts_size(texts: tuple[str, str]) -> int:
+def _get_texts_size(texts: tuple[str, str]) -> int:
     return 1_000 + 2 * sum(map(len, texts))
 
 
-@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_texts_size), lock=threading.Lock())
-def _tracked(html: str, text: str, addresses: tuple[str, ...], base: str) -> tuple[str, str]:
-    return designs_links.rewritten(html, text, addresses, base)
+@cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_get_texts_size), lock=threading.Lock())
+def _rewrite_links(html: str, text: str, addresses: tuple[str, ...], base: str) -> tuple[str, str]:
+    return designs_links.rewrite_links(html, text, addresses, base)
 
 
-def _written(source: Source) -> tuple[str, str]:
+def _render_body(source: MessageSource) -> tuple[str, str]:
     """Return HTML and text of a body without sections: pasted HTML, or paragraphs."""
-    merge.scan(source.body)
-    if not plaintext.is_html(source.body):
-        return plaintext.to_html(source.body), source.text or source.body
-    from appliance.content.designs import pasted
+    merge.scan_tags(source.body)
+    if not markup.is_html(source.body):
+        return markup.text_to_html(source.body), source.text or source.body
+    from appliance.content.designs import sanitizer
 
-    return pasted.clean(source.body, source.locale), source.text or plaintext.from_template(source.body)
-
-
-def _beside(body: str) -> str:
-    """Return the text part that stands beside sections."""
-    merge.scan(body)
-    return plaintext.from_template(body) if plaintext.is_html(body) else body
+    return sanitizer.clean_document(source.body, source.locale), source.text or markup.html_template_to_text(
+        source.body
+    )
 
 
-def _document(html: str, source: Source) -> str:
-    """Make a whole document of a fragment, and put the preheader where inboxes look for it."""
+def _get_text_part(body: str) -> str:
+    """Return the text part of a message with sections."""
+    merge.scan_tags(body)
+    return markup.html_template_to_text(body) if markup.is_html(body) else body
+
+
+def _wrap_document(html: str, source: MessageSource) -> str:
+    """Return a fragment as a whole document, with the preheader where inboxes look for it."""
     preheader = ""
     if source.preheader:
         preheader = (
             '<div style="display:none;max-height:0;overflow:hidden;opacity:0" aria-hidden="true">'
-            f"{plaintext.escape(source.preheader)}{plaintext.FILLER * 40}</div>"
+            f"{markup.escape_text(source.preheader)}{markup.PREVIEW_FILLER * 40}</div>"
         )
     start = _START_OF_BODY.search(html) or _END_OF_HEAD.search(html) or _START_OF_HTML.search(html)
     if start is not None:
@@ -314,10 +286,10 @@ def _document(html: str, source: Source) -> str:
     )
 
 
-def fill(content: Content, values: Mapping[str, Any]) -> Filled:
-    """Fill a message for one person; raises MergeError, also where all of it together takes too long."""
-    until = merge.deadline()
-    return Filled(
+def fill(content: CompiledMessage, values: Mapping[str, Any]) -> FilledMessage:
+    """Fill a message for one recipient; raises MergeError, also if all of it together takes too long."""
+    until = merge.render_deadline()
+    return FilledMessage(
         content.subject.render(values, until),
         content.html.render(values, until),
         content.text.render(values, until),
@@ -325,34 +297,178 @@ def fill(content: Content, values: Mapping[str, Any]) -> Filled:
     )
 
 
-def lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many characters of subject and preview text one person gets; raises MergeError."""
+def measure_lengths(document: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, int]:
+    """Return the lengths of subject and preview text, in characters, for one recipient; raises MergeError."""
     texts = {name: document.get(name) or "" for name in ("subject", "preheader")}
     return {name: len(merge.compile_template(text, "header").render(values)) for name, text in texts.items()}
 
 
-def marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
+def build_marketing_headers(message_id: int, campaign_id: int | None, list_name: str, list_id: str, domain: str,
                       account_id: int, host: str | None = None) -> tuple[tuple[str, str], ...]:  # fmt: skip
-    """Return the headers of marketing mail: its own, and those it shares with all of its campaign."""
-    stop = unsubscribe_header(links.unsubscribe(message_id), message_id, host)
-    return (stop, *list_headers(campaign_id, list_name, list_id, domain, account_id))
+    """Return the headers of marketing email: its own, and those that it shares with its campaign."""
+    stop = build_unsubscribe_header(links.build_unsubscribe_url(message_id), message_id, host)
+    return (stop, *build_list_headers(campaign_id, list_name, list_id, domain, account_id))
 
 
-def unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
-    """Return the way out of each message (RFC 8058, section 3), by mail too where a host of ours takes that."""
-    mail = f",\r\n <mailto:{links.leave_address(message_id, host)}>" if host is not None else ""
+def build_unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
+    """Return the List-Unsubscribe header (RFC 8058, section 3), with a mailto address if we receive email at `host`."""
+    mail = f",\r\n <mailto:{links.build_unsubscribe_address(message_id, host)}>" if host is not None else ""
     return "List-Unsubscribe", f"<{link}>{mail}"
 
 
-def list_headers(
+def build_list_headers(
     campaign_id: int | None, list_name: str, list_id: str, domain: str, account_id: int
 ) -> tuple[tuple[str, str], ...]:
-    """Return what all marketing mail of a source says: RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID, and that
-    nobody's machine shall answer (RFC 3834, section 5)."""
+    """Return the headers that all marketing email of a source shares.
+
+    RFC 8058 (one-click), RFC 2919 (List-Id), Feedback-ID, and headers against automatic replies (RFC 3834, section 5).
+    """
     headers = (
         ("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"),
-        ("List-Id", mime.mailbox(list_name, f"{list_id}.{domain}")),
+        ("List-Id", mime.format_mailbox(list_name, f"{list_id}.{domain}")),
         ("Feedback-ID", f"c{campaign_id or 0}:a{account_id}:{'campaign' if campaign_id else 'flow'}:campanero"),
-        ("X-Auto-Response-Suppress", "All"),  # no holiday notes, from servers that do not go by Precedence
+        ("X-Auto-Response-Suppress", "All"),  # for servers that send vacation notices despite Precedence
     )
     return headers + ((("Precedence", "bulk"),) if campaign_id else (("Auto-Submitted", "auto-generated"),))
+
+
+# The text of an SMS is filled for one recipient and followed by the opt-out hint, for previews and sends alike. It is
+# written in the merge language, without escaping of values. Its links are numbered as those of email are, and lead
+# through us if clicks are counted, which keeps long addresses short.
+
+
+class SmsText(NamedTuple):
+    """An SMS as one recipient gets it."""
+
+    body: str
+    counted: SegmentCount
+    has_opt_out_hint: bool
+
+    def find_problem(self) -> str | None:
+        """Return why no provider would carry the SMS, or None."""
+        if not self.body.strip():
+            return "it says nothing"
+        if self.counted.characters > MAX_CHARACTERS:
+            return f"it is too long (maximum is {MAX_CHARACTERS} characters)"
+        if self.counted.parts > MAX_PARTS:
+            return f"it takes {self.counted.parts} parts (maximum is {MAX_PARTS})"
+        return None
+
+
+class Forcing(Struct):
+    """The first character that GSM-7 lacks, and its name."""
+
+    character: Annotated[str, Meta(description="character")]
+    name: Annotated[str, Meta(description="Unicode name of the character")]
+
+
+class SmsPreview(Struct):
+    """A preview of an SMS: its cost, its alphabet, and the character that forces UCS-2.
+
+    `left` is the number of units that still fit into the last part; `problem` tells why it could not be sent.
+    """
+
+    body: Annotated[str, Meta(description="text as it would arrive")]
+    segments: int
+    alphabet: Annotated[Literal["GSM-7", "UCS-2"], Meta(description="alphabet of the SMS")]
+    characters: Annotated[int, Meta(description="number of characters")]
+    units: Annotated[int, Meta(description="number of units of the alphabet")]
+    left: Annotated[int, Meta(description="number of units left in the last part")]
+    forcing: (
+        Annotated[Forcing, Meta(description="character that requires the larger alphabet; null if there is none")]
+        | None
+    )
+    problem: Annotated[str, Meta(description="problem; null if there is none")] | None
+
+
+def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> CompiledTemplate:
+    """Compile the text of an SMS; raises MergeError. Links to `addresses`, numbered by position, lead through us."""
+    source = body or ""
+    if addresses:
+        merge.scan_tags(source)
+        source = designs_links.rewrite_links("", source, addresses, config.base_url(config.current()))[1]
+    return merge.compile_template(source, "text")
+
+
+def find_sms_links(body: str | None) -> tuple[Link, ...]:
+    """Return the links of an SMS, each address once; raises MergeError."""
+    merge.scan_tags(body or "")
+    return designs_links.find_links("", body or "")
+
+
+def fill_sms(
+    body: CompiledTemplate, values: Mapping[str, Any], hint: str | None = None, is_due: bool = True
+) -> SmsText:
+    """Fill an SMS for one recipient; raises MergeError.
+
+    The opt-out hint, in the merge language too, is appended if it is due and not in the text already.
+    """
+    until = merge.render_deadline()
+    text, has_hint = body.render(values, until), False
+    hint_text = merge.compile_template(hint, "text").render(values, until).strip() if hint else ""
+    if hint_text and text.strip():
+        has_hint = _normalize_words(hint_text) in _normalize_words(text)
+        if is_due and not has_hint:
+            separator = "\n" if "\n" in text.strip() else " "
+            text, has_hint = f"{text.rstrip()}{separator}{hint_text}", True
+    if config.current().sms.plain_quotes:
+        text = gsm.replace_typography(text)
+    return SmsText(text, gsm.count_segments(text), has_hint)
+
+
+def _normalize_words(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def describe_sms(sms: SmsText) -> SmsPreview:
+    """Return the preview of an SMS."""
+    counted = sms.counted
+    forcing = None if counted.forcing is None else Forcing(counted.forcing, gsm.character_name(counted.forcing))
+    return SmsPreview(
+        sms.body, counted.parts, counted.alphabet, counted.characters, counted.units, counted.left, forcing,
+        sms.find_problem(),
+    )  # fmt: skip
+
+
+def render_sms_page(body: str) -> str:
+    """Return an SMS as an HTML page."""
+    return (
+        '<!doctype html>\n<html><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"></head>\n'
+        f'<body style="margin:16px;font:16px/1.5 sans-serif">'
+        f'<p dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere">{escape(body)}</p></body>'
+        "</html>\n"
+    )
+
+
+def build_link_tokens(message_id: int = 0) -> dict[str, Any]:
+    """Return the values for tracked links of a message; without one, links of that length that lead nowhere."""
+    return {designs_links.TRACK_ROOT: {"click": links.build_click_token(message_id)}}
+
+
+# A marketing SMS tells how to opt out each time, or the first time and then once in thirty days.
+
+_HINT_INTERVAL_MS = 30 * 86_400_000
+
+
+def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
+    """Return whether a message has to tell how to opt out; for a sent one (`sent_at`), whether it had to then."""
+    if config.current().sms.opt_out_hint == "always":
+        return True
+    last = scalar(
+        "SELECT opt_out_hint_sent_at FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ?",
+        (claim.account_id, claim.recipient_key),
+    )
+    if last is None or (sent_at is not None and last == sent_at):
+        return True
+    # The time is that of the first attempt, so that a retry has the same text.
+    return is_hint_interval_over(last, claim.first_attempt_at or clock.now_ms())
+
+
+def is_hint_interval_over(opt_out_hint_sent_at: int | None, now: int) -> bool:
+    """Return whether a number has to be told again how to opt out at a time (ms)."""
+    return (
+        config.current().sms.opt_out_hint == "always"
+        or opt_out_hint_sent_at is None
+        or int(opt_out_hint_sent_at) <= now - _HINT_INTERVAL_MS
+    )

@@ -1,33 +1,35 @@
-"""Rows of the ledger in hand, and the small writes that every step of theirs shares."""
+"""The ledger: one row for each recipient and message, the small writes that all senders share, lists and counters."""
 
 import json
+from collections import Counter as Tally
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
-from appliance.core import addresses
-from appliance.core.errors import DeliveryError, NotFound
-from appliance.core.fields import CampaignId, ContactId, DayOrWhen, FlowId, PageQuery, Short
-from appliance.core.pagination import Page, paginate
+from appliance.core import addresses, signals
+from appliance.core.errors import Deferred, DeliveryError, NotFound, Postponed, RecipientRejected, Uncertain
+from appliance.core.metrics import Counter, Histogram
+from appliance.core.validation import CampaignId, ContactId, DayOrWhen, FlowId, PageQuery, Short
 from appliance.events import log
-from appliance.events.log import Happened, moments
-from appliance.sending.delivery.send import Envelope
-from appliance.sending.messages import message_counters
+from appliance.events.log import NewEvent, parse_time_filters
+from appliance.sending.delivery import mx_routes
+from appliance.sending.delivery.smtp_client import Envelope
+from appliance.storage.database import Page, connection, fetch_one, paginate, rows, scalar
 from appliance.storage.models import Account, Campaign, Flow, Message, MessageContent
-from appliance.storage.open import connection, rows, scalar
+from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Due at once, and still so when the clock steps back
-AT_ONCE = 0
-# So too, and behind what has not gone yet, where whoever reads the rows in their order still comes by
-AGAIN_AT_ONCE = 1
-# So too what flows send, behind what a program sends to one person
-BY_FLOWS_AT_ONCE = 2
+# `due_at` of messages that may go at once: a time in the past, so that a clock that steps back delays nothing.
+DUE_NOW = 0
+# The same for retries, behind messages not tried yet and still ahead of the position of the queue reader.
+RETRY_NOW = 1
+# The same for messages of flows, behind single messages that a program sends.
+FLOWS_DUE_NOW = 2
 
 
 class Claim(NamedTuple):
-    """A message in hand."""
+    """A message row that a worker has claimed, or is about to claim."""
 
     id: int
     account_id: int
@@ -41,28 +43,42 @@ class Claim(NamedTuple):
     transactional: bool
     test: bool
     attempts: int
-    doubts: int
+    uncertain_count: int
     created_at: int
     template_id: int | None
     flow_id: int | None
-    dated_at: int | None
-    digest: int | None
+    first_attempt_at: int | None
+    body_hash: int | None
     run_id: int | None
     step_id: int | None
 
     @property
     def is_single(self) -> bool:
-        """Return whether it is nobody's but its recipient's: neither of a campaign nor of a flow."""
+        """Return whether the message belongs neither to a campaign nor to a flow."""
         return self.campaign_id is None and self.run_id is None
 
     @property
-    def kind(self) -> str:
-        """The kind of address it goes to."""
+    def address_kind(self) -> str:
+        """The kind of the recipient's address: `email` or `phone`."""
         return "phone" if self.channel == "sms" else "email"
 
 
-class Prepared(NamedTuple):
-    """A message ready to be handed over, and what its row shall say about it.
+# Key in the `data` of a system email whose link opens something for one user alone.
+RESET_USER_KEY = "reset_user_id"
+
+_HAS_SECRET_LINK = (
+    "SELECT 1 FROM message m JOIN message_content c ON c.message_id = m.id WHERE m.id = ? AND m.source_type = 'system' "
+    f"AND json_extract(c.data, '$.{RESET_USER_KEY}') IS NOT NULL"
+)
+
+
+def has_secret_link(row: Claim | Message) -> bool:
+    """Return whether a message contains a link that only its recipient may see."""
+    return row.source_type == "system" and fetch_one(_HAS_SECRET_LINK, (row.id,)) is not None
+
+
+class PreparedMessage(NamedTuple):
+    """A rendered message with its envelope, and what its row records about it.
 
     An SMS is its text in UTF-8, from a sender to a number, without subject and Message-ID.
     """
@@ -71,13 +87,13 @@ class Prepared(NamedTuple):
     subject: str
     sender: str
     internet_message_id: str
-    parts: int | None = None  # of an SMS, as it is paid for
-    hinted: bool = False  # it says how to opt out
-    looked: int | None = None  # may have been taken, and is looked for: how often that was in vain
+    parts: int | None = None  # of an SMS, as it is billed
+    has_opt_out_hint: bool = False  # whether the text tells how to opt out
+    lookup_count: int | None = None  # failed lookups of an uncertain SMS; None for all other messages
 
 
 class Outcome(msgspec.Struct):
-    """What became of a claimed message; without an error it was accepted."""
+    """The outcome of a claimed message; without an error it was accepted."""
 
     claim: Claim
     error: DeliveryError | None = None
@@ -86,153 +102,176 @@ class Outcome(msgspec.Struct):
     sender: str | None = None
     internet_message_id: str | None = None
     reply: str | None = None
-    prepared: Prepared | None = None  # what was handed over, where it may have to be repeated
-    via: dict[str, str] | None = None  # whose server took it and how, where we deliver ourselves
-    provider_id: str | None = None  # what the provider of an SMS calls it
-    first_status: str = "sent"  # its first word on what became of that (`sms.told.STATUSES`)
+    prepared: PreparedMessage | None = None  # what was sent, in case it has to be sent again
+    delivered_via: dict[str, str] | None = None  # the server that accepted it and the encryption, in direct delivery
+    provider_id: str | None = None  # the provider's id of an SMS
+    first_status: str = "sent"  # the provider's first status of it (`error_codes.STATUSES`)
 
 
 COLUMNS = ", ".join(Claim._fields)
 
 
-def skip(row: Claim, reason: str, now: int) -> None:
-    """End a row without an attempt; one that may have been taken before stays uncertain, for that is what is known."""
-    if row.doubts:
-        return uncertain(row, f"not repeated: {reason}", now)
+def mark_skipped(row: Claim, reason: str, now: int) -> None:
+    """End a row without an attempt; one that may have been accepted before stays uncertain."""
+    if row.uncertain_count:
+        return mark_uncertain(row, f"not repeated: {reason}", now)
     connection().execute(
         "UPDATE message SET status = 'skipped', skip_reason = ?, due_at = NULL, claimed_by = NULL, updated_at = ? "
         "WHERE id = ?",
         (reason, now, row.id),
     )
-    message_counters.ended(row, "skipped")
-    return record(row, f"{row.channel}_skipped", {"reason": reason})
+    count_attempt(row, "skipped")
+    return record_event(row, f"{row.channel}_skipped", {"reason": reason})
 
 
-def uncertain(row: Claim, text: str, now: int) -> None:
-    """End a row of which nobody knows whether it was taken."""
+def mark_uncertain(row: Claim, text: str, now: int) -> None:
+    """End a row whose message may have been accepted."""
     connection().execute(
-        "UPDATE message SET status = 'uncertain', doubts = max(doubts, 1), due_at = NULL, claimed_by = NULL, "
-        "error_code = 'in_doubt', error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, updated_at = ? "
-        "WHERE id = ?",
+        "UPDATE message SET status = 'uncertain', uncertain_count = max(uncertain_count, 1), due_at = NULL, "
+        "claimed_by = NULL, error_code = 'in_doubt', "
+        "error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, updated_at = ? WHERE id = ?",
         (text, now, row.id),
     )
-    message_counters.ended(row, "uncertain")
+    count_attempt(row, "uncertain")
 
 
-def fault(row: Claim, error: DeliveryError | None) -> None:
-    """Keep the other side's words with the row; they may name the recipient, so not with one who was erased."""
+def record_error(row: Claim, error: DeliveryError | None) -> None:
+    """Store the server's reply with the row, unless its recipient was erased: the text may name them."""
     if error is None:
         return
     connection().execute(
         "UPDATE message SET error_code = ?, error_smtp = ?, error_enhanced = ?, "
         "error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END WHERE id = ?",
-        (type(error).__name__.lower(), error.smtp, error.enhanced, error.text[:1000], row.id),
+        (error.code, error.smtp, error.enhanced, error.text[:1000], row.id),
     )
 
 
-def source_name(row: Claim) -> str | None:
+def get_source_name(row: Claim) -> str | None:
     """Return the name of the campaign or flow a row belongs to."""
     table, number = ("campaign", row.campaign_id) if row.campaign_id is not None else ("flow", row.flow_id)
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
 
-def about(row: Claim) -> dict[str, Any]:
-    """Return what every event of a message says: which it is, and what sent it."""
+def build_event_data(row: Claim) -> dict[str, Any]:
+    """Return the data that every event of a message has: its id and its source."""
     return {"message_id": row.id, "campaign_id": row.campaign_id, "flow_id": row.flow_id, "step_id": row.step_id}
 
 
-def depths(claims: Iterable[Claim]) -> dict[int, int]:
-    """Return by message id how deep in a chain of flows its events stand: one below the run that sent it."""
+def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
+    """Return by message id how deep in a chain of flows its events are: one below the run that sent it."""
     sent = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
     if not sent:
         return {}
-    asked = "SELECT id, chain_depth FROM run WHERE id IN (SELECT value FROM json_each(?))"
-    known = dict(rows(asked, (json.dumps(list(sent.values())),)))
-    return {message_id: known.get(run_id, 0) + 1 for message_id, run_id in sent.items()}
+    sql = "SELECT id, chain_depth FROM run WHERE id IN (SELECT value FROM json_each(?))"
+    depths = dict(rows(sql, (json.dumps(list(sent.values())),)))
+    return {message_id: depths.get(run_id, 0) + 1 for message_id, run_id in sent.items()}
 
 
-def record(row: Claim, event: str, data: dict[str, Any]) -> None:
-    """Write the event of what happened to a row, for whom the row belongs to now."""
-    # While it was in hand its contact may have been merged into another, or deleted
+def record_event(row: Claim, event: str, data: dict[str, Any]) -> None:
+    """Record an event of a message for the contact that its row belongs to now."""
+    # The contact may have been merged into another, or deleted, since the claim.
     contact_id = scalar("SELECT contact_id FROM message WHERE id = ?", (row.id,))
     log.record(
-        Happened(
-            row.account_id, event, contact_id,
-            about(row) | data, resource_uid=f"message:{row.id}", resource_name=source_name(row), test=row.test,
-            chain_depth=depths([row]).get(row.id, 0),
+        NewEvent(
+            row.account_id,
+            event,
+            contact_id,
+            build_event_data(row) | data,
+            resource_uid=f"message:{row.id}",
+            resource_name=get_source_name(row),
+            test=row.test,
+            chain_depth=get_chain_depths([row]).get(row.id, 0),
         )
-    )  # fmt: skip
+    )
 
-
-# The ledger read: messages listed and shown, and the sums that always hold.
 
 Status = Literal[
     "queued", "held", "sending", "sent", "delivered", "bounced", "complained", "failed", "skipped", "cancelled",
     "uncertain",
 ]  # fmt: skip
+
 SourceType = Literal["transactional", "campaign", "flow", "test", "system"]
 STATUSES: tuple[str, ...] = get_args(Status)
-FINAL = tuple(status for status in STATUSES if status not in ("queued", "held", "sending"))
+FINAL_STATUSES = tuple(status for status in STATUSES if status not in ("queued", "held", "sending"))
 
 
 class MessageQuery(PageQuery):
     """Filters of the message list."""
 
-    source_type: SourceType | UnsetType = UNSET
-    channel: Literal["email", "sms"] | UnsetType = UNSET
-    status: Status | UnsetType = UNSET
-    to: Short | UnsetType = UNSET
-    contact_id: ContactId | UnsetType = UNSET
-    campaign_id: CampaignId | UnsetType = UNSET
-    flow_id: FlowId | UnsetType = UNSET
-    test: bool | UnsetType = UNSET
-    created_after: DayOrWhen | UnsetType = UNSET
-    created_before: DayOrWhen | UnsetType = UNSET
+    source_type: Annotated[SourceType, Meta(description="only messages from this kind of source")] | UnsetType = UNSET
+    channel: Annotated[Literal["email", "sms"], Meta(description="only those of this channel")] | UnsetType = UNSET
+    status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
+    to: Annotated[Short, Meta(description="only messages to exactly this recipient")] | UnsetType = UNSET
+    contact_id: Annotated[ContactId, Meta(description="only messages to this contact")] | UnsetType = UNSET
+    campaign_id: Annotated[CampaignId, Meta(description="only messages of this campaign")] | UnsetType = UNSET
+    flow_id: Annotated[FlowId, Meta(description="only messages of this flow")] | UnsetType = UNSET
+    test: Annotated[bool, Meta(description="true: only tests; false: no tests")] | UnsetType = UNSET
+    created_after: (
+        Annotated[
+            DayOrWhen,
+            Meta(
+                description="only those created at or after this time; a date begins at 00:00 in the account's "
+                "time zone"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    created_before: (
+        Annotated[
+            DayOrWhen,
+            Meta(description="only those created before this time; a date begins at 00:00 in the account's time zone"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
-def page(account_id: int, query: MessageQuery) -> Page:
-    """List messages of every kind and status, newest first."""
-    found = Message.select().where(Message.account == account_id)
+def list_messages(account_id: int, query: MessageQuery) -> Page:
+    """Return a page of messages of every kind and status, newest first."""
+    query_rows = Message.select().where(Message.account == account_id)
     for name in ("source_type", "channel", "status", "test"):
         if getattr(query, name) is not UNSET:
-            found = found.where(getattr(Message, name) == getattr(query, name))
+            query_rows = query_rows.where(getattr(Message, name) == getattr(query, name))
     for name, column in (("contact_id", Message.contact), ("campaign_id", Message.campaign), ("flow_id", Message.flow)):
         if getattr(query, name) is not UNSET:
-            found = found.where(column == getattr(query, name))
+            query_rows = query_rows.where(column == getattr(query, name))
     if query.flow_id is not UNSET and not Flow.select().where(Flow.id == query.flow_id, Flow.hidden).exists():
-        # What a flow sent belongs to a run, and has an index; rows of campaigns name a hidden flow, and have another
-        found = found.where(Message.run.is_null(False))
+        # Messages of a flow belong to a run and have an index; rows of campaigns name a hidden flow and have another.
+        query_rows = query_rows.where(Message.run.is_null(False))
     if isinstance(query.to, str):
-        found = found.where(Message.recipient_key == addresses.sought(query.to))
-    after, before = moments(query.created_after, query.created_before, Account.get_by_id(account_id).time_zone)
+        query_rows = query_rows.where(Message.recipient_key == addresses.normalize_query(query.to))
+    after, before = parse_time_filters(
+        query.created_after, query.created_before, Account.get_by_id(account_id).time_zone
+    )
     if after is not None:
-        found = found.where(Message.created_at >= after)
+        query_rows = query_rows.where(Message.created_at >= after)
     if before is not None:
-        found = found.where(Message.created_at < before)
-    result = paginate(found.order_by(Message.created_at.desc(), Message.id.desc()), query.page, query.size())
-    return result._replace(rows=_named(list(result.rows)))
+        query_rows = query_rows.where(Message.created_at < before)
+    result = paginate(query_rows.order_by(Message.created_at.desc(), Message.id.desc()), query.page, query.size())
+    return result._replace(rows=_add_source_names(list(result.rows)))
 
 
 def get(account_id: int, message_id: int) -> Message:
     """Return a message; raises NotFound."""
-    found = Message.get_or_none(Message.account == account_id, Message.id == message_id)
-    if found is None:
+    message = Message.get_or_none(Message.account == account_id, Message.id == message_id)
+    if message is None:
         raise NotFound
-    return _named([found])[0]
+    return _add_source_names([message])[0]
 
 
-def by_ids(ids: list[int]) -> list[Message]:
-    """Load messages by their ids, newest first."""
-    return _named(list(Message.select().where(Message.id.in_(ids)).order_by(Message.id.desc()))) if ids else []
+def get_by_ids(ids: list[int]) -> list[Message]:
+    """Return messages by their ids, newest first."""
+    return (
+        _add_source_names(list(Message.select().where(Message.id.in_(ids)).order_by(Message.id.desc()))) if ids else []
+    )
 
 
-def content(message: Message) -> MessageContent | None:
-    """Return what a single message says; None for a campaign's, whose content is a revision."""
+def get_content(message: Message) -> MessageContent | None:
+    """Return the content of a single message, or None for a campaign's, whose content is a revision."""
     return MessageContent.get_or_none(MessageContent.message == message.id)
 
 
-def _named(messages: list[Message]) -> list[Message]:
-    """Add the name of the campaign or flow each message came from."""
+def _add_source_names(messages: list[Message]) -> list[Message]:
+    """Add the name of the campaign or flow to each message."""
     campaigns = {message.campaign_id for message in messages if message.campaign_id}
     flows = {message.flow_id for message in messages if message.flow_id and not message.campaign_id}
     names: dict[tuple[str, int], str] = {}
@@ -245,18 +284,124 @@ def _named(messages: list[Message]) -> list[Message]:
     return messages
 
 
-def stats(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, int]:
-    """Sum the ledger of a campaign or flow (`campaign_id` or `flow_id`); the identity of docs/decisions.md#7, holds.
+def count_by_status(column: Literal["campaign_id", "flow_id"], number: int) -> dict[str, int]:
+    """Return the number of messages of a campaign or flow by status, with sums (docs/decisions.md#7).
 
     Every term is counted from the rows themselves in one statement, so the sum cannot drift from them.
     """
-    # Of two indexes on a campaign only one holds the status; with the other each row would be looked up
+    # Of the two indexes on campaigns only one holds the status; with the other each row would be looked up.
     index = {"campaign_id": "INDEXED BY message_campaign_id_status", "flow_id": ""}[column]
     counted: dict[str, int] = dict(
         rows(f"SELECT status, count(*) FROM message {index} WHERE {column} = ? GROUP BY status", (number,))
     )
-    found: dict[str, int] = {name: counted.get(name, 0) for name in STATUSES}
-    pending = found["queued"] + found["held"] + found["sending"]
-    terms = {name: found[name] for name in FINAL}
-    accepted = sum(found[name] for name in ("sent", "delivered", "bounced", "complained"))
+    counts: dict[str, int] = {name: counted.get(name, 0) for name in STATUSES}
+    pending = counts["queued"] + counts["held"] + counts["sending"]
+    terms = {name: counts[name] for name in FINAL_STATUSES}
+    accepted = sum(counts[name] for name in ("sent", "delivered", "bounced", "complained"))
     return {"audience": pending + sum(terms.values()), "pending": pending, **terms, "accepted": accepted}
+
+
+# Metrics of outcomes, counted by this process once they are on disk; test messages are not counted.
+
+SENDS = Counter(
+    "sends_total",
+    "Messages whose attempt ended, by what became of it: accepted, put_off (tried again later), failed, skipped, "
+    "uncertain, cancelled.",
+    ("channel", "provider", "group", "result"),
+)
+
+BOUNCES = Counter("bounces_total", "Messages that were refused or came back, by what that means.", ("channel", "class"))
+COMPLAINTS = Counter("complaints_total", "Messages that their recipients called spam.", ("channel",))
+
+TRANSACTIONS = Histogram(
+    "smtp_transaction_seconds",
+    "From the envelope to the server's last word on a message, by what that was: accepted, refused, put_off, "
+    "uncertain, broken.",
+    ("provider", "result"),
+)
+
+_RESULTS = ((RecipientRejected, "refused"), (Uncertain, "uncertain"), (Deferred | Postponed, "put_off"))
+
+
+class CountedMessage(Protocol):
+    """The fields of a message that metrics need."""
+
+    @property
+    def account_id(self) -> int:
+        """The account of the message."""
+
+    @property
+    def channel(self) -> str:
+        """`email` or `sms`."""
+
+    @property
+    def provider(self) -> str:
+        """The provider that sends it."""
+
+    @property
+    def recipient_key(self) -> str:
+        """The normalized address."""
+
+    @property
+    def test(self) -> bool:
+        """Whether it is a test message."""
+
+
+def count_attempt(row: CountedMessage, result: str) -> None:
+    """Count an attempt that was not accepted, after the commit."""
+    if not row.test:
+        labels = (row.channel, row.provider, _group_label(row), result)
+        after_commit(lambda: SENDS.increment(*labels, account_id=row.account_id))
+
+
+def count_accepted(rows: Iterable[CountedMessage]) -> None:
+    """Count accepted messages, after the commit."""
+    tally = Tally((row.account_id, row.channel, row.provider, _group_label(row)) for row in rows if not row.test)
+
+    def count() -> None:
+        for (account_id, *labels), number in tally.items():
+            SENDS.increment(*labels, "accepted", account_id=account_id, number=number)
+
+    after_commit(count)
+
+
+def count_bounce(row: CountedMessage, name: str) -> None:
+    """Count a bounce by its class, after the commit."""
+    after_commit(lambda: BOUNCES.increment(row.channel, name, account_id=row.account_id))
+
+
+def count_complaint(row: CountedMessage) -> None:
+    """Count a complaint, after the commit."""
+    if not row.test:
+        after_commit(lambda: COMPLAINTS.increment(row.channel, account_id=row.account_id))
+
+
+def observe_transaction(provider: str, error: DeliveryError | None, seconds: float) -> None:
+    """Record how long a server took over one message, and its result."""
+    label = next((name for kind, name in _RESULTS if isinstance(error, kind)), "broken")
+    TRANSACTIONS.observe(seconds, provider, "accepted" if error is None else label)
+
+
+def _group_label(row: CountedMessage) -> str:
+    """Return the recipient group if it is a large one, else `other`, so that labels stay few."""
+    if row.channel != "email":
+        return row.channel
+    # An erased recipient has no address any more.
+    group = mx_routes.recipient_group(row.provider, row.recipient_key or "")
+    return group if group in mx_routes.LARGE_GROUPS else "other"
+
+
+# Rejected as a nonexistent address, bounced after it was accepted, reported as spam.
+CampaignCounter = Literal["refused", "bounced", "complained"]
+
+_INCREMENT_CAMPAIGN = {
+    name: f"UPDATE campaign SET {name}_count = {name}_count + 1 WHERE id = ?"
+    for name in ("refused", "bounced", "complained")
+}
+
+
+def increment_campaign(campaign_id: int, what: CampaignCounter) -> None:
+    """Add one to a counter of a campaign, and wake the check for auto-pause (`campaigns.states`)."""
+    require_write_transaction()
+    connection().execute(_INCREMENT_CAMPAIGN[what], (campaign_id,))
+    after_commit(lambda: signals.wake("campaigns"))

@@ -1,87 +1,314 @@
-"""Links that belong to one message: signed, short, and without a row of their own."""
+"""Links of one message, signed and short, and where its tracked links lead."""
 
+import logging
 import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
 
-from appliance.core import tokens
+import apsw
+import msgspec
+import peewee
+
+from appliance.audience.contacts import store as contacts
+from appliance.content import brand as brands
+from appliance.content.designs import links as designs_links
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
+from appliance.core import addresses, clock, crypto
+from appliance.sending.messages import merge_tags
 from appliance.settings import config
+from appliance.storage.database import fetch_one, rows
+from appliance.storage.models import Account, Contact
+
+
+def get_link_values(message_id: int, stop: str | None = None) -> dict[str, Any]:
+    """Return the link values of one message; `stop` is its unsubscribe link if that is known."""
+    stop = stop or build_unsubscribe_url(message_id)
+    return {
+        "unsubscribe_url": stop,
+        "preferences_url": build_preferences_url(message_id),
+        "view_url": build_view_url(message_id),
+    }
+
 
 UNSUBSCRIBE, VIEW, MESSAGE_ID, BOUNCE = "u", "v", "mid", "b"
 PREFERENCES, CONFIRM, LEAVE = "p", "d", "l"
 CLICK, OPEN = "c", "o"
-# Who guesses one in 2^64 has counted a click; nothing else depends on it
+# A forged token, one guess in 2^64, counts a false click; nothing else depends on it.
 _MAC_BYTES = 8
-_TOKEN = 19  # characters: 48 bits of the message's id, 64 of its MAC
-_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
+_TOKEN_CHARACTERS = 19  # 48 bits of the message's id, 64 of its MAC
+_LINK_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
-def unsubscribe(message_id: int) -> str:
-    """Return the address of a message's unsubscribe page; a POST there opts out (RFC 8058)."""
-    return f"{config.base_url(config.current())}/u/{tokens.sign(UNSUBSCRIBE, message_id)}"
+def build_unsubscribe_url(message_id: int) -> str:
+    """Return the URL of a message's unsubscribe page; a POST there opts out (RFC 8058)."""
+    return f"{config.base_url(config.current())}/u/{crypto.sign_token(UNSUBSCRIBE, message_id)}"
 
 
-def preferences(message_id: int) -> str:
-    """Return the address of the page where the recipient of a message says what they want to get."""
-    return f"{config.base_url(config.current())}/p/{tokens.sign(PREFERENCES, message_id)}"
+def build_preferences_url(message_id: int) -> str:
+    """Return the URL of the preferences page for the recipient of a message."""
+    return f"{config.base_url(config.current())}/p/{crypto.sign_token(PREFERENCES, message_id)}"
 
 
-def confirm(confirmation_id: int) -> str:
-    """Return the address of the page where something is confirmed; a POST there confirms it."""
-    return f"{config.base_url(config.current())}/d/{tokens.sign(CONFIRM, confirmation_id)}"
+def build_confirmation_url(confirmation_id: int) -> str:
+    """Return the URL of a confirmation page; a POST there confirms."""
+    return f"{config.base_url(config.current())}/d/{crypto.sign_token(CONFIRM, confirmation_id)}"
 
 
-def leave_address(message_id: int, host: str) -> str:
-    """Return the address to which a mail, whatever it says, unsubscribes the recipient of a message (RFC 2369, 3.2)."""
-    return f"unsubscribe+{tokens.sign_hex(LEAVE, message_id, 16)}@{host}"
+def build_unsubscribe_address(message_id: int, host: str) -> str:
+    """Return an email address that unsubscribes the recipient of a message when written to (RFC 2369, 3.2)."""
+    return f"unsubscribe+{crypto.sign_hex_token(LEAVE, message_id, 16)}@{host}"
 
 
-def view(message_id: int) -> str:
-    """Return the address that shows a message in the browser."""
-    return f"{config.base_url(config.current())}/v/{tokens.sign(VIEW, message_id)}"
+def build_view_url(message_id: int) -> str:
+    """Return the URL that shows a message in the browser."""
+    return f"{config.base_url(config.current())}/v/{crypto.sign_token(VIEW, message_id)}"
 
 
-def internet_message_id(message_id: int, domain: str) -> str:
+def build_message_id(message_id: int, domain: str) -> str:
     """Return a message's Message-ID without brackets: unique, the same on every attempt (docs/decisions.md#7)."""
-    return f"{tokens.sign(MESSAGE_ID, message_id, 8)}@{domain}"
+    return f"{crypto.sign_token(MESSAGE_ID, message_id, 8)}@{domain}"
 
 
-def message_of(internet_message_id_header: str) -> int | None:
-    """Return which message a Message-ID of ours belongs to, or None."""
-    return tokens.read(MESSAGE_ID, internet_message_id_header.strip("<> ").partition("@")[0], 8)
+def read_message_id(internet_message_id_header: str) -> int | None:
+    """Return the id of the message that a Message-ID of ours belongs to, or None."""
+    return crypto.read_token(MESSAGE_ID, internet_message_id_header.strip("<> ").partition("@")[0], 8)
 
 
-def return_path(message_id: int, host: str) -> str:
-    """Return the return path that names a message, on the host that takes what comes back."""
-    return f"b+{tokens.sign_hex(BOUNCE, message_id)}@{host}"
+def build_return_path(message_id: int, host: str) -> str:
+    """Return the return path of a message at the host that receives bounces."""
+    return f"b+{crypto.sign_hex_token(BOUNCE, message_id)}@{host}"
 
 
-def returned_to(local_part: str) -> int | None:
-    """Return which message a local part of a return path belongs to, or None if it is none of ours."""
+def read_return_path(local_part: str) -> int | None:
+    """Return the id of the message that a return path belongs to, or None if it is not ours."""
     prefix, _, token = local_part.partition("+")
-    return tokens.read_hex(BOUNCE, token) if prefix.lower() == "b" else None
+    return crypto.read_hex_token(BOUNCE, token) if prefix.lower() == "b" else None
 
 
-def counting(message_id: int) -> dict[str, str]:
-    """Return the tokens by which a message's opens and clicks are known, as merge tags name them (`rewriting.ROOT`)."""
+def build_tracking_tokens(message_id: int) -> dict[str, str]:
+    """Return the tokens for a message's opens and clicks, as merge tags name them (`designs.links.TRACK_ROOT`)."""
     return {
-        "click": click(message_id),
-        "open": tokens.sign(OPEN, message_id, _MAC_BYTES),
+        "click": build_click_token(message_id),
+        "open": crypto.sign_token(OPEN, message_id, _MAC_BYTES),
     }
 
 
-def click(message_id: int) -> str:
-    """Return the token by which a message's clicks are known, of letters and signs that every SMS can hold."""
-    return tokens.sign(CLICK, message_id, _MAC_BYTES)
+def build_click_token(message_id: int) -> str:
+    """Return the token for a message's clicks, made of characters that every SMS can hold."""
+    return crypto.sign_token(CLICK, message_id, _MAC_BYTES)
 
 
-def read_click(token: str) -> tuple[int, int] | None:
-    """Return message and number of a link that leads through us, or None if it is not ours."""
-    number = token[_TOKEN + 1 :]
-    if token[_TOKEN : _TOKEN + 1] != "-" or _NUMBER.fullmatch(number) is None:
+def read_click_token(token: str) -> tuple[int, int] | None:
+    """Return message id and number of a tracked link, or None if it is not ours."""
+    number = token[_TOKEN_CHARACTERS + 1 :]
+    if token[_TOKEN_CHARACTERS : _TOKEN_CHARACTERS + 1] != "-" or _LINK_NUMBER.fullmatch(number) is None:
         return None
-    message_id = tokens.read(CLICK, token[:_TOKEN], _MAC_BYTES)
+    message_id = crypto.read_token(CLICK, token[:_TOKEN_CHARACTERS], _MAC_BYTES)
     return None if message_id is None else (message_id, int(number))
 
 
-def read_open(token: str) -> int | None:
-    """Return the message of the picture that tells an open, or None if it is not ours."""
-    return tokens.read(OPEN, token, _MAC_BYTES)
+def read_open_token(token: str) -> int | None:
+    """Return the message id of a tracking pixel, or None if it is not ours."""
+    return crypto.read_token(OPEN, token, _MAC_BYTES)
+
+
+# The target of a tracked link is found again when it is clicked; the link itself does not contain it.
+
+log = logging.getLogger("campanero.tracking")
+# Campaigns and steps whose links are cached.
+_MAX_CACHED_SOURCES = 256
+
+_TRACKED_MESSAGES = (
+    "SELECT m.id, m.account_id, m.campaign_id, m.flow_id, m.step_id, m.contact_id, m.test, m.sent_at, m.status, "
+    "coalesce(c.tracking, 'aggregate'), a.privacy_ip, coalesce(r.chain_depth + 1, 0), r.version, m.channel "
+    "FROM message m JOIN account a ON a.id = m.account_id LEFT JOIN contact c ON c.id = m.contact_id "
+    "LEFT JOIN run r ON r.id = m.run_id WHERE m.id IN ({ids})"
+)
+
+
+class LinkRequest(NamedTuple):
+    """A tracked link by its number, or the tracking pixel without one."""
+
+    message_id: int
+    number: int | None
+
+
+class TrackedMessage(NamedTuple):
+    """A message as tracking needs it, and where the link leads; `url` is None if it leads nowhere.
+
+    `tracking` is the contact's current choice. `links` is the number of tracked links of the message.
+    """
+
+    message_id: int
+    account_id: int
+    campaign_id: int | None
+    flow_id: int | None
+    step_id: int | None
+    contact_id: int | None
+    test: bool
+    sent_at: int | None
+    status: str
+    tracking: str
+    privacy_ip: str
+    chain_depth: int = 0  # of events about it
+    version: int | None = None  # of the flow whose run sent it
+    channel: str = "email"
+    url: str | None = None
+    links: int = 0
+
+    @property
+    def accepted_at(self) -> int | None:
+        """The time it was sent; now while that is being stored, and None if it is unknown."""
+        return clock.now_ms() if self.sent_at is None and self.status == "sending" else self.sent_at
+
+
+class _SourceLinks(NamedTuple):
+    """The links of a campaign or step by number, and the values that its merge tags share."""
+
+    urls: dict[int, str]
+    shared: dict[str, Any]
+
+
+class LinkResolver:
+    """Finds messages and where their links lead; used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._cache: dict[int | tuple[Any, ...], _SourceLinks] = {}
+
+    def resolve(self, requests: Iterable[LinkRequest]) -> dict[LinkRequest, TrackedMessage]:
+        """Return the message of each request; unknown and deleted messages are left out."""
+        unique_requests = set(requests)
+        ids = ",".join(str(item.message_id) for item in unique_requests)
+        messages = {row[0]: TrackedMessage(*row) for row in rows(_TRACKED_MESSAGES.format(ids=ids))}
+        resolved: dict[LinkRequest, TrackedMessage] = {}
+        for request in unique_requests:
+            message = messages.get(request.message_id)
+            try:
+                if message is not None:
+                    resolved[request] = self._resolve_one(message, request.number)
+            except (apsw.Error, peewee.PeeweeException):
+                raise
+            except Exception:
+                # An error in one message does not affect the other requests.
+                log.exception("tracking: resolving a link of message %s failed", request.message_id)
+        return resolved
+
+    def _resolve_one(self, message: TrackedMessage, number: int | None) -> TrackedMessage:
+        """Return a message with the target of one of its links."""
+        source_links = self._get_links(message)
+        resolved = message._replace(links=len(source_links.urls))
+        url = source_links.urls.get(number) if number is not None else None
+        if url is not None and "{" in url:
+            url = _fill_url(url, message, source_links.shared)
+        return resolved if url is None else resolved._replace(url=encode_url(url))
+
+    def _get_links(self, message: TrackedMessage) -> _SourceLinks:
+        if message.campaign_id is None and message.version is None:
+            return _load_single_links(message.message_id)
+        source = message.campaign_id or (message.flow_id, message.version, message.step_id)
+        source_links = self._cache.get(source)
+        if source_links is None:
+            if len(self._cache) >= _MAX_CACHED_SOURCES:
+                self._cache.clear()
+            source_links = self._cache[source] = (
+                _load_step_links(source) if isinstance(source, tuple) else _load_campaign_links(source)
+            )
+        return source_links
+
+
+def _load_campaign_links(campaign_id: int) -> _SourceLinks:
+    numbered = rows("SELECT number, url FROM link WHERE campaign_id = ?", (campaign_id,))
+    pinned = fetch_one("SELECT pinned FROM campaign WHERE id = ?", (campaign_id,))
+    shared = msgspec.json.decode(pinned[0])["values"] if pinned and pinned[0] else {}
+    return _SourceLinks(_keep_absolute(numbered), shared)
+
+
+def _load_step_links(step: tuple[Any, ...]) -> _SourceLinks:
+    pinned = fetch_one("SELECT pinned FROM step WHERE flow_id = ? AND version = ? AND action_id = ?", step)
+    snapshot = msgspec.json.decode(pinned[0]) if pinned and pinned[0] else {"links": [], "values": {}}
+    return _SourceLinks(_keep_absolute(enumerate((url for url, _ in snapshot["links"]), 1)), snapshot["values"])
+
+
+def _load_single_links(message_id: int) -> _SourceLinks:
+    row = fetch_one("SELECT links, data FROM message_content WHERE message_id = ?", (message_id,))
+    if row is None or row[0] is None:
+        return _SourceLinks({}, {})
+    return _SourceLinks(
+        _keep_absolute(enumerate(msgspec.json.decode(row[0]), 1)), {"data": msgspec.json.decode(row[1])}
+    )
+
+
+def _keep_absolute(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:
+    # Which links are tracked was decided when the message was rendered. The link numbers of other addresses were never
+    # given out, so they lead nowhere.
+    return {number: url for number, url in numbered if designs_links.has_literal_host(url)}
+
+
+def _fill_url(url: str, message: TrackedMessage, shared: dict[str, Any]) -> str | None:
+    """Fill the address of a link as its message would have; unknown values are left empty, and the reader is
+    redirected.
+    """
+    if message.campaign_id is None and message.version is None:
+        shared = (
+            merge_tags.get_account_values(Account.get_by_id(message.account_id), brands.get(message.account_id))
+            | shared
+        )
+    values = {**shared, **_get_recipient_values(message), **get_link_values(message.message_id)}
+    if message.version is not None:
+        sql = "SELECT r.event_data FROM message m JOIN run r ON r.id = m.run_id WHERE m.id = ?"
+        row = fetch_one(sql, (message.message_id,))
+        values["event"] = msgspec.json.decode(row[0]) if row and row[0] else {}
+    try:
+        return merge.compile_template(url, "url").render(values)
+    except MergeError as error:
+        log.warning("tracking: filling a link of message %s failed: %s", message.message_id, error)
+        return None
+
+
+def _get_recipient_values(message: TrackedMessage) -> dict[str, Any]:
+    row = fetch_one("SELECT recipient FROM message WHERE id = ?", (message.message_id,))
+    recipient, kind = row[0] if row else None, "phone" if message.channel == "sms" else "email"
+    try:
+        contact = Contact.get_or_none(Contact.id == message.contact_id) if message.contact_id is not None else None
+        if contact is not None:
+            contacts.load_relations([contact])
+        return merge_tags.get_contact_values(contact, recipient, kind)
+    except Exception:
+        # Clicks are redirected even if the stored contact cannot be read.
+        log.exception("tracking: reading contact %s failed", message.contact_id)
+        return merge_tags.get_contact_values(None, recipient, kind)
+
+
+def encode_url(url: str) -> str | None:
+    """Return an address that a header can hold, encoded as browsers do; None if it is not the address of a page."""
+    try:
+        if not (url.isascii() and url.isprintable() and " " not in url):
+            url = _percent_encode(url.translate({9: None, 10: None, 13: None}))
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return url if parts.scheme.lower() in ("http", "https") and parts.hostname else None
+
+
+def _percent_encode(url: str) -> str:
+    """Encode the host by IDNA, and the rest as UTF-8 with percent signs; what is encoded already stays."""
+    scheme, _, rest = url.partition("://")
+    host, rest = _split_host(rest)
+    if not host.isascii():
+        before, at, name = host.rpartition("@")
+        name, colon, port = name.partition(":")
+        ascii_address = addresses.to_ascii(f"a@{name}")
+        encoded = ascii_address.rpartition("@")[2] if ascii_address else quote(name)
+        host = f"{quote(before, safe=':%')}{at}{encoded}{colon}{port}"
+    return f"{scheme}://{host}{quote(rest, safe=_SAFE_CHARACTERS)}"
+
+
+# All printable characters except the space.
+_SAFE_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))
+
+
+def _split_host(rest: str) -> tuple[str, str]:
+    end = min((index for index in map(rest.find, "/?#") if index >= 0), default=len(rest))
+    return rest[:end], rest[end:]

@@ -1,192 +1,318 @@
-"""Why a message in hand was not accepted, written with its counters and its event in one transaction.
+"""Records the outcomes of claimed messages with their counters and events, in the transaction of the queue.
 
-What was accepted is written in one place only, for all of a batch: `hot.step`.
+Accepted messages are written together, a batch at a time; all other outcomes one by one.
 """
 
 import random
+from collections import Counter
+from typing import Any
 
-from appliance.audience.contacts import suppress
-from appliance.audience.contacts.consent import Evidence
-from appliance.audience.contacts.suppress import Case
-from appliance.core import clock, tokens, wake_ups
+from appliance.audience import suppressions
+from appliance.audience.consent import Evidence
+from appliance.audience.suppressions import SuppressionCause
+from appliance.core import clock, crypto, signals
 from appliance.core.addresses import Address
 from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    Deferred,
     DeliveryError,
-    Later,
-    Ours,
-    Permanent,
-    Temporary,
-    Throttled,
-    Unauthenticated,
+    MailUnauthenticated,
+    Postponed,
+    RateLimited,
+    RecipientRejected,
+    SenderRejectedByMx,
     Uncertain,
-    Unreachable,
-    Unwelcome,
 )
-from appliance.sending.delivery import classes
-from appliance.sending.delivery.classes import Class
-from appliance.sending.messages import ledger, message_counters, secret_values, warm_up
-from appliance.sending.messages.ledger import Claim, Outcome, Prepared
-from appliance.sending.sms import codes
+from appliance.core.signals import Signal
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery.bounce_classes import BounceClass
+from appliance.sending.delivery.mx_routes import DIRECT, domain_of
+from appliance.sending.messages import ledger, senders, sms_rules
+from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.sms import error_codes
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
-from appliance.settings.config import seconds
+from appliance.settings.config import parse_seconds
 from appliance.settings.schema import Email, Sms
-from appliance.storage.open import connection, fetch_one, rows, run, scalar
-from appliance.storage.work import after_commit, writing
+from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.transactions import after_commit, require_write_transaction
 
-# What a refusal does to an address: kept with its class, and the address is suppressed once that is enough.
-#
-# The same whether a server said it at once (`outcomes`) or a report brought it later (`feedback.record`). What is
-# about size, content, policy, reputation or ourselves never counts against a recipient (docs/decisions.md#9).
+_MARK_SENT = (
+    "UPDATE message SET status = 'sent', sent_at = ?, attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
+    "subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END, sender = ?, internet_message_id = ?, "
+    "provider_id = coalesce(?, provider_id), segments = coalesce(?, segments), error_code = NULL, "
+    "error_smtp = NULL, error_enhanced = NULL, error_text = NULL, updated_at = ? WHERE id = ? AND status = 'sending' "
+    "RETURNING id, contact_id"
+)
+
+_COUNT_CONTACT = (
+    "UPDATE contact SET email_sent_count = email_sent_count + ?, sms_sent_count = sms_sent_count + ?, "
+    "email_last_sent_at = CASE WHEN ? THEN ? ELSE email_last_sent_at END WHERE id = ?"
+)
+
+_STORE_HINT_TIME = "UPDATE channel SET opt_out_hint_sent_at = ? WHERE account_id = ? AND kind = 'phone' AND key = ?"
+# Sent in the transaction that marks SMS as accepted, with their outcomes.
+sms_accepted = Signal[[list[Outcome]]]()
+_COUNT_CHANNEL = "UPDATE channel SET sent_count = sent_count + 1 WHERE account_id = ? AND kind = ? AND key = ?"
+
+
+def record_accepted(outcomes: list[Outcome]) -> None:
+    """Record accepted messages with their counters and events, and delete their stored bytes."""
+    now, database = clock.now_ms(), connection()
+    written: dict[int, int | None] = dict(
+        database.executemany(
+            _MARK_SENT,
+            [
+                (
+                    now,
+                    outcome.subject,
+                    outcome.sender,
+                    outcome.internet_message_id,
+                    outcome.provider_id,
+                    outcome.prepared.parts if outcome.prepared is not None else None,
+                    now,
+                    outcome.claim.id,
+                )
+                for outcome in outcomes
+            ],
+        )
+    )
+    # The contact may have been merged into another, or deleted, since the claim; the row knows.
+    pairs = [(outcome.claim, written[outcome.claim.id]) for outcome in outcomes if outcome.claim.id in written]
+    by_domain = Counter(domain_of(outcome.sender or "") for outcome in outcomes if outcome.claim.provider == DIRECT
+                    and outcome.claim.id in written and not outcome.claim.test)  # fmt: skip
+    senders.count_warm_up_sent(by_domain)
+    via = {outcome.claim.id: outcome.delivered_via for outcome in outcomes if outcome.delivered_via}
+    database.executemany(
+        "DELETE FROM retry_payload WHERE message_id = ?", [(row.id,) for row, _ in pairs if row.uncertain_count]
+    )
+    counted = [(row, contact_id) for row, contact_id in pairs if not row.test]
+    ledger.count_accepted(row for row, _ in pairs)
+    campaigns = Counter(row.campaign_id for row, _ in counted if row.campaign_id is not None)
+    database.executemany(
+        "UPDATE campaign SET sent_count = sent_count + ? WHERE id = ?",
+        [(count, campaign_id) for campaign_id, count in campaigns.items()],
+    )
+    database.executemany(
+        _COUNT_CONTACT, [_contact_counters(row, contact_id, now) for row, contact_id in counted if contact_id]
+    )
+    database.executemany(_COUNT_CHANNEL, [(row.account_id, row.address_kind, row.recipient_key) for row, _ in counted])
+    flows = Counter(row.flow_id for row, _ in counted if row.run_id is not None)
+    database.executemany(
+        "UPDATE flow SET sent_count = sent_count + ? WHERE id = ?",
+        [(count, flow_id) for flow_id, count in flows.items()],
+    )
+    names: dict[tuple[int | None, int | None], str | None] = {}
+    depths = ledger.get_chain_depths(row for row, _ in pairs)
+    log.record_many(
+        [
+            _build_sent_event(row, contact_id, names, via.get(row.id) or {}, depths.get(row.id, 0))
+            for row, contact_id in pairs
+        ]
+    )
+    sms = [outcome for outcome in outcomes if outcome.claim.channel == "sms" and outcome.claim.id in written]
+    if sms:
+        _record_accepted_sms(sms, now)
+
+
+def _record_accepted_sms(outcomes: list[Outcome], now: int) -> None:
+    connection().executemany(
+        _STORE_HINT_TIME,
+        [(now, outcome.claim.account_id, outcome.claim.recipient_key) for outcome in outcomes
+         if outcome.prepared is not None and outcome.prepared.has_opt_out_hint and not outcome.claim.test],
+    )  # fmt: skip
+    sms_rules.count_sms_parts(outcome for outcome in outcomes if not outcome.claim.test)
+    sms_accepted.send(outcomes)
+
+
+def _contact_counters(row: Claim, contact_id: int, now: int) -> tuple[Any, ...]:
+    email = row.channel == "email"
+    return email, not email, email, now, contact_id
+
+
+def _build_sent_event(
+    row: Claim,
+    contact_id: int | None,
+    names: dict[tuple[int | None, int | None], str | None],
+    via: dict[str, str],
+    depth: int,
+) -> NewEvent:
+    source = (row.campaign_id, row.flow_id)
+    if source not in names:
+        names[source] = ledger.get_source_name(row)
+    return NewEvent(
+        row.account_id, f"{row.channel}_sent", contact_id, ledger.build_event_data(row) | via,
+        resource_uid=f"message:{row.id}", resource_name=names[source], test=row.test, chain_depth=depth,
+    )  # fmt: skip
+
+
+# A bounce is stored with its class, and the address is suppressed after enough of them. The rules are the same whether
+# a server rejected the message at once or a report came later (`inbound`). Bounces about size, content, policy,
+# reputation or our own setup never count against a recipient (docs/decisions.md#9).
 
 _DAY_MS = 24 * 3600 * 1000
-# So long what speaks against an address is remembered, and so often it may
-_WINDOW_MS = 30 * _DAY_MS
-_ENOUGH = {"second": 2, "third": 3, "fifth": 5}
-# A message that was accepted arrived if nothing came back for so long
-_ARRIVED_AFTER_MS = 2 * _DAY_MS
-_SOFT = tuple(one.name for one in classes.ALL if one.against in ("second", "fifth"))
-_TWICE = tuple(one.name for one in classes.ALL if one.against == "second")
-_THRICE = tuple(one.name for one in classes.ALL if one.against == "third")
-# A network that refuses us, not our recipients: who is registered wrongly is told so, and so is what is filtered
-_OURS = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered",)}
-_WATCHED = tuple(kind for kinds in _OURS.values() for kind in kinds)
-_TAKEN = "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END"
-_SUCCESS = (
-    f"SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), {_TAKEN})) FROM message "
+# How long bounces count, and how many of each class suppress an address.
+_BOUNCE_WINDOW_MS = 30 * _DAY_MS
+_BOUNCE_LIMITS = {"second": 2, "third": 3, "fifth": 5}
+# An accepted message counts as delivered if nothing came back for this long.
+_ASSUMED_DELIVERED_MS = 2 * _DAY_MS
+_SOFT_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.against in ("second", "fifth"))
+_SECOND_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.against == "second")
+_THIRD_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.against == "third")
+# Networks that reject us and not our recipients: senders that are not authenticated or registered, and filters.
+_SENDER_CLASSES = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered",)}
+_WATCHED_CLASSES = tuple(kind for kinds in _SENDER_CLASSES.values() for kind in kinds)
+_DELIVERED_AT = "CASE WHEN status = 'sent' AND sent_at <= ?1 THEN sent_at ELSE 0 END"
+
+_LAST_SUCCESS = (
+    f"SELECT max(max(coalesce(delivered_at, 0), coalesce(clicked_at, 0), {_DELIVERED_AT})) FROM message "
     "WHERE account_id = ?2 AND recipient_key = ?3 AND test = 0 AND status IN ('sent', 'delivered', 'complained') "
 )
 
 
-def against(row: Claim, found: Class, source: str, text: str) -> Class:
-    """Keep what speaks against the address of a message, and answer what it comes to with what there was before.
+def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) -> BounceClass:
+    """Store a bounce and return its class, which may become worse through earlier bounces.
 
-    A test and an address that was erased meanwhile are nobody's fault.
+    Tests, and addresses that were erased meanwhile, count against nobody.
     """
-    writing()
-    contact = rows("SELECT contact_id, recipient_key FROM message WHERE id = ?", (row.id,))
-    if row.test or not contact or contact[0][1] is None:
-        return found
-    now, hashed = clock.now_ms(), tokens.address_hash(row.kind, row.recipient_key)
+    require_write_transaction()
+    contact_rows = rows("SELECT contact_id, recipient_key FROM message WHERE id = ?", (row.id,))
+    if row.test or not contact_rows or contact_rows[0][1] is None:
+        return bounce_class
+    now, hashed = clock.now_ms(), crypto.hash_address(row.address_kind, row.recipient_key)
     run(
-        "INSERT INTO returned (account_id, message_id, campaign_id, address_hash, kind, created_at) "
+        "INSERT INTO bounce (account_id, message_id, campaign_id, address_hash, kind, created_at) "
         "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (message_id) DO UPDATE SET kind = excluded.kind, "
         "created_at = excluded.created_at",
-        (row.account_id, row.id, row.campaign_id, hashed, found.name, now),
+        (row.account_id, row.id, row.campaign_id, hashed, bounce_class.name, now),
     )
-    message_counters.bounced(row, found.name)
-    if found.name in _WATCHED and row.campaign_id is not None:
-        after_commit(lambda: wake_ups.ring("campaigns"))
-    if found is classes.HARD:
-        warm_up.came_back(row, "hard")
-    if found.against == "nobody":
-        return found
-    if found.against in ("at_once", "left"):
-        _suppress(row, "hard_bounce" if found.against == "at_once" else "stop_keyword", source, text)
-        return found
+    ledger.count_bounce(row, bounce_class.name)
+    if bounce_class.name in _WATCHED_CLASSES and row.campaign_id is not None:
+        after_commit(lambda: signals.wake("campaigns"))
+    if bounce_class is bounce_classes.HARD:
+        senders.count_warm_up_failure(row, "hard")
+    if bounce_class.against == "nobody":
+        return bounce_class
+    if bounce_class.against in ("at_once", "left"):
+        _suppress(row, "hard_bounce" if bounce_class.against == "at_once" else "stop_keyword", source, text)
+        return bounce_class
     if row.channel == "email":
-        run("UPDATE contact SET email_soft_bounce_count = email_soft_bounce_count + 1 WHERE id = ?", (contact[0][0],))
-    since = max(now - _WINDOW_MS, _last_success(row, contact[0][0], now))
-    if found.against == "second" and _count(row.account_id, hashed, since, _TWICE) >= _ENOUGH["second"]:
+        run(
+            "UPDATE contact SET email_soft_bounce_count = email_soft_bounce_count + 1 WHERE id = ?",
+            (contact_rows[0][0],),
+        )
+    since = max(now - _BOUNCE_WINDOW_MS, _get_last_success(row, contact_rows[0][0], now))
+    if (
+        bounce_class.against == "second"
+        and _count_bounces(row.account_id, hashed, since, _SECOND_CLASSES) >= _BOUNCE_LIMITS["second"]
+    ):
         _suppress(row, "hard_bounce", source, text)
-        return classes.HARD
-    if found.against == "third" and _count(row.account_id, hashed, since, _THRICE) >= _ENOUGH["third"]:
+        return bounce_classes.HARD
+    if (
+        bounce_class.against == "third"
+        and _count_bounces(row.account_id, hashed, since, _THIRD_CLASSES) >= _BOUNCE_LIMITS["third"]
+    ):
         _suppress(row, "soft_bounce", source, text)
-    if _count(row.account_id, hashed, since, _SOFT) >= _ENOUGH["fifth"]:
+    if _count_bounces(row.account_id, hashed, since, _SOFT_CLASSES) >= _BOUNCE_LIMITS["fifth"]:
         _suppress(row, "soft_bounce", source, text)
-    return found
+    return bounce_class
 
 
-def unwelcome(campaign_id: int) -> dict[str, int]:
-    """Count the messages of a campaign that came back for what we are: not known as ours, or taken for unwanted."""
-    words = f"SELECT kind, count(*) FROM returned WHERE campaign_id = ? AND kind IN {_WATCHED!r} GROUP BY kind"
-    found = dict(rows(words, (campaign_id,)))
-    return {name: sum(found.get(kind, 0) for kind in kinds) for name, kinds in _OURS.items()}
+def count_sender_rejections(campaign_id: int) -> dict[str, int]:
+    """Return the number of messages of a campaign that were rejected because of the sender, by reason."""
+    sql = f"SELECT kind, count(*) FROM bounce WHERE campaign_id = ? AND kind IN {_WATCHED_CLASSES!r} GROUP BY kind"
+    counts = dict(rows(sql, (campaign_id,)))
+    return {name: sum(counts.get(kind, 0) for kind in kinds) for name, kinds in _SENDER_CLASSES.items()}
 
 
-def of_unwelcome(campaign_id: int) -> tuple[str, str | None, str | None] | None:
-    """Return (class, code, words) of the last message of a campaign that came back for what we are."""
-    found = rows(
-        f"SELECT r.kind, m.error_enhanced, m.error_text FROM returned r JOIN message m ON m.id = r.message_id "
-        f"WHERE r.campaign_id = ? AND r.kind IN {_WATCHED!r} ORDER BY r.created_at DESC, r.id DESC LIMIT 1",
+def get_last_sender_rejection(campaign_id: int) -> tuple[str, str | None, str | None] | None:
+    """Return (class, code, text) of the last message of a campaign that was rejected because of the sender."""
+    matches = rows(
+        f"SELECT r.kind, m.error_enhanced, m.error_text FROM bounce r JOIN message m ON m.id = r.message_id "
+        f"WHERE r.campaign_id = ? AND r.kind IN {_WATCHED_CLASSES!r} ORDER BY r.created_at DESC, r.id DESC LIMIT 1",
         (campaign_id,),
     )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
-def _count(account_id: int, address_hash: bytes, since: int, kinds: tuple[str, ...]) -> int:
-    words = (
-        "SELECT count(*) FROM returned WHERE account_id = ? AND address_hash = ? AND created_at > ? "
+def _count_bounces(account_id: int, address_hash: bytes, since: int, kinds: tuple[str, ...]) -> int:
+    sql = (
+        "SELECT count(*) FROM bounce WHERE account_id = ? AND address_hash = ? AND created_at > ? "
         f"AND kind IN ({','.join('?' * len(kinds))})"
     )
-    return int(scalar(words, (account_id, address_hash, since, *kinds)))
+    return int(scalar(sql, (account_id, address_hash, since, *kinds)))
 
 
-def _last_success(row: Claim, contact_id: int | None, now: int) -> int:
-    # Each of the two has its index
-    values = (now - _ARRIVED_AFTER_MS, row.account_id, row.recipient_key)
+def _get_last_success(row: Claim, contact_id: int | None, now: int) -> int:
+    # The two cases use different indexes.
+    values = (now - _ASSUMED_DELIVERED_MS, row.account_id, row.recipient_key)
     if contact_id is None:
-        return int(scalar(f"{_SUCCESS} AND contact_id IS NULL", values) or 0)
-    return int(scalar(f"{_SUCCESS} AND contact_id = ?4", (*values, contact_id)) or 0)
+        return int(scalar(f"{_LAST_SUCCESS} AND contact_id IS NULL", values) or 0)
+    return int(scalar(f"{_LAST_SUCCESS} AND contact_id = ?4", (*values, contact_id)) or 0)
 
 
 def _suppress(row: Claim, reason: str, source: str, text: str) -> None:
-    suppress.add(
-        row.account_id, Address(row.kind, row.recipient, row.recipient_key),
-        Case(reason, source=source, diagnostic=text[:1000] or None),
+    suppressions.suppress(
+        row.account_id, Address(row.address_kind, row.recipient, row.recipient_key),
+        SuppressionCause(reason, source=source, diagnostic=text[:1000] or None),
         Evidence(source=source, actor="system", message_id=row.id),
     )  # fmt: skip
 
 
-# An SMS that may have been taken is looked for after this, and then again (`lookups`)
-_FIRST_LOOK_SECONDS = 5.0
+# An uncertain SMS is looked up after this, and then again (`retries`).
+_FIRST_LOOKUP_SECONDS = 5.0
 
-# Whose campaign was cancelled, or whose run a person ended (a merge: but what was asked for), while it was in hand
-_TAKEN_BACK = (
+# Finds out whether the campaign was cancelled or a person ended the run; a merge stops no transactional messages.
+_CANCELLED = (
     "SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled' UNION ALL SELECT 1 FROM run r JOIN flow f "
-    "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at IS NOT NULL OR f.closing IS NOT NULL "
+    "ON f.id = r.flow_id WHERE r.id = ? AND (f.deleted_at IS NOT NULL OR f.pending_end IS NOT NULL "
     "OR r.exit_reason IN ('taken_out', 'flow_archived') OR r.exit_reason IN ('contact_merged', 'goal') AND NOT ?)"
 )
 
 
-def finish(outcome: Outcome) -> None:
-    """Write why a message was refused, put off, left in doubt or skipped, with its counters and its event."""
-    writing()
+def record_failure(outcome: Outcome) -> None:
+    """Record why a message was rejected, deferred, uncertain or skipped, with its counters and its event."""
+    require_write_transaction()
     row, error, now = outcome.claim, outcome.error, clock.now_ms()
     if scalar("SELECT status FROM message WHERE id = ?", (row.id,)) != "sending":
-        return None  # written before: what is known is kept until it is stored, and may be handed in twice
+        return None  # recorded before: an outcome may be passed twice
     if outcome.skip_reason is not None:
-        _describe(outcome, now)
-        ledger.fault(row, error)
-        return ledger.skip(row, outcome.skip_reason, now)
+        _store_sender(outcome, now)
+        ledger.record_error(row, error)
+        return ledger.mark_skipped(row, outcome.skip_reason, now)
     if error is None:
-        raise ValueError("what was accepted is written by hot.step")
+        raise ValueError("accepted messages are recorded by record_accepted")
     if (error.enhanced or "").startswith(("4.7.", "5.7.")):
-        warm_up.came_back(row, "refused", outcome.sender)
-    attempted = isinstance(error, Temporary | Unauthenticated)
+        senders.count_warm_up_failure(row, "refused", outcome.sender)
+    attempted = isinstance(error, Deferred | MailUnauthenticated)
     if (
-        isinstance(error, Unreachable | Ours)
+        isinstance(error, ConnectionFailed | ClientRejected)
         and not attempted
-        and not (row.campaign_id is None and is_given_up(row, now))
+        and not (row.campaign_id is None and has_expired(row, now))
     ):
-        ledger.fault(row, error)
-        # Nobody's attempt: the way out is closed, not this recipient
-        delay = seconds(way_of(row).probe_after)
-        return _again(row, now, delay, attempts=row.attempts, doubts=row.doubts)
-    if isinstance(error, Later) and not (isinstance(error, Throttled) and is_given_up(row, now)):
-        ledger.fault(row, error if isinstance(error, Throttled) else None)
-        return _again(row, now, error.seconds, attempts=row.attempts, doubts=row.doubts)
-    _describe(outcome, now)
+        ledger.record_error(row, error)
+        # No attempt is counted: the transport is closed, not this recipient.
+        delay = parse_seconds(channel_settings(row).probe_after)
+        return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
+    if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):
+        ledger.record_error(row, error if isinstance(error, RateLimited) else None)
+        return _reschedule(row, now, error.seconds, attempts=row.attempts, uncertain_count=row.uncertain_count)
+    _store_sender(outcome, now)
     if isinstance(error, Uncertain):
-        return doubt(row, error, now, outcome.prepared)
-    ledger.fault(row, error)
-    if attempted and not is_given_up(row, now):
-        return _again(row, now, _delay(row), attempts=row.attempts + 1, doubts=row.doubts)
-    return _refused(row, error, now)
+        return handle_uncertain(row, error, now, outcome.prepared)
+    ledger.record_error(row, error)
+    if attempted and not has_expired(row, now):
+        return _reschedule(
+            row, now, _retry_delay_seconds(row), attempts=row.attempts + 1, uncertain_count=row.uncertain_count
+        )
+    return _mark_failed(row, error, now)
 
 
-def _describe(outcome: Outcome, now: int) -> None:
-    # Whoever was erased while their message was in hand stays erased
+def _store_sender(outcome: Outcome, now: int) -> None:
+    # A recipient who was erased while the message was in progress stays erased.
     connection().execute(
         "UPDATE message SET subject = CASE WHEN recipient_key IS NULL THEN NULL ELSE coalesce(?, subject) END, "
         "sender = coalesce(?, sender), "
@@ -195,126 +321,136 @@ def _describe(outcome: Outcome, now: int) -> None:
     )
 
 
-def _again(row: Claim, now: int, delay: float, attempts: int, doubts: int) -> None:
-    # What may go at once is due since ever: a clock that steps back keeps it waiting for nothing
-    due = now + int(delay * 1000) if delay else ledger.AGAIN_AT_ONCE
-    cancelled = fetch_one(_TAKEN_BACK, (row.campaign_id, row.run_id, row.transactional))
-    if cancelled and doubts:
-        return ledger.uncertain(row, "not repeated: cancelled", now)
+def _reschedule(row: Claim, now: int, delay: float, attempts: int, uncertain_count: int) -> None:
+    # A message that may go at once gets a due time in the past, so that a clock that steps back does not delay it.
+    due = now + int(delay * 1000) if delay else ledger.RETRY_NOW
+    cancelled = fetch_one(_CANCELLED, (row.campaign_id, row.run_id, row.transactional))
+    if cancelled and uncertain_count:
+        return ledger.mark_uncertain(row, "not repeated: cancelled", now)
     connection().execute(
-        "UPDATE message SET status = ?, due_at = ?, attempts = ?, doubts = ?, claimed_by = NULL, updated_at = ? "
-        "WHERE id = ?",
-        ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, doubts, now,
+        "UPDATE message SET status = ?, due_at = ?, attempts = ?, uncertain_count = ?, claimed_by = NULL, "
+        "updated_at = ? WHERE id = ?",
+        ("cancelled" if cancelled else "queued", None if cancelled else due, attempts, uncertain_count, now,
          row.id),
     )  # fmt: skip
-    message_counters.ended(row, "cancelled" if cancelled else "put_off")
+    ledger.count_attempt(row, "cancelled" if cancelled else "put_off")
     return None
 
 
-def doubt(row: Claim, error: DeliveryError, now: int, handed_over: Prepared | None) -> None:
-    """Decide about a message that may have been taken: look for it where that can be, else once more, or hold (P3).
+def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: PreparedMessage | None) -> None:
+    """Decide about a message that may have been accepted: look it up if possible, else resend once, or hold it (P3).
 
-    The bytes are kept whatever is decided: a person who sends it again sends what may have arrived.
+    The bytes are stored in any case: a person who sends it again sends the same message.
     """
-    _keep(row, handed_over)
-    if _is_looked_for(row):
-        ledger.fault(row, error)
-        return _again(row, now, _FIRST_LOOK_SECONDS, attempts=row.attempts + 1, doubts=row.doubts + 1)
-    if _goes_again(row):
-        ledger.fault(row, error)
-        return _again(row, now, 0, attempts=row.attempts + 1, doubts=1)
-    connection().execute("UPDATE message SET attempts = attempts + 1, doubts = doubts + 1 WHERE id = ?", (row.id,))
-    return ledger.uncertain(row, error.text, now)
+    _store_payload(row, prepared)
+    if _start_lookup(row):
+        ledger.record_error(row, error)
+        return _reschedule(
+            row, now, _FIRST_LOOKUP_SECONDS, attempts=row.attempts + 1, uncertain_count=row.uncertain_count + 1
+        )
+    if _should_resend(row):
+        ledger.record_error(row, error)
+        return _reschedule(row, now, 0, attempts=row.attempts + 1, uncertain_count=1)
+    connection().execute(
+        "UPDATE message SET attempts = attempts + 1, uncertain_count = uncertain_count + 1 WHERE id = ?", (row.id,)
+    )
+    return ledger.mark_uncertain(row, error.text, now)
 
 
-def _goes_again(row: Claim) -> bool:
-    """Return whether a message in doubt is handed over again: once if the settings say so, or where it counts once."""
+def _should_resend(row: Claim) -> bool:
+    """Return whether an uncertain message is sent again: once if configured, or if the provider accepts it once."""
     if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].takes_once:
         return True
-    return way_of(row).in_doubt == "resend" and row.doubts == 0
+    return channel_settings(row).in_doubt == "resend" and row.uncertain_count == 0
 
 
-def _is_looked_for(row: Claim) -> bool:
-    """Begin to ask the provider of an SMS for it, if it can be asked and what was said is known."""
+def _start_lookup(row: Claim) -> bool:
+    """Start a lookup at the provider of an SMS; return whether that is possible and its text is stored."""
     if row.channel != "sms" or row.provider not in PROVIDERS or not PROVIDERS[row.provider].can_look_up:
         return False
-    kept = connection().execute("UPDATE repeat SET looked = 0 WHERE message_id = ? RETURNING 1", (row.id,))
-    return kept.fetchone() is not None
+    updated = connection().execute(
+        "UPDATE retry_payload SET lookup_count = 0 WHERE message_id = ? RETURNING 1", (row.id,)
+    )
+    return updated.fetchone() is not None
 
 
-def _keep(row: Claim, handed_over: Prepared | None) -> None:
-    """Keep the bytes of a message that is repeated, unless it is secret, or its recipient was erased meanwhile."""
-    if handed_over is None or secret_values.hides(row):
+def _store_payload(row: Claim, prepared: PreparedMessage | None) -> None:
+    """Store the bytes of a message for its retry, unless it is secret or its recipient was erased meanwhile."""
+    if prepared is None or ledger.has_secret_link(row):
         return
-    envelope, *words = handed_over[:4]
+    envelope, *rest = prepared[:4]
     connection().execute(
-        "INSERT INTO repeat (message_id, mail_from, rcpt_to, content, subject, sender, "
-        "internet_message_id, parts, hinted) "
+        "INSERT INTO retry_payload (message_id, mail_from, rcpt_to, content, subject, sender, "
+        "internet_message_id, parts, has_opt_out_hint) "
         "SELECT id, ?, ?, ?, ?, ?, ?, ?, ? FROM message WHERE id = ? AND recipient_key IS NOT NULL "
         "ON CONFLICT (message_id) DO UPDATE SET mail_from = excluded.mail_from, rcpt_to = excluded.rcpt_to, "
         "content = excluded.content, subject = excluded.subject, sender = excluded.sender, "
-        "internet_message_id = excluded.internet_message_id, parts = excluded.parts, hinted = excluded.hinted, "
-        "looked = NULL",
-        (*envelope[:3], *words, handed_over.parts, handed_over.hinted, row.id),
+        "internet_message_id = excluded.internet_message_id, parts = excluded.parts, "
+        "has_opt_out_hint = excluded.has_opt_out_hint, lookup_count = NULL",
+        (*envelope[:3], *rest, prepared.parts, prepared.has_opt_out_hint, row.id),
     )
 
 
-def _refused(row: Claim, error: DeliveryError, now: int) -> None:
-    code = "refused" if isinstance(error, Permanent) else "expired"
-    connection().execute("DELETE FROM repeat WHERE message_id = ?", (row.id,))
+def _mark_failed(row: Claim, error: DeliveryError, now: int) -> None:
+    code = "refused" if isinstance(error, RecipientRejected) else "expired"
+    connection().execute("DELETE FROM retry_payload WHERE message_id = ?", (row.id,))
     connection().execute(
         "UPDATE message SET status = 'failed', attempts = attempts + 1, due_at = NULL, claimed_by = NULL, "
         "error_code = ?, updated_at = ? WHERE id = ?",
         (code, now, row.id),
     )
-    message_counters.ended(row, "failed")
+    ledger.count_attempt(row, "failed")
     if not row.test:
         connection().execute(
             "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
-            (row.account_id, row.kind, row.recipient_key),
+            (row.account_id, row.address_kind, row.recipient_key),
         )
-    # Who was erased while their message was in hand is suppressed already, and the words may name them
+    # An erased recipient is suppressed already, and the text may name them.
     erased = scalar("SELECT recipient_key FROM message WHERE id = ?", (row.id,)) is None
-    meant, source = (codes.judged(error), row.provider) if row.channel == "sms" else (judged(error), "smtp")
-    found = against(row, meant, source, error.text)
-    said = {"reason": code, "class": found.name, "smtp": error.smtp, "enhanced": error.enhanced}
-    event = found.event if row.channel == "email" else f"{row.channel}_failed"
-    ledger.record(row, event, said if erased else {**said, "text": error.text[:1000]})
-    if found is classes.HARD and not row.test and row.campaign_id is not None:
-        message_counters.against(row.campaign_id, "refused")
+    classified, source = (
+        (error_codes.classify_failure(error), row.provider) if row.channel == "sms" else (classify_error(error), "smtp")
+    )
+    bounce_class = apply_bounce(row, classified, source, error.text)
+    data = {"reason": code, "class": bounce_class.name, "smtp": error.smtp, "enhanced": error.enhanced}
+    event = bounce_class.event if row.channel == "email" else f"{row.channel}_failed"
+    ledger.record_event(row, event, data if erased else {**data, "text": error.text[:1000]})
+    if bounce_class is bounce_classes.HARD and not row.test and row.campaign_id is not None:
+        ledger.increment_campaign(row.campaign_id, "refused")
 
 
-def judged(error: DeliveryError) -> Class:
-    """Return what it means that a message was given up or refused for good."""
+def classify_error(error: DeliveryError) -> BounceClass:
+    """Return the bounce class of a message that expired or was rejected for good."""
     if error.smtp is None and error.enhanced == "5.1.2":
-        return classes.NOWHERE  # no server said so but DNS, where a domain may be missing for a day
-    found = classes.classify(error.smtp, error.enhanced, error.text)
-    if isinstance(error, Unwelcome):
-        # The recipient was not even named: an unknown user of whom it speaks is the sender
-        return found if found.against == "nobody" else classes.SETUP
-    if isinstance(error, Permanent) or (found.against == "nobody" and found is not classes.REFUSED):
-        return found
-    # Nobody's mailbox but the way there: it broke, it is throttled, it refuses us
-    if (error.smtp is None and error.enhanced is None) or not isinstance(error, Temporary):
-        return classes.SETUP
-    return found if found in (classes.FULL, classes.EXPIRED) else classes.TEMPORARY
+        return bounce_classes.DOMAIN_NOT_FOUND  # DNS said so and not a server; a domain may be missing for a day
+    bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
+    if isinstance(error, SenderRejectedByMx):
+        # The recipient was not named to the server: an unknown user in its reply is the sender.
+        return bounce_class if bounce_class.against == "nobody" else bounce_classes.SETUP
+    if isinstance(error, RecipientRejected) or (
+        bounce_class.against == "nobody" and bounce_class is not bounce_classes.REFUSED
+    ):
+        return bounce_class
+    # The transport failed and not the mailbox: it broke, throttles us or rejects us.
+    if (error.smtp is None and error.enhanced is None) or not isinstance(error, Deferred):
+        return bounce_classes.SETUP
+    return bounce_class if bounce_class in (bounce_classes.FULL, bounce_classes.EXPIRED) else bounce_classes.TEMPORARY
 
 
-def way_of(row: Claim) -> Email | Sms:
+def channel_settings(row: Claim) -> Email | Sms:
     """Return the settings of the channel that a message goes by."""
-    here = config.current()
-    return here.sms if row.channel == "sms" else here.email
+    settings = config.current()
+    return settings.sms if row.channel == "sms" else settings.email
 
 
-def _delay(row: Claim) -> float:
-    """Return the seconds until the next attempt: the ladder with 20 % jitter (P6)."""
-    ladder = way_of(row).retry_after or [300.0]
-    return ladder[min(row.attempts, len(ladder) - 1)] * random.uniform(0.8, 1.2)
+def _retry_delay_seconds(row: Claim) -> float:
+    """Return the seconds until the next attempt: the configured delay with 20 % jitter (P6)."""
+    delays = channel_settings(row).retry_after or [300.0]
+    return delays[min(row.attempts, len(delays) - 1)] * random.uniform(0.8, 1.2)
 
 
-def is_given_up(row: Claim, now: int) -> bool:
+def has_expired(row: Claim, now: int) -> bool:
     """Return whether a message was tried for as long as the settings allow."""
-    here = way_of(row)
-    limit = here.give_up_transactional if row.transactional else here.give_up
-    # From the first attempt: who waited for their turn, for a resume or for their time before it was not tried by then
-    return now - (row.dated_at or row.created_at) > seconds(limit) * 1000
+    settings = channel_settings(row)
+    limit = settings.give_up_transactional if row.transactional else settings.give_up
+    # Time counts from the first attempt; waiting for a turn, for a resume or for a time before that does not count.
+    return now - (row.first_attempt_at or row.created_at) > parse_seconds(limit) * 1000

@@ -1,311 +1,413 @@
-"""Turns a row in hand into bytes and an envelope; the compiled content of a campaign is kept between rows."""
+"""Prepares messages: turns a row into bytes and an envelope, with compiled content cached between rows."""
 
 import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from appliance.accounts import passwords
 from appliance.audience.contacts import store as contacts
 from appliance.content import brand as brands
 from appliance.content.designs import links as designs_links
-from appliance.core import addresses, clock, tokens
-from appliance.core.errors import SenderRefused
+from appliance.content.designs.merge import MergeError
+from appliance.core import addresses, clock, crypto
+from appliance.core.errors import SenderRejected
 from appliance.sending.delivery import dkim, mime
 from appliance.sending.delivery.dkim import Signer
-from appliance.sending.delivery.send import Envelope
-from appliance.sending.domains import keys, records, returns
-from appliance.sending.domains.keys import Ring
-from appliance.sending.messages import compose, links, secret_values, senders, sms_senders, sources, texts, values
-from appliance.sending.messages.compose import Filled, Parts, Sender
-from appliance.sending.messages.ledger import Claim, Prepared
-from appliance.sending.messages.single import said_source
-from appliance.sending.messages.sources import Kept, OfStep, Showing, SourceId, Started
-from appliance.sending.messages.texts import Worded
+from appliance.sending.delivery.smtp_client import Envelope
+from appliance.sending.domains import keys, records, store
+from appliance.sending.domains.keys import KeyRing
+from appliance.sending.messages import compose, ledger, links, merge_tags, senders, shared_content, transactional
+from appliance.sending.messages.compose import FilledMessage, Sender, SmsText
+from appliance.sending.messages.ledger import COLUMNS, Claim, PreparedMessage
+from appliance.sending.messages.shared_content import (
+    ConditionCache,
+    EncodedMessage,
+    RunStart,
+    SharedContent,
+    SourceId,
+    StepSource,
+    build_stored_source,
+)
 from appliance.sending.sms import numbers
 from appliance.settings import config
-from appliance.storage.models import Account, Campaign, Contact, Message, MessageContent
+from appliance.storage.database import rows, scalar
+from appliance.storage.models import Account, Contact, Message, MessageContent, User
 
-# What mail services are given to name a message by, when they tell what became of it: some replace the Message-ID.
+# Mail services are given an id in headers, by which their webhooks name the message: some replace the Message-ID.
 
 
-def metadata_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers of a message for those services whose hook is open; they take them off again."""
+def build_provider_headers(message_id: int, provider: str) -> tuple[tuple[str, str], ...]:
+    """Return headers with the message's id for services whose webhook is enabled; they remove the headers again."""
     hooks = config.current().email.hooks
     if provider != "relay" or not (hooks.postmark or hooks.sendgrid):
         return ()
-    token = tokens.sign(links.MESSAGE_ID, message_id, 8)
-    found = []
+    token = crypto.sign_token(links.MESSAGE_ID, message_id, 8)
+    headers = []
     if hooks.postmark:
-        found.append(("X-PM-Metadata-campanero", token))
+        headers.append(("X-PM-Metadata-campanero", token))
     if hooks.sendgrid:
-        found.append(("X-SMTPAPI", f'{{"unique_args": {{"campanero": "{token}"}}}}'))
-    return tuple(found)
+        headers.append(("X-SMTPAPI", f'{{"unique_args": {{"campanero": "{token}"}}}}'))
+    return tuple(headers)
 
 
 log = logging.getLogger("campanero.sender")
-# Compiled campaigns and steps held at once
-_MAX_KEPT = 64
+# Compiled campaigns and steps that are cached.
+_MAX_CACHED_SOURCES = 64
 
 
-class _Origin(NamedTuple):
-    """What a From domain is on the wire: who signs for it, and which host takes what comes back."""
+class _SenderDomain(NamedTuple):
+    """The keys and hosts of a From domain."""
 
-    ring: Ring
-    returns: str | None
-    leaving: str | None  # that host, where we listen ourselves
-    is_lost: bool  # its records or itself went, and nothing may leave in its name
+    keys: KeyRing
+    return_host: str | None
+    unsubscribe_host: str | None  # the same host, if we receive email ourselves
+    is_unverified: bool  # the domain or its DNS records are gone, and nothing may leave in its name
 
 
-class Draft(NamedTuple):
-    """A message before it is signed, which takes longer than all the rest and needs nothing but the keys."""
+class UnsignedMessage(NamedTuple):
+    """A message before it is signed, which takes longer than all the rest and needs only the keys."""
 
-    prepared: Prepared
+    prepared: PreparedMessage
     signers: tuple[Signer, ...] = ()
     is_single_spaced: bool = False
 
-    def signed(self) -> Prepared:
-        """Return the message as it leaves; from any thread."""
+    def sign(self) -> PreparedMessage:
+        """Return the signed message; from any thread."""
         envelope = self.prepared.envelope
         signed = dkim.sign(envelope.content, self.signers, self.is_single_spaced)
         return self.prepared._replace(envelope=envelope._replace(content=signed))
 
 
-class Workshop:
-    """Prepares messages; one for each thread that sends, so that nothing is shared while it is being changed."""
+class MessagePreparer:
+    """Prepares messages; there is one for each sending thread, so that they share no state."""
 
     def __init__(self) -> None:
-        self._kept: dict[SourceId, Kept] = {}
-        self._origins: dict[tuple[int, str], _Origin] = {}
-        # By source and contact, for not every campaign says the same of somebody
-        self._people: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
-        self._runs: dict[int, Started] = {}
+        self._contents: dict[SourceId, SharedContent] = {}
+        self._sender_domains: dict[tuple[int, str], _SenderDomain] = {}
+        # By source and contact, as sources need different values of a contact.
+        self._contact_values: dict[tuple[SourceId | None, int | None], dict[str, Any]] = {}
+        self._run_starts: dict[int, RunStart] = {}
         self._accounts: dict[int, Account] = {}
 
-    def begin(self) -> None:
-        """Forget what was read for the messages before: it may have changed since."""
-        self._people = {}
-        self._origins = {}  # a key may have followed another since
+    def clear_cache(self) -> None:
+        """Drop what was read for earlier messages: it may have changed since."""
+        self._contact_values = {}
+        self._sender_domains = {}  # a key may have been replaced since
         self._accounts = {}
-        self._runs = {}
+        self._run_starts = {}
 
-    def fetch(self, claims: Sequence[Claim]) -> None:
-        """Read whom the next messages are for, all together; whoever is not read here is read alone."""
-        runs = {one.run_id for one in claims if one.run_id is not None}
+    def prefetch(self, claims: Sequence[Claim]) -> None:
+        """Read the contacts of the next messages together; those that cannot be are read one by one."""
+        runs = {claim.run_id for claim in claims if claim.run_id is not None}
         if runs:
-            self._runs |= sources.started(runs)
+            self._run_starts |= shared_content.fetch_run_starts(runs)
         ids: dict[SourceId, set[int]] = {}
         for claim in claims:
-            # Whose run is gone is told so alone
-            source = self._source(claim) if claim.run_id is None or claim.run_id in self._runs else None
+            # A message whose run is gone fails alone.
+            source = self._get_source(claim) if claim.run_id is None or claim.run_id in self._run_starts else None
             if source is not None and claim.contact_id is not None:
                 ids.setdefault(source, set()).add(claim.contact_id)
-        for source, people in ids.items():
+        for source, contact_ids in ids.items():
             try:
-                kept = self._shared(source)
-                if kept.showing is not None:
-                    kept.showing.expect(people)
-                found = values.of_contacts(people, kept.needs)
+                shared = self._get_shared(source)
+                if shared.conditions is not None:
+                    shared.conditions.expect(contact_ids)
+                contacts_by_id = merge_tags.fetch_contact_values(contact_ids, shared.address_kinds)
             except Exception as error:
-                # `prepare` says so of each message that cannot be made; all others go out
-                log.debug("the people of %s cannot be read together: %s", source, error)
+                # `prepare` raises the error for each message that fails; the others go out.
+                log.debug("prepare: reading the contacts of %s together failed: %s", source, error)
                 continue
-            for number, person in found.items():
-                self._people[source, number] = person
+            for contact_id, values in contacts_by_id.items():
+                self._contact_values[source, contact_id] = values
 
-    def prepare(self, claim: Claim) -> Prepared:
-        """Make a message as it leaves; raises as `draft` does."""
-        return self.draft(claim).signed()
+    def prepare(self, claim: Claim) -> PreparedMessage:
+        """Return a message ready to be sent; raises as `build` does."""
+        return self.build(claim).sign()
 
-    def draft(self, claim: Claim) -> Draft:
-        """Make a message; raises MergeError or ValueError if it cannot be, SenderRefused if none of its sender can."""
+    def build(self, claim: Claim) -> UnsignedMessage:
+        """Build a message; raises MergeError or ValueError if that is impossible, SenderRejected if its sender is not
+        allowed.
+        """
         if not claim.recipient:
             raise ValueError("its recipient was erased")
         if claim.channel == "sms":
-            return Draft(self._text(claim))
+            return UnsignedMessage(self._build_sms(claim))
         headers: tuple[tuple[str, str], ...]
-        source = self._source(claim)
+        source = self._get_source(claim)
         if source is None:
-            (kept, headers), stop = self._single(claim, leaves=True), None
-        elif (kept := self._shared(source)).is_marketing:
-            stop, host = links.unsubscribe(claim.id), self._origin(claim.account_id, kept.sender.email).leaving
-            headers = (compose.unsubscribe_header(stop, claim.id, host),)
+            (shared, headers), unsubscribe_url = self._compile_single(claim, with_secrets=True), None
+        elif (shared := self._get_shared(source)).is_marketing:
+            unsubscribe_url, host = (
+                links.build_unsubscribe_url(claim.id),
+                self._get_sender_domain(claim.account_id, shared.sender.email).unsubscribe_host,
+            )
+            headers = (compose.build_unsubscribe_header(unsubscribe_url, claim.id, host),)
         else:
-            headers, stop = (), None
-        headers += metadata_headers(claim.id, claim.provider)
-        recipient = addresses.ascii_form(claim.recipient) or claim.recipient
-        dated = claim.dated_at or clock.now_ms()
-        said, parts = self._values(kept, claim, kept.showing, stop), kept.parts
-        # Who is nobody we know, or wants not to be counted, gets the links as they were written and no picture
-        if kept.tracked is not None and said["contact"].get("tracking", "none") != "none":
-            parts, said[designs_links.ROOT] = kept.tracked, links.counting(claim.id)
-        mail = parts.mail(said, kept.sender, claim.id, recipient, dated / 1000, headers, kept.headers)
+            headers, unsubscribe_url = (), None
+        headers += build_provider_headers(claim.id, claim.provider)
+        recipient = addresses.to_ascii(claim.recipient) or claim.recipient
+        attempted_at = claim.first_attempt_at or clock.now_ms()
+        values, parts = self._get_values(shared, claim, shared.conditions, unsubscribe_url), shared.encoded
+        # Unknown contacts, and those who do not want to be counted, get untracked links and no tracking pixel.
+        if shared.encoded_tracked is not None and values["contact"].get("tracking", "none") != "none":
+            parts, values[designs_links.TRACK_ROOT] = shared.encoded_tracked, links.build_tracking_tokens(claim.id)
+        mail = parts.build_mail(
+            values, shared.sender, claim.id, recipient, attempted_at / 1000, headers, shared.headers
+        )
         sender = mail.sender[1]
-        origin = self._origin(claim.account_id, sender)
-        if origin.is_lost and claim.provider != "capture":
-            shown = records.show_domain(records.of_address(sender))
-            raise SenderRefused(f"{shown} is not verified as yours any more: look at its DNS records")
-        # Quoted-printable as it is written here has no line that begins with a dot
-        envelope = Envelope(_mail_from(claim, sender, origin), recipient, mime.write(mail), is_stuffed=True)
-        prepared = Prepared(envelope, mail.subject, sender, mail.message_id)
-        return Draft(prepared, origin.ring.at(dated), mail.is_single_spaced)
+        sender_domain = self._get_sender_domain(claim.account_id, sender)
+        if sender_domain.is_unverified and claim.provider != "capture":
+            domain_name = records.display_domain(records.domain_of_address(sender))
+            raise SenderRejected(f"{domain_name} is not verified as yours any more: look at its DNS records")
+        # Our quoted-printable has no line that begins with a dot.
+        envelope = Envelope(
+            _get_return_path(claim, sender, sender_domain), recipient, mime.write(mail), is_stuffed=True
+        )
+        prepared = PreparedMessage(envelope, mail.subject, sender, mail.message_id)
+        return UnsignedMessage(prepared, sender_domain.keys.at(attempted_at), mail.is_single_spaced)
 
-    def view(self, message: Message) -> Filled:
+    def fill_again(self, message: Message) -> FilledMessage:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
         claim = Claim._make(getattr(message, name) for name in Claim._fields)
         if claim.channel == "sms":
-            said = self._worded(claim, message.sent_at).body
-            return Filled("", texts.page(said), said, None)
-        source = self._source(claim)
-        kept = self._single(claim)[0] if source is None else self._shared(source)
-        return compose.fill(kept.content, self._values(kept, claim))
+            text = self._fill_sms(claim, message.sent_at).body
+            return FilledMessage("", compose.render_sms_page(text), text, None)
+        source = self._get_source(claim)
+        shared = self._compile_single(claim)[0] if source is None else self._get_shared(source)
+        return compose.fill(shared.content, self._get_values(shared, claim))
 
-    def _text(self, claim: Claim) -> Prepared:
-        """Make an SMS: its text, and who it is from."""
-        worded = self._worded(claim)
-        problem = worded.problem()
+    def _build_sms(self, claim: Claim) -> PreparedMessage:
+        """Build an SMS with its sender."""
+        sms = self._fill_sms(claim)
+        problem = sms.find_problem()
         if problem is not None:
             raise ValueError(problem)
-        sender = self._sender(claim)
-        if not sender and not sms_senders.may_be_nobody(claim.provider):
-            raise SenderRefused("no number or name is set that it could be from")
-        envelope = Envelope(sender, claim.recipient, worded.body.encode())
-        return Prepared(envelope, "", sender, "", worded.counted.parts, worded.hinted)
+        sender = self._get_sms_sender(claim)
+        if not sender and not senders.allows_no_sender(claim.provider):
+            raise SenderRejected("no number or name is set that it could be from")
+        envelope = Envelope(sender, claim.recipient, sms.body.encode())
+        return PreparedMessage(envelope, "", sender, "", sms.counted.parts, sms.has_opt_out_hint)
 
-    def _sender(self, claim: Claim) -> str:
-        """Return who an SMS is from; of a campaign whoever that was when it went live."""
-        source = self._source(claim)
-        own = self._shared(source).own if source is not None else None
-        if own is not None:
-            return sms_senders.sender_to(own.sender, numbers.look(claim.recipient).country, claim.provider)
-        chosen = Message.get_by_id(claim.id).sender if source is None else None
-        return chosen or sms_senders.resolve(self._account(claim.account_id), claim.recipient, claim.provider)
+    def _get_sms_sender(self, claim: Claim) -> str:
+        """Return the sender of an SMS; that of a campaign is the one set when it went live."""
+        source = self._get_source(claim)
+        settings = self._get_shared(source).sms_settings if source is not None else None
+        if settings is not None:
+            return senders.pick_sms_sender(
+                settings.sender, numbers.inspect_number(claim.recipient).country, claim.provider
+            )
+        own_sender = Message.get_by_id(claim.id).sender if source is None else None
+        return own_sender or senders.resolve_sms(self._get_account(claim.account_id), claim.recipient, claim.provider)
 
-    def _worded(self, claim: Claim, sent_at: int | None = None) -> Worded:
-        """Fill the text of an SMS; `sent_at` is when it left, where that is long known."""
-        source = self._source(claim)
-        kept = self._shared(source) if source is not None else self._single_text(claim)
-        said = self._values(kept, claim, kept.showing) | texts.tokens(claim.id)
-        if not kept.is_marketing:
-            return texts.fill(kept.content.text, said)
-        hint = kept.own.hint if kept.own is not None else self._account(claim.account_id).sms_opt_out_hint
-        return texts.fill(kept.content.text, said, hint, texts.hint_is_due(claim, sent_at))
+    def _fill_sms(self, claim: Claim, sent_at: int | None = None) -> SmsText:
+        """Fill the text of an SMS; `sent_at` is the time it was sent, if it was."""
+        source = self._get_source(claim)
+        shared = self._get_shared(source) if source is not None else self._compile_single_sms(claim)
+        values = self._get_values(shared, claim, shared.conditions) | compose.build_link_tokens(claim.id)
+        if not shared.is_marketing:
+            return compose.fill_sms(shared.content.text, values)
+        hint = (
+            shared.sms_settings.opt_out_hint
+            if shared.sms_settings is not None
+            else self._get_account(claim.account_id).sms_opt_out_hint
+        )
+        return compose.fill_sms(shared.content.text, values, hint, compose.is_hint_due(claim, sent_at))
 
-    def _account(self, account_id: int) -> Account:
-        found = self._accounts.get(account_id)
-        if found is None:
-            found = self._accounts[account_id] = Account.get_by_id(account_id)
-        return found
+    def _get_account(self, account_id: int) -> Account:
+        account = self._accounts.get(account_id)
+        if account is None:
+            account = self._accounts[account_id] = Account.get_by_id(account_id)
+        return account
 
-    def _origin(self, account_id: int, sender: str) -> _Origin:
-        domain = records.of_address(sender)
-        found = self._origins.get((account_id, domain))
-        if found is None:
-            host = returns.host(account_id, domain)
-            leaving = host if config.current().inbound.listen else None
-            found = _Origin(keys.ring(account_id, domain), host, leaving, senders.may_not_leave(account_id, sender))
-            self._origins[account_id, domain] = found
-        return found
+    def _get_sender_domain(self, account_id: int, sender: str) -> _SenderDomain:
+        domain = records.domain_of_address(sender)
+        sender_domain = self._sender_domains.get((account_id, domain))
+        if sender_domain is None:
+            host = store.find_return_path_host(account_id, domain)
+            unsubscribe_host = host if config.current().inbound.listen else None
+            sender_domain = _SenderDomain(
+                keys.fetch_key_ring(account_id, domain),
+                host,
+                unsubscribe_host,
+                senders.is_domain_unverified(account_id, sender),
+            )
+            self._sender_domains[account_id, domain] = sender_domain
+        return sender_domain
 
-    def _values(
-        self, kept: Kept, claim: Claim, showing: Showing | None = None, stop: str | None = None
+    def _get_values(
+        self,
+        shared: SharedContent,
+        claim: Claim,
+        showing: ConditionCache | None = None,
+        unsubscribe_url: str | None = None,
     ) -> dict[str, Any]:
-        """Return what the merge tags of one message say."""
-        person = kept.shown_as if kept.shown_as is not None else claim.contact_id
-        found = self._people.get((self._source(claim), claim.contact_id))
-        if found is not None:
-            who = values.of_person(found, claim.recipient, claim.kind)
+        """Return the values of the merge tags of one message."""
+        person = shared.sample_contact_id if shared.sample_contact_id is not None else claim.contact_id
+        contact_values = self._contact_values.get((self._get_source(claim), claim.contact_id))
+        if contact_values is not None:
+            recipient_values = merge_tags.get_recipient_values(contact_values, claim.recipient, claim.address_kind)
         else:
-            who = self._person(person, kept, claim, own=kept.shown_as is None)
+            recipient_values = self._get_contact_values(
+                person, shared, claim, is_own_address=shared.sample_contact_id is None
+            )
         if showing is not None:
-            shown = showing.to(claim.contact_id)
+            show_values = showing.get_values(claim.contact_id)
         else:
-            shown = values.shown(claim.account_id, person, kept.content.conditions)
-        said = {**kept.shared, **who, **values.of_message(claim.id, stop), **shown}
+            show_values = merge_tags.get_show_values(claim.account_id, person, shared.content.conditions)
+        values = {
+            **shared.values,
+            **recipient_values,
+            **links.get_link_values(claim.id, unsubscribe_url),
+            **show_values,
+        }
         if claim.run_id is not None:
-            said["event"] = self._started(claim.run_id).event
-        return said
+            values["event"] = self._get_run_start(claim.run_id).event
+        return values
 
     @staticmethod
-    def _person(contact_id: int | None, kept: Kept, claim: Claim, own: bool) -> dict[str, Any]:
-        """Return what is said of a person; `own` says that the address is one of theirs."""
+    def _get_contact_values(
+        contact_id: int | None, shared: SharedContent, claim: Claim, is_own_address: bool
+    ) -> dict[str, Any]:
+        """Return the values of a contact; `own` tells that the recipient's address is theirs."""
         contact = Contact.get_or_none(Contact.id == contact_id) if contact_id is not None else None
-        if contact is not None and kept.needs:
-            contacts.load([contact])
-        return values.of_contact(contact, claim.recipient if own or contact is None else None, claim.kind)
+        if contact is not None and shared.address_kinds:
+            contacts.load_relations([contact])
+        return merge_tags.get_contact_values(
+            contact, claim.recipient if is_own_address or contact is None else None, claim.address_kind
+        )
 
-    def _source(self, claim: Claim) -> SourceId | None:
-        """Return what a message is one of many of; None for one that stands alone."""
+    def _get_source(self, claim: Claim) -> SourceId | None:
+        """Return the source that a message shares content with, or None for a single message."""
         if claim.campaign_id is not None or claim.run_id is None or claim.flow_id is None or claim.step_id is None:
             return claim.campaign_id
-        return OfStep(claim.flow_id, self._started(claim.run_id).version, claim.step_id)
+        return StepSource(claim.flow_id, self._get_run_start(claim.run_id).version, claim.step_id)
 
-    def _started(self, run_id: int) -> Started:
-        found = self._runs.get(run_id)
-        if found is None:
-            found = sources.started([run_id]).get(run_id)
-            if found is None:
+    def _get_run_start(self, run_id: int) -> RunStart:
+        run_start = self._run_starts.get(run_id)
+        if run_start is None:
+            run_start = shared_content.fetch_run_starts([run_id]).get(run_id)
+            if run_start is None:
                 raise ValueError("the run that sent it is gone")
-            self._runs[run_id] = found
-        return found
+            self._run_starts[run_id] = run_start
+        return run_start
 
-    def _shared(self, source: SourceId) -> Kept:
-        kept = self._kept.get(source)
-        if kept is None:
-            if len(self._kept) >= _MAX_KEPT:
-                self._kept.clear()
-            kept = self._kept[source] = sources.compile_source(source)
-        return kept
+    def _get_shared(self, source: SourceId) -> SharedContent:
+        shared = self._contents.get(source)
+        if shared is None:
+            if len(self._contents) >= _MAX_CACHED_SOURCES:
+                self._contents.clear()
+            shared = self._contents[source] = shared_content.compile_shared(source)
+        return shared
 
-    def _single(self, claim: Claim, leaves: bool = False) -> tuple[Kept, tuple[tuple[str, str], ...]]:
-        """Read what one message says; `leaves` with what is for its recipient alone."""
+    def _compile_single(
+        self, claim: Claim, with_secrets: bool = False
+    ) -> tuple[SharedContent, tuple[tuple[str, str], ...]]:
+        """Compile a single message; with `leaves`, including secrets for its recipient alone."""
         message = Message.get_by_id(claim.id)
-        said = MessageContent.get(MessageContent.message == claim.id)
+        stored = MessageContent.get(MessageContent.message == claim.id)
         account = Account.get_by_id(claim.account_id)
         marketing = not claim.transactional
         brand = brands.get(account.id)
-        # A test shows all that the mail will have; only what mail programs act on is left out of its headers
-        whole = marketing or message.source_type == "test"
-        content = compose.compile_source(said_source(said, account, brands.look(brand), whole))
+        # A test shows all that the email will have, except headers that mail programs act on.
+        is_marketing = marketing or message.source_type == "test"
+        content = compose.compile_message(build_stored_source(stored, account, brands.build_look(brand), is_marketing))
         name = account.email_from_name or account.name
         sender = Sender(message.sender or "", name, message.reply_to or account.email_reply_to)
-        data = secret_values.data(message, said.data) if leaves else said.data
-        shared = values.of_account(account, brand) | {"data": data}
-        tracked = sources.tracked(content, said.links) if marketing and said.links is not None else None
+        data = fill_secrets(message, stored.data) if with_secrets else stored.data
+        shared = merge_tags.get_account_values(account, brand) | {"data": data}
+        tracked = (
+            shared_content.encode_tracked(content, stored.links) if marketing and stored.links is not None else None
+        )
         needs = frozenset({"phone"})
-        kept = Kept(content, Parts(content), tracked, sender, shared, b"", needs, None, said.shown_as)
-        headers = tuple(said.headers.items())
+        compiled = SharedContent(
+            content, EncodedMessage(content), tracked, sender, shared, b"", needs, None, stored.shown_as
+        )
+        headers = tuple(stored.headers.items())
         if marketing:
-            list_id, domain = f"account-{account.id}", sources.domain_of(sender.email)
-            host = self._origin(account.id, sender.email).leaving
-            headers += compose.marketing_headers(claim.id, None, account.name, list_id, domain, account.id, host)
-        return kept, headers
+            list_id, domain = f"account-{account.id}", shared_content.get_ascii_domain(sender.email)
+            host = self._get_sender_domain(account.id, sender.email).unsubscribe_host
+            headers += compose.build_marketing_headers(claim.id, None, account.name, list_id, domain, account.id, host)
+        return compiled, headers
 
-    def _single_text(self, claim: Claim) -> Kept:
-        said = MessageContent.get(MessageContent.message == claim.id)
-        account = self._account(claim.account_id)
-        shared = values.of_account(account, brands.get(account.id)) | {"data": said.data}
-        kept = sources.text(account.id, said.body, said.links, shared)
-        # A test shows all that the message will have
+    def _compile_single_sms(self, claim: Claim) -> SharedContent:
+        stored = MessageContent.get(MessageContent.message == claim.id)
+        account = self._get_account(claim.account_id)
+        shared = merge_tags.get_account_values(account, brands.get(account.id)) | {"data": stored.data}
+        compiled = shared_content.compile_shared_sms(account.id, stored.body, stored.links, shared)
+        # A test shows all that the message will have.
         is_marketing = not claim.transactional or claim.source_type == "test"
-        return kept._replace(showing=None, shown_as=said.shown_as, is_marketing=is_marketing)
+        return compiled._replace(conditions=None, sample_contact_id=stored.shown_as, is_marketing=is_marketing)
 
 
-def pinned(campaign: Campaign) -> dict[str, Any]:
-    """Return what a campaign says beside its template, as of now: kept with it, so that a repeat is the same bytes."""
-    account = campaign.account
-    brand = brands.get(account.id)
-    contact_list = campaign.trigger.contact_list
-    return {
-        "look": brands.look(brand),
-        "tracking": campaign.tracking,
-        "sms": [account.sms_from, account.sms_opt_out_hint],
-        "locale": account.locale,
-        "values": values.of_account(account, brand) | {"campaign": {"name": campaign.name}},
-        "list_name": contact_list.name if contact_list else account.name,
-        "list_id": f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
-    }
+def _get_return_path(claim: Claim, sender: str, sender_domain: _SenderDomain) -> str:
+    """Return the return path: our own if we receive bounces, as the capture server always does, else the sender."""
+    host = (
+        store.bounce_host(records.domain_of_address(sender))
+        if claim.provider == "capture"
+        else sender_domain.return_host
+    )
+    return links.build_return_path(claim.id, host) if host is not None else sender
 
 
-def _mail_from(claim: Claim, sender: str, origin: _Origin) -> str:
-    """Return the return path: one of our own needs somebody who listens there, as the capture server always does."""
-    host = returns.bounce_host(records.of_address(sender)) if claim.provider == "capture" else origin.returns
-    return links.return_path(claim.id, host) if host is not None else sender
+# Larger sources are cut: no reader needs more.
+MAX_SOURCE_BYTES = 2_000_000
+
+
+class NotReproducible(Exception):
+    """A message that cannot be shown, with the reason."""
+
+
+def get_source(account_id: int, message_id: int) -> bytes:
+    """Return the bytes of a message, stored or prepared again; raises NotFound, or NotReproducible."""
+    row = ledger.get(account_id, message_id)
+    if row.recipient_key is None:
+        raise NotReproducible("its recipient was erased, and what was written to them with that")
+    if ledger.has_secret_link(row):
+        raise NotReproducible("it holds a link that is for its recipient alone")
+    for sql in (
+        "SELECT content FROM retry_payload WHERE message_id = ?",
+        "SELECT source FROM captured_message WHERE message_id = ?",
+    ):
+        stored = scalar(sql, (message_id,))
+        if stored is not None:
+            return bytes(stored)[:MAX_SOURCE_BYTES]
+    [claim] = [Claim._make(columns) for columns in rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))]
+    try:
+        return MessagePreparer().prepare(claim).envelope.content[:MAX_SOURCE_BYTES]
+    except SenderRejected as error:
+        raise NotReproducible(f"nobody may send it: {error}") from None
+    except (MergeError, ValueError) as error:
+        reason = error.describe() if isinstance(error, MergeError) else str(error)
+        raise NotReproducible(f"it cannot be made: {reason}") from None
+
+
+def get_html(account_id: int, message_id: int) -> str:
+    """Return the HTML of a message; raises NotFound, or NotReproducible."""
+    row = ledger.get(account_id, message_id)
+    try:
+        filled = MessagePreparer().fill_again(row)
+    except (MergeError, ValueError, SenderRejected) as error:
+        raise NotReproducible(error.describe() if isinstance(error, MergeError) else str(error)) from None
+    return filled.html if row.channel == "email" else compose.render_sms_page(filled.text)
+
+
+def get_bounce_class(row: Message) -> str | None:
+    """Return the class of the bounce of a message, or None."""
+    kind = scalar("SELECT kind FROM bounce WHERE message_id = ? ORDER BY id DESC LIMIT 1", (row.id,))
+    return None if kind is None else str(kind)
+
+
+# The link of a password reset is inserted when the email leaves; it is never stored or shown. Otherwise anyone who may
+# read the messages of an account could choose a new password for its owner.
+
+
+def fill_secrets(message: Message, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the `data` of a message with its secrets, the same at every attempt."""
+    user_id = data.get(ledger.RESET_USER_KEY)
+    if message.source_type != "system" or user_id is None or message.provider == "capture":
+        return data
+    user = User.get_or_none(User.id == user_id, User.disabled_at.is_null())
+    if user is None:
+        return data
+    secret = passwords.create_token(transactional.RESET_PURPOSE, user, message.created_at + transactional.RESET_LINK_MS)
+    return {**data, "link": f"{config.base_url(config.current())}/reset/{secret}"}

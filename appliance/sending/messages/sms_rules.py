@@ -1,62 +1,67 @@
-"""Whether an SMS may go to a number, and when: rules that hold for every SMS, looked at right before it would leave.
+"""Rules for every SMS, checked right before it leaves: whether it may go to a number, and when.
 
-A number that no network has, or that is dear to write to, gets none; nor does a country that is not wanted. Marketing
-rests at night by the clocks of whoever gets it.
+Numbers that no network has, numbers with extra costs, and countries that are not allowed get none. Marketing waits for
+the end of the quiet hours of the recipient, and all SMS for the next day once the parts of one are used up.
 """
 
 import logging
+import re
+from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from appliance.core import clock
-from appliance.core.errors import TooMany
-from appliance.sending.messages import ledger, quiet, sms_days, sms_senders
-from appliance.sending.messages.ledger import Claim
+from appliance.core.errors import RateLimitExceeded
+from appliance.sending.messages import ledger, senders
+from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.sending.sms import numbers
 from appliance.settings import config
-from appliance.settings.config import seconds
-from appliance.storage.open import connection, fetch_one, rows
-from appliance.storage.work import writing
+from appliance.settings.config import parse_seconds
+from appliance.storage.database import connection, fetch_one, rows, scalar
+from appliance.storage.transactions import require_write_transaction
 
-_HOME = "capture"
-# What was kept back leaves within so long, each at its own moment
+_CAPTURE = "capture"
+# Held SMS leave within this time, each at its own moment.
 _SPREAD_MS = 60_000
-_STEP_MS = 7_919  # no part of the spread, so that neighbours are far from each other
-_FACTS = "SELECT sms_from, sms_quiet_hours, time_zone FROM account WHERE id = ?"
-_WHERE = "SELECT trim(json_extract(data, '$.time_zone')), country_code FROM contact WHERE id = ?"
-# How they agreed: the words they were shown, an answer of theirs, or a word that they wrote
-_EVIDENCE = (
+_STEP_MS = 7_919  # not a divisor of the spread, so that neighbours are far apart
+_ACCOUNT_SETTINGS = "SELECT sms_from, sms_quiet_hours, time_zone FROM account WHERE id = ?"
+_CONTACT_LOCATION = "SELECT trim(json_extract(data, '$.time_zone')), country_code FROM contact WHERE id = ?"
+
+# Evidence of consent: the text that contacts saw, a reply of theirs, or a keyword that they sent.
+_CONSENT_EVIDENCE = (
     "SELECT 1 FROM consent WHERE contact_id = ? AND kind = 'phone' AND (act = 'confirmed' OR act = 'opt_in' "
     "AND (trim(coalesce(text, '')) != '' OR source = 'keyword')) LIMIT 1"
 )
 
 
-class _Facts(NamedTuple):
-    """What the account of an SMS says."""
+class _AccountSettings(NamedTuple):
+    """The SMS settings of an account."""
 
     sender: str | None
     quiet_hours: str | None
     time_zone: str
 
 
-def refused(number: str) -> tuple[str, str] | None:
-    """Return (reason, words) why no SMS goes to a number, or None."""
-    found = numbers.look(number)
-    if not found.is_possible:
+def get_number_refusal(number: str) -> tuple[str, str] | None:
+    """Return (reason, text) why no SMS goes to a number, or None."""
+    info = numbers.inspect_number(number)
+    if not info.is_possible:
         return "invalid_address", "is no number that a network has"
-    if found.type in numbers.DEAR:
+    if info.type in numbers.PREMIUM_TYPES:
         return "invalid_address", "is a number that costs extra: premium or shared cost"
-    if not _is_wanted(found.country):
-        return "country_not_allowed", f"is in {found.country or 'no country'}, which is not among sms.countries"
+    if not _is_country_allowed(info.country):
+        return "country_not_allowed", f"is in {info.country or 'no country'}, which is not among sms.countries"
     return None
 
 
-def _is_wanted(country: str | None) -> bool:
-    wanted = _upper(tuple(config.current().sms.countries))
-    return not wanted or country in wanted
+def _is_country_allowed(country: str | None) -> bool:
+    allowed = _upper(tuple(config.current().sms.countries))
+    return not allowed or country in allowed
 
 
 @lru_cache(8)
@@ -64,96 +69,106 @@ def _upper(codes: tuple[str, ...]) -> frozenset[str]:
     return frozenset(code.upper() for code in codes)
 
 
-def has_evidence(contact_id: int | None) -> bool:
-    """Return whether it is on record how somebody agreed to get SMS and to which words, where that has to be."""
+def has_consent_evidence(contact_id: int | None) -> bool:
+    """Return whether the evidence for consent is on record, if that is required."""
     if not config.current().sms.require_evidence:
         return True
-    return contact_id is not None and fetch_one(_EVIDENCE, (contact_id,)) is not None
+    return contact_id is not None and fetch_one(_CONSENT_EVIDENCE, (contact_id,)) is not None
 
 
-def refusal(row: Claim) -> str | None:
-    """Return why an SMS may not go out at all, beside what its person wants."""
-    found = refused(row.recipient_key)
-    if found is not None:
-        return found[0]
-    if not row.transactional and not has_evidence(row.contact_id):
+def get_sms_refusal(row: Claim) -> str | None:
+    """Return why an SMS may not go out, apart from the contact's consent, or None."""
+    refusal = get_number_refusal(row.recipient_key)
+    if refusal is not None:
+        return refusal[0]
+    if not row.transactional and not has_consent_evidence(row.contact_id):
         return "no_consent"
     if row.source_type == "system":
-        return None  # an answer is from the number that was written to
-    return "sender_not_allowed" if _is_nameless(row.recipient_key, row.provider, _facts(row.account_id)) else None
+        return None  # a reply comes from the number that was written to
+    return (
+        "sender_not_allowed"
+        if _lacks_sender(row.recipient_key, row.provider, _get_account_settings(row.account_id))
+        else None
+    )
 
 
-def foreseen(account_id: int, contact_id: int, number: str, provider: str) -> str | None:
-    """Return why a marketing SMS that is not written yet would not go out, as `refusal` will."""
-    found = refused(number)
-    if found is not None:
-        return found[0]
-    if not has_evidence(contact_id):
+def predict_refusal(account_id: int, contact_id: int, number: str, provider: str) -> str | None:
+    """Return why a marketing SMS would not go out, as `get_sms_refusal` will, or None."""
+    refusal = get_number_refusal(number)
+    if refusal is not None:
+        return refusal[0]
+    if not has_consent_evidence(contact_id):
         return "no_consent"
-    return "sender_not_allowed" if _is_nameless(number, provider, _facts(account_id)) else None
+    return "sender_not_allowed" if _lacks_sender(number, provider, _get_account_settings(account_id)) else None
 
 
-def _is_nameless(number: str, provider: str, facts: _Facts) -> bool:
-    """Return whether whoever it is from can write to others and not to this country."""
-    if provider == _HOME or sms_senders.sender_to(facts.sender, numbers.look(number).country):
+def _lacks_sender(number: str, provider: str, settings: _AccountSettings) -> bool:
+    """Return whether the account can write to other countries but not to this one."""
+    if provider == _CAPTURE or senders.pick_sms_sender(settings.sender, numbers.inspect_number(number).country):
         return False
-    return bool(sms_senders.sender_to(facts.sender, None))
+    return bool(senders.pick_sms_sender(settings.sender, None))
 
 
-def suspects(rows: Iterable[Claim], now: int) -> set[int]:
-    """Return the ids of SMS that have to be looked at closely before they leave: too many of them, never too few.
+def find_suspects(rows: Iterable[Claim], now: int) -> set[int]:
+    """Return the ids of SMS that have to be checked one by one: possibly too many of them, never too few.
 
-    Of people who say their time zone themselves nothing is known here: those are left out where rows are marked
-    together (`hot`).
+    Contacts with a time zone of their own are not known here: `queue.record_and_claim` leaves them out.
     """
-    found: set[int] = set()
-    facts: dict[int, _Facts] = {}
-    full: dict[int, bool] = {}
+    suspects: set[int] = set()
+    settings_by_account: dict[int, _AccountSettings] = {}
+    is_full: dict[int, bool] = {}
     for row in rows:
         if row.channel != "sms":
             continue
-        known = facts.get(row.account_id) or facts.setdefault(row.account_id, _facts(row.account_id))
-        if row.account_id not in full:
-            full[row.account_id] = sms_days.full_until(row.account_id, known.time_zone, now) is not None
-        is_real = row.provider != _HOME
+        settings = settings_by_account.get(row.account_id) or settings_by_account.setdefault(
+            row.account_id, _get_account_settings(row.account_id)
+        )
+        if row.account_id not in is_full:
+            is_full[row.account_id] = get_parts_limit_end(row.account_id, settings.time_zone, now) is not None
+        is_real = row.provider != _CAPTURE
         if (
             config.current().sms.require_evidence
-            or (is_real and (full[row.account_id] or _may_rest(row, known, now)))
-            or refused(row.recipient_key or "") is not None
-            or _is_nameless(row.recipient_key or "", row.provider, known)
+            or (is_real and (is_full[row.account_id] or _may_be_quiet(row, settings, now)))
+            or get_number_refusal(row.recipient_key or "") is not None
+            or _lacks_sender(row.recipient_key or "", row.provider, settings)
         ):
-            found.add(row.id)
-    return found
+            suspects.add(row.id)
+    return suspects
 
 
-def _may_rest(row: Claim, facts: _Facts, now: int) -> bool:
-    """Return whether the number of an SMS may lie in a night, or does not say where it lies."""
-    if facts.quiet_hours is None:
+def _may_be_quiet(row: Claim, settings: _AccountSettings, now: int) -> bool:
+    """Return whether it may be quiet at a number, or its time zone is not known."""
+    if settings.quiet_hours is None:
         return False
-    known = numbers.look(row.recipient_key or "").zones
-    return not known or quiet.until_all(msgspec.json.decode(facts.quiet_hours), known, now) is not None
+    time_zones = numbers.inspect_number(row.recipient_key or "").zones
+    if not time_zones:
+        return True
+    return get_quiet_end_everywhere(msgspec.json.decode(settings.quiet_hours), time_zones, now) is not None
 
 
-def _facts(account_id: int) -> _Facts:
-    return _Facts._make(fetch_one(_FACTS, (account_id,)) or (None, None, "UTC"))
+def _get_account_settings(account_id: int) -> _AccountSettings:
+    return _AccountSettings._make(fetch_one(_ACCOUNT_SETTINGS, (account_id,)) or (None, None, "UTC"))
 
 
-def is_kept_back(row: Claim, now: int) -> bool:
-    """Keep an SMS back whose time it is not: until the quiet hours end, or the day of which all parts are used up.
+def hold_back(row: Claim, now: int) -> bool:
+    """Hold an SMS until its quiet hours end, or until the next day if all parts of this one are used up; return
+    whether.
 
-    One that would be too late by then is skipped; whatever goes on later does so one after the other.
+    An SMS that would be too late by then is skipped; held ones leave spread over a while.
     """
-    if row.provider == _HOME:
+    if row.provider == _CAPTURE:
         return False
-    facts = _facts(row.account_id)
+    settings = _get_account_settings(row.account_id)
     end = None
-    if not row.transactional and facts.quiet_hours is not None:
-        end = quiet.until_all(msgspec.json.decode(facts.quiet_hours), clocks(row, facts.time_zone), now)
-        if end is not None and end - (row.dated_at or now) > seconds(config.current().sms.give_up) * 1000:
-            ledger.skip(row, "quiet_hours_expired", now)
+    if not row.transactional and settings.quiet_hours is not None:
+        end = get_quiet_end_everywhere(
+            msgspec.json.decode(settings.quiet_hours), get_recipient_time_zones(row, settings.time_zone), now
+        )
+        if end is not None and end - (row.first_attempt_at or now) > parse_seconds(config.current().sms.give_up) * 1000:
+            ledger.mark_skipped(row, "quiet_hours_expired", now)
             return True
-    if end is None and row.source_type != "system":  # what answers people is little, and soon of no use
-        end = sms_days.full_until(row.account_id, facts.time_zone, now)
+    if end is None and row.source_type != "system":  # automatic replies are few, and soon of no use
+        end = get_parts_limit_end(row.account_id, settings.time_zone, now)
     if end is None:
         return False
     values = (end + row.id * _STEP_MS % _SPREAD_MS, now, row.id)
@@ -161,97 +176,219 @@ def is_kept_back(row: Claim, now: int) -> bool:
     return True
 
 
-def clocks(row: Claim, own: str) -> tuple[str, ...]:
+def get_recipient_time_zones(row: Claim, account_zone: str) -> tuple[str, ...]:
     """Return the time zones a recipient may live in: their own, the number's, their country's, or the account's.
 
-    An SMS goes when it is no night in any of them.
+    An SMS goes when it is quiet in none of them.
     """
-    said, country = fetch_one(_WHERE, (row.contact_id,)) or (None, None)
-    return clocks_of(said, country, row.recipient_key, own)
+    contact_zone, country = fetch_one(_CONTACT_LOCATION, (row.contact_id,)) or (None, None)
+    return get_number_time_zones(contact_zone, country, row.recipient_key, account_zone)
 
 
-def clocks_of(said: Any, country: str | None, number: str, own: str) -> tuple[str, ...]:
-    """Return the time zones of a number whose person names one themselves, or a country, or neither."""
-    if isinstance(said, str) and numbers.is_known(said.strip()):
-        return (said.strip(),)
-    return numbers.look(number).zones or numbers.of_country(country) or (own,)
+def get_number_time_zones(contact_zone: Any, country: str | None, number: str, account_zone: str) -> tuple[str, ...]:
+    """Return the time zones of a number, given the contact's own time zone or country, if any."""
+    if isinstance(contact_zone, str) and numbers.is_time_zone(contact_zone.strip()):
+        return (contact_zone.strip(),)
+    return numbers.inspect_number(number).zones or numbers.time_zones_of_country(country) or (account_zone,)
 
 
-# Bounds how many single SMS go to a block of numbers that nobody here knows: somebody may earn by each (SMS
-# pumping).
-#
-# Whoever earns by them has numbers in a row. Numbers of people who want SMS are not counted, nor is what stays in
-# the inbox; all is read from the ledger, so a restart forgives nothing.
+# Single SMS to a block of unknown numbers are limited: fraudsters earn by each SMS to their blocks of numbers (SMS
+# pumping). Numbers of subscribers and captured SMS are not counted. All counts are read from the ledger, so that a
+# restart resets nothing.
 
 log = logging.getLogger("campanero.messages")
 _HOUR_MS = 3_600_000
-_FIRST = "SELECT id FROM message WHERE account_id = ? AND created_at > ? ORDER BY created_at, id LIMIT 1"
-_STRANGERS = (
+_FIRST_OF_HOUR = "SELECT id FROM message WHERE account_id = ? AND created_at > ? ORDER BY created_at, id LIMIT 1"
+
+_TO_UNKNOWN_NUMBERS = (
     "m.channel = 'sms' AND m.source_type = 'transactional' AND m.test = 0 AND m.provider != 'capture' "
     "AND m.status != 'skipped' AND NOT EXISTS (SELECT 1 FROM channel h WHERE h.account_id = m.account_id "
     "AND h.kind = 'phone' AND h.key = m.recipient_key AND h.subscribed = 1)"
 )
-_IN_BLOCK = (
-    f"SELECT count(*), min(created_at) FROM (SELECT m.created_at FROM message m INDEXED BY message_texted "
+
+_COUNT_IN_BLOCK = (
+    f"SELECT count(*), min(created_at) FROM (SELECT m.created_at FROM message m INDEXED BY message_sms_recipient "
     "WHERE m.recipient_key >= ?1 || '0000' AND m.recipient_key <= ?1 || '9999' AND m.account_id = ?2 AND m.id >= ?3 "
-    f"AND length(m.recipient_key) = length(?1) + 4 AND {_STRANGERS} ORDER BY m.id DESC LIMIT ?4)"
+    f"AND length(m.recipient_key) = length(?1) + 4 AND {_TO_UNKNOWN_NUMBERS} ORDER BY m.id DESC LIMIT ?4)"
 )
-_FULL = (
+
+_FULL_BLOCKS = (
     "SELECT substr(m.recipient_key, 1, length(m.recipient_key) - 4) AS block, length(m.recipient_key), count(*) AS n "
-    f"FROM message m WHERE m.account_id = ? AND m.created_at > ? AND {_STRANGERS} GROUP BY 1, 2 HAVING n >= ? "
+    f"FROM message m WHERE m.account_id = ? AND m.created_at > ? AND {_TO_UNKNOWN_NUMBERS} GROUP BY 1, 2 HAVING n >= ? "
     "ORDER BY n DESC, block"
 )
-# Blocks of which was told, and when
-_told: dict[tuple[int, str], int] = {}
-_MAX_TOLD = 1_000
+
+# When each full block was logged.
+_warned_at: dict[tuple[int, str], int] = {}
+_MAX_WARNED_BLOCKS = 1_000
 
 
-class Block(NamedTuple):
+class NumberBlock(NamedTuple):
     """Numbers that differ in their last four digits, and how many SMS they got in an hour."""
 
     prefix: str
     messages: int
 
 
-def admit(account_id: int, number: str) -> None:
-    """Raise TooMany if a single SMS to a number would be one too many for its block; those of subscribers never are."""
-    writing()
-    most, now = config.current().sms.new_numbers_per_hour, clock.now_ms()
-    if not most or _is_wanted_number(account_id, number):
+def limit_unknown_numbers(account_id: int, number: str) -> None:
+    """Raise RateLimitExceeded if a single SMS is one too many for the block of its number; subscribers are exempt."""
+    require_write_transaction()
+    limit, now = config.current().sms.new_numbers_per_hour, clock.now_ms()
+    if not limit or _is_subscriber(account_id, number):
         return
-    first = fetch_one(_FIRST, (account_id, now - _HOUR_MS))
+    first = fetch_one(_FIRST_OF_HOUR, (account_id, now - _HOUR_MS))
     if first is None:
         return
-    prefix = numbers.look(number).prefix
-    count, oldest = rows(_IN_BLOCK, (prefix, account_id, first[0], most))[0]
-    if count >= most:
-        _tell(account_id, prefix, most, now)
-        words = f"{most} SMS in an hour went to unknown numbers beginning with {prefix}"
-        raise TooMany(words, retry_after=max(1, (oldest + _HOUR_MS - now) // 1000 + 1))
+    prefix = numbers.inspect_number(number).prefix
+    count, oldest = rows(_COUNT_IN_BLOCK, (prefix, account_id, first[0], limit))[0]
+    if count >= limit:
+        _warn_once(account_id, prefix, limit, now)
+        message = f"{limit} SMS in an hour went to unknown numbers beginning with {prefix}"
+        raise RateLimitExceeded(message, retry_after=max(1, (oldest + _HOUR_MS - now) // 1000 + 1))
 
 
-def _is_wanted_number(account_id: int, number: str) -> bool:
-    asked = "SELECT 1 FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ? AND subscribed = 1"
-    return fetch_one(asked, (account_id, number)) is not None
+def _is_subscriber(account_id: int, number: str) -> bool:
+    sql = "SELECT 1 FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ? AND subscribed = 1"
+    return fetch_one(sql, (account_id, number)) is not None
 
 
-def _tell(account_id: int, prefix: str, most: int, now: int) -> None:
-    """Log it, once an hour for each block."""
-    if _told.get((account_id, prefix), 0) > now - _HOUR_MS:
+def _warn_once(account_id: int, prefix: str, limit: int, now: int) -> None:
+    """Log a full block, once an hour."""
+    if _warned_at.get((account_id, prefix), 0) > now - _HOUR_MS:
         return
-    _told[account_id, prefix] = now
-    while len(_told) > _MAX_TOLD:
-        _told.pop(next(iter(_told)))
+    _warned_at[account_id, prefix] = now
+    while len(_warned_at) > _MAX_WARNED_BLOCKS:
+        _warned_at.pop(next(iter(_warned_at)))
     log.warning(
-        "account %s: %s single SMS in an hour to unknown numbers %s****; more are refused. Somebody may "
-        "earn by them: look who asks for these messages", account_id, most, prefix,
+        "sms: limited single SMS to unknown numbers account=%s block=%s**** limit_per_hour=%s: this may be SMS "
+        "pumping; find out who requests these messages", account_id, prefix, limit,
     )  # fmt: skip
 
 
-def full_blocks(account_id: int) -> list[Block]:
-    """Return the blocks that get no more now, those with most first."""
-    most = config.current().sms.new_numbers_per_hour
-    if not most:
+def list_full_blocks(account_id: int) -> list[NumberBlock]:
+    """Return the blocks that get no more SMS now, those with most first."""
+    limit = config.current().sms.new_numbers_per_hour
+    if not limit:
         return []
-    found = rows(_FULL, (account_id, clock.now_ms() - _HOUR_MS, most))
-    return [Block(prefix, count) for prefix, _, count in found]
+    block_rows = rows(_FULL_BLOCKS, (account_id, clock.now_ms() - _HOUR_MS, limit))
+    return [NumberBlock(prefix, count) for prefix, _, count in block_rows]
+
+
+# The parts of SMS that an account pays for are limited by day, in the account's time zone.
+
+_ADD_PARTS = (
+    "INSERT INTO sms_day (account_id, day, parts) VALUES (?, ?, ?) "
+    "ON CONFLICT (account_id, day) DO UPDATE SET parts = parts + excluded.parts"
+)
+
+
+def count_sms_parts(outcomes: Iterable[Outcome]) -> None:
+    """Count the parts of accepted SMS; captured ones cost nothing."""
+    require_write_transaction()
+    parts: Counter[int] = Counter()
+    for outcome in outcomes:
+        if outcome.claim.provider != "capture":
+            parts[outcome.claim.account_id] += (outcome.prepared.parts if outcome.prepared else None) or 1
+    now = clock.now_ms()
+    connection().executemany(
+        _ADD_PARTS, [(number, _get_day_number(_get_time_zone(number), now), count) for number, count in parts.items()]
+    )
+
+
+def get_parts_used(account_id: int, zone: str, now: int) -> int:
+    """Return how many parts were used on the day of a moment, in the account's time zone."""
+    return int(
+        scalar("SELECT parts FROM sms_day WHERE account_id = ? AND day = ?", (account_id, _get_day_number(zone, now)))
+        or 0
+    )
+
+
+def get_parts_limit_end(account_id: int, zone: str, now: int) -> int | None:
+    """Return when the next day begins if all parts of this one are used up (ms), else None.
+
+    SMS in progress are not counted yet: a day may exceed the limit by as many messages as there are connections.
+    """
+    limit = config.current().sms.parts_per_day
+    if not limit or get_parts_used(account_id, zone, now) < limit:
+        return None
+    local = datetime.fromtimestamp(now / 1000, ZoneInfo(zone))
+    next_day = datetime.combine(local.date() + timedelta(days=1), datetime.min.time(), local.tzinfo)
+    return max(int(next_day.timestamp() * 1000), now + 1)
+
+
+def _get_time_zone(account_id: int) -> str:
+    row = fetch_one("SELECT time_zone FROM account WHERE id = ?", (account_id,))
+    return str(row[0]) if row else "UTC"
+
+
+def _get_day_number(zone: str, now: int) -> int:
+    return datetime.fromtimestamp(now / 1000, ZoneInfo(zone)).date().toordinal()
+
+
+# Quiet hours: between two times of the day nothing of a kind is sent; it waits until they end.
+
+_MINUTE_MS, _QUIET_DAY_MS = 60_000, 86_400_000
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+
+
+def find_quiet_hours_fault(hours: Any) -> str | None:
+    """Return what is wrong with quiet hours, written as `{"from": "21:00", "to": "08:00"}`, or None."""
+    return None if hours is None or _parse_quiet_hours(hours) is not None else "is invalid"
+
+
+def get_quiet_end(hours: Any, zone: str, now: int) -> int | None:
+    """Return the end of the quiet hours that a moment lies in (ms), in a time zone, or None."""
+    return get_quiet_end_everywhere(hours, (zone,), now)
+
+
+def get_quiet_end_everywhere(hours: Any, zones: tuple[str, ...], now: int) -> int | None:
+    """Return when it is quiet in none of some time zones (ms), or None if that is so now.
+
+    If no moment of the next two days suits all of them, it is when it is quiet in the fewest.
+    """
+    times = _parse_quiet_hours(hours)
+    if times is None:
+        return None
+    # Clocks and their changes are accurate to minutes.
+    end = _find_free_time(*times, zones, now // _MINUTE_MS)
+    return None if end is None else max(end, now + 1)
+
+
+@lru_cache(20_000)
+def _find_free_time(begin: time, end: time, zones: tuple[str, ...], minute: int) -> int | None:
+    now = at = minute * _MINUTE_MS
+    while at <= now + 2 * _QUIET_DAY_MS:
+        ends = [quiet_end for zone in zones if (quiet_end := _find_quiet_end(begin, end, zone, at)) is not None]
+        if not ends:
+            return at if at > now else None
+        at = max(*ends, at + _MINUTE_MS)
+    return _find_least_quiet_time(begin, end, zones, now)
+
+
+def _find_least_quiet_time(begin: time, end: time, zones: tuple[str, ...], now: int) -> int | None:
+    moments = {now}
+    for hour in range(24):
+        ends = (_find_quiet_end(begin, end, zone, now + hour * _HOUR_MS) for zone in zones)
+        moments.update(quiet_end for quiet_end in ends if quiet_end is not None)
+    best = min(sorted(moments), key=lambda at: sum(_find_quiet_end(begin, end, zone, at) is not None for zone in zones))
+    return best if best > now else None
+
+
+def _find_quiet_end(begin: time, end: time, zone: str, now: int) -> int | None:
+    local = datetime.fromtimestamp(now / 1000, ZoneInfo(zone))
+    if not (begin <= local.time() < end if begin < end else local.time() >= begin or local.time() < end):
+        return None
+    # If a clock change repeats this hour, the current one of the two counts.
+    last = datetime.combine(local.date(), end, local.tzinfo).replace(fold=local.fold)
+    if last.replace(tzinfo=None) <= local.replace(tzinfo=None):
+        last = datetime.combine(local.date() + timedelta(days=1), end, local.tzinfo)
+    # An hour that a clock change skips ends when it would have.
+    return max(int(last.astimezone(UTC).timestamp() * 1000), now + 1)
+
+
+def _parse_quiet_hours(hours: Any) -> tuple[time, time] | None:
+    if not isinstance(hours, dict):
+        return None
+    matches = [_TIME.fullmatch(str(hours.get(name))) for name in ("from", "to")]
+    times = [time(int(match[1]), int(match[2])) for match in matches if match is not None]
+    return (times[0], times[1]) if len(times) == 2 and times[0] != times[1] else None

@@ -1,1 +1,1 @@
-"""Short messages: their alphabet and parts, numbers, words that mean something, and the providers that carry them."""
+"""SMS: segments, phone numbers, keywords, error codes, and the providers."""

@@ -1,8 +1,7 @@
-"""What somebody means who writes an SMS back: leave, come back, help, or something to read (docs/decisions.md#15).
+"""Interpret incoming SMS: opt-out, opt-in, help, or a message for people (docs/decisions.md#15).
 
-The keywords count only as the whole message, without case, accents and punctuation. Whoever refuses in other words is
-understood where the words leave no doubt (they are all the message says); where they might be a refusal among other
-things, a person has to look at them.
+A keyword counts only as the whole message, compared without case, accents and punctuation. A refusal in other words
+opts out if it is the whole message, which leaves no doubt; a message that may contain a refusal is left to a person.
 """
 
 import re
@@ -12,18 +11,18 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-# Refusals in other words than the keywords, each as all that a message says: by these the sender is taken at it.
+# Refusals in other words than the keywords; each must be the whole message.
 #
-# Small letters and digits without accents, as `keywords.plain` answers them. What is not here and may be a refusal
-# all the same is for a person to look at.
+# Patterns are in lower-case letters and digits without accents, as `normalize` returns them. Other messages that may be
+# refusals are left to a person.
 
-# What may stand around a refusal without changing it
-_POLITE = (
+# Words around a refusal that do not change its meaning
+_COURTESY_WORDS = (
     "please|pls|plz|kindly|thanks|thank you|thx|hi|hello|hey|ok|okay|now|right now|immediately|today|just|already|"
     "bitte|danke|hallo|sofort|jetzt|por favor|gracias|hola|ya|ahora|s il vous plait|svp|stp|merci|bonjour|maintenant"
 )
-# In the patterns below: {things} are messages however they are called, {list} is where somebody wants to be taken from
-_PARTS = {
+# Placeholders of the patterns below: {things} are words for messages, {list} is what the sender wants to leave
+_PLACEHOLDERS = {
     "{things}": "(?:(?:all|any|more|these|those|the|your|this|of|further|annoying|marketing|promotional|text) )*"
     "(?:texts?|messages?|msgs?|sms|spam|stuff|ads|offers|promotions?|marketing|texting|messaging)",
     "{ever}": "(?: (?:any ?more|again|ever|at all))*",
@@ -81,25 +80,25 @@ _FRENCH = (
 _MAX_REFUSAL_CHARACTERS = 200
 
 
-def _filled(pattern: str) -> str:
-    for name, part in _PARTS.items():
-        pattern = pattern.replace(name, part)
+def _fill_placeholders(pattern: str) -> str:
+    for name, replacement in _PLACEHOLDERS.items():
+        pattern = pattern.replace(name, replacement)
     return f"(?:{pattern})"
 
 
-_REFUSED = re.compile("|".join(_filled(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
-_AROUND = re.compile(rf"\b(?:{_POLITE})\b")
+_REFUSAL = re.compile("|".join(_fill_placeholders(one) for one in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH)))
+_COURTESY = re.compile(rf"\b(?:{_COURTESY_WORDS})\b")
 
 
-def bare_words(words: Sequence[str]) -> list[str]:
-    """Return the words of a message without the courtesy around them."""
-    return _AROUND.sub(" ", " ".join(words)).split()
+def strip_courtesy(words: Sequence[str]) -> list[str]:
+    """Return the words of a message without courtesy words."""
+    return _COURTESY.sub(" ", " ".join(words)).split()
 
 
-def are_refusal(words: Sequence[str]) -> bool:
+def is_refusal(words: Sequence[str]) -> bool:
     """Return whether words are a refusal and nothing else."""
-    said = " ".join(words)
-    return len(said) <= _MAX_REFUSAL_CHARACTERS and _REFUSED.fullmatch(said) is not None
+    text = " ".join(words)
+    return len(text) <= _MAX_REFUSAL_CHARACTERS and _REFUSAL.fullmatch(text) is not None
 
 
 Meaning = Literal["stop", "start", "yes", "help", "refusal", "perhaps", "other"]
@@ -111,9 +110,9 @@ START = ("start", "unstop")
 HELP = ("help", "info")
 YES = "yes"
 
-# These are words of every day, too: alone they opt out, among others they say nothing
+# Everyday words: alone they opt out, among other words they mean nothing
 _EVERYDAY = frozenset({"end", "td"})
-# Words of whoever may be refusing; also two that follow each other
+# Words, and pairs of adjacent words, that may be part of a refusal
 _SUSPICIOUS = frozenset({
     "stopp", "stops", "stopped", "stopping", "unsubscribed", "unsub", "optout", "spam", "spamming", "scam",
     "harassment", "harassing", "lawyer", "illegal", "abmelden", "abbestellen", "desabonner", "desinscrire", "arretez",
@@ -123,65 +122,69 @@ _SUSPICIOUS = frozenset({
 _MAX_CHARACTERS = 4_000
 
 
-class Read(NamedTuple):
-    """What a message means, and the word or the words by which it does."""
+class KeywordMatch(NamedTuple):
+    """The meaning of a message, and the keyword or words that decided it."""
 
     meaning: Meaning
     keyword: str | None = None
 
 
-def plain(text: str) -> str:
-    """Return a text as keywords are compared: small letters and digits without accents, one space between words."""
+def normalize(text: str) -> str:
+    """Return a text as keywords are compared: lower-case letters and digits without accents, single spaces."""
     return " ".join(_words(text, " "))
 
 
 def _words(text: str, punctuation: str) -> list[str]:
-    """Split into words; what is no letter, digit or space counts as `punctuation`."""
-    found = []
-    for one in unicodedata.normalize("NFKD", text[:_MAX_CHARACTERS]).casefold():
-        sort = unicodedata.category(one)[0]
-        if sort in "LN":
-            found.append(one)
-        elif one.isspace() or sort == "Z":
-            found.append(" ")
-        elif sort == "M" or unicodedata.category(one) == "Cf":
-            continue  # accents, and what is not seen
+    """Split a text into words; other characters count as `punctuation`."""
+    characters = []
+    for character in unicodedata.normalize("NFKD", text[:_MAX_CHARACTERS]).casefold():
+        character_class = unicodedata.category(character)[0]
+        if character_class in "LN":
+            characters.append(character)
+        elif character.isspace() or character_class == "Z":
+            characters.append(" ")
+        elif character_class == "M" or unicodedata.category(character) == "Cf":
+            continue  # accents and invisible characters
         else:
-            found.append(punctuation)
-    return "".join(found).split()
+            characters.append(punctuation)
+    return "".join(characters).split()
 
 
-def read(text: str, stop_words: Sequence[str] = ()) -> Read:
-    """Return what a message means; `stop_words` opt out too, beside STOP and its relatives."""
-    stops = _stops(tuple(stop_words))
+def match_keyword(text: str, stop_words: Sequence[str] = ()) -> KeywordMatch:
+    """Return the meaning of a message; `stop_words` opt out in addition to STOP and its synonyms."""
+    stops = _stop_words(tuple(stop_words))
     spaced, squeezed = _words(text, " "), _words(text, "")
     for words in (spaced, squeezed):
-        said = "".join(words)
-        if said in stops or (words and set(words) == {"stop"}):
-            return Read("stop", stops.get(said, "STOP"))
-        for meaning, known in _KNOWN.items():
-            if said in known:
-                return Read(meaning, said.upper())
-    bare = bare_words(spaced)
-    is_polite = len(bare) < len(spaced) and "".join(bare) in stops.keys() - _EVERYDAY
-    if is_polite or are_refusal(bare):
-        return Read("refusal", " ".join(spaced)[:160])
-    return Read("perhaps" if _may_refuse(spaced, stops) else "other")
+        letters = "".join(words)
+        if letters in stops or (words and set(words) == {"stop"}):
+            return KeywordMatch("stop", stops.get(letters, "STOP"))
+        for meaning, keywords in _OTHER_KEYWORDS.items():
+            if letters in keywords:
+                return KeywordMatch(meaning, letters.upper())
+    without_courtesy = strip_courtesy(spaced)
+    is_polite = len(without_courtesy) < len(spaced) and "".join(without_courtesy) in stops.keys() - _EVERYDAY
+    if is_polite or is_refusal(without_courtesy):
+        return KeywordMatch("refusal", " ".join(spaced)[:160])
+    return KeywordMatch("perhaps" if _may_refuse(spaced, stops) else "other")
 
 
-_KNOWN: dict[Meaning, frozenset[str]] = {
+_OTHER_KEYWORDS: dict[Meaning, frozenset[str]] = {
     "start": frozenset(START), "help": frozenset(HELP), "yes": frozenset({YES}),
 }  # fmt: skip
 
 
 @lru_cache(maxsize=16)
-def _stops(more: tuple[str, ...]) -> dict[str, str]:
-    """Return the words that opt out, each by its letters without spaces: STOPALL is STOP ALL."""
-    found = {"".join(_words(word, "")): " ".join(_words(word, " ")).upper() for word in (*STOP, *more)}
-    return {letters: word for letters, word in found.items() if letters}
+def _stop_words(extra_words: tuple[str, ...]) -> dict[str, str]:
+    """Return the opt-out words by their letters without spaces: STOPALL is STOP ALL."""
+    keyword_by_letters = {
+        "".join(_words(word, "")): " ".join(_words(word, " ")).upper() for word in (*STOP, *extra_words)
+    }
+    return {letters: word for letters, word in keyword_by_letters.items() if letters}
 
 
 def _may_refuse(words: list[str], stops: dict[str, str]) -> bool:
     pairs = {f"{first} {second}" for first, second in pairwise(words)}
-    said = {*words, *pairs}
-    return not said.isdisjoint(_SUSPICIOUS) or any(one.replace(" ", "") in stops.keys() - _EVERYDAY for one in said)
+    phrases = {*words, *pairs}
+    return not phrases.isdisjoint(_SUSPICIOUS) or any(
+        phrase.replace(" ", "") in stops.keys() - _EVERYDAY for phrase in phrases
+    )

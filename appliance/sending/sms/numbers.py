@@ -1,6 +1,6 @@
-"""What a phone number tells: its country, its kind, whether a network can have it, and by which clocks it lives.
+"""Inspect phone numbers: country, type, validity, and possible time zones.
 
-Numbers of exercises and films (+44 7700 900123) are valid by the form of a number alone; they are of no kind.
+Numbers reserved for fiction (+44 7700 900123) are valid only by their form; they have no type.
 """
 
 from functools import cache, lru_cache
@@ -12,71 +12,71 @@ if TYPE_CHECKING:
     from phonenumbers import PhoneNumber
 
 
-# Time zones and names of countries, from the tables that come with the time zone data.
+# Time zones and names of countries, from the tables of the tzdata package.
 
-# No name of a zone is half as long
-_MAX_CHARACTERS = 64
-
-
-def of_country(code: str | None) -> tuple[str, ...]:
-    """Return the time zones of a country by its two letters; none for one that is not known."""
-    return _countries().get((code or "").upper(), ())
+# The longest name of a time zone is half as long
+_MAX_ZONE_CHARACTERS = 64
 
 
-def country_of(zone: str) -> str | None:
-    """Return the country that a time zone belongs to, by two letters; None for UTC and zones of no country."""
-    return next((code for code, zones in _countries().items() if zone in zones), None)
+def time_zones_of_country(code: str | None) -> tuple[str, ...]:
+    """Return the time zones of a country by its two letters, or none for an unknown one."""
+    return _time_zones_by_country().get((code or "").upper(), ())
+
+
+def country_of_time_zone(zone: str) -> str | None:
+    """Return the two-letter country of a time zone, or None for UTC and zones of no country."""
+    return next((code for code, zones in _time_zones_by_country().items() if zone in zones), None)
 
 
 @cache
 def country_names() -> dict[str, str]:
-    """Return the English names of countries, by two letters."""
+    """Return the English country names by two letters."""
     lines = (files("tzdata") / "zoneinfo" / "iso3166.tab").read_text("utf-8").splitlines()
     return dict(line.split("\t")[:2] for line in lines if line and not line.startswith("#"))
 
 
-def is_known(name: str) -> bool:
-    """Return whether this is the name of a time zone, `Europe/Berlin`."""
-    return len(name) <= _MAX_CHARACTERS and _exists(name)
+def is_time_zone(name: str) -> bool:
+    """Return whether this is the name of a time zone, such as `Europe/Berlin`."""
+    return len(name) <= _MAX_ZONE_CHARACTERS and _has_zone_file(name)
 
 
 @lru_cache(1_000)
-def _exists(name: str) -> bool:
+def _has_zone_file(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # names of directories and what leads out of them
+    except (KeyError, ValueError, OSError):  # names of directories, and paths that lead out of them
         return False
     return True
 
 
 @cache
-def _countries() -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+def _time_zones_by_country() -> dict[str, tuple[str, ...]]:
+    zones_by_country: dict[str, list[str]] = {}
     for line in (files("tzdata") / "zoneinfo" / "zone.tab").read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             code, _, zone = line.split("\t")[:3]
-            found.setdefault(code, []).append(zone)
-    return {code: tuple(names) for code, names in found.items()}
+            zones_by_country.setdefault(code, []).append(zone)
+    return {code: tuple(names) for code, names in zones_by_country.items()}
 
 
-# As phonenumbers numbers them (PhoneNumberType)
+# The values of PhoneNumberType in the phonenumbers library
 _TYPES = {
     0: "fixed", 1: "mobile", 2: "fixed_or_mobile", 3: "toll_free", 4: "premium", 5: "shared_cost", 6: "voip",
     7: "personal", 8: "pager", 9: "uan", 10: "voicemail",
 }  # fmt: skip
-# Who is called or written to there is paid for it
-DEAR = ("premium", "shared_cost")
+# The owners of these numbers are paid for calls and messages to them
+PREMIUM_TYPES = ("premium", "shared_cost")
 _UNKNOWN_ZONE = "Etc/Unknown"
-# A pumped block of numbers differs in these
-_LAST_DIGITS = 4
+# The numbers of a block that is used for SMS pumping differ in these digits
+_BLOCK_DIGITS = 4
 
 
-class Number(NamedTuple):
-    """What a number tells.
+class NumberInfo(NamedTuple):
+    """The properties of a phone number.
 
     `type` is one of `mobile fixed fixed_or_mobile toll_free premium shared_cost voip personal pager uan voicemail
-    unknown`; `country` None: it is of no country, or of none that exists. `zones` are all in which it may be, most
-    likely one; none: the number does not say.
+    unknown`; `country` is None for numbers of no existing country. `zones` are all time zones in which the number may
+    be, usually one, or none if the number does not tell.
     """
 
     country: str | None
@@ -87,41 +87,41 @@ class Number(NamedTuple):
 
 
 @lru_cache(40_000)
-def look(number: str) -> Number:
-    """Look at a number in E.164; one that cannot be read is not possible. What was found is kept."""
+def inspect_number(number: str) -> NumberInfo:
+    """Return the properties of a number in E.164, cached; a number that cannot be parsed is not possible."""
     import phonenumbers
 
-    prefix = number[:-_LAST_DIGITS]
+    prefix = number[:-_BLOCK_DIGITS]
     try:
         parsed = phonenumbers.parse(number)
     except phonenumbers.NumberParseException:
-        return Number(None, "unknown", False, (), prefix)
+        return NumberInfo(None, "unknown", False, (), prefix)
     code = parsed.country_code or 0
     region = phonenumbers.region_code_for_number(parsed) or phonenumbers.region_code_for_country_code(code)
     # Numbers of no country (+800, +883) have a region of digits
     country = region if region and region.isalpha() and region != "ZZ" else None
     kind = phonenumbers.number_type(parsed)
-    # One that is dialled so within its town alone has no form for the world
+    # A number that can only be dialled locally has no international form
     length = phonenumbers.is_possible_number_with_reason(parsed)
     is_possible = length == phonenumbers.ValidationResult.IS_POSSIBLE
-    return Number(country, _TYPES.get(kind, "unknown"), is_possible, _zones(parsed, kind, country), prefix)
+    return NumberInfo(country, _TYPES.get(kind, "unknown"), is_possible, _time_zones(parsed, kind, country), prefix)
 
 
 @lru_cache(1_000)
-def _kept(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return zones that exist; the same ones are the same object, however many numbers are kept."""
-    return tuple(name for name in names if name != _UNKNOWN_ZONE and is_known(name))
+def _existing_zones(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the zones that exist; equal tuples are shared to save memory."""
+    return tuple(name for name in names if name != _UNKNOWN_ZONE and is_time_zone(name))
 
 
-def _zones(parsed: "PhoneNumber", kind: int, country: str | None) -> tuple[str, ...]:
+def _time_zones(parsed: "PhoneNumber", kind: int, country: str | None) -> tuple[str, ...]:
     from phonenumbers import is_number_geographical, region_codes_for_country_code, timezone
 
     is_somewhere = _TYPES.get(kind) is not None and is_number_geographical(parsed)
     if not is_somewhere and len(region_codes_for_country_code(parsed.country_code or 0)) > 1:
-        # Mobile and free ones of a plan that countries share (+1, +7, +44): of its country alone, not of all of them
-        found = of_country(country)
-        if found:
-            return _kept(found)
+        # Mobile and toll-free numbers of a plan that countries share (+1, +7, +44): only the zones of their country
+        zones = time_zones_of_country(country)
+        if zones:
+            return _existing_zones(zones)
     if _TYPES.get(kind) is None:
-        return _kept(timezone.time_zones_for_geographical_number(parsed))
-    return _kept(timezone.time_zones_for_number(parsed))
+        return _existing_zones(timezone.time_zones_for_geographical_number(parsed))
+    return _existing_zones(timezone.time_zones_for_number(parsed))

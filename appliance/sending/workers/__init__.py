@@ -1,1 +1,1 @@
-"""Background work: sending, the job queue, housekeeping."""
+"""Workers that send email and SMS, with their ready queue, rate limits and circuit breaker."""

@@ -1,165 +1,181 @@
-"""Circuit breaker: which transports are closed for now, and which senders are refused again and again."""
+"""Circuit breaker: which transports are closed for now, and which senders are rejected again and again."""
 
 import threading
 import time
 from typing import NamedTuple
 
 from appliance.core import clock, data_dir
-from appliance.core.errors import DeliveryError, Ours, Permanent, SenderRefused, Unauthenticated, Unreachable
-from appliance.core.send_status import Closed
-from appliance.sending.delivery import classes
-from appliance.sending.delivery.groups import group_of
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    DeliveryError,
+    MailUnauthenticated,
+    RecipientRejected,
+    SenderRejected,
+)
+from appliance.core.send_status import ClosedTransport
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery.mx_routes import group_of_address
 from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage import disk_guard
 
-# Refusals in a row that are our fault, before campaigns pause (docs/decisions.md#6, `transport`)
+# Rejections in a row that are our fault, before campaigns pause (docs/decisions.md#6, `transport`).
 MAX_REFUSALS = 20
-# So many messages of a campaign that servers cannot tell to be ours, whatever became of the others: one server may be
-# wrong about us, and each such refusal is held against the domain
+# Messages of a campaign that servers could not authenticate, whatever the outcome of its others. The limit is low
+# because one server may be wrong about us, and each of these rejections counts against the domain.
 MAX_UNAUTHENTICATED = 3
 
 
 class OpenCircuit(NamedTuple):
-    """What must be paused: providers that refuse us altogether, campaigns whose sender is refused, and the words."""
+    """What must be paused: providers that reject us altogether, campaigns whose sender is rejected, and the reason."""
 
     providers: frozenset[str]
     campaigns: frozenset[int]
-    words: str
+    reason: str
 
 
 class CircuitBreaker:
-    """Shared by all sending threads. An unreachable provider is probed again later and costs nobody an attempt."""
+    """The state of all transports, shared by the sending threads.
+
+    An unreachable provider is probed again later and costs no message an attempt.
+    """
 
     def __init__(self, probe_after: float) -> None:
         self._probe_after = probe_after
         self._lock = threading.Lock()
-        self._closed: dict[str, float] = {}
-        self._why: dict[str, tuple[int, str]] = {}  # of what is closed: since when, and the words
-        self._refused: dict[str | int, int] = {}
-        self._shut: set[str | int] = set()
-        self._held: set[int] = set()
-        self._strangers: dict[int, set[int]] = {}
+        self._closed_until: dict[str, float] = {}
+        self._close_reasons: dict[str, tuple[int, str]] = {}  # since when a provider is closed, and why
+        self._refusal_counts: dict[str | int, int] = {}
+        self._open: set[str | int] = set()
+        self._held_campaigns: set[int] = set()
+        self._unauthenticated: dict[int, set[int]] = {}
         self._unwelcome: dict[tuple[int, str], int] = {}
-        self._words = ""
+        self._reason = ""
 
     @staticmethod
     def is_stopped() -> bool:
-        """Return whether a file stops all sending of this installation."""
-        return data_dir.is_stopped(config.current().data_dir)
+        """Return whether a STOP file stops all sending of this installation."""
+        return data_dir.has_stop_file(config.current().data_dir)
 
-    def closed(self) -> tuple[str, ...]:
-        """Return the providers that are not to be used now."""
+    def get_closed_providers(self) -> tuple[str, ...]:
+        """Return the providers that are closed now."""
         now = time.monotonic()
         with self._lock:
-            return tuple(name for name, until in self._closed.items() if until > now)
+            return tuple(name for name, until in self._closed_until.items() if until > now)
 
-    def standing(self) -> tuple[Closed, ...]:
-        """Return what is closed, why and until when."""
-        steady, now = time.monotonic(), clock.now_ms()
+    def get_closed_transports(self) -> tuple[ClosedTransport, ...]:
+        """Return each closed provider with the reason and the time it is probed again."""
+        loop_now, now = time.monotonic(), clock.now_ms()
         with self._lock:
             return tuple(
-                Closed(name, self._why[name][1], self._why[name][0], now + int((until - steady) * 1000))
-                for name, until in self._closed.items() if until > steady and name in self._why
-            )  # fmt: skip
-
-    def connecting_failed(self, provider: str, error: DeliveryError) -> None:
-        """Close a provider that cannot be reached, or will not have us, until it is probed again."""
-        with self._lock:
-            self._closed[provider] = time.monotonic() + self._probe_after
-            self._why[provider] = (self._why.get(provider, (clock.now_ms(), ""))[0], error.text)
-            self._words = error.text
-            if isinstance(error, Ours):
-                self._count(provider)
-
-    def answered(self, claim: Claim, error: DeliveryError | None) -> None:
-        """Note how a message fared: anything but a refusal of us ends the row of refusals."""
-        with self._lock:
-            if isinstance(error, Unauthenticated):
-                self._unauthenticated(claim, error)
-            elif isinstance(error, SenderRefused):
-                self._words = error.text
-                if claim.campaign_id is not None:
-                    self._count(claim.campaign_id)
-            elif not isinstance(error, Unreachable | Ours):
-                self._refused.pop(claim.provider, None)
-                self._why.pop(claim.provider, None)
-                if claim.campaign_id is not None:
-                    self._refused.pop(claim.campaign_id, None)
-                    if self._unwelcome or isinstance(error, Permanent):
-                        self._heard(claim.campaign_id, group_of(claim.recipient), error)
-
-    def _heard(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
-        """Count refusals in a row, by the servers of one group, for what they think of where the mail comes from."""
-        here = (campaign_id, group)
-        if isinstance(error, Permanent) and classes.is_unwelcome(error.smtp, error.enhanced, error.text):
-            self._unwelcome[here] = self._unwelcome.get(here, 0) + 1
-            if self._unwelcome[here] >= MAX_REFUSALS:
-                found = classes.classify(error.smtp, error.enhanced, error.text)
-                self._words = f"{error.text} - {found.help}"
-                self._shut.add(campaign_id)
-                self._held.add(campaign_id)
-        elif error is None:
-            self._unwelcome.pop(here, None)
-
-    def _unauthenticated(self, claim: Claim, error: Unauthenticated) -> None:
-        if claim.campaign_id is None:
-            return
-        strangers = self._strangers.setdefault(claim.campaign_id, set())
-        strangers.add(claim.id)
-        if len(strangers) >= MAX_UNAUTHENTICATED:
-            self._words = f"{error.text} - {classes.remedy(error.enhanced, error.text)}"
-            self._shut.add(claim.campaign_id)
-            self._held.add(claim.campaign_id)
-
-    def _count(self, who: str | int) -> None:
-        self._refused[who] = self._refused.get(who, 0) + 1
-        if self._refused[who] >= MAX_REFUSALS:
-            self._shut.add(who)
-            self._refused[who] = 0
-            if isinstance(who, int):
-                self._held.add(who)
-
-    def held(self) -> tuple[int, ...]:
-        """Return the campaigns that nothing more is taken from until they are paused."""
-        with self._lock:
-            return tuple(self._held)
-
-    def shut(self) -> OpenCircuit:
-        """Return what must be paused now; it stays so until it is (`paused`)."""
-        with self._lock:
-            return OpenCircuit(
-                frozenset(who for who in self._shut if isinstance(who, str)),
-                frozenset(who for who in self._shut if isinstance(who, int)),
-                self._words,
+                ClosedTransport(
+                    name,
+                    self._close_reasons[name][1],
+                    self._close_reasons[name][0],
+                    now + int((until - loop_now) * 1000),
+                )
+                for name, until in self._closed_until.items()
+                if until > loop_now and name in self._close_reasons
             )
 
-    def paused(self, shut: OpenCircuit) -> None:
-        """Forget what is paused now; when it goes on it is tried afresh."""
+    def record_connection_failure(self, provider: str, error: DeliveryError) -> None:
+        """Close a provider that is unreachable, or that rejects us, until it is probed again."""
         with self._lock:
-            self._shut -= shut.providers | shut.campaigns
-            self._held -= shut.campaigns
-            for number in shut.campaigns:
-                self._strangers.pop(number, None)
-            self._unwelcome = {one: count for one, count in self._unwelcome.items() if one[0] not in shut.campaigns}
+            self._closed_until[provider] = time.monotonic() + self._probe_after
+            self._close_reasons[provider] = (self._close_reasons.get(provider, (clock.now_ms(), ""))[0], error.text)
+            self._reason = error.text
+            if isinstance(error, ClientRejected):
+                self._count_refusal(provider)
+
+    def record_answer(self, claim: Claim, error: DeliveryError | None) -> None:
+        """Count the outcome of a message; anything but a rejection of us ends a row of rejections."""
+        with self._lock:
+            if isinstance(error, MailUnauthenticated):
+                self._count_unauthenticated(claim, error)
+            elif isinstance(error, SenderRejected):
+                self._reason = error.text
+                if claim.campaign_id is not None:
+                    self._count_refusal(claim.campaign_id)
+            elif not isinstance(error, ConnectionFailed | ClientRejected):
+                self._refusal_counts.pop(claim.provider, None)
+                self._close_reasons.pop(claim.provider, None)
+                if claim.campaign_id is not None:
+                    self._refusal_counts.pop(claim.campaign_id, None)
+                    if self._unwelcome or isinstance(error, RecipientRejected):
+                        self._count_unwelcome(claim.campaign_id, group_of_address(claim.recipient), error)
+
+    def _count_unwelcome(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
+        """Count rejections in a row, by the servers of one group, because of the reputation of the sender."""
+        key = (campaign_id, group)
+        if isinstance(error, RecipientRejected) and bounce_classes.is_sender_blocked(
+            error.smtp, error.enhanced, error.text
+        ):
+            self._unwelcome[key] = self._unwelcome.get(key, 0) + 1
+            if self._unwelcome[key] >= MAX_REFUSALS:
+                bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
+                self._reason = f"{error.text} - {bounce_class.help}"
+                self._open.add(campaign_id)
+                self._held_campaigns.add(campaign_id)
+        elif error is None:
+            self._unwelcome.pop(key, None)
+
+    def _count_unauthenticated(self, claim: Claim, error: MailUnauthenticated) -> None:
+        if claim.campaign_id is None:
+            return
+        message_ids = self._unauthenticated.setdefault(claim.campaign_id, set())
+        message_ids.add(claim.id)
+        if len(message_ids) >= MAX_UNAUTHENTICATED:
+            self._reason = f"{error.text} - {bounce_classes.authentication_help(error.enhanced, error.text)}"
+            self._open.add(claim.campaign_id)
+            self._held_campaigns.add(claim.campaign_id)
+
+    def _count_refusal(self, key: str | int) -> None:
+        self._refusal_counts[key] = self._refusal_counts.get(key, 0) + 1
+        if self._refusal_counts[key] >= MAX_REFUSALS:
+            self._open.add(key)
+            self._refusal_counts[key] = 0
+            if isinstance(key, int):
+                self._held_campaigns.add(key)
+
+    def get_held_campaigns(self) -> tuple[int, ...]:
+        """Return the campaigns that send nothing more until they are paused."""
+        with self._lock:
+            return tuple(self._held_campaigns)
+
+    def get_open_circuit(self) -> OpenCircuit:
+        """Return what must be paused; it is returned again until `confirm_pause` is called."""
+        with self._lock:
+            return OpenCircuit(
+                frozenset(key for key in self._open if isinstance(key, str)),
+                frozenset(key for key in self._open if isinstance(key, int)),
+                self._reason,
+            )
+
+    def confirm_pause(self, paused: OpenCircuit) -> None:
+        """Forget what is paused now; when it resumes, its counts start at zero."""
+        with self._lock:
+            self._open -= paused.providers | paused.campaigns
+            self._held_campaigns -= paused.campaigns
+            for campaign_id in paused.campaigns:
+                self._unauthenticated.pop(campaign_id, None)
+            self._unwelcome = {key: count for key, count in self._unwelcome.items() if key[0] not in paused.campaigns}
 
 
-# Whether sending is stopped: the process is ending, a person stopped it, or the storage cannot be written.
-
-# A file that stops everything is looked for this often, and again before each message
+# Interval between checks for the STOP file; workers check again before each message.
 _STOP_FILE_SECONDS = 0.25
 
 
 class StopSwitch:
-    """Asked by everybody who sends."""
+    """Tells workers whether sending is stopped: the process ends, a person stopped it, or the disk is full."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        self._stop_seen = (0.0, False)
+        self._stop_file_checked = (0.0, False)
 
     def __call__(self) -> bool:
-        """Say so."""
+        """Return whether sending is stopped."""
         now = time.monotonic()
-        if now > self._stop_seen[0] + _STOP_FILE_SECONDS:
-            self._stop_seen = (now, CircuitBreaker.is_stopped())
-        return self._stop_seen[1] or self.stopping.is_set() or disk_guard.trouble() is not None
+        if now > self._stop_file_checked[0] + _STOP_FILE_SECONDS:
+            self._stop_file_checked = (now, CircuitBreaker.is_stopped())
+        return self._stop_file_checked[1] or self.stopping.is_set() or disk_guard.send_blocker() is not None

@@ -11,243 +11,258 @@ import threading
 from collections.abc import Callable
 
 from appliance.core import clock, send_status
-from appliance.core.errors import DeliveryError, SenderRefused, Unavailable
+from appliance.core.errors import DeliveryError, SenderRejected, Unavailable
 from appliance.core.send_status import SendStatus
-from appliance.sending.delivery.dialogue import Dialogue
-from appliance.sending.delivery.groups import domain_of
-from appliance.sending.delivery.routing import DIRECT
+from appliance.sending.delivery.mx_routes import DIRECT, domain_of
+from appliance.sending.delivery.smtp_client import SmtpClient
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import Outcome
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
-from appliance.sending.workers.mx_connections import Found, MxConnections, UnreachableHosts
+from appliance.sending.workers.mx_connections import MxConnection, MxConnections, UnreachableHosts
 from appliance.sending.workers.outcome_writer import OutcomeWriter
-from appliance.sending.workers.ready_queue import ReadyQueue
-from appliance.sending.workers.rendering import RenderedMessage
+from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
 from appliance.sending.workers.smtp_worker import SmtpWorker
 from appliance.settings import config
-from appliance.settings.config import seconds
-from appliance.storage.open import close_database
-
-# SMTP worker for direct delivery: the recipient's servers are looked up for each message.
+from appliance.settings.config import parse_seconds
+from appliance.storage.database import close_database
 
 
 class DirectWorker(SmtpWorker):
-    """Looks up and connects with a message in hand that nobody has marked, so that a slow server costs a place only.
+    """An SMTP worker for direct delivery, which looks up the recipient's servers for each message.
 
-    Of the marked ones there are never more than there may be transactions, whatever the number of places (P3).
+    It looks up and connects before the message is claimed, so that a slow server occupies only a worker. There are
+    never more claimed messages than allowed transactions, whatever the number of workers (P3).
     """
 
     def __init__(
-        self, gate: CircuitBreaker, pace: EmailRateLimits, feeder: ReadyQueue, clerk: OutcomeWriter,
-        is_halted: Callable[[], bool], destinations: MxConnections,
+        self, breaker: CircuitBreaker, limits: EmailRateLimits, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter,
+        is_halted: Callable[[], bool], mx_connections: MxConnections,
     ) -> None:  # fmt: skip
-        super().__init__(gate, pace, feeder, clerk, is_halted)
-        self._destinations = destinations
-        self._finding: asyncio.Task[Found] | None = None
+        super().__init__(breaker, limits, ready_queue, outcome_writer, is_halted)
+        self._mx_connections = mx_connections
+        self._lookup: asyncio.Task[MxConnection] | None = None
 
-    async def _turn(self) -> None:
+    async def _send_next(self) -> None:
         ready = self._next
         if ready is None or ready.prepared is None or ready.claim.provider != DIRECT:
-            await super()._turn()
+            await super()._send_next()
             return
-        await self._store()
+        await self._store_outcome()
         self._next = None
-        self._finding = asyncio.ensure_future(self._destinations.find(ready.claim))
+        self._lookup = asyncio.ensure_future(self._mx_connections.connect(ready.claim))
         try:
-            found = await self._finding
+            connection = await self._lookup
         except BaseException:
-            self._feeder.done(ready.claim, marked=False)
-            if self._finding.cancelled() and self._is_halted():
+            self._ready_queue.finish_claim(ready.claim, is_claimed=False)
+            if self._lookup.cancelled() and self._is_halted():
                 return
-            self._finding.cancel()
+            self._lookup.cancel()
             raise
         finally:
-            self._finding = None
-        async with self._destinations.transactions:
-            await self._handed(ready, found)
+            self._lookup = None
+        async with self._mx_connections.transactions:
+            await self._process_with(ready, connection)
 
-    def hurry(self) -> None:
-        """Stop waiting for a server to answer: nothing new begins any more."""
-        if self._finding is not None:
-            self._finding.cancel()
+    def cancel_lookup(self) -> None:
+        """Stop waiting for a server, because the service is stopping."""
+        if self._lookup is not None:
+            self._lookup.cancel()
 
-    async def _handed(self, ready: RenderedMessage, found: Found) -> None:
-        """Take a message to its outcome, and write that down: others may begin only then."""
+    async def _process_with(self, ready: RenderedMessage, connection: MxConnection) -> None:
+        """Process a message and store its outcome before another transaction may start."""
         error: DeliveryError | None = None
-        if found.dialogue is not None:
-            self._open[DIRECT] = found.dialogue
+        if connection.dialogue is not None:
+            self._connections[DIRECT] = connection.dialogue
         try:
-            if found.elsewhere or self._is_halted() or (found.closed is None and not self._may_go(ready)):
-                self._feeder.put_back(ready)
+            if (
+                connection.is_other_group
+                or self._is_halted()
+                or (connection.error is None and not self._is_admitted(ready))
+            ):
+                self._ready_queue.put_back(ready)
                 return
             try:
-                await self._one(ready, found.dialogue, found.closed)
-                error = self._known.error if self._known is not None else None
-                if error is None and self._known is not None:
-                    self._destinations.reach.accepted(domain_of(ready.sender))
-                await self._store()
+                await self._process(ready, connection.dialogue, connection.error)
+                error = self._outcome.error if self._outcome is not None else None
+                if error is None and self._outcome is not None:
+                    self._mx_connections.hosts.record_accepted(domain_of(ready.sender))
+                await self._store_outcome()
             finally:
-                self._feeder.ended(ready.claim)
+                self._ready_queue.release(ready.claim)
         finally:
-            dialogue = self._open.pop(DIRECT, None)
-            if found.way is not None:
-                self._destinations.done(found.way, dialogue, error)
+            dialogue = self._connections.pop(DIRECT, None)
+            if connection.target is not None:
+                self._mx_connections.give_back(connection.target, dialogue, error)
 
-    async def _through(self, ready: RenderedMessage, dialogue: Dialogue | None, outcome: Outcome) -> None:
+    async def _transmit(self, ready: RenderedMessage, dialogue: SmtpClient | None, outcome: Outcome) -> None:
         if ready.claim.provider == DIRECT:
-            if isinstance(outcome.error, SenderRefused):
-                outcome.error = self._destinations.refused(outcome.error, outcome.claim, ready.sender)
+            if isinstance(outcome.error, SenderRejected):
+                outcome.error = self._mx_connections.classify_refusal(outcome.error, outcome.claim, ready.sender)
             if dialogue is not None:
-                outcome.via = {"mx": dialogue.server.host, "tls": dialogue.encryption}
-        await super()._through(ready, dialogue, outcome)
+                outcome.delivered_via = {"mx": dialogue.server.host, "tls": dialogue.encryption}
+        await super()._transmit(ready, dialogue, outcome)
 
-    async def _ahead(self, provider: str) -> None:
+    async def _connect_ahead(self, provider: str) -> None:
         if provider != DIRECT:
-            await super()._ahead(provider)
+            await super()._connect_ahead(provider)
 
 
 log = logging.getLogger("campanero.sender")
-# Ready messages for each conversation; more would only wait
-_AHEAD = 4
-# A conversation that hangs longer than a stop may last does not keep the process from ending
+# Rendered messages for each connection; more would only wait.
+_READY_PER_CONNECTION = 4
+# Time that open transactions have to finish when the service stops; a hanging connection does not delay it longer.
 _STOP_SECONDS = 22.0
-_LAST_SECONDS = 2.0
-# Places for each conversation that may be under way, where most of them may be waiting for servers to answer
-_WAITING = 8
-_MAX_PLACES = 100
+_CANCEL_SECONDS = 2.0
+# Workers for each allowed transaction, as most of them may be waiting for servers to reply.
+_WORKERS_PER_CONNECTION = 8
+_MAX_WORKERS = 100
 _HOUR_MS = 3_600_000
 
 
 class EmailSender:
-    """The sending side of one process; `drain` runs in one thread at a time."""
+    """The email sender of one process; `drain` runs in one thread at a time."""
 
     def __init__(self, process: str) -> None:
         self.process = process
-        self.halted = StopSwitch()
-        self.stopping = self.halted.stopping
-        self.gate = CircuitBreaker(seconds(config.current().email.probe_after))
+        self.is_halted = StopSwitch()
+        self.stopping = self.is_halted.stopping
+        self.breaker = CircuitBreaker(parse_seconds(config.current().email.probe_after))
         self._woken = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._look: asyncio.Event | None = None
-        self.pace = EmailRateLimits(config.current().email)
-        self.reach = UnreachableHosts()
-        self._remembers = not self.pace.counts_hours
-        self._places: set[DirectWorker] = set()
-        self._destinations: MxConnections | None = None
-        send_status.report("email", self.standing)
+        self._wake_event: asyncio.Event | None = None
+        self.limits = EmailRateLimits(config.current().email)
+        self.hosts = UnreachableHosts()
+        self._has_counted_past = not self.limits.has_hourly_limits
+        self._workers: set[DirectWorker] = set()
+        self._mx_connections: MxConnections | None = None
+        send_status.set_reporter("email", self.get_status)
 
     def wake(self) -> None:
-        """Say that there may be more to send; a running drain puts idle places to work."""
+        """Wake idle workers, because there may be more to send."""
         self._woken.set()
-        loop, look = self._loop, self._look
-        if loop is not None and look is not None:
+        loop, event = self._loop, self._wake_event
+        if loop is not None and event is not None:
             try:
-                loop.call_soon_threadsafe(look.set)
+                loop.call_soon_threadsafe(event.set)
             except RuntimeError:
-                log.debug("the drain has just ended")
+                log.debug("smtp: sender has just ended")
 
     def drain(self) -> None:
-        """Send until nothing is due. One slow conversation keeps its own place, not the others."""
-        while not self.halted():
+        """Send until nothing is due. A slow connection delays only its own worker."""
+        while not self.is_halted():
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._drain())
             if not self._woken.is_set():
                 return
 
     def stop(self) -> None:
-        """Let open transactions finish and start nothing new."""
+        """Finish open transactions and start nothing new."""
         self.stopping.set()
         self.wake()
 
-    def standing(self) -> SendStatus:
-        """Return what is closed, spared or used up, and how many conversations are open; from any thread."""
-        found = self.pace.standing()
-        there = sum(place.connections for place in [*self._places])
-        there += self._destinations.pool.connections if self._destinations is not None else 0
-        return found._replace(closed=(*self.gate.standing(), *found.closed), connections=there)
+    def get_status(self) -> SendStatus:
+        """Return what is closed, throttled or used up, and the open connections; from any thread."""
+        status = self.limits.get_status()
+        open_connections = sum(worker.connections for worker in [*self._workers])
+        open_connections += self._mx_connections.pool.connections if self._mx_connections is not None else 0
+        closed = (*self.breaker.get_closed_transports(), *status.closed_transports)
+        return status._replace(closed_transports=closed, connections=open_connections)
 
     async def _drain(self) -> None:
         email = config.current().email
-        places = min(email.connections * _WAITING, _MAX_PLACES) if email.transport == DIRECT else email.connections
-        self._destinations = destinations = MxConnections(
-            self.gate, self.pace, self.reach, asyncio.Semaphore(email.connections)
+        worker_count = (
+            min(email.connections * _WORKERS_PER_CONNECTION, _MAX_WORKERS)
+            if email.transport == DIRECT
+            else email.connections
         )
-        self._loop, self._look = asyncio.get_running_loop(), asyncio.Event()
-        feeder, clerk = ReadyQueue(self.gate, self.pace, places * _AHEAD, self.halted), OutcomeWriter(self.process)
+        self._mx_connections = mx_connections = MxConnections(
+            self.breaker, self.limits, self.hosts, asyncio.Semaphore(email.connections)
+        )
+        self._loop, self._wake_event = asyncio.get_running_loop(), asyncio.Event()
+        ready_queue, outcome_writer = (
+            ReadyQueue(self.breaker, self.limits, worker_count * _READY_PER_CONNECTION, self.is_halted),
+            OutcomeWriter(self.process),
+        )
         tasks: set[asyncio.Task[None]] = set()
         try:
-            await self._remember()
+            await self._count_past_messages()
             while not self.stopping.is_set():
-                self._look.clear()
+                self._wake_event.clear()
                 self._woken.clear()
-                feeder.more()
-                for _ in range(places - len(tasks)):
-                    self._begin(self._look, tasks, feeder, clerk)
-                # Places that found nothing have ended and stay so until somebody rings; the busy ones go on
-                await self._look.wait()
+                ready_queue.refill()
+                for _ in range(worker_count - len(tasks)):
+                    self._start_worker(self._wake_event, tasks, ready_queue, outcome_writer)
+                # Workers that found nothing have ended until the next wake-up; the busy ones go on.
+                await self._wake_event.wait()
                 if not tasks and not self._woken.is_set():
                     return
-            feeder.more()
+            ready_queue.refill()
             await self._stop(tasks)
         finally:
-            self._loop = self._look = None
-            await destinations.pool.close()
-            # Where nothing can be written, the end of the service does not wait for it
-            await clerk.settled(_LAST_SECONDS if self.stopping.is_set() else None)
-            await asyncio.get_running_loop().run_in_executor(None, feeder.close)
+            self._loop = self._wake_event = None
+            await mx_connections.pool.close()
+            # Where nothing can be written, the end of the service does not wait for it.
+            await outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
+            await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
 
-    async def _remember(self) -> None:
-        """Count what left in the last hour before this process began, once, where a limit of an hour is kept."""
-        if not self._remembers:
+    async def _count_past_messages(self) -> None:
+        """Count the messages of the last hour before this process started, if there are hourly limits."""
+        if not self._has_counted_past:
             since = clock.now_ms() - _HOUR_MS
-            self.pace.remember(await asyncio.get_running_loop().run_in_executor(None, _handed_over, since))
-            self._remembers = True
+            self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))
+            self._has_counted_past = True
 
-    def _begin(
-        self, look: asyncio.Event, tasks: set["asyncio.Task[None]"], feeder: ReadyQueue, clerk: OutcomeWriter
+    def _start_worker(
+        self,
+        wake_event: asyncio.Event,
+        tasks: set["asyncio.Task[None]"],
+        ready_queue: ReadyQueue,
+        outcome_writer: OutcomeWriter,
     ) -> None:
         def ended(task: "asyncio.Task[None]") -> None:
             tasks.discard(task)
             if not tasks:
-                look.set()
+                wake_event.set()
 
-        task = asyncio.create_task(self._work(feeder, clerk))
+        task = asyncio.create_task(self._run_worker(ready_queue, outcome_writer))
         tasks.add(task)
         task.add_done_callback(ended)
 
     async def _stop(self, tasks: set["asyncio.Task[None]"]) -> None:
-        """Let open transactions finish; what hangs is left as it is and found in doubt by the next process."""
-        for place in [*self._places]:
-            place.hurry()
+        """Finish open transactions; what hangs is left and becomes uncertain in the next process."""
+        for worker in [*self._workers]:
+            worker.cancel_lookup()
         if tasks:
             _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
             for task in late:
                 task.cancel()
             if late:
-                # What they know by then is stored
-                await asyncio.wait(late, timeout=_LAST_SECONDS)
+                # The outcomes known by then are stored.
+                await asyncio.wait(late, timeout=_CANCEL_SECONDS)
 
-    async def _work(self, feeder: ReadyQueue, clerk: OutcomeWriter) -> None:
-        assert self._destinations is not None
-        place = DirectWorker(self.gate, self.pace, feeder, clerk, self.halted, self._destinations)
-        self._places.add(place)
+    async def _run_worker(self, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter) -> None:
+        assert self._mx_connections is not None
+        worker = DirectWorker(
+            self.breaker, self.limits, ready_queue, outcome_writer, self.is_halted, self._mx_connections
+        )
+        self._workers.add(worker)
         try:
-            await place.run()
+            await worker.run()
         except Unavailable as error:
-            log.error("sending stops: %s", error)
+            log.error("smtp: sending stopped: %s", error)
         except Exception:
-            log.exception("a sending place ended")
+            log.exception("smtp: worker failed")
         except asyncio.CancelledError:
-            place.abort()
+            worker.abort()
             raise
         finally:
-            await place.close()
-            self._places.discard(place)
+            await worker.close()
+            self._workers.discard(worker)
 
 
-def _handed_over(since: int) -> list[tuple[int, str, str | None, str]]:
+def _list_accepted_since(since: int) -> list[tuple[int, str, str | None, str]]:
     try:
-        return queue.handed_over(since)
+        return queue.list_accepted_since(since)
     finally:
         close_database()

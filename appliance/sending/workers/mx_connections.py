@@ -1,7 +1,7 @@
-"""Finds a message a connection to the recipient's mail servers: an idle one, or a new one.
+"""Connections to recipients' mail servers in direct delivery: an idle one, or a new one.
 
-A fault of these servers costs this message one attempt and no other. A fault of all servers closes the transport and
-costs no attempt.
+A fault of these servers costs the message one attempt and affects no other. A fault of all servers closes the transport
+and costs no attempt.
 """
 
 import asyncio
@@ -11,414 +11,447 @@ from typing import NamedTuple
 
 from appliance.core import clock
 from appliance.core.errors import (
+    ConnectionFailed,
+    Deferred,
     DeliveryError,
-    SenderRefused,
-    Temporary,
-    Throttled,
-    Unauthenticated,
+    MailUnauthenticated,
+    RateLimited,
+    SenderRejected,
+    SenderRejectedByMx,
     Unavailable,
-    Unreachable,
-    Unwelcome,
 )
-from appliance.sending.delivery import classes, mta_sts, routing, self_check
-from appliance.sending.delivery.dialogue import Dialogue
-from appliance.sending.delivery.groups import domain_of
-from appliance.sending.delivery.mta_sts import Policy
-from appliance.sending.delivery.providers import direct
-from appliance.sending.delivery.providers.direct import Way
-from appliance.sending.delivery.routing import DIRECT
-from appliance.sending.messages import policies
+from appliance.sending.delivery import bounce_classes, mx_routes, smtp_connect
+from appliance.sending.delivery.mx_routes import DIRECT, MtaStsPolicy, domain_of
+from appliance.sending.delivery.smtp_client import SmtpClient
+from appliance.sending.delivery.smtp_connect import MxTarget
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.settings import config
-from appliance.storage import work
+from appliance.storage import transactions as work
+from appliance.storage.models import MailPolicy
+from appliance.storage.transactions import require_write_transaction
 
-# MTA-STS policies of recipient domains: fetched now and then, cached for as long as they are valid.
-#
+# MTA-STS policies of recipient domains are fetched now and then and cached while they are valid, over restarts too.
 # An attacker who makes DNS or a web server fail must not remove a known policy (RFC 8461, sections 5.1 and 10.2).
 
 log = logging.getLogger("campanero.sender")
-# How long what is known is not asked for again: a policy or its absence, and what could not be had
-_KNOWN_SECONDS, _FAILED_SECONDS, _MIN_SECONDS = 3600.0, 300.0, 60.0
-_MAX_KEPT = 20_000
+
+# How long a policy or its absence is cached, and how long a failure.
+_POLICY_SECONDS, _POLICY_RETRY_SECONDS, _MIN_POLICY_SECONDS = 3600.0, 300.0, 60.0
+
+_MAX_CACHED_POLICIES = 20_000
 
 
 class MtaStsPolicies:
-    """What domains want; used on one event loop."""
+    """The policies of recipient domains; used on one event loop."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[float, Policy | None]] = {}
-        self._asking: dict[str, asyncio.Task[Policy | None]] = {}
+        self._cache: dict[str, tuple[float, MtaStsPolicy | None]] = {}
+        self._requests: dict[str, asyncio.Task[MtaStsPolicy | None]] = {}
 
-    async def of(self, domain: str) -> Policy | None:
-        """Return the policy that holds for a domain, if it has one."""
-        at, policy = self._kept.get(domain, (0.0, None))
-        if at > clock.steady():
+    async def get(self, domain: str) -> MtaStsPolicy | None:
+        """Return the valid policy of a domain, or None."""
+        at, policy = self._cache.get(domain, (0.0, None))
+        if at > clock.monotonic():
             return policy
-        task = self._asking.get(domain)
+        task = self._requests.get(domain)
         if task is None:
-            task = self._asking[domain] = asyncio.create_task(self._asked(domain))
-            task.add_done_callback(lambda _: self._asking.pop(domain, None))
-        # Others wait for the same answer when one of them gives up
+            task = self._requests[domain] = asyncio.create_task(self._refresh(domain))
+            task.add_done_callback(lambda _: self._requests.pop(domain, None))
+        # Other callers that wait for the same answer are not cancelled with this one.
         return await asyncio.shield(task)
 
-    async def _asked(self, domain: str) -> Policy | None:
-        policy, seconds = await self._found(domain)
-        if len(self._kept) >= _MAX_KEPT:
-            self._kept.clear()
+    async def _refresh(self, domain: str) -> MtaStsPolicy | None:
+        policy, seconds = await self._load_or_fetch(domain)
+        if len(self._cache) >= _MAX_CACHED_POLICIES:
+            self._cache.clear()
         if policy is not None:
-            seconds = min(seconds, max(policy.max_age, _MIN_SECONDS))
-        self._kept[domain] = (clock.steady() + seconds, policy)
+            seconds = min(seconds, max(policy.max_age, _MIN_POLICY_SECONDS))
+        self._cache[domain] = (clock.monotonic() + seconds, policy)
         return policy
 
     @staticmethod
-    async def _found(domain: str) -> tuple[Policy | None, float]:
-        kept = await work.call(policies.load, domain)
-        announced = await routing.in_thread(mta_sts.announced, domain)
-        if announced is None or (kept is not None and kept.id == announced):
-            return kept, _KNOWN_SECONDS
-        fresh = await mta_sts.fetch(domain, announced)
-        if fresh is None:
-            log.warning("%s announces a policy for its mail (MTA-STS) that cannot be had", domain)
-            return kept, _FAILED_SECONDS
-        await work.commit(policies.keep, domain, fresh)
-        return fresh, _KNOWN_SECONDS
+    async def _load_or_fetch(domain: str) -> tuple[MtaStsPolicy | None, float]:
+        stored = await work.fetch(load_policy, domain)
+        announced = await mx_routes.run_lookup(mx_routes.find_policy_id, domain)
+        if announced is None or (stored is not None and stored.id == announced):
+            return stored, _POLICY_SECONDS
+        fetched = await mx_routes.fetch_policy(domain, announced)
+        if fetched is None:
+            log.warning("mta-sts: policy of %s could not be fetched", domain)
+            return stored, _POLICY_RETRY_SECONDS
+        await work.commit(store_policy, domain, fetched)
+        return fetched, _POLICY_SECONDS
 
 
 # Idle connections to recipients' mail servers, reused for the next message to the same servers.
 
-# Servers part early from who says nothing; nobody gains by being parted from
+# Servers soon close connections that are silent; keeping them longer gains nothing.
 _IDLE_SECONDS = 5.0
+
 _MAX_IDLE = 50
 
 
-class _Idle(NamedTuple):
-    way: Way
-    dialogue: Dialogue
+class _IdleConnection(NamedTuple):
+    target: MxTarget
+    dialogue: SmtpClient
     timer: asyncio.TimerHandle
 
 
 class ConnectionPool:
-    """Idle conversations, and how many are open to each group; used on one event loop."""
+    """Idle connections, and the number of open ones for each group; used on one event loop."""
 
     def __init__(self) -> None:
-        self._idle: list[_Idle] = []  # who came last stands last
-        self._open: Counter[str] = Counter()  # by group: all but the idle ones, also while they begin and end
-        self._goodbyes: dict[asyncio.Future[None], str] = {}
+        self._idle: list[_IdleConnection] = []  # the latest is last
+        self._open: Counter[str] = Counter()  # by group: all but the idle ones, including those that open or close
+        self._closing: dict[asyncio.Future[None], str] = {}
 
     @property
     def connections(self) -> int:
-        """How many conversations wait here."""
+        """The number of idle connections."""
         return len(self._idle)
 
-    def take(self, way: Way) -> Dialogue | None:
-        """Return an open conversation with these servers, if there is one."""
-        for one in reversed(self._idle):
-            if one.way.key == way.key:
-                self._idle.remove(one)
-                one.timer.cancel()
-                if one.dialogue.is_open():
-                    self._open[way.group] += 1
-                    return one.dialogue
+    def take(self, target: MxTarget) -> SmtpClient | None:
+        """Return an idle connection to these servers, or None."""
+        for idle in reversed(self._idle):
+            if idle.target.key == target.key:
+                self._idle.remove(idle)
+                idle.timer.cancel()
+                if idle.dialogue.is_open():
+                    self._open[target.group] += 1
+                    return idle.dialogue
         return None
 
-    async def opening(self, way: Way, most: int) -> None:
-        """Make room for one more conversation with a group, of which there may be so many, and count it."""
+    async def reserve(self, target: MxTarget, limit: int) -> None:
+        """Count one more connection to a group of at most `limit`, closing idle ones to make room."""
         while True:
-            idle = [one for one in self._idle if one.way.group == way.group]
-            if len(idle) + self._open[way.group] < most:
+            idle = [connection for connection in self._idle if connection.target.group == target.group]
+            if len(idle) + self._open[target.group] < limit:
                 break
             if idle:
-                self._part(idle[0])
-            leaving = [task for task, group in self._goodbyes.items() if group == way.group]
-            if not leaving:
+                self._close_idle(idle[0])
+            closing = [task for task, group in self._closing.items() if group == target.group]
+            if not closing:
                 break
-            await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
-        self._open[way.group] += 1
+            await asyncio.wait(closing, return_when=asyncio.FIRST_COMPLETED)
+        self._open[target.group] += 1
 
-    def closed(self, way: Way) -> None:
-        """Forget a conversation that did not come about, or was hung up."""
-        self._open[way.group] -= 1
-        if self._open[way.group] <= 0:
-            del self._open[way.group]
+    def release(self, target: MxTarget) -> None:
+        """Uncount a connection that failed or was aborted."""
+        self._open[target.group] -= 1
+        if self._open[target.group] <= 0:
+            del self._open[target.group]
 
-    def give(self, way: Way, dialogue: Dialogue) -> None:
-        """Keep a conversation for the next message, for a while."""
-        self.closed(way)
+    def put(self, target: MxTarget, dialogue: SmtpClient) -> None:
+        """Keep a connection for the next message, for a while."""
+        self.release(target)
         if len(self._idle) >= _MAX_IDLE:
-            self._part(self._idle[0])
-        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._late, dialogue)
-        self._idle.append(_Idle(way, dialogue, timer))
+            self._close_idle(self._idle[0])
+        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._expire, dialogue)
+        self._idle.append(_IdleConnection(target, dialogue, timer))
 
-    def spare(self, group: str) -> None:
-        """End what is idle with a group that asked for less."""
-        for one in [one for one in self._idle if one.way.group == group]:
-            self._part(one)
+    def close_group(self, group: str) -> None:
+        """Close the idle connections to a group that asked for less."""
+        for idle in [idle for idle in self._idle if idle.target.group == group]:
+            self._close_idle(idle)
 
-    def _late(self, dialogue: Dialogue) -> None:
-        for one in [one for one in self._idle if one.dialogue is dialogue]:
-            self._part(one)
+    def _expire(self, dialogue: SmtpClient) -> None:
+        for idle in [idle for idle in self._idle if idle.dialogue is dialogue]:
+            self._close_idle(idle)
 
-    def _part(self, one: _Idle) -> None:
-        self._idle.remove(one)
-        one.timer.cancel()
-        self._open[one.way.group] += 1
-        self.end(one.way, one.dialogue)
+    def _close_idle(self, idle: _IdleConnection) -> None:
+        self._idle.remove(idle)
+        idle.timer.cancel()
+        self._open[idle.target.group] += 1
+        self.close_connection(idle.target, idle.dialogue)
 
-    def end(self, way: Way, dialogue: Dialogue) -> None:
-        """Say goodbye while others go on; it is open until that is said."""
+    def close_connection(self, target: MxTarget, dialogue: SmtpClient) -> None:
+        """Close a connection in the background; it counts as open until then."""
         task = asyncio.ensure_future(dialogue.close())
-        self._goodbyes[task] = way.group
+        self._closing[task] = target.group
 
         def ended(_: "asyncio.Future[None]") -> None:
-            del self._goodbyes[task]
-            self.closed(way)
+            del self._closing[task]
+            self.release(target)
 
         task.add_done_callback(ended)
 
     async def close(self) -> None:
-        """End all conversations."""
-        for one in [*self._idle]:
-            self._part(one)
-        if self._goodbyes:
-            await asyncio.wait({*self._goodbyes})
+        """Close all connections."""
+        for idle in [*self._idle]:
+            self._close_idle(idle)
+        if self._closing:
+            await asyncio.wait({*self._closing})
 
 
-# Recipients' mail servers that cannot be reached, and whether any can be.
-#
-# If one cannot, the fault is theirs; if none can, it is ours.
+# Recipients' mail servers that cannot be reached. If one cannot, the fault is theirs; if none can, it is ours.
 
-# Failures in a row before servers are left alone, and for how long (D21)
+# Failures in a row before servers are not tried for a while, and for how long (D21).
 MAX_FAILURES = 3
+
 DEAD_SECONDS = 900.0
-# Groups that refuse a sender, before that is about the sender and not about them
-_MANY_REFUSERS = 3
-# Whoever was heard so lately proves that the way out is open
-_PROOF_SECONDS = 60.0
-# All that wait for the same answer are told the same, and who comes later asks again
-_TOLD_SECONDS = 5.0
-_MAX_KEPT_HOSTS = 5_000
+
+# Groups that reject a sender before the fault is the sender's and not theirs.
+_MAX_REFUSING_GROUPS = 3
+
+# A reply this recent proves that the internet can be reached.
+_RECENT_SECONDS = 60.0
+
+# All messages that wait for the same probe get its result; later ones probe again.
+_OUTAGE_CACHE_SECONDS = 5.0
+
+_MAX_CACHED_HOSTS = 5_000
 
 
 class UnreachableHosts:
-    """What is known of recipients' servers in this process; used on one event loop at a time."""
+    """The recipients' servers that failed or rejected senders, as seen by this process; used on one event loop."""
 
     def __init__(self) -> None:
-        self._spoken = float("-inf")  # when any server last said anything
-        self._blocked: tuple[float, str | None] = (float("-inf"), None)  # what was found when others were asked
-        self._nameless: tuple[float, str | None] = (float("-inf"), None)
-        self._refusers: dict[str, set[str]] = {}  # by the sender's domain: who refused it since it was last accepted
-        self._failed: dict[str, tuple[int, float, str]] = {}  # by way: how often in a row, dead until, and the words
+        self._last_reply_at = float("-inf")  # when any server last replied
+        self._outage: tuple[float, str | None] = (float("-inf"), None)  # the result of the last probe of other servers
+        self._dns_outage: tuple[float, str | None] = (float("-inf"), None)
+        # By sender domain: the groups that rejected it since it was last accepted.
+        self._refusing_groups: dict[str, set[str]] = {}
+        # By the key of the servers: failures in a row, the time until which they are not tried, and the reason.
+        self._failures: dict[str, tuple[int, float, str]] = {}
 
-    def dead(self, way: Way) -> tuple[float, str] | None:
-        """Return for how many seconds servers are not tried yet, and why; None if they may be."""
-        _, until, words = self._failed.get(way.key, (0, 0.0, ""))
-        left = until - clock.steady()
-        return (left, words) if left > 0 else None
+    def get_downtime(self, target: MxTarget) -> tuple[float, str] | None:
+        """Return for how many seconds servers are not tried, and why, or None if they are."""
+        _, until, reason = self._failures.get(target.key, (0, 0.0, ""))
+        seconds_left = until - clock.monotonic()
+        return (seconds_left, reason) if seconds_left > 0 else None
 
-    def failed(self, way: Way, words: str) -> None:
-        """Count a failure to reach servers; a few in a row mean that they are away."""
-        if len(self._failed) >= _MAX_KEPT_HOSTS:
-            self._failed.clear()
-        count = self._failed.get(way.key, (0, 0.0, ""))[0] + 1
-        until = clock.steady() + DEAD_SECONDS if count >= MAX_FAILURES else 0.0
-        self._failed[way.key] = (count, until, words)
+    def record_failure(self, target: MxTarget, reason: str) -> None:
+        """Count a failure to reach servers; after a few in a row they are not tried for a while."""
+        if len(self._failures) >= _MAX_CACHED_HOSTS:
+            self._failures.clear()
+        count = self._failures.get(target.key, (0, 0.0, ""))[0] + 1
+        until = clock.monotonic() + DEAD_SECONDS if count >= MAX_FAILURES else 0.0
+        self._failures[target.key] = (count, until, reason)
 
-    def reached(self, way: Way) -> None:
-        """Note that servers took a connection."""
-        self._spoken = clock.steady()
-        self._failed.pop(way.key, None)
+    def record_connection(self, target: MxTarget) -> None:
+        """Record that servers accepted a connection."""
+        self._last_reply_at = clock.monotonic()
+        self._failures.pop(target.key, None)
 
-    def spoke(self) -> None:
-        """Note that some server said something, whatever it was."""
-        self._spoken = clock.steady()
+    def record_reply(self) -> None:
+        """Record that some server replied, whatever it said."""
+        self._last_reply_at = clock.monotonic()
 
-    def refuse_it_all(self, sender: str, group: str) -> bool:
-        """Note that a group refuses a sender; says whether that is so of whoever is asked."""
-        found = self._refusers.setdefault(sender, set())
-        found.add(group)
-        return len(found) >= _MANY_REFUSERS
+    def is_sender_refused(self, sender: str, group: str) -> bool:
+        """Record that a group rejects a sender; return whether many groups do."""
+        groups = self._refusing_groups.setdefault(sender, set())
+        groups.add(group)
+        return len(groups) >= _MAX_REFUSING_GROUPS
 
-    def accepted(self, sender: str) -> None:
-        """Note that a sender's mail was taken by somebody."""
-        self._refusers.pop(sender, None)
+    def record_accepted(self, sender: str) -> None:
+        """Record that a message of a sender was accepted."""
+        self._refusing_groups.pop(sender, None)
 
-    async def nothing_answers(self) -> str | None:
-        """Return the words for it if no mail server at all can be reached from here; None if one can, or nobody knows.
+    async def find_outage(self) -> str | None:
+        """Return the reason if no mail server at all can be reached, or None if one can, or if that is not known.
 
-        Others are asked only if nobody was heard for a while.
+        Other servers are probed only if none replied for a while.
         """
-        if clock.steady() < self._spoken + _PROOF_SECONDS:
+        if clock.monotonic() < self._last_reply_at + _RECENT_SECONDS:
             return None
-        until, words = self._blocked
-        if until < clock.steady():
-            words = await self_check.nothing_answers()
-            self._blocked = (clock.steady() + _TOLD_SECONDS, words)
-            if words is None:
-                # Or nobody knows, which the next one to fail need not ask again at once
-                self.spoke()
-        return words
+        until, reason = self._outage
+        if until < clock.monotonic():
+            reason = await smtp_connect.find_port_block()
+            self._outage = (clock.monotonic() + _OUTAGE_CACHE_SECONDS, reason)
+            if reason is None:
+                # An unknown result counts as a reply, so that the next failure does not probe again at once.
+                self.record_reply()
+        return reason
 
-    async def no_name_is_known(self) -> str | None:
-        """Return the words for it if no name server answers anything; None if one does, or nobody knows."""
-        if clock.steady() < routing.heard() + _PROOF_SECONDS:
+    async def find_dns_outage(self) -> str | None:
+        """Return the reason if no name server answers, or None if one does, or if that is not known."""
+        if clock.monotonic() < mx_routes.last_dns_answer_at() + _RECENT_SECONDS:
             return None
-        until, words = self._nameless
-        if until < clock.steady():
-            words = await self._asked()
-            self._nameless = (clock.steady() + _TOLD_SECONDS, words)
-        return words
+        until, reason = self._dns_outage
+        if until < clock.monotonic():
+            reason = await self._probe_dns()
+            self._dns_outage = (clock.monotonic() + _OUTAGE_CACHE_SECONDS, reason)
+        return reason
 
     @staticmethod
-    async def _asked() -> str | None:
+    async def _probe_dns() -> str | None:
         names = config.current().email.direct.probes
-        found = await asyncio.gather(*map(routing.asked_now, names))
-        if not found or clock.steady() < routing.heard() + _PROOF_SECONDS:
+        errors = await asyncio.gather(*map(mx_routes.fetch_mx_error, names))
+        if not errors or clock.monotonic() < mx_routes.last_dns_answer_at() + _RECENT_SECONDS:
             return None
-        return f"no name server answers, so no mail server can be found: {found[0]}"
+        return f"no name server answers, so no mail server can be found: {errors[0]}"
 
 
-# All servers of a domain together may take so long to take a connection
-_PATIENCE_SECONDS = 120.0
+# Time that all servers of a domain together have to accept a connection.
+_CONNECT_SECONDS = 120.0
 
 
-class Found(NamedTuple):
-    """A conversation, or why there is none; `elsewhere` says that the message belongs to another group than was known
-    when it was let go.
+class MxConnection(NamedTuple):
+    """A connection, or the error.
+
+    `is_other_group` says that the domain belongs to another recipient group than was known when the message was
+    admitted.
     """
 
-    way: Way | None = None
-    dialogue: Dialogue | None = None
-    closed: DeliveryError | None = None
-    elsewhere: bool = False
+    target: MxTarget | None = None
+    dialogue: SmtpClient | None = None
+    error: DeliveryError | None = None
+    is_other_group: bool = False
 
 
 class MxConnections:
-    """The recipients' servers, as all places of a sender see them; used on one event loop."""
+    """The recipients' servers, shared by all workers of a sender; used on one event loop."""
 
     def __init__(
-        self, gate: CircuitBreaker, pace: EmailRateLimits, reach: UnreachableHosts, transactions: asyncio.Semaphore
+        self, breaker: CircuitBreaker, limits: EmailRateLimits, hosts: UnreachableHosts, transactions: asyncio.Semaphore
     ) -> None:
-        self._gate, self._pace, self.reach = gate, pace, reach
+        self._breaker, self._limits, self.hosts = breaker, limits, hosts
         self.transactions = transactions
         self.pool = ConnectionPool()
         self._policies = MtaStsPolicies()
-        self._one_asks = asyncio.Lock()
+        self._probe_lock = asyncio.Lock()
 
-    async def find(self, claim: Claim) -> Found:
-        """Return a conversation for a message; the caller gives it back (`done`)."""
+    async def connect(self, claim: Claim) -> MxConnection:
+        """Return a connection for a message; the caller returns it with `give_back`."""
         try:
-            return await self._found(claim)
+            return await self._connect(claim)
         except Unavailable:
             raise
         except Exception as error:
-            # A fault of ours; whatever is wrong with this domain, it is tried again later and the others get their mail
-            log.exception("where message %s goes cannot be found", claim.id)
-            return Found(closed=Temporary(f"{type(error).__name__}: {error}"))
+            # The error is ours: this message is tried again later, and the others are not affected.
+            log.exception("direct: connecting for message %s failed", claim.id)
+            return MxConnection(error=Deferred(f"{type(error).__name__}: {error}"))
 
-    async def _found(self, claim: Claim) -> Found:
+    async def _connect(self, claim: Claim) -> MxConnection:
         domain = domain_of(claim.recipient_key)
-        route = await routing.routed(domain)
+        route = await mx_routes.find_route_async(domain)
         if route.error is not None:
-            return Found(closed=await self._not_found(route.error))
-        if self._pace.goes_to(claim) not in (None, route.group):
-            return Found(elsewhere=True)
-        way = Way(domain, route.hosts, route.group)
+            return MxConnection(error=await self._handle_route_error(route.error))
+        if self._limits.get_admitted_group(claim) not in (None, route.group):
+            return MxConnection(is_other_group=True)
+        target = MxTarget(domain, route.hosts, route.group)
         if config.current().email.direct.mta_sts:
-            way = self._proven(way, await self._policies.of(domain))
-        if not way.hosts:
+            target = self._apply_policy(target, await self._policies.get(domain))
+        if not target.hosts:
             names = ", ".join(name for _, name in route.hosts)
-            return Found(closed=Temporary(f"the policy of {domain} (MTA-STS) does not name its mail servers: {names}"))
-        dead = self.reach.dead(way)
-        if dead is not None:
-            return Found(closed=Temporary(f"left alone for {dead[0] / 60:.0f} more minutes: {dead[1]}", None, "4.4.1"))
-        return await self._open(way, claim)
+            return MxConnection(
+                error=Deferred(f"the policy of {domain} (MTA-STS) does not name its mail servers: {names}")
+            )
+        downtime = self.hosts.get_downtime(target)
+        if downtime is not None:
+            return MxConnection(
+                error=Deferred(f"left alone for {downtime[0] / 60:.0f} more minutes: {downtime[1]}", None, "4.4.1")
+            )
+        return await self._open_connection(target, claim)
 
     @staticmethod
-    def _proven(way: Way, policy: Policy | None) -> Way:
-        """Hold a way against the policy of its domain: one that is enforced leaves only the servers it names."""
+    def _apply_policy(target: MxTarget, policy: MtaStsPolicy | None) -> MxTarget:
+        """Apply the policy of a domain to its servers: an enforced one leaves only the servers that it names."""
         if policy is None or policy.mode == "none":
-            return way
-        named = tuple(host for host in way.hosts if policy.allows(host[1]))
+            return target
+        named = tuple(host for host in target.hosts if policy.allows(host[1]))
         if policy.mode == "enforce":
-            return way._replace(hosts=named, proven=True)
-        if named != way.hosts:
-            log.warning("%s tries a policy (MTA-STS) that does not name all of its mail servers", way.domain)
-        return way
+            return target._replace(hosts=named, proven=True)
+        if named != target.hosts:
+            log.warning("mta-sts: testing policy of %s does not name all of its mail servers", target.domain)
+        return target
 
-    async def _open(self, way: Way, claim: Claim) -> Found:
-        dialogue = self.pool.take(way)
+    async def _open_connection(self, target: MxTarget, claim: Claim) -> MxConnection:
+        dialogue = self.pool.take(target)
         if dialogue is not None:
-            return Found(way, dialogue)
-        await self.pool.opening(way, self._pace.most_to(way.group, domain_of(claim.recipient_key)))
+            return MxConnection(target, dialogue)
+        await self.pool.reserve(target, self._limits.get_max_connections(target.group, domain_of(claim.recipient_key)))
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                dialogue = await direct.connect(way)
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                dialogue = await smtp_connect.connect_to_mx(target)
         except DeliveryError as error:
-            self.pool.closed(way)
-            return Found(closed=await self._not_reached(way, claim, error))
+            self.pool.release(target)
+            return MxConnection(error=await self._handle_connect_error(target, claim, error))
         except TimeoutError:
-            self.pool.closed(way)
-            late = Unreachable(f"no mail server of {way.domain} took a connection within {_PATIENCE_SECONDS:.0f} s")
-            return Found(closed=await self._not_reached(way, claim, late))
+            self.pool.release(target)
+            timed_out = ConnectionFailed(
+                f"no mail server of {target.domain} took a connection within {_CONNECT_SECONDS:.0f} s"
+            )
+            return MxConnection(error=await self._handle_connect_error(target, claim, timed_out))
         except Exception as error:
-            # A fault of ours; whatever is wrong with these servers, the others get their mail
-            log.exception("the mail servers of %s cannot be spoken to", way.domain)
-            self.pool.closed(way)
-            return Found(closed=Temporary(f"{type(error).__name__}: {error}"))
+            # The error is ours: the mail of other servers is not affected.
+            log.exception("direct: connecting to the mail servers of %s failed", target.domain)
+            self.pool.release(target)
+            return MxConnection(error=Deferred(f"{type(error).__name__}: {error}"))
         except BaseException:
-            self.pool.closed(way)
+            self.pool.release(target)
             raise
-        self.reach.reached(way)
-        return Found(way, dialogue)
+        self.hosts.record_connection(target)
+        return MxConnection(target, dialogue)
 
-    async def _not_found(self, error: DeliveryError) -> DeliveryError:
+    async def _handle_route_error(self, error: DeliveryError) -> DeliveryError:
         if error.enhanced == "4.4.3":
-            async with self._one_asks:
-                words = await self.reach.no_name_is_known()
-            if words is not None:
-                return self._close(words)
+            async with self._probe_lock:
+                reason = await self.hosts.find_dns_outage()
+            if reason is not None:
+                return self._close_transport(reason)
         return error
 
-    async def _not_reached(self, way: Way, claim: Claim, error: DeliveryError) -> DeliveryError:
-        if isinstance(error, Unreachable):
-            async with self._one_asks:
-                words = await self.reach.nothing_answers()
-            if words is not None:
-                return self._close(words)
-            error = Temporary(error.text, None, "4.4.1")
+    async def _handle_connect_error(self, target: MxTarget, claim: Claim, error: DeliveryError) -> DeliveryError:
+        if isinstance(error, ConnectionFailed):
+            async with self._probe_lock:
+                reason = await self.hosts.find_outage()
+            if reason is not None:
+                return self._close_transport(reason)
+            error = Deferred(error.text, None, "4.4.1")
         elif error.smtp is not None:
-            self.reach.spoke()
-        if isinstance(error, Temporary):
-            heard = self._pace.heard(claim, error)
-            if isinstance(heard, Throttled):
-                self.pool.spare(way.group)
-                return heard
-            self.reach.failed(way, error.text)
+            self.hosts.record_reply()
+        if isinstance(error, Deferred):
+            answer = self._limits.record_answer(claim, error)
+            if isinstance(answer, RateLimited):
+                self.pool.close_group(target.group)
+                return answer
+            self.hosts.record_failure(target, error.text)
         return error
 
-    def refused(self, error: SenderRefused, claim: Claim, sender: str) -> DeliveryError:
-        """Return what follows when a server refuses our sender: one of many ends this message alone."""
-        group = routing.group_of(DIRECT, claim.recipient_key)
-        if classes.classify(error.smtp, error.enhanced, error.text) is classes.AUTHENTICATION:
-            return Unauthenticated(error.text, error.smtp, error.enhanced)
-        if self.reach.refuse_it_all(domain_of(sender), group):
+    def classify_refusal(self, error: SenderRejected, claim: Claim, sender: str) -> DeliveryError:
+        """Return the error that follows when a server rejects our sender; one of many affects only this message."""
+        group = mx_routes.recipient_group(DIRECT, claim.recipient_key)
+        if bounce_classes.classify(error.smtp, error.enhanced, error.text) is bounce_classes.AUTHENTICATION:
+            return MailUnauthenticated(error.text, error.smtp, error.enhanced)
+        if self.hosts.is_sender_refused(domain_of(sender), group):
             return error
-        return Unwelcome(error.text, error.smtp, error.enhanced)
+        return SenderRejectedByMx(error.text, error.smtp, error.enhanced)
 
-    def _close(self, words: str) -> DeliveryError:
-        closed = Unreachable(words)
-        self._gate.connecting_failed(DIRECT, closed)
-        return closed
+    def _close_transport(self, reason: str) -> DeliveryError:
+        error = ConnectionFailed(reason)
+        self._breaker.record_connection_failure(DIRECT, error)
+        return error
 
-    def done(self, way: Way, dialogue: Dialogue | None, error: DeliveryError | None) -> None:
-        """Take a conversation back; None stands for one that was hung up."""
-        if isinstance(error, Throttled):
-            self.pool.spare(way.group)
+    def give_back(self, target: MxTarget, dialogue: SmtpClient | None, error: DeliveryError | None) -> None:
+        """Return a connection to the pool; None stands for one that was aborted."""
+        if isinstance(error, RateLimited):
+            self.pool.close_group(target.group)
         if dialogue is None:
-            self.pool.closed(way)
-        elif dialogue.is_open() and not self._pace.pauses(way.group):
-            self.pool.give(way, dialogue)
+            self.pool.release(target)
+        elif dialogue.is_open() and not self._limits.is_paused(target.group):
+            self.pool.put(target, dialogue)
         else:
-            self.pool.end(way, dialogue)
+            self.pool.close_connection(target, dialogue)
+
+
+def load_policy(domain: str) -> MtaStsPolicy | None:
+    """Return the valid policy of a domain; its `max_age` is the time left in seconds."""
+    row = MailPolicy.get_or_none(MailPolicy.domain == domain, MailPolicy.expires_at > clock.now_ms())
+    if row is None:
+        return None
+    return MtaStsPolicy(row.policy_id, row.mode, tuple(row.hosts), (row.expires_at - clock.now_ms()) // 1000)
+
+
+def store_policy(domain: str, policy: MtaStsPolicy) -> None:
+    """Replace the policy of a domain, and delete policies that expired."""
+    require_write_transaction()
+    now = clock.now_ms()
+    MailPolicy.delete().where(MailPolicy.expires_at <= now).execute()
+    MailPolicy.delete().where(MailPolicy.domain == domain).execute()
+    MailPolicy.create(
+        domain=domain, policy_id=policy.id, mode=policy.mode, hosts=list(policy.hosts), fetched_at=now,
+        expires_at=now + policy.max_age * 1000,
+    )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Group commit of outcomes: what is handed in during one transaction goes together into the next.
+"""Group commit of outcomes: those handed in during one transaction share the next one.
 
-At most one transaction is under way. There is no timer.
+At most one transaction is in progress. There is no timer.
 """
 
 import asyncio
@@ -10,104 +10,105 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from appliance.core.errors import Unavailable
-from appliance.inbound.feedback import receipts
+from appliance.inbound import delivery_reports
 from appliance.sending.messages.ledger import Claim, Outcome
-from appliance.storage import work
+from appliance.storage import transactions
 
 log = logging.getLogger("campanero.sender")
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
-class _Handed(NamedTuple):
+class _Pending(NamedTuple):
     outcome: Outcome | None
     claim: Claim | None
-    answer: "asyncio.Future[bool]"
+    future: "asyncio.Future[bool]"
 
 
 class OutcomeWriter:
-    """Hands outcomes and marks to the writer; used on one event loop."""
+    """Hands outcomes and claims to the writer; used on one event loop."""
 
     def __init__(self, process: str) -> None:
         self._process = process
-        self._waiting: list[_Handed] = []
-        self._apart: list[_Handed] = []  # of a batch that failed for a fault of one of them
-        self._busy = False
+        self._waiting: list[_Pending] = []
+        self._retried_alone: list[_Pending] = []  # from a batch that failed because of one of them
+        self._is_busy = False
 
-    def step(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
-        """Write an outcome and mark a message; answers, once both are on disk, whether the message may go out now.
+    def write(self, outcome: Outcome | None, claim: Claim | None) -> "asyncio.Future[bool]":
+        """Write an outcome and claim a message; return a future of whether the message may go out now.
 
-        An outcome is offered until it is stored. Raises Unavailable for a mark alone, or when the service ends.
+        The future is done once both are on disk. An outcome is retried until it is stored. Raises Unavailable for a
+        claim alone, or when the service ends.
         """
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Handed(outcome, claim, answer))
-        if not self._busy:
-            self._busy = True
-            # Whoever else is ready in this round of the loop comes along
-            asyncio.get_running_loop().call_soon(self._hand_over)
-        return answer
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Pending(outcome, claim, future))
+        if not self._is_busy:
+            self._is_busy = True
+            # Other workers that are ready in this round of the loop join the batch.
+            asyncio.get_running_loop().call_soon(self._submit)
+        return future
 
-    async def settled(self, seconds: float | None = None) -> None:
-        """Wait until all that is known is stored, or never will be; not longer than that, if it is said."""
+    async def flush(self, seconds: float | None = None) -> None:
+        """Wait until all outcomes are stored, or can never be, for at most `seconds` if given."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._busy and not work.is_stopped():
+                while self._is_busy and not transactions.is_stopped():
                     await asyncio.sleep(0.02)
 
-    def _hand_over(self) -> None:
-        if self._apart:
-            batch = [self._apart.pop(0)]
+    def _submit(self) -> None:
+        if self._retried_alone:
+            batch = [self._retried_alone.pop(0)]
         else:
             batch, self._waiting = self._waiting, []
         if not batch:
-            self._busy = False
+            self._is_busy = False
             return
         loop = asyncio.get_running_loop()
-        found = [one.outcome for one in batch if one.outcome is not None]
-        marks = [one.claim for one in batch if one.claim is not None]
+        outcomes = [entry.outcome for entry in batch if entry.outcome is not None]
+        claims = [entry.claim for entry in batch if entry.claim is not None]
         try:
-            hand_in = work.record if found else work.submit
-            future = hand_in(receipts.step, found, marks, self._process)
+            submit = transactions.submit_essential if outcomes else transactions.submit
+            future = submit(delivery_reports.step_with_receipts, outcomes, claims, self._process)
         except Unavailable as error:
-            self._failed(batch, error)
+            self._handle_unavailable(batch, error)
             return
 
         def done(finished: "Future[set[int]]") -> None:
-            loop.call_soon_threadsafe(self._answered, batch, finished)
+            loop.call_soon_threadsafe(self._finish, batch, finished)
 
         future.add_done_callback(done)
 
-    def _answered(self, batch: list[_Handed], finished: "Future[set[int]]") -> None:
+    def _finish(self, batch: list[_Pending], finished: "Future[set[int]]") -> None:
         error = finished.exception()
         if isinstance(error, Unavailable):
-            self._failed(batch, error)
+            self._handle_unavailable(batch, error)
             return
         if error is not None and len(batch) > 1:
-            # Nothing of it happened: a fault of one is not for its neighbours to bear
-            self._apart += batch
+            # The transaction was rolled back; each entry is retried alone so that one error does not affect the others.
+            self._retried_alone += batch
         elif error is not None:
-            log.error("what became of a message could not be written", exc_info=error)
-            self._tell(batch, error)
+            log.error("sender: storing an outcome failed", exc_info=error)
+            self._raise_to_callers(batch, error)
         else:
-            marked = finished.result()
-            for one in batch:
-                if not one.answer.done():
-                    one.answer.set_result(one.claim is not None and one.claim.id in marked)
-        self._hand_over()
+            claimed = finished.result()
+            for entry in batch:
+                if not entry.future.done():
+                    entry.future.set_result(entry.claim is not None and entry.claim.id in claimed)
+        self._submit()
 
-    def _failed(self, batch: list[_Handed], error: Exception) -> None:
-        """Tell those who only wanted a mark; what is known is kept and offered again."""
-        kept = [one._replace(claim=None) for one in batch if one.outcome is not None]
-        lost = [one for one in batch if one.outcome is None]
-        if work.is_stopped():
-            lost, kept = batch, []
-        self._tell(lost, error)
-        self._waiting = kept + self._waiting
-        log.debug("sending waits: %s", error)  # said once already, by the storage
-        asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._hand_over)
+    def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
+        """Raise the error to callers that only wanted a claim; outcomes are kept and retried."""
+        retried = [entry._replace(claim=None) for entry in batch if entry.outcome is not None]
+        failed = [entry for entry in batch if entry.outcome is None]
+        if transactions.is_stopped():
+            failed, retried = batch, []
+        self._raise_to_callers(failed, error)
+        self._waiting = retried + self._waiting
+        log.debug("sender: waiting for the storage: %s", error)  # the storage has logged the reason already
+        asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._submit)
 
     @staticmethod
-    def _tell(batch: list[_Handed], error: BaseException) -> None:
-        for one in batch:
-            if not one.answer.done():
-                one.answer.set_exception(error)
-                one.answer.exception()
+    def _raise_to_callers(batch: list[_Pending], error: BaseException) -> None:
+        for entry in batch:
+            if not entry.future.done():
+                entry.future.set_exception(error)
+                entry.future.exception()

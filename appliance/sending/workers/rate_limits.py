@@ -1,170 +1,388 @@
-"""Base class of the rate limits of a channel; only messages that are not claimed yet wait for them.
+"""Rate limits shared by all channels, the adaptive throttle, and the limits of SMS.
 
-Which limits apply to a message is decided by `email_rate_limits` and `sms_rate_limits`.
+Only messages that are not claimed yet wait for a limit. The limits of email are in `email_rate_limits`.
 """
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from appliance.core import clock
-from appliance.core.rate_limit import HOUR, NEVER, Limit, RateLimiter
-from appliance.core.send_status import Full
+from appliance.core import clock, send_status
+from appliance.core.errors import ConnectionFailed, DeliveryError, RateLimited, Uncertain
+from appliance.core.send_status import HOUR, NEVER, ExhaustedLimit, RateLimit, RateLimiter, SendStatus, ThrottledGroup
 from appliance.sending.messages.ledger import Claim
-from appliance.sending.messages.warm_up import Day
-from appliance.sending.workers.adaptive_throttle import AdaptiveThrottle
+from appliance.sending.messages.senders import WarmUpDay, get_limit_name
+from appliance.settings.schema import Sms
+
+# The adaptive throttle reduces the rate of a recipient group whose servers asked for less. The group pauses, then gets
+# half as many connections, and slower rates if that does not help. It recovers step by step: one step for each window
+# without a refusal (`WINDOW_SECONDS`), or for enough messages accepted in a row.
+
+WINDOW_SECONDS = 20.0
+SILENCE_SECONDS = 600.0
+_ACCEPTED_TO_RECOVER, _ACCEPTED_TO_RECOVER_SLOW = 50, 5
+_MIN_GAP_SECONDS, _MAX_GAP_SECONDS = 0.5, 60.0
+
+
+class AdaptiveThrottle:
+    """The reduced rate of one recipient group; used on one event loop, with the times of `clock.monotonic`."""
+
+    def __init__(self, name: str, usual: int, pause: float, first: int | None = None) -> None:
+        self.name = name
+        self.since = clock.now_ms()
+        self._usual = usual
+        self.max_in_use = usual if first is None else first
+        self.paused_until = 0.0
+        self.reason = ""
+        self.in_use = 0
+        self._pause = pause
+        self._level = 0
+        self._gap = 0.0
+        self._next = 0.0
+        self._window: float | None = None  # start of the window without a refusal, and the messages accepted in it
+        self._taken = 0
+
+    def record_refusal(self, now: float, text: str, silence: bool) -> None:
+        """Reduce the rate; refusals of messages that were sent before a pause began are ignored."""
+        if not self.reason:
+            self.since = clock.now_ms()
+        self.reason = text
+        if silence:
+            self.max_in_use, self._gap, self.paused_until = 1, 0.0, now + SILENCE_SECONDS
+        elif now >= self.paused_until:
+            self._level += 1
+            if self.max_in_use == 1:
+                self._gap = min(_MAX_GAP_SECONDS, max(_MIN_GAP_SECONDS, self._gap * 2))
+            self.max_in_use = max(1, self.max_in_use // 2)
+            self.paused_until = now + min(SILENCE_SECONDS, self._pause * 2 ** (self._level - 1))
+        self._window = None
+
+    def record_accepted(self, now: float) -> bool:
+        """Count an accepted message and return whether the group is back at its full rate."""
+        if now < self.paused_until:
+            return False
+        if self._window is None:
+            self._window, self._taken = now, 0
+        self._taken += 1
+        if now >= self._window + WINDOW_SECONDS or self._taken > (
+            _ACCEPTED_TO_RECOVER_SLOW if self._gap else _ACCEPTED_TO_RECOVER
+        ):
+            self._window, self._taken = now, 0
+            self._level = max(0, self._level - 1)
+            if self._gap:
+                self._gap = self._gap / 2 if self._gap > _MIN_GAP_SECONDS else 0.0
+            else:
+                self.max_in_use = min(self._usual, self.max_in_use + 1)
+        return self.max_in_use >= self._usual and not self._gap
+
+    def allowed_at(self, now: float) -> float:
+        """Return when the next message may go, or NEVER if a message in progress has to end first."""
+        if now < self.paused_until:
+            return self.paused_until
+        return NEVER if self.in_use >= self.max_in_use else self._next
+
+    def take(self, now: float) -> None:
+        """Count a message that starts now."""
+        self.in_use += 1
+        self._next = now + self._gap
+
+    def end(self, used: bool) -> None:
+        """Count a message as finished; one that was not sent gives its slot to the next."""
+        self.in_use -= 1
+        if not used:
+            self._next = 0.0
+
 
 ALL = "*"
 
 
-class Limited(Protocol):
-    """One limit."""
+class SendLimit(Protocol):
+    """A limit that messages wait for."""
 
     name: str
 
-    def opens_at(self, now: float, /) -> float:
-        """Return when the next message may go; NEVER if something has to end first."""
+    def allowed_at(self, now: float, /) -> float:
+        """Return when the next message may go, or NEVER if a message in progress has to end first."""
 
     def take(self, now: float, /) -> None:
-        """Count a message that goes now."""
+        """Count a message that starts now."""
 
     def end(self, used: bool, /) -> None:
-        """Count a message as done; one that did not go used nothing up."""
+        """Count a message as finished; one that was not sent uses nothing up."""
 
 
-# Messages of a limited group that are made ready, for each that may go at a time or in a second
-AHEAD = 2
+# Rendered messages of a limited group, for each connection or each message a second that it may have.
+READY_FACTOR = 2
 _SOON_SECONDS = 5.0
 
 
 class RateLimits(ABC):
-    """The limits of one channel; used on one event loop, and only read elsewhere."""
+    """The limits of one channel; used on one event loop, and only read from other threads."""
 
-    def __init__(self, everybody: Limit, is_free: bool) -> None:
-        self.everybody = RateLimiter(ALL, everybody)
-        self.is_timed = any(everybody)
+    def __init__(self, overall: RateLimit, is_free: bool) -> None:
+        self.overall = RateLimiter(ALL, overall)
+        self.is_timed = any(overall)
         self.is_free = is_free
-        self._going: dict[int, list[Limited]] = {}
+        self._admitted: dict[int, list[SendLimit]] = {}
 
     @abstractmethod
-    def _kept_to(self, claim: Claim, sender: str) -> list[Limited]:
-        """Return the limits that a message keeps to."""
+    def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
+        """Return the limits that apply to a message."""
 
     @abstractmethod
-    def _limits(self) -> Iterable[Limited]:
+    def _get_all_limits(self) -> Iterable[SendLimit]:
         """Return all limits."""
 
     @abstractmethod
-    def _limited(self) -> Iterable[tuple[str, RateLimiter | AdaptiveThrottle]]:
-        """Return the limits of groups of which no more is made ready than will go soon, with their names."""
+    def _get_group_limits(self) -> Iterable[tuple[str, RateLimiter | AdaptiveThrottle]]:
+        """Return the limits by group name, for which only as many messages are rendered as will go soon."""
 
     @abstractmethod
-    def closed(self) -> tuple[str, ...]:
-        """Return the ways out that get nothing for a while."""
+    def get_closed_providers(self) -> tuple[str, ...]:
+        """Return the providers that are paused."""
 
-    def named(self, sender: str) -> str | None:
-        """Return the name of a sender's limit, where a campaign waits that has enough made ready for it."""
+    def get_sender_limit_name(self, sender: str) -> str | None:
+        """Return the name of a sender's limit, or None if campaigns do not wait for senders."""
         return None
 
-    def lacks_quota(self, claim: Claim, sender: str) -> str | None:
-        """Return the domain of which nobody knows yet what it may send today; None if that is known, or any number."""
+    def find_missing_quota(self, claim: Claim, sender: str) -> str | None:
+        """Return the domain whose warm-up quota of today is not known yet, or None."""
         return None
 
-    def allot(self, day: Day) -> None:
-        """Keep to what a domain may send today, where the channel knows such a limit; from any thread."""
+    def set_quota(self, day: WarmUpDay) -> None:
+        """Set what a domain may send today, if the channel has warm-up quotas; from any thread."""
         return
 
-    # -- what goes ------------------------------------------------------------------------------------------------
-
-    def admit(self, claim: Claim, sender: str) -> Limited | None:
-        """Let a message go, and count it; or answer what it waits for."""
+    def admit(self, claim: Claim, sender: str) -> SendLimit | None:
+        """Count a message and return None if it may go; otherwise return the limit that it waits for."""
         if self.is_free:
             return None
-        kept_to = self._kept_to(claim, sender)
-        now = clock.steady()
-        for one in kept_to:
-            if one.opens_at(now) > now:
-                return one
-        for one in kept_to:
-            one.take(now)
-        if kept_to:
-            self._going[claim.id] = kept_to
+        limits = self._get_limits_of(claim, sender)
+        now = clock.monotonic()
+        for limit in limits:
+            if limit.allowed_at(now) > now:
+                return limit
+        for limit in limits:
+            limit.take(now)
+        if limits:
+            self._admitted[claim.id] = limits
         return None
 
     def still_admits(self, claim: Claim, sender: str) -> bool:
-        """Return whether a message that was let go may do so now, for it may be that nothing was kept to then."""
-        return self.is_free or claim.id in self._going or self.admit(claim, sender) is None
+        """Return whether an admitted message may still go; limits may have been added since."""
+        return self.is_free or claim.id in self._admitted or self.admit(claim, sender) is None
 
     def is_unlimited(self, claim: Claim, sender: str) -> bool:
-        """Return whether a message may be made to follow another one, for it keeps to nothing."""
-        return self.is_free or not self._kept_to(claim, sender)
+        """Return whether no limit applies to a message, so that it may be pipelined behind another one."""
+        return self.is_free or not self._get_limits_of(claim, sender)
 
-    def end(self, number: int, used: bool = True) -> None:
-        """Count a message as done, or as one that did not go after all."""
-        if self._going:
-            for one in self._going.pop(number, ()):
-                one.end(used)
+    def release(self, message_id: int, used: bool = True) -> None:
+        """Count a message as finished, or as not sent."""
+        if self._admitted:
+            for limit in self._admitted.pop(message_id, ()):
+                limit.end(used)
 
-    # -- what there is room for -----------------------------------------------------------------------------------
+    def get_room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
+        """Return how many more messages of each limited group to render, beside those that already wait."""
+        now = clock.monotonic()
+        room: dict[str, int] = {}
+        for group, limit in self._get_group_limits():
+            opens_at = limit.allowed_at(now)
+            closed = opens_at != NEVER and opens_at > now + _SOON_SECONDS
+            room_left = 0 if closed else max(0, _get_max_ready(limit) - len(waiting.get(group, ())))
+            room[group] = min(room.get(group, room_left), room_left)
+        return room
 
-    def room(self, waiting: Mapping[str, Collection[object]]) -> dict[str, int]:
-        """Return how many more of each limited group should be made ready, beside those that wait already."""
-        now = clock.steady()
-        found: dict[str, int] = {}
-        for group, one in self._limited():
-            at = one.opens_at(now)
-            closed = at != NEVER and at > now + _SOON_SECONDS
-            left = 0 if closed else max(0, _most_ahead(one) - len(waiting.get(group, ())))
-            found[group] = min(found.get(group, left), left)
-        return found
+    def get_max_ready(self, usual: int) -> int:
+        """Return how many messages to render ahead, given the overall rate."""
+        rate = self.overall.limit.per_second
+        return min(usual, max(READY_FACTOR, int(READY_FACTOR * rate))) if rate else usual
 
-    def most_ahead(self, usual: int) -> int:
-        """Return how many messages to make ready where everybody keeps to a rate."""
-        rate = self.everybody.limit.per_second
-        return min(usual, max(AHEAD, int(AHEAD * rate))) if rate else usual
-
-    def opens_at(self, names: Collection[str], others: bool) -> float:
-        """Return when something may go on that waits for one of these names, or, if there are `others`, for all."""
-        now = clock.steady()
-        at = dict.fromkeys(names, now)
-        everybody = now
-        for one in self._limits():
-            if one.name == ALL:
-                everybody = max(everybody, one.opens_at(now))
-            elif one.name in at:
-                at[one.name] = max(at[one.name], one.opens_at(now))
-        return max(everybody, now if others else min(at.values(), default=now))
-
-    # -- what is known --------------------------------------------------------------------------------------------
+    def get_opening_time(self, names: Collection[str], others: bool) -> float:
+        """Return when a message that waits for one of these limits may go, or any message if there are `others`."""
+        now = clock.monotonic()
+        opens_at = dict.fromkeys(names, now)
+        overall_at = now
+        for limit in self._get_all_limits():
+            if limit.name == ALL:
+                overall_at = max(overall_at, limit.allowed_at(now))
+            elif limit.name in opens_at:
+                opens_at[limit.name] = max(opens_at[limit.name], limit.allowed_at(now))
+        return max(overall_at, now if others else min(opens_at.values(), default=now))
 
     @property
-    def counts_hours(self) -> bool:
-        """Whether a limit of an hour is kept, so that what went before this process counts too."""
-        return any(one.limit.per_hour for one in self._limits() if isinstance(one, RateLimiter))
+    def has_hourly_limits(self) -> bool:
+        """Return whether any hourly limit is set, so that messages sent before this process started count too."""
+        return any(limiter.limit.per_hour for limiter in self._get_all_limits() if isinstance(limiter, RateLimiter))
 
-    def remember(self, found: Iterable[tuple[int, str, str | None, str]]) -> None:
-        """Count what was handed over in the last hour: (when, provider, sender, recipient), the oldest first."""
-        steady, now = clock.steady(), clock.now_ms()
-        for sent_at, provider, sender, recipient in found:
-            at = steady - (now - sent_at) / 1000
-            if at > steady - HOUR:
-                for one in self._counting(provider, sender or "", recipient or ""):
-                    one.remember(at)
+    def count_past(self, messages: Iterable[tuple[int, str, str | None, str]]) -> None:
+        """Count the messages of the last hour: (sent at, provider, sender, recipient), oldest first."""
+        loop_now, now = clock.monotonic(), clock.now_ms()
+        for sent_at, provider, sender, recipient in messages:
+            at = loop_now - (now - sent_at) / 1000
+            if at > loop_now - HOUR:
+                for limit in self._get_configured_limits(provider, sender or "", recipient or ""):
+                    limit.record(at)
 
     @abstractmethod
-    def _counting(self, provider: str, sender: str, recipient: str) -> Iterable[RateLimiter]:
-        """Return the limits of the settings that a message keeps to."""
+    def _get_configured_limits(self, provider: str, sender: str, recipient: str) -> Iterable[RateLimiter]:
+        """Return the configured limits that apply to a message."""
 
-    def full(self) -> tuple[Full, ...]:
-        """Return which limits of an hour are used up."""
-        steady, now = clock.steady(), clock.now_ms()
-        hours = [(one, one.hour_opens_at(steady)) for one in self._limits() if isinstance(one, RateLimiter)]
+    def get_full_limits(self) -> tuple[ExhaustedLimit, ...]:
+        """Return the hourly limits that are used up."""
+        loop_now, now = clock.monotonic(), clock.now_ms()
+        hours = [
+            (limiter, limiter.hour_allowed_at(loop_now))
+            for limiter in self._get_all_limits()
+            if isinstance(limiter, RateLimiter)
+        ]
         return tuple(
-            Full(one.name, one.limit.per_hour, now + int((at - steady) * 1000)) for one, at in hours if at > steady
+            ExhaustedLimit(limiter.name, limiter.limit.per_hour, now + int((at - loop_now) * 1000))
+            for limiter, at in hours
+            if at > loop_now
         )
 
 
-def _most_ahead(one: RateLimiter | AdaptiveThrottle) -> int:
-    if isinstance(one, AdaptiveThrottle):
-        return AHEAD * one.most
-    return max(AHEAD, AHEAD * one.limit.connections, int(AHEAD * one.limit.per_second))
+def _get_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
+    if isinstance(limiter, AdaptiveThrottle):
+        return READY_FACTOR * limiter.max_in_use
+    limit = limiter.limit
+    return max(READY_FACTOR, READY_FACTOR * limit.connections, int(READY_FACTOR * limit.per_second))
+
+
+# The limits of SMS: overall and by sender, from the settings and from the provider's replies. A sender that is
+# throttled waits alone. A provider that leaves outcomes unknown repeatedly gets one message at a time until it answers,
+# so that few messages become uncertain.
+
+# Uncertain messages in a row before the provider is paused.
+MAX_UNCERTAIN = 3
+# First pause of a throttled sender if the provider names none; it doubles while that does not help.
+_PAUSE_SECONDS = 1.0
+
+
+class _Probe:
+    """A limit for a provider on trial: one message at a time, then twice as many after each reply."""
+
+    name = ALL
+
+    def __init__(self) -> None:
+        self.max_in_use, self.in_use = 1, 0
+
+    def allowed_at(self, now: float) -> float:
+        """Return when the next message may go, or NEVER if a message in progress has to end first."""
+        return NEVER if self.in_use >= self.max_in_use else now
+
+    def take(self, _: float) -> None:
+        """Count a message that starts now."""
+        self.in_use += 1
+
+    def end(self, _used: bool) -> None:
+        """Count a message as finished."""
+        self.in_use -= 1
+
+
+class SmsRateLimits(RateLimits):
+    """The limits of SMS in one process; used on one event loop, and only read from other threads."""
+
+    def __init__(self, sms: Sms) -> None:
+        super().__init__(RateLimit(sms.rate_per_second), is_free=False)
+        self._provider, self._usual = sms.transport, sms.connections
+        self._senders = {
+            f"from {name}": RateLimiter(f"from {name}", limit)
+            for name, limit in map(send_status.parse_limit, sms.sender_limits)
+        }
+        self._has_limits = bool(self.is_timed or self._senders)
+        self._throttles: dict[str, AdaptiveThrottle] = {}
+        self._uncertain_in_a_row = 0
+        self._probe: _Probe | None = None
+        self._update_is_free()
+
+    def _update_is_free(self) -> None:
+        self.is_free = not (self._has_limits or self._throttles or self._probe)
+
+    def get_closed_providers(self) -> tuple[str, ...]:
+        """Return no provider: each sender waits alone."""
+        return ()
+
+    def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
+        # Limits do not apply to test messages, which go to the capture inbox.
+        if claim.provider != self._provider:
+            return []
+        name = get_limit_name(sender)
+        limits: list[SendLimit | None] = [self._throttles.get(name), self._senders.get(name), self._probe]
+        limits += [self.overall] if self.is_timed else []
+        return [limit for limit in limits if limit is not None]
+
+    def _get_all_limits(self) -> list[SendLimit]:
+        limits: list[SendLimit] = [self.overall, *self._senders.values(), *self._throttles.values()]
+        return [*limits, self._probe] if self._probe is not None else limits
+
+    def _get_group_limits(self) -> list[tuple[str, RateLimiter | AdaptiveThrottle]]:
+        return [*self._senders.items(), *self._throttles.items()]
+
+    def _get_configured_limits(self, provider: str, sender: str, recipient: str) -> list[RateLimiter]:
+        limit = self._senders.get(get_limit_name(sender))
+        return [self.overall, *([limit] if limit else [])] if provider == self._provider else []
+
+    def record_answer(self, claim: Claim, sender: str, error: DeliveryError | None) -> DeliveryError | None:
+        """Update the limits from a reply; an error that asks for less returns with the time to try again."""
+        if claim.provider != self._provider:
+            return error
+        if not isinstance(error, Uncertain | ConnectionFailed):
+            self._record_reply()
+        if isinstance(error, RateLimited):
+            return self._slow_down(get_limit_name(sender), error)
+        name = get_limit_name(sender)
+        throttle = self._throttles.get(name) if error is None else None
+        if throttle is not None and throttle.record_accepted(clock.monotonic()):
+            del self._throttles[name]
+            self._update_is_free()
+        return error
+
+    def _slow_down(self, name: str, error: RateLimited) -> RateLimited:
+        now = clock.monotonic()
+        throttle = self._throttles.get(name)
+        if throttle is None:
+            throttle = self._throttles[name] = AdaptiveThrottle(name, self._usual, _PAUSE_SECONDS)
+            self.is_free = False
+        throttle.record_refusal(now, error.text, silence=False)
+        throttle.paused_until = max(throttle.paused_until, now + error.seconds)
+        wait = max(throttle.paused_until - now, 1.0) * random.uniform(1.0, 1.1)
+        return RateLimited(error.text, wait, error.smtp, error.enhanced)
+
+    def record_uncertain(self) -> bool:
+        """Count an uncertain message and return whether to pause the provider."""
+        self._uncertain_in_a_row += 1
+        if self._uncertain_in_a_row < MAX_UNCERTAIN and self._probe is None:
+            return False
+        if self._probe is None:
+            self._probe = _Probe()
+        self._probe.max_in_use = 1
+        self._update_is_free()
+        return True
+
+    def _record_reply(self) -> None:
+        self._uncertain_in_a_row = 0
+        if self._probe is None:
+            return
+        self._probe.max_in_use *= 2
+        if self._probe.max_in_use >= self._usual:
+            self._probe = None
+            self._update_is_free()
+
+    def get_status(self) -> SendStatus:
+        """Return the throttled senders and the hourly limits that are used up."""
+        loop_now, now = clock.monotonic(), clock.now_ms()
+        throttled = (
+            ThrottledGroup(
+                self._provider,
+                name,
+                throttle.reason,
+                throttle.since,
+                now + int((throttle.paused_until - loop_now) * 1000) if throttle.paused_until > loop_now else None,
+                throttle.max_in_use,
+            )
+            for name, throttle in [*self._throttles.items()]
+        )
+        return SendStatus(throttled_groups=tuple(throttled), exhausted_limits=self.get_full_limits())

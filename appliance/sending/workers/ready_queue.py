@@ -1,296 +1,498 @@
 """Queue of rendered messages, filled ahead of the workers by a thread of its own.
 
-Nothing in it is claimed yet: if the process dies, these messages are simply rendered again.
+Nothing in it is claimed yet: if the process dies, these messages are simply rendered again. An RSA signature takes
+longer than all the rest and releases the interpreter lock, so some messages are signed in other threads while the next
+are rendered.
 """
 
 import asyncio
 import contextlib
+import logging
+import math
+import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
+import apsw
+import peewee
+
+from appliance.content.designs.merge import MergeError
 from appliance.core import clock
-from appliance.sending.messages import warm_up
-from appliance.sending.messages.ledger import Claim
-from appliance.sending.messages.queue_order import Line, Names
+from appliance.core.errors import Postponed, RecipientRejected, SenderRejected
+from appliance.sending.messages import retries, senders
+from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.prepare import MessagePreparer, UnsignedMessage
+from appliance.sending.messages.queue_reader import LimitNames, QueueReader
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.rate_limits import ALL, RateLimits
-from appliance.sending.workers.rendering import RenderedMessage, Renderer
-from appliance.storage import work
-from appliance.storage.open import close_database
+from appliance.storage import transactions
+from appliance.storage.database import close_database
 
-# What waited longer is read again, so that it says what is true by now
-_STALE_SECONDS = 5.0
-# Nobody waits longer for a limit without looking what else there is
-_LOOK_SECONDS = 5.0
-_MIN_SECONDS = 0.001
-# Nobody who comes meanwhile waits longer for what is being made ready; the rest of it is looked at again
-_FILL_SECONDS = 0.25
-# What was stepped over and could not be made ready though its group has room (its sender has none) is left for this
-_BARREN_SECONDS = 1.0
+# Accounts share rendering: the account that used the least processor time is next, however many others wait.
+
+
+class FairShares:
+    """The processor time in seconds that each account used for rendering; used by one thread.
+
+    An account that returns after a pause starts level with those that worked meanwhile: a pause earns nothing, and time
+    used before others came does not count for ever.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[int, float] = {}
+        self._floor = 0.0
+
+    def enter(self, accounts: Collection[int]) -> None:
+        """Add the accounts that have messages to render now."""
+        self._used = {
+            account: seconds for account, seconds in self._used.items() if account in accounts or seconds > self._floor
+        }
+        for account in accounts:
+            self._used[account] = self.get_used(account)
+
+    def get_used(self, account: int) -> float:
+        """Return the time that counts for an account."""
+        return max(self._used.get(account, 0.0), self._floor)
+
+    def next(self, accounts: Collection[int]) -> int:
+        """Return the account whose turn it is."""
+        account = min(accounts, key=self.get_used)
+        self._floor = self.get_used(account)
+        return account
+
+    def charge(self, account: int, seconds: float) -> None:
+        """Add the time of a turn."""
+        self._used[account] = self.get_used(account) + seconds
+
+
+log = logging.getLogger("campanero.sender")
+_SIGNER_THREADS = 3
+# Messages that one thread signs before another looks for more.
+_SIGN_BATCH = 4
+# A turn of one account ends after this, however few messages were rendered in it.
+_TURN_SECONDS = 0.02
+# A message that could not be read from the database is tried again after this.
+_READ_RETRY_SECONDS = 30.0
+
+
+class RenderedMessage(NamedTuple):
+    """A message that can be sent, or that could not be rendered: then `failure` is its outcome."""
+
+    claim: Claim
+    prepared: PreparedMessage | None
+    failure: Outcome | None = None
+    rendered_at: float = 0.0
+
+    @property
+    def sender(self) -> str:
+        """The sender, or an empty string if the message could not be rendered."""
+        return self.prepared.sender if self.prepared is not None else ""
+
+
+_Rendered = tuple[Claim, UnsignedMessage | Outcome]
+
+
+class Renderer:
+    """Renders and signs messages, for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._preparer = MessagePreparer()
+        self._signers = ThreadPoolExecutor(_SIGNER_THREADS, thread_name_prefix="signer")
+        self.shares = FairShares()
+
+    def reset(self) -> None:
+        """Drop all cached content, so that the next messages are rendered from the current state."""
+        self._preparer = MessagePreparer()
+
+    def render(self, claims: Sequence[Claim], seconds: float = math.inf) -> list[RenderedMessage]:
+        """Render messages; one that cannot be rendered has a `failure`. After `seconds` the rest is left out.
+
+        Accounts take turns by the processor time that they use, so that none waits for the templates of another.
+        """
+        preparer, shares = self._preparer, self.shares
+        until = time.monotonic() + seconds
+        waiting: dict[int, deque[Claim]] = {}
+        sources: dict[tuple[int | None, ...], list[Claim]] = {}
+        for claim in claims:
+            waiting.setdefault(claim.account_id, deque()).append(claim)
+            sources.setdefault(_get_source_key(claim), []).append(claim)
+        preparer.clear_cache()
+        shares.enter(waiting)
+        signed: list[Future[list[RenderedMessage]] | list[RenderedMessage]] = []
+        while waiting and (not signed or time.monotonic() < until):
+            account_id = shares.next(waiting)
+            queue, started_at = waiting[account_id], time.thread_time()
+            batch: list[_Rendered] = []
+            while queue and len(batch) < _SIGN_BATCH and (not batch or time.thread_time() - started_at < _TURN_SECONDS):
+                claim = queue.popleft()
+                preparer.prefetch(sources.pop(_get_source_key(claim), ()))
+                batch.append((claim, _build(preparer, claim)))
+            shares.charge(account_id, time.thread_time() - started_at)
+            if not queue:
+                del waiting[account_id]
+            use_thread = sum(isinstance(draft, UnsignedMessage) and bool(draft.signers) for _, draft in batch) > 1
+            signed.append(self._signers.submit(_sign_batch, batch) if use_thread else _sign_batch(batch))
+        return [*_collect(signed)]
+
+    def close(self) -> None:
+        """Stop the signing threads."""
+        self._signers.shutdown()
+
+
+def _get_source_key(claim: Claim) -> tuple[int | None, ...]:
+    """Return the key of messages that share content: a source is compiled when its first message is rendered."""
+    return claim.account_id, claim.campaign_id, claim.flow_id, claim.step_id
+
+
+def _collect(signed: list["Future[list[RenderedMessage]] | list[RenderedMessage]"]) -> Iterator[RenderedMessage]:
+    for batch in signed:
+        yield from batch.result() if isinstance(batch, Future) else batch
+
+
+def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome:
+    try:
+        stored = retries.load_payload(claim.id) if claim.uncertain_count else None
+        return UnsignedMessage(stored) if stored is not None else preparer.build(claim)
+    except SenderRejected as error:
+        # The recipient is not to blame: the message waits, and if this goes on the campaign pauses with this reason.
+        return Outcome(claim, SenderRejected(error.text))
+    except (apsw.Error, peewee.DatabaseError) as error:
+        # Not the recipient's fault either, and it may pass.
+        log.error("renderer: reading message %s failed: %s", claim.id, error)
+        return Outcome(claim, Postponed("the database could not be read", _READ_RETRY_SECONDS))
+    except (MergeError, ValueError) as error:
+        return _build_render_error(claim, error.describe() if isinstance(error, MergeError) else str(error))
+    except Exception as error:
+        return _handle_exception(claim, error)
+
+
+def _sign_batch(batch: list[_Rendered]) -> list[RenderedMessage]:
+    """Sign the messages that could be rendered."""
+    return [
+        _build_failed(claim, draft) if isinstance(draft, Outcome) else _sign(claim, draft) for claim, draft in batch
+    ]
+
+
+def _build_failed(claim: Claim, outcome: Outcome) -> RenderedMessage:
+    # The claim has no body hash: if the process dies now, the message is not uncertain.
+    return RenderedMessage(claim._replace(body_hash=None), None, outcome)
+
+
+def _sign(claim: Claim, draft: UnsignedMessage) -> RenderedMessage:
+    try:
+        prepared = draft.sign()
+    except Exception as error:
+        return _build_failed(claim, _handle_exception(claim, error))
+    return RenderedMessage(claim._replace(body_hash=retries.hash_body(prepared)), prepared)
+
+
+def _handle_exception(claim: Claim, error: Exception) -> Outcome:
+    """Return the outcome of a message that failed because of a fault of ours; the other messages go out."""
+    log.error("renderer: rendering message %s failed", claim.id, exc_info=error)
+    return _build_render_error(claim, f"{type(error).__name__}: {error}")
+
+
+def _build_render_error(claim: Claim, text: str) -> Outcome:
+    return Outcome(claim, RecipientRejected(text), skip_reason="render_error")
+
+
+# Messages that waited longer are rendered again from the current state.
+_MAX_AGE_SECONDS = 5.0
+# A worker waits no longer than this for a limit without looking for other messages.
+_MAX_WAIT_SECONDS = 5.0
+_MIN_WAIT_SECONDS = 0.001
+# Rendering stops after this, so that new single messages wait no longer; the rest is read again.
+_MAX_RENDER_SECONDS = 0.25
+# Time before skipped rows are read again that could not be rendered although their group has room.
+_BLOCKED_SECONDS = 1.0
 
 
 class ReadyQueue:
-    """Keeps some messages ready; used on one event loop."""
+    """Keeps rendered messages ready; used on one event loop."""
 
     def __init__(
-        self, gate: CircuitBreaker, pace: RateLimits, ahead: int, is_halted: Callable[[], bool], channel: str = "email",
-        names: Names | None = None,
-    ) -> None:  # fmt: skip
-        self._gate, self._pace, self._is_halted = gate, pace, is_halted
-        self._ahead = pace.most_ahead(ahead)
+        self,
+        breaker: CircuitBreaker,
+        limits: RateLimits,
+        max_ready: int,
+        is_halted: Callable[[], bool],
+        channel: str = "email",
+        names: LimitNames | None = None,
+    ) -> None:
+        self._breaker, self._limits, self._is_halted = breaker, limits, is_halted
+        self._max_ready = limits.get_max_ready(max_ready)
         self._single: deque[RenderedMessage] = deque()
         self._ready: deque[RenderedMessage] = deque()
-        self._aside: dict[str, deque[RenderedMessage]] = {}  # ready, and waiting for a limit of this name
-        self._single_aside: dict[str, deque[RenderedMessage]] = {}
-        self._taken: set[int] = set()
-        self._senders: dict[int, str] = {}  # of campaigns
+        self._waiting: dict[str, deque[RenderedMessage]] = {}  # rendered, and waiting for the limit of this name
+        self._single_waiting: dict[str, deque[RenderedMessage]] = {}
+        self._taken_ids: set[int] = set()
+        self._sender_limits: dict[int, str] = {}  # by campaign
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="composer")
-        self._maker = Renderer()
-        self._line = Line(channel, names)
-        self._parked: set[str] = set()  # groups of which rows were stepped over
+        self._renderer = Renderer()
+        self._reader = QueueReader(channel, names)
+        self._blocked_groups: set[str] = set()  # recipient groups whose rows were skipped
         self._filling: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
-        self._stirred = asyncio.Event()
-        self._asked = False
-        self._barren_until = 0.0
-        self.dry = False
+        self._changed = asyncio.Event()
+        self._refill_requested = False
+        self._blocked_until = 0.0
+        self.is_exhausted = False
 
     async def take(self) -> RenderedMessage | None:
-        """Return the next message, once it may go; None if nothing is due."""
-        found = None if self._is_halted() else self.poll()
-        while found is None and not self._is_halted():
+        """Return the next message once it may go, or None if nothing is due."""
+        ready = None if self._is_halted() else self.poll()
+        while ready is None and not self._is_halted():
             if not self._waits_for_limits():
-                # Whoever waits for the same goes on in the same round of the loop, and shares a commit
-                if not await self._comes():
+                # Workers that wait for the same refill continue in the same round of the loop and share a commit.
+                if not await self._wait_for_refill():
                     return None
-                found = self.poll()
+                ready = self.poll()
                 continue
-            async with self._turn:  # one after the other, so that a limit that opens wakes one place and not all
+            async with self._turn:  # one at a time, so that a limit that opens wakes one worker and not all
                 if self._is_halted():
                     return None
-                self._stirred.clear()
-                found = self.poll()
-                if found is None and self._waits_for_limits():
-                    await self._opened()
-        return found
+                self._changed.clear()
+                ready = self.poll()
+                if ready is None and self._waits_for_limits():
+                    await self._wait_for_change()
+        return ready
 
-    async def provider(self) -> str | None:
-        """Return the transport of the next message, without taking it; None if nothing is due."""
+    async def peek_provider(self) -> str | None:
+        """Return the transport of the next message without taking it, or None if nothing is due."""
         while not self._is_halted():
-            for queue in self._queues():
-                found = self._fresh(queue)
-                if found is not None:
-                    queue.appendleft(found)
-                    return found.claim.provider
-            self._see_to_more()
+            for queue in self._get_queues():
+                ready = self._pop_fresh(queue)
+                if ready is not None:
+                    queue.appendleft(ready)
+                    return ready.claim.provider
+            self._start_refill()
             if self._waits_for_limits():
-                await self._opened()
-            elif not await self._comes():
+                await self._wait_for_change()
+            elif not await self._wait_for_refill():
                 return None
         return None
 
     def poll(self, behind: bool = False) -> RenderedMessage | None:
-        """Return the next message if one may go at this moment, and see to more.
+        """Return the next message if one may go at this moment, and start a refill if needed.
 
-        One that shall follow `behind` another leaves later than it is answered, so it must not keep to any limit.
+        A message that is pipelined `behind` another one leaves later than it is returned, so no limit may apply to it.
         """
-        found = self._next(behind)
-        self._see_to_more()
-        return found
+        ready = self._pop_admitted(behind)
+        self._start_refill()
+        return ready
 
-    def _queues(self) -> tuple[deque[RenderedMessage], ...]:
-        return (self._single, *self._single_aside.values(), *self._aside.values(), self._ready)
+    def _get_queues(self) -> tuple[deque[RenderedMessage], ...]:
+        return (self._single, *self._single_waiting.values(), *self._waiting.values(), self._ready)
 
-    def _see_to_more(self) -> None:
-        if self._filling is None and (self._asked or (len(self._ready) < self._ahead // 2 and self._finds_more())):
-            self._asked = False
-            self._filling = asyncio.create_task(self._filled())
+    def _start_refill(self) -> None:
+        if self._filling is None and (
+            self._refill_requested or (len(self._ready) < self._max_ready // 2 and self._may_find_more())
+        ):
+            self._refill_requested = False
+            self._filling = asyncio.create_task(self._refill())
 
-    def _finds_more(self) -> bool:
-        """Return whether there may be something to prepare: rows not read yet, or skipped ones that fit now."""
-        if not self.dry or not self._parked:
-            return not self.dry
-        if self._is_barren() > 0:
+    def _may_find_more(self) -> bool:
+        """Return whether there may be more to render: rows not read yet, or skipped rows that have room now."""
+        if not self.is_exhausted or not self._blocked_groups:
+            return not self.is_exhausted
+        if self._get_blocked_seconds() > 0:
             return False
-        room = self._pace.room(self._aside)
-        return any(room.get(group, 1) > 0 for group in self._parked)
+        room = self._limits.get_room(self._waiting)
+        return any(room.get(group, 1) > 0 for group in self._blocked_groups)
 
-    def _is_barren(self) -> float:
-        """Return for how long skipped rows are not looked at again."""
-        return self._barren_until - asyncio.get_running_loop().time()
+    def _get_blocked_seconds(self) -> float:
+        """Return for how many seconds skipped rows are not read again."""
+        return self._blocked_until - asyncio.get_running_loop().time()
 
     def _waits_for_limits(self) -> bool:
-        """Return whether something is ready, or could be made ready, that may not go now."""
-        return bool(self._ready or (self._filling is None and (self._parked or any(self._queues()))))
+        """Return whether something is rendered, or could be, that may not go now."""
+        return bool(self._ready or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
 
-    async def _comes(self) -> bool:
-        """Wait for what is being made ready; returns whether anything is."""
+    async def _wait_for_refill(self) -> bool:
+        """Wait for the refill in progress; return whether there was one."""
         if self._filling is None:
             return False
         await asyncio.shield(self._filling)
         return True
 
-    def _next(self, behind: bool) -> RenderedMessage | None:
-        for queue in self._queues():
+    def _pop_admitted(self, behind: bool) -> RenderedMessage | None:
+        for queue in self._get_queues():
             while queue:
-                found = self._fresh(queue)
-                if found is None:
+                ready = self._pop_fresh(queue)
+                if ready is None:
                     break
-                if found.prepared is None or self._pace.is_free:
-                    return found
-                sender = found.prepared.sender
-                if behind and not self._pace.is_unlimited(found.claim, sender):
-                    queue.appendleft(found)
+                if ready.prepared is None or self._limits.is_free:
+                    return ready
+                sender = ready.prepared.sender
+                if behind and not self._limits.is_unlimited(ready.claim, sender):
+                    queue.appendleft(ready)
                     return None
-                blocked = self._pace.admit(found.claim, sender)
-                if blocked is None:
+                blocking_limit = self._limits.admit(ready.claim, sender)
+                if blocking_limit is None:
                     if queue is not self._single and queue is not self._ready:
-                        self.dry = False  # there is room for one more of those that wait for this limit
-                    return found
-                if blocked.name == ALL:
-                    queue.appendleft(found)
+                        self.is_exhausted = False  # there is room for one more message that waits for this limit
+                    return ready
+                if blocking_limit.name == ALL:
+                    queue.appendleft(ready)
                     return None
-                if not self._set_aside(found, blocked.name, queue):
+                if not self._set_waiting(ready, blocking_limit.name, queue):
                     break
         return None
 
-    def _fresh(self, queue: deque[RenderedMessage]) -> RenderedMessage | None:
-        """Take the first of a queue that may still go; the others are read again when their time comes."""
-        closed, held = self._gate.closed(), self._gate.held()
-        oldest = asyncio.get_running_loop().time() - _STALE_SECONDS
+    def _pop_fresh(self, queue: deque[RenderedMessage]) -> RenderedMessage | None:
+        """Pop the first message that may still go; the others are read again when they are due."""
+        closed, held = self._breaker.get_closed_providers(), self._breaker.get_held_campaigns()
+        oldest = asyncio.get_running_loop().time() - _MAX_AGE_SECONDS
         while queue:
-            found = queue.popleft()
-            claim = found.claim
-            if claim.provider not in closed and claim.campaign_id not in held and found.since > oldest:
-                return found
-            self._leave(claim)
-            self.dry = False
+            ready = queue.popleft()
+            claim = ready.claim
+            if claim.provider not in closed and claim.campaign_id not in held and ready.rendered_at > oldest:
+                return ready
+            self._give_back(claim)
+            self.is_exhausted = False
         return None
 
-    def _set_aside(self, ready: RenderedMessage, name: str, queue: deque[RenderedMessage]) -> bool:
-        """Keep a message that waits for a limit; returns whether the next of its queue may be looked at."""
+    def _set_waiting(self, ready: RenderedMessage, name: str, queue: deque[RenderedMessage]) -> bool:
+        """Set a message aside that waits for a limit; return whether the next of its queue may be looked at."""
         singly = ready.claim.is_single
-        aside = (self._single_aside if singly else self._aside).setdefault(name, deque())
-        if queue is aside:
-            aside.appendleft(ready)
+        waiting = (self._single_waiting if singly else self._waiting).setdefault(name, deque())
+        if queue is waiting:
+            waiting.appendleft(ready)
             return False
-        if len(aside) < self._ahead:
-            aside.append(ready)
+        if len(waiting) < self._max_ready:
+            waiting.append(ready)
         else:
-            self._leave(ready.claim)
+            self._give_back(ready.claim)
         return True
 
     def put_back(self, ready: RenderedMessage) -> None:
-        """Take a message back that nobody could hand over; it is the next one again."""
-        self._pace.end(ready.claim.id, used=False)
+        """Return a message that could not be sent to the front of the queue."""
+        self._limits.release(ready.claim.id, used=False)
         (self._single if ready.claim.is_single else self._ready).appendleft(ready)
-        self._stirred.set()
+        self._changed.set()
 
-    def done(self, claim: Claim, marked: bool) -> None:
-        """Forget a message whose mark was asked for: the ledger alone says what is to be done with it."""
-        if marked:
-            self._taken.discard(claim.id)
+    def finish_claim(self, claim: Claim, is_claimed: bool) -> None:
+        """Forget a message after its claim was tried: from now on only the ledger tells its state."""
+        if is_claimed:
+            self._taken_ids.discard(claim.id)
         else:
-            self._pace.end(claim.id, used=False)
-            self._leave(claim)
-            self._stirred.set()
+            self._limits.release(claim.id, used=False)
+            self._give_back(claim)
+            self._changed.set()
 
-    def ended(self, claim: Claim) -> None:
-        """Let the next go whom this one kept waiting."""
-        self._pace.end(claim.id)
-        self._stirred.set()
+    def release(self, claim: Claim) -> None:
+        """Count a message as finished and wake workers that wait for a limit."""
+        self._limits.release(claim.id)
+        self._changed.set()
 
-    def _leave(self, claim: Claim) -> None:
-        self._taken.discard(claim.id)
-        self._line.back(claim)
+    def _give_back(self, claim: Claim) -> None:
+        self._taken_ids.discard(claim.id)
+        self._reader.give_back(claim)
 
-    def more(self) -> None:
-        """Look again: there may be something due by now, and a single message goes before what is ready."""
-        if self.dry:
-            self._maker.forget()  # what it keeps was true when sending began
-        self.dry, self._barren_until = False, 0.0
-        self._asked = True
-        self._stirred.set()
+    def refill(self) -> None:
+        """Look for due rows again; a single message goes before those that are rendered already."""
+        if self.is_exhausted:
+            self._renderer.reset()  # its content was true when sending started
+        self.is_exhausted, self._blocked_until = False, 0.0
+        self._refill_requested = True
+        self._changed.set()
 
-    async def _opened(self) -> None:
-        """Wait until something may have changed: a limit opens, a message ended, or somebody wrote rows."""
-        aside = [*self._aside.items(), *self._single_aside.items()]
-        names = {name for name, queue in aside if queue}
-        others, barren = bool(self._ready or self._single), self._is_barren() if self._parked else 0.0
-        names |= self._parked if barren <= 0 else set()
-        wait = self._pace.opens_at(names, others) - clock.steady() if names or others or barren <= 0 else barren
-        wait = min(wait, barren) if barren > 0 else wait
-        if wait > _LOOK_SECONDS:
-            self.dry = False
+    async def _wait_for_change(self) -> None:
+        """Wait until something may have changed: a limit opens, a message ends, or rows are written."""
+        waiting = [*self._waiting.items(), *self._single_waiting.items()]
+        names = {name for name, queue in waiting if queue}
+        has_ready, blocked_seconds = (
+            bool(self._ready or self._single),
+            self._get_blocked_seconds() if self._blocked_groups else 0.0,
+        )
+        names |= self._blocked_groups if blocked_seconds <= 0 else set()
+        wait = (
+            self._limits.get_opening_time(names, has_ready) - clock.monotonic()
+            if names or has_ready or blocked_seconds <= 0
+            else blocked_seconds
+        )
+        wait = min(wait, blocked_seconds) if blocked_seconds > 0 else wait
+        if wait > _MAX_WAIT_SECONDS:
+            self.is_exhausted = False
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), min(max(wait, _MIN_SECONDS), _LOOK_SECONDS))
+            await asyncio.wait_for(self._changed.wait(), min(max(wait, _MIN_WAIT_SECONDS), _MAX_WAIT_SECONDS))
 
-    async def _filled(self) -> None:
+    async def _refill(self) -> None:
         try:
-            closed = (*self._gate.closed(), *self._pace.closed())
-            room = None if self._pace.is_free else self._pace.room(self._aside)
-            most = self._ahead if len(self._ready) < self._ahead // 2 else 0
-            made = await asyncio.get_running_loop().run_in_executor(
+            closed = (*self._breaker.get_closed_providers(), *self._limits.get_closed_providers())
+            room = None if self._limits.is_free else self._limits.get_room(self._waiting)
+            limit = self._max_ready if len(self._ready) < self._max_ready // 2 else 0
+            messages = await asyncio.get_running_loop().run_in_executor(
                 self._thread,
-                self._make,
-                most,
-                frozenset(self._taken),
+                self._render,
+                limit,
+                frozenset(self._taken_ids),
                 closed,
-                self._held(),
+                self._get_held_campaigns(),
                 room,
-                len(self._single) + sum(map(len, self._single_aside.values())),
+                len(self._single) + sum(map(len, self._single_waiting.values())),
             )
-            self._taken.update(one.claim.id for one in made)
+            self._taken_ids.update(message.claim.id for message in messages)
             now = asyncio.get_running_loop().time()
-            for one in made:
-                self._keep(one._replace(since=now))
-            self._parked = self._line.waiting()
-            self.dry = not made and not self._line.has_more and most > 0
-            in_vain = self.dry and any((room or {}).get(group, 1) > 0 for group in self._parked)
-            self._barren_until = now + _BARREN_SECONDS if in_vain else 0.0
+            for message in messages:
+                self._append(message._replace(rendered_at=now))
+            self._blocked_groups = self._reader.get_blocked_groups()
+            self.is_exhausted = not messages and not self._reader.has_more and limit > 0
+            is_blocked = self.is_exhausted and any((room or {}).get(group, 1) > 0 for group in self._blocked_groups)
+            self._blocked_until = now + _BLOCKED_SECONDS if is_blocked else 0.0
         finally:
             self._filling = None
-            self._stirred.set()
+            self._changed.set()
 
-    def _keep(self, ready: RenderedMessage) -> None:
+    def _append(self, ready: RenderedMessage) -> None:
         if ready.claim.is_single:
             self._single.append(ready)
             return
         self._ready.append(ready)
         campaign_id = ready.claim.campaign_id
-        name = self._pace.named(ready.prepared.sender) if ready.prepared is not None else None
+        name = self._limits.get_sender_limit_name(ready.prepared.sender) if ready.prepared is not None else None
         if name is not None and campaign_id is not None:
-            self._senders[campaign_id] = name
+            self._sender_limits[campaign_id] = name
 
-    def _held(self) -> tuple[int, ...]:
-        """Return the campaigns of which no more is made ready now: enough of it waits for its sender's limit."""
-        full = {name for name, queue in self._aside.items() if len(queue) >= self._ahead}
-        return (*self._gate.held(), *(one for one, name in self._senders.items() if name in full))
+    def _get_held_campaigns(self) -> tuple[int, ...]:
+        """Return the campaigns with enough rendered messages waiting for their sender's limit."""
+        full = {name for name, queue in self._waiting.items() if len(queue) >= self._max_ready}
+        return (
+            *self._breaker.get_held_campaigns(),
+            *(campaign_id for campaign_id, name in self._sender_limits.items() if name in full),
+        )
 
-    def _make(
-        self, most: int, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...],
+    def _render(
+        self, limit: int, taken: frozenset[int], closed: tuple[str, ...], held: tuple[int, ...],
         room: dict[str, int] | None, waiting: int = 0,
     ) -> list[RenderedMessage]:  # fmt: skip
         now = clock.now_ms()
-        found = self._line.candidates(
-            most, taken, closed, held, room, max(0, self._ahead - waiting), self._maker.shares.used
+        claims = self._reader.fetch_candidates(
+            limit, taken, closed, held, room, max(0, self._max_ready - waiting), self._renderer.shares.get_used
         )
-        # A message has the Date of its first attempt, so that a repeat is the same message
-        made = self._maker.make([row._replace(dated_at=row.dated_at or now) for row in found], _FILL_SECONDS)
-        if len(made) < len(found):
-            ready = {one.claim.id for one in made}
-            for row in found:
-                if row.id not in ready:
-                    self._line.back(row)
-        for one in made:
-            new = self._pace.lacks_quota(one.claim, one.prepared.sender) if one.prepared is not None else None
-            if new is not None:
-                self._pace.allot(work.write(warm_up.today, new))
-        return made
+        # A message keeps the Date of its first attempt, so that a retry has the same bytes.
+        rendered = self._renderer.render(
+            [row._replace(first_attempt_at=row.first_attempt_at or now) for row in claims], _MAX_RENDER_SECONDS
+        )
+        if len(rendered) < len(claims):
+            rendered_ids = {message.claim.id for message in rendered}
+            for row in claims:
+                if row.id not in rendered_ids:
+                    self._reader.give_back(row)
+        for message in rendered:
+            domain = (
+                self._limits.find_missing_quota(message.claim, message.prepared.sender)
+                if message.prepared is not None
+                else None
+            )
+            if domain is not None:
+                self._limits.set_quota(transactions.write(senders.open_today, domain))
+        return rendered
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._thread.submit(close_database)
         self._thread.shutdown()
-        self._maker.close()
+        self._renderer.close()

@@ -1,201 +1,440 @@
 """Sends SMS that are due, with as many requests at a time as allowed, on an event loop of its own.
 
-Connections to the provider stay open between messages. The loop sleeps until it is told that something may be due.
+Connections to the provider stay open between messages. The loop sleeps until it is woken. A claim is on disk before the
+request is written; an outcome shares a commit with the claim of the next message.
 """
 
 import asyncio
 import contextlib
 import logging
 import threading
+from collections import Counter, deque
+from collections.abc import Callable
 
-from appliance.core import clock, send_status, wake_ups
-from appliance.core.errors import Unavailable
+from appliance.core import clock, send_status, signals
+from appliance.core.errors import (
+    ClientRejected,
+    ConnectionFailed,
+    Deferred,
+    DeliveryError,
+    MailUnauthenticated,
+    Postponed,
+    SenderRejected,
+    Unavailable,
+    Uncertain,
+)
 from appliance.core.send_status import SendStatus
-from appliance.sending.messages import queue, queue_order
-from appliance.sending.messages.ledger import Claim
-from appliance.sending.messages.sms_senders import limit_of, sender_to
-from appliance.sending.sms import client, numbers
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.messages import queue, queue_reader, retries
+from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
+from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
+from appliance.sending.sms import error_codes, numbers
+from appliance.sending.sms.providers import PROVIDERS
+from appliance.sending.sms.providers import base as client
+from appliance.sending.sms.providers.base import Provider
+from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
 from appliance.sending.workers.outcome_writer import OutcomeWriter
-from appliance.sending.workers.ready_queue import ReadyQueue
-from appliance.sending.workers.sms_rate_limits import SmsRateLimits
-from appliance.sending.workers.sms_worker import Shared, SmsWorker
+from appliance.sending.workers.rate_limits import SmsRateLimits
+from appliance.sending.workers.ready_queue import ReadyQueue, RenderedMessage
 from appliance.settings import config
-from appliance.settings.config import seconds
-from appliance.storage.open import close_database, scalar
+from appliance.settings.config import parse_seconds
+from appliance.storage import transactions
+from appliance.storage.database import close_database, scalar
+
+_STOPPED = "the service stopped while this message was in hand"
+_PROVIDER_UNCERTAIN = "the provider leaves us in doubt: {text}"
+# While another message to the same number is being sent, a lookup could not tell the two apart.
+_CONCURRENT_SECONDS = 1.0
+
+
+class SmsWorkerContext:
+    """What the workers of one sender share; used on one event loop."""
+
+    def __init__(
+        self,
+        breaker: CircuitBreaker,
+        limits: SmsRateLimits,
+        ready_queue: ReadyQueue,
+        outcome_writer: OutcomeWriter,
+        is_halted: Callable[[], bool],
+        connections: int,
+    ) -> None:
+        self.breaker, self.limits, self.ready_queue, self.outcome_writer, self.is_halted = (
+            breaker,
+            limits,
+            ready_queue,
+            outcome_writer,
+            is_halted,
+        )
+        # Numbers with a message in progress, or with an outcome that is not stored yet.
+        self.in_progress: Counter[str] = Counter()
+        # Messages to look up at the provider, by some of the workers alone: a slow lookup delays no other message.
+        self.lookup_queue: deque[RenderedMessage] = deque()
+        self.lookup_workers, self.max_lookup_workers = 0, max(1, connections // 4)
+        # Numbers with a lookup in progress: of two equal messages each must match another SMS.
+        self.in_lookup: set[str] = set()
+
+    def finish(self, number: str) -> None:
+        """Remove a message whose outcome is stored."""
+        self.in_progress[number] -= 1
+        if not self.in_progress[number]:
+            del self.in_progress[number]
+
+
+class SmsWorker:
+    """Sends one message after the other and hands in their outcomes."""
+
+    def __init__(self, shared: SmsWorkerContext) -> None:
+        self._shared = shared
+        self._outcome: Outcome | None = None  # the outcome of the last message, not stored yet
+
+    async def run(self) -> None:
+        """Work until nothing is due or the service is stopping."""
+        ready_queue = self._shared.ready_queue
+        try:
+            while (ready := await self._take_next()) is not None:
+                try:
+                    await self._process(ready)
+                finally:
+                    ready_queue.release(ready.claim)
+        finally:
+            await self._store_outcome()
+
+    async def _take_next(self) -> RenderedMessage | None:
+        ready = None if self._shared.is_halted() else self._shared.ready_queue.poll()
+        if ready is None:
+            # Known outcomes are stored before a wait that may be long.
+            await self._store_outcome()
+            ready = await self._shared.ready_queue.take()
+        return ready
+
+    async def _store_outcome(self) -> None:
+        if self._outcome is not None:
+            await self._write(None)
+
+    async def _write(self, claim: Claim | None) -> bool:
+        """Store the outcome of the last message, and claim the next."""
+        outcome, self._outcome = self._outcome, None
+        try:
+            return await self._shared.outcome_writer.write(outcome, claim)
+        finally:
+            if outcome is not None and outcome.prepared is not None:
+                self._shared.finish(outcome.claim.recipient_key)
+
+    async def _process(self, ready: RenderedMessage) -> None:
+        prepared = ready.prepared
+        if prepared is not None and prepared.lookup_count is not None:
+            await self._queue_lookup(ready)
+            return
+        is_claimed = False
+        try:
+            is_claimed = await self._write(ready.claim)
+        finally:
+            self._shared.ready_queue.finish_claim(ready.claim, is_claimed)
+        if not is_claimed:
+            return
+        # From here on the message has an outcome, whatever happens.
+        self._outcome = outcome = ready.failure or Outcome(ready.claim)
+        if prepared is not None:
+            outcome.sender, outcome.prepared = prepared.sender, prepared
+            self._shared.in_progress[ready.claim.recipient_key] += 1
+            if self._shared.is_halted() or self._shared.breaker.is_stopped():
+                outcome.error = Postponed("all sending is stopped", 0)
+            else:
+                outcome.error = Uncertain(_STOPPED)
+                await self._transmit(prepared, outcome)
+                self._record_answer(outcome, prepared.sender)
+        if not isinstance(outcome.error, Uncertain):
+            self._shared.breaker.record_answer(ready.claim, outcome.error)
+
+    async def _transmit(self, prepared: PreparedMessage, outcome: Outcome) -> None:
+        """Send a message to the provider, once."""
+        claim = outcome.claim
+        provider = PROVIDERS.get(claim.provider)
+        if provider is None:
+            outcome.error = ClientRejected(f"there is no provider {claim.provider} any more")
+            return
+        try:
+            _require_settings(provider)
+            accepted = await provider.send(build_sms(claim, prepared))
+            outcome.error, outcome.provider_id = None, accepted.provider_id
+            outcome.first_status = accepted.status
+        except DeliveryError as error:
+            outcome.error = error
+        except Exception as error:
+            log.exception("sms: outcome of message %s is unknown", claim.id)
+            outcome.error = Uncertain(f"{type(error).__name__}: {error}")
+
+    def _record_answer(self, outcome: Outcome, sender: str) -> None:
+        claim, breaker = outcome.claim, self._shared.breaker
+        error = self._shared.limits.record_answer(claim, sender, outcome.error)
+        if isinstance(error, ClientRejected) and error_codes.classify_code(error.text) is bounce_classes.UNREGISTERED:
+            # The sender may not write to this country; other senders may, and this one elsewhere.
+            error = SenderRejected(error.text, error.smtp, error.enhanced)
+        outcome.error = error
+        if isinstance(error, ConnectionFailed) or (
+            isinstance(error, ClientRejected) and not isinstance(error, SenderRejected | MailUnauthenticated)
+        ):
+            breaker.record_connection_failure(claim.provider, error)
+        elif isinstance(error, Uncertain) and self._shared.limits.record_uncertain():
+            breaker.record_connection_failure(
+                claim.provider, ConnectionFailed(_PROVIDER_UNCERTAIN.format(text=error.text))
+            )
+
+    async def _queue_lookup(self, ready: RenderedMessage) -> None:
+        """Queue a message for lookup, and work through the queue unless enough workers do so already."""
+        shared = self._shared
+        shared.limits.release(ready.claim.id, used=False)  # nothing is sent
+        shared.lookup_queue.append(ready)
+        if shared.lookup_workers >= shared.max_lookup_workers:
+            return
+        shared.lookup_workers += 1
+        try:
+            await self._store_outcome()
+            while shared.lookup_queue and not shared.is_halted():
+                await self._look_up(shared.lookup_queue.popleft())
+        finally:
+            shared.lookup_workers -= 1
+            while shared.lookup_queue and not shared.lookup_workers:
+                shared.ready_queue.finish_claim(shared.lookup_queue.popleft().claim, is_claimed=False)
+
+    async def _look_up(self, ready: RenderedMessage) -> None:
+        """Look up a message that the provider may have accepted, and decide about it."""
+        shared, claim, prepared = self._shared, ready.claim, ready.prepared
+        assert prepared is not None
+        number = claim.recipient_key
+        try:
+            if number in shared.in_lookup or shared.in_progress[number]:
+                await transactions.commit(
+                    retries.postpone_lookup, claim, Postponed("another one is at work", _CONCURRENT_SECONDS)
+                )
+                return
+            shared.in_lookup.add(number)
+            try:
+                result = await self._find_accepted(claim, prepared)
+                if shared.in_progress[number]:
+                    result = Postponed("another one was handed over meanwhile", _CONCURRENT_SECONDS)
+                if isinstance(result, DeliveryError):
+                    await transactions.commit(retries.postpone_lookup, claim, result)
+                else:
+                    await transactions.commit(retries.settle_lookup, claim, prepared, result)
+            finally:
+                shared.in_lookup.discard(number)
+        finally:
+            shared.ready_queue.finish_claim(claim, is_claimed=True)
+
+    async def _find_accepted(self, claim: Claim, prepared: PreparedMessage) -> tuple[AcceptedSms, ...] | DeliveryError:
+        try:
+            _require_settings(PROVIDERS[claim.provider])
+            return await PROVIDERS[claim.provider].find(build_sms(claim, prepared), claim.first_attempt_at or 0)
+        except DeliveryError as error:
+            if isinstance(error, ConnectionFailed):
+                self._shared.breaker.record_connection_failure(claim.provider, error)
+            return error
+        except Exception as error:
+            log.exception("sms: lookup of message %s failed", claim.id)
+            return Deferred(f"{type(error).__name__}: {error}")
+
+
+def _require_settings(provider: Provider) -> None:
+    """Raise ClientRejected if settings of a provider are missing; they may be removed while messages wait."""
+    missing = [f"{name}: {reason}" for name, reason in provider.lacks()]
+    if missing:
+        raise ClientRejected(f"{provider.name} is not set up any more: {'; '.join(missing)}")
+
+
+def build_sms(claim: Claim, prepared: PreparedMessage) -> OutgoingSms:
+    """Return a message as providers take it."""
+    envelope = prepared.envelope
+    url = PROVIDERS[claim.provider].callback_url(claim.id)
+    return OutgoingSms(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
+
 
 log = logging.getLogger("campanero.sender")
 CHANNEL = "sms"
-# Ready messages for each request at once; more would only wait
-_AHEAD = 4
-# A request that hangs longer than a stop may last does not keep the process from ending
+# Rendered messages for each request at a time; more would only wait.
+_READY_PER_CONNECTION = 4
+# Time that open requests have to finish when the service stops; a hanging request does not delay it longer.
 _STOP_SECONDS = 22.0
-_LAST_SECONDS = 2.0
-_AGAIN_SECONDS = 1.0
-# Connections that nothing leaves by for so long are closed
+_CANCEL_SECONDS = 2.0
+_RETRY_SECONDS = 1.0
+# Connections that are idle for this long are closed.
 _IDLE_SECONDS = 10.0
 _HOUR_MS = 3_600_000
 
 
 class SmsSender:
-    """The sender of SMS of one process; its thread begins with the first one that is due."""
+    """The SMS sender of one process; its thread starts with the first SMS that is due."""
 
     def __init__(self, process: str) -> None:
         self.process = process
-        self.halted = StopSwitch()
+        self.is_halted = StopSwitch()
         sms = config.current().sms
-        self.gate = CircuitBreaker(seconds(sms.probe_after))
-        self.pace = SmsRateLimits(sms)
+        self.breaker = CircuitBreaker(parse_seconds(sms.probe_after))
+        self.limits = SmsRateLimits(sms)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._look: asyncio.Event | None = None
+        self._wake_event: asyncio.Event | None = None
         self._woken = threading.Event()
-        self._at_work = 0
-        self._remembers = not self.pace.counts_hours
-        send_status.report(CHANNEL, self.standing)
+        self._worker_count = 0
+        self._has_counted_past = not self.limits.has_hourly_limits
+        send_status.set_reporter(CHANNEL, self.get_status)
 
     def is_due(self) -> bool:
         """Return whether an SMS may go now."""
-        return not self.halted() and queue_order.is_due((*self.gate.closed(), *self.pace.closed()), CHANNEL)
+        return not self.is_halted() and queue_reader.has_due(
+            (*self.breaker.get_closed_providers(), *self.limits.get_closed_providers()), CHANNEL
+        )
 
     def wake(self) -> None:
-        """Say that there may be more to send."""
+        """Wake the sender, because there may be more to send; start its thread if needed."""
         with self._lock:
             self._woken.set()
-            if self._thread is None and not self.halted.stopping.is_set():
-                self._thread = threading.Thread(target=self._live, name="texter")
+            if self._thread is None and not self.is_halted.stopping.is_set():
+                self._thread = threading.Thread(target=self._run_thread, name="texter")
                 self._thread.start()
-            if self._loop is not None and self._look is not None:
-                self._loop.call_soon_threadsafe(self._look.set)
+            if self._loop is not None and self._wake_event is not None:
+                self._loop.call_soon_threadsafe(self._wake_event.set)
 
     def stop(self) -> None:
-        """Let open requests finish and start nothing new."""
-        self.halted.stopping.set()
+        """Finish open requests and start nothing new."""
+        self.is_halted.stopping.set()
         self.wake()
 
     def join(self, timeout: float) -> None:
-        """Wait until all has ended."""
+        """Wait until the thread has ended."""
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def standing(self) -> SendStatus:
-        """Return what is closed, spared or used up, and how many requests are open; from any thread."""
-        return self.pace.standing()._replace(closed=self.gate.standing(), connections=self._at_work)
+    def get_status(self) -> SendStatus:
+        """Return what is closed, throttled or used up, and the open requests; from any thread."""
+        return self.limits.get_status()._replace(
+            closed_transports=self.breaker.get_closed_transports(), connections=self._worker_count
+        )
 
-    def _live(self) -> None:
-        while not self.halted.stopping.is_set():
+    def _run_thread(self) -> None:
+        while not self.is_halted.stopping.is_set():
             try:
                 with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-                    runner.run(self._tend())
+                    runner.run(self._run_loop())
             except Exception:
-                log.exception("the sender of SMS begins again")
-                self.halted.stopping.wait(_AGAIN_SECONDS)
+                log.exception("sms: sender failed; restarting")
+                self.is_halted.stopping.wait(_RETRY_SECONDS)
         close_database()
 
-    async def _tend(self) -> None:
-        places = config.current().sms.connections
-        loop, look = asyncio.get_running_loop(), asyncio.Event()
+    async def _run_loop(self) -> None:
+        max_workers = config.current().sms.connections
+        loop, wake_event = asyncio.get_running_loop(), asyncio.Event()
         with self._lock:
-            self._loop, self._look = loop, look
-        feeder = ReadyQueue(self.gate, self.pace, places * _AHEAD, self.halted, CHANNEL, Senders())
-        shared = Shared(self.gate, self.pace, feeder, OutcomeWriter(self.process), self.halted, places)
+            self._loop, self._wake_event = loop, wake_event
+        ready_queue = ReadyQueue(
+            self.breaker, self.limits, max_workers * _READY_PER_CONNECTION, self.is_halted, CHANNEL, SenderLimitNames()
+        )
+        context = SmsWorkerContext(
+            self.breaker, self.limits, ready_queue, OutcomeWriter(self.process), self.is_halted, max_workers
+        )
         tasks: set[asyncio.Task[None]] = set()
         try:
-            await self._remember()
-            while not self.halted.stopping.is_set():
-                look.clear()
+            await self._count_past_messages()
+            while not self.is_halted.stopping.is_set():
+                wake_event.clear()
                 self._woken.clear()
-                feeder.more()
-                for _ in range(places - len(tasks)):
-                    self._begin(look, tasks, shared)
-                # Places that found nothing have ended and stay so until somebody rings; the busy ones go on
-                await look.wait()
+                ready_queue.refill()
+                for _ in range(max_workers - len(tasks)):
+                    self._start_worker(wake_event, tasks, context)
+                # Workers that found nothing have ended until the next wake-up; the busy ones go on.
+                await wake_event.wait()
                 if not tasks and not self._woken.is_set():
-                    wake_ups.ring("campaigns")  # one may be complete
-                    await self._woken_up(look)
+                    signals.wake("campaigns")  # a campaign may be complete
+                    await self._sleep_until_woken(wake_event)
         finally:
-            feeder.more()
+            ready_queue.refill()
             with self._lock:
-                self._loop = self._look = None
-            await _ended(tasks)
-            # Where nothing can be written, the end of the service does not wait for it
-            await shared.clerk.settled(_LAST_SECONDS if self.halted.stopping.is_set() else None)
-            await client.close()
-            await loop.run_in_executor(None, feeder.close)
+                self._loop = self._wake_event = None
+            await _finish_tasks(tasks)
+            # Where nothing can be written, the end of the service does not wait for it.
+            await context.outcome_writer.flush(_CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
+            await client.close_connections()
+            await loop.run_in_executor(None, ready_queue.close)
 
-    async def _woken_up(self, look: asyncio.Event) -> None:
-        """Sleep until there may be more to send, after a while without a connection."""
-        look.clear()
+    async def _sleep_until_woken(self, wake_event: asyncio.Event) -> None:
+        """Sleep until woken; close idle connections after a while."""
+        wake_event.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_IDLE_SECONDS):
                 while not self._woken.is_set():
-                    await look.wait()
-                    look.clear()
+                    await wake_event.wait()
+                    wake_event.clear()
         if not self._woken.is_set():
-            await client.close()
+            await client.close_connections()
         while not self._woken.is_set():
-            await look.wait()
-            look.clear()
+            await wake_event.wait()
+            wake_event.clear()
 
-    async def _remember(self) -> None:
-        """Count what left in the last hour before this process began, once, where a limit of an hour is kept."""
-        if not self._remembers:
+    async def _count_past_messages(self) -> None:
+        """Count the messages of the last hour before this process started, if there are hourly limits."""
+        if not self._has_counted_past:
             since = clock.now_ms() - _HOUR_MS
-            self.pace.remember(await asyncio.get_running_loop().run_in_executor(None, _handed_over, since))
-            self._remembers = True
+            self.limits.count_past(await asyncio.get_running_loop().run_in_executor(None, _list_accepted_since, since))
+            self._has_counted_past = True
 
-    def _begin(self, look: asyncio.Event, tasks: set["asyncio.Task[None]"], shared: Shared) -> None:
+    def _start_worker(
+        self, wake_event: asyncio.Event, tasks: set["asyncio.Task[None]"], context: SmsWorkerContext
+    ) -> None:
         def ended(task: "asyncio.Task[None]") -> None:
             tasks.discard(task)
-            self._at_work = len(tasks)
+            self._worker_count = len(tasks)
             if not tasks:
-                look.set()
+                wake_event.set()
 
-        task = asyncio.create_task(_work(shared))
+        task = asyncio.create_task(_run_worker(context))
         tasks.add(task)
-        self._at_work = len(tasks)
+        self._worker_count = len(tasks)
         task.add_done_callback(ended)
 
 
-class Senders:
-    """From whom SMS will be, before they are made ready: by that they keep to limits. Used by one thread."""
+class SenderLimitNames:
+    """Returns the sender limit of SMS before they are rendered; used by one thread."""
 
     def __init__(self) -> None:
         self._own: dict[int, tuple[float, str | None]] = {}
 
     def __call__(self, row: Claim) -> tuple[str, ...]:
         """Return the name of the limit of a row."""
-        read_at, own = self._own.get(row.account_id, (float("-inf"), None))
-        if clock.steady() > read_at + _AGAIN_SECONDS:
-            own = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))
-            self._own[row.account_id] = (clock.steady(), own)
-        return (limit_of(sender_to(own, numbers.look(row.recipient_key or "").country)),)
+        read_at, account_sender = self._own.get(row.account_id, (float("-inf"), None))
+        if clock.monotonic() > read_at + _RETRY_SECONDS:
+            account_sender = scalar("SELECT sms_from FROM account WHERE id = ?", (row.account_id,))
+            self._own[row.account_id] = (clock.monotonic(), account_sender)
+        return (
+            get_limit_name(pick_sms_sender(account_sender, numbers.inspect_number(row.recipient_key or "").country)),
+        )
 
 
-async def _work(shared: Shared) -> None:
+async def _run_worker(context: SmsWorkerContext) -> None:
     try:
-        await SmsWorker(shared).run()
+        await SmsWorker(context).run()
     except Unavailable as error:
-        log.error("sending stops: %s", error)
+        log.error("sms: sending stopped: %s", error)
     except Exception:
-        log.exception("a sending place ended")
+        log.exception("sms: worker failed")
 
 
-async def _ended(tasks: set["asyncio.Task[None]"]) -> None:
-    """Let open requests finish; what hangs is left as it is and found in doubt by the next process."""
+async def _finish_tasks(tasks: set["asyncio.Task[None]"]) -> None:
+    """Finish open requests; what hangs is left and becomes uncertain in the next process."""
     if not tasks:
         return
     _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
     for task in late:
         task.cancel()
     if late:
-        # What they know by then is stored
-        await asyncio.wait(late, timeout=_LAST_SECONDS)
+        # The outcomes known by then are stored.
+        await asyncio.wait(late, timeout=_CANCEL_SECONDS)
 
 
-def _handed_over(since: int) -> list[tuple[int, str, str | None, str]]:
+def _list_accepted_since(since: int) -> list[tuple[int, str, str | None, str]]:
     try:
-        return queue.handed_over(since, CHANNEL)
+        return queue.list_accepted_since(since, CHANNEL)
     finally:
         close_database()

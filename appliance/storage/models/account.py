@@ -1,12 +1,14 @@
-"""Accounts and who may act in them."""
+"""Accounts, their users and keys, and their contacts with channels, consent and lists."""
 
-from peewee import SQL, BooleanField, ForeignKeyField, IntegerField, TextField
+from typing import Any, Generic, TypeVar
 
-from appliance.storage.models.kinds import Json, Table, Time
+from peewee import SQL, BlobField, BooleanField, CompositeKey, ForeignKeyField, IntegerField, TextField
+
+from appliance.storage.database import Json, Table, Time, connection, rows
 
 
 class Account(Table):
-    """One team with its own people, mail and books."""
+    """A team with its own contacts, campaigns and settings."""
 
     name = TextField()
     time_zone = TextField(default="UTC")
@@ -18,7 +20,7 @@ class Account(Table):
     sms_from = TextField(null=True)
     test_email_recipients = Json(default=list)
     approval_required = BooleanField(default=False)
-    approval_by_another = BooleanField(default=False)  # nobody approves of what they wrote last
+    approval_by_another = BooleanField(default=False)  # the last editor may not approve
     block_on_missing_variable = BooleanField(default=False)
     transactional_allowed = BooleanField(default=True)
     sending_stopped = BooleanField(default=False)
@@ -52,9 +54,9 @@ class User(Table):
 
 
 class Session(Table):
-    """A sign-in that holds: of a browser by its cookie, of a program by its JWT; its secret is stored as a digest."""
+    """A session of a browser (by cookie) or a program (by JWT); its secret is stored as a hash."""
 
-    token_digest = TextField(unique=True)
+    token_hash = TextField(unique=True)
     kind = TextField(default="browser")  # or `token`: neither opens the door of the other
     user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
     ip = TextField(null=True)
@@ -65,11 +67,11 @@ class Session(Table):
 
 
 class ApiKey(Table):
-    """A key for scripts; shown once, stored as its digest."""
+    """An API key; shown once, stored as its hash."""
 
     account = ForeignKeyField(Account, index=True)
     name = TextField()
-    digest = TextField(unique=True)
+    key_hash = TextField(unique=True)
     hint = TextField()  # the last characters, so that a person can tell keys apart
     scope = TextField(default="full")
     test = BooleanField(default=False)
@@ -88,12 +90,12 @@ class Setting(Table):
 
 
 class Idempotency(Table):
-    """What a repeated request gets back (docs/decisions.md#4)."""
+    """The result that a repeated request gets (docs/decisions.md#4)."""
 
     account = ForeignKeyField(Account, index=False)
     path = TextField()
     key = TextField()
-    payload = TextField()  # digest of the first request
+    payload_hash = TextField()  # digest of the first request
     resource_id = IntegerField()
     created_at = Time(index=True)
 
@@ -102,7 +104,7 @@ class Idempotency(Table):
 
 
 class Audit(Table):
-    """What people and keys did to settings, keys and consent."""
+    """An entry of the audit log: a change of settings, keys or consent by a user or key."""
 
     account = ForeignKeyField(Account, null=True, index=False)
     actor = TextField()
@@ -119,16 +121,16 @@ class Audit(Table):
 # What is done with many people at once: the act, and the people in parts, as far as it has come.
 
 
-class CrowdAct(Table):
-    """One act for many people, done in parts; kept for a day after its end, so that it can be undone."""
+class BulkAction(Table):
+    """An action on many contacts, done in parts; kept for a day after its end, so that it can be undone."""
 
     account = ForeignKeyField(Account, index=True)
     user_id = IntegerField()
-    act = TextField()  # list_add, list_remove, tag_add, tag_remove, unsubscribe, delete
+    action = TextField()  # list_add, list_remove, tag_add, tag_remove, unsubscribe, delete
     argument = Json(default=dict)  # what it needs: `contact_list_id`, `tag`
     evidence = Json(default=dict)  # how it came about, for consent rows
     state = TextField(default="working")  # working, done, failed
-    number = IntegerField()  # how many people it is for
+    contact_count = IntegerField()  # how many people it is for
     changed = IntegerField(default=0)
     skipped = Json(default=dict)  # how many were left as they are, by reason
     undoes_id = IntegerField(null=True)  # the act that it takes back
@@ -139,18 +141,18 @@ class CrowdAct(Table):
 
 
 # Few are ever under way
-CrowdAct.add_index(SQL("CREATE INDEX crowd_act_working ON crowd_act (id) WHERE state = 'working'"))
+BulkAction.add_index(SQL("CREATE INDEX bulk_action_working ON bulk_action (id) WHERE state = 'working'"))
 
 
-class CrowdPart(Table):
-    """Some of the people of an act: whom it is for, and once it is done those who were changed."""
+class BulkActionPart(Table):
+    """A part of a bulk action: the ids of its contacts, and once it is done of those that were changed."""
 
-    act = ForeignKeyField(CrowdAct, on_delete="CASCADE", index=False)
+    bulk_action = ForeignKeyField(BulkAction, on_delete="CASCADE", index=False)
     contact_ids = Json(default=list)
     done = BooleanField(default=False)
 
     class Meta:
-        indexes = ((("act", "done"), False),)
+        indexes = ((("bulk_action", "done"), False),)
 
 
 # This installation.
@@ -167,7 +169,7 @@ class Installation(Table):
 
 
 class Restoration(Table):
-    """One of them: what is older than `taken_at` may have gone out since, and only a person can say."""
+    """A restored backup: messages queued before `taken_at` may have been sent since, which only a person can decide."""
 
     taken_at = Time()
     restored_at = Time()
@@ -175,3 +177,268 @@ class Restoration(Table):
     restored_by = TextField()
     replayed = Json(default=dict)
     paused = Json(default=list)  # flows that were live
+
+
+class Contact(Table):
+    """A contact."""
+
+    account = ForeignKeyField(Account, index=False)
+    uuid = TextField(unique=True)
+    first_name = TextField(null=True)
+    last_name = TextField(null=True)
+    source = TextField(null=True)
+    country_code = TextField(null=True)
+    data = Json(default=dict)
+    tracking = TextField(default="full")
+    email_sent_count = IntegerField(default=0)
+    email_open_count = IntegerField(default=0)
+    email_click_count = IntegerField(default=0)
+    email_soft_bounce_count = IntegerField(default=0)
+    sms_sent_count = IntegerField(default=0)
+    email_last_sent_at = Time(null=True)
+    email_last_opened_at = Time(null=True)
+    email_last_clicked_at = Time(null=True)
+    last_interacted_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "created_at", "id"), False), (("account", "updated_at"), False))
+
+
+# In the order of a list by name, who has none last (`contacts/paging.py`)
+NAME = "coalesce(nullif(trim(coalesce(first_name, '') || ' ' || coalesce(last_name, '')), ''), char(1114111))"
+Contact.add_index(SQL(f"CREATE INDEX contact_name_order ON contact (account_id, {NAME} COLLATE NOCASE, id)"))
+
+
+class Channel(Table):
+    """An email address or phone number of a contact; its state follows from consent rows and suppressions."""
+
+    account = ForeignKeyField(Account, index=False)
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
+    kind = TextField()  # email, phone
+    value = TextField()  # as shown and used
+    key = TextField()  # its one normal form, unique per account
+    subscribed = BooleanField(default=False)
+    verified_at = Time(null=True)
+    opt_in_at = Time(null=True)
+    opt_out_at = Time(null=True)
+    opted_out_by = TextField(null=True)  # recipient, operator
+    suppression = TextField(null=True)  # the gravest reason now in force, kept by contacts/suppress.py
+    sent_count = IntegerField(default=0)
+    fail_count = IntegerField(default=0)
+    opt_out_hint_sent_at = Time(null=True)  # when an SMS last said how to opt out
+    data = Json(default=dict)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "kind", "key"), True),)
+
+
+# Few are suppressed: found without reading everybody's addresses
+Channel.add_index(
+    SQL("CREATE INDEX channel_suppressed ON channel (account_id, kind, suppression) WHERE suppression NOT NULL")
+)
+
+
+class Consent(Table):
+    """Append-only evidence of consent: who agreed or refused, how, when, from where and to which words."""
+
+    account = ForeignKeyField(Account, index=False)
+    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
+    kind = TextField()
+    address_hash = BlobField()
+    # opt_in, opt_out, requested, confirmed, suppressed, lifted, list_joined, list_left, tracking, erase_requested
+    act = TextField()
+    by = TextField()  # recipient, operator, service
+    source = TextField()  # api, ui, import, link, one_click, form, keyword ...
+    actor = TextField(null=True)
+    list_id = IntegerField(null=True)
+    ip = TextField(null=True)
+    user_agent = TextField(null=True)
+    text = TextField(null=True)
+    data = Json(default=dict)
+    created_at = Time()
+
+
+# Evidence is found by its contact, and by its address once it has none: hashes come in no order, and an index of all
+# of them would be most of what an import writes
+Consent.add_index(
+    SQL("CREATE INDEX consent_without_contact ON consent (account_id, address_hash) WHERE contact_id IS NULL")
+)
+# What people did by the links of a message
+Consent.add_index(
+    SQL(
+        "CREATE INDEX consent_of_message ON consent (json_extract(data, '$.message_id')) "
+        "WHERE json_extract(data, '$.message_id') NOT NULL"
+    )
+)
+
+
+class Suppression(Table):
+    """An address that must not receive messages, whichever contact has it."""
+
+    account = ForeignKeyField(Account, index=False)
+    kind = TextField()
+    address_hash = BlobField()
+    address = TextField(null=True)  # null once erased
+    reason = TextField()
+    source = TextField(null=True)
+    diagnostic = TextField(null=True)
+    note = TextField(null=True)
+    created_at = Time()
+    expires_at = Time(null=True)
+
+    class Meta:
+        indexes = ((("account", "kind", "address_hash", "reason"), True), (("account", "created_at"), False))
+
+
+Suppression.add_index(SQL("CREATE INDEX suppression_expires ON suppression (expires_at) WHERE expires_at NOT NULL"))
+
+
+class OptOut(Table):
+    """An opt-out that outlives its contact, by the keyed hash of the address."""
+
+    account = ForeignKeyField(Account, index=False)
+    kind = TextField()
+    address_hash = BlobField()
+    by = TextField()
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("account", "kind", "address_hash"), True),)
+
+
+class Segment(Table):
+    """The contacts that match filters."""
+
+    account = ForeignKeyField(Account, index=True)
+    name = TextField()
+    filters = Json(default=list)
+    created_at = Time()
+    updated_at = Time()
+
+
+class ContactList(Table):
+    """A list of contacts, or the mirror of a segment."""
+
+    account = ForeignKeyField(Account, index=False)
+    name = TextField()
+    name_key = TextField()  # unique without case
+    segment = ForeignKeyField(Segment, null=True, index=True)
+    contacts_count = IntegerField(default=0)
+    stale = BooleanField(default=False)
+    last_populated_at = Time(null=True)
+    seen_event_id = IntegerField(default=0)  # of a mirror: the newest event when it was populated
+    double_opt_in = BooleanField(default=False)
+    public = BooleanField(default=False)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("account", "name_key"), True),)
+
+
+class Membership(Table):
+    """A contact in a list."""
+
+    id = None
+    contact_list = ForeignKeyField(ContactList, on_delete="CASCADE", index=False)
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
+    created_at = Time()
+
+    class Meta:
+        primary_key = CompositeKey("contact_list", "contact")
+        without_rowid = True
+
+
+class ListOptOut(Table):
+    """A list that a contact left; only the contact can join it again."""
+
+    id = None
+    contact_list = ForeignKeyField(ContactList, on_delete="CASCADE", index=False)
+    contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
+    created_at = Time()
+
+    class Meta:
+        primary_key = CompositeKey("contact_list", "contact")
+        without_rowid = True
+
+
+# The full-text index of contacts; its rowid is the contact's id (docs/decisions.md#9, `search`). By default FTS5 merges
+# a whole part of the index as soon as a tenth of it was changed, which took 0.45 s inside a commit with 100,000
+# contacts; without `deletemerge` changed words leave the index when its parts are merged anyway.
+SEARCH_SQL = (
+    "CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, "
+    "prefix='2 3', tokenize='unicode61 remove_diacritics 2')",
+    "INSERT INTO contact_search (contact_search, rank) VALUES ('deletemerge', 0)",
+)
+
+
+M = TypeVar("M", bound=Table)
+
+
+class Records(Generic[M]):
+    """Prepared statements of one table, whose construction by Peewee would cost more than their execution.
+
+    The objects are ordinary Peewee models.
+    """
+
+    def __init__(self, model: type[M]) -> None:
+        self._model = model
+        self._fields = {field.name: field for field in model._meta.sorted_fields}
+        self._columns = {name: field.column_name for name, field in self._fields.items()}
+        self._read = [
+            (place, field.python_value)
+            for place, field in enumerate(self._fields.values())
+            if isinstance(field, Json | BooleanField)
+        ]
+        self._table = model._meta.table_name
+        self._select = f"SELECT {', '.join(self._columns.values())} FROM {self._table} "
+        self._updates: dict[tuple[str, ...], str] = {}
+        names = [name for name in self._fields if name != "id"]
+        self._insert = (
+            names,
+            f"INSERT INTO {self._table} ({', '.join(self._columns[name] for name in names)}) "
+            f"VALUES ({', '.join('?' * len(names))}) RETURNING id",
+        )
+
+    def find(self, where: str, parameters: Any = ()) -> list[M]:
+        """Return the rows that match a condition (which may end in ORDER BY)."""
+        return [self._made(list(row)) for row in rows(f"{self._select} WHERE {where}", parameters)]
+
+    def _made(self, values: list[Any]) -> M:
+        for place, read in self._read:
+            values[place] = read(values[place])
+        made = self._model(__no_default__=1)
+        made.__data__.update(zip(self._fields, values, strict=True))
+        made._dirty.clear()
+        return made
+
+    def insert(self, row: M) -> None:
+        """Insert a row and set its id."""
+        names, sql = self._insert
+        row.id = connection().execute(sql, [self._value(row, name) for name in names]).fetchall()[0][0]
+        row._dirty.clear()
+
+    def save(self, row: M) -> None:
+        """Update the columns that were set since the row was read; indexes of other columns are not touched."""
+        names = tuple(name for name in self._fields if name in row._dirty and name != "id")
+        if not names:
+            return
+        sql = self._updates.get(names)
+        if sql is None:
+            marks = ", ".join(f"{self._columns[name]} = ?" for name in names)
+            sql = self._updates[names] = f"UPDATE {self._table} SET {marks} WHERE id = ?"
+        connection().execute(sql, [*(self._value(row, name) for name in names), row.id])
+        row._dirty.clear()
+
+    def _value(self, row: M, name: str) -> Any:
+        field = self._fields[name]
+        value = row.__data__.get(name)
+        return field.db_value(value) if isinstance(field, Json) else value
+
+
+CONTACTS: Records[Contact] = Records(Contact)
+CHANNELS: Records[Channel] = Records(Channel)

@@ -1,11 +1,11 @@
-"""What is written: templates with their revisions, brand, media, sending domains."""
+"""Tables of content: templates and revisions, brand, media, sending domains, sign-up forms and imports."""
 
 from typing import Any
 
 from peewee import SQL, BlobField, BooleanField, DeferredForeignKey, ForeignKeyField, IntegerField, TextField
 
+from appliance.storage.database import Json, Table, Time
 from appliance.storage.models.account import Account, User
-from appliance.storage.models.kinds import Json, Table, Time
 
 EMPTY_DESIGN: dict[str, Any] = {"sections": [], "theme": {}}
 
@@ -17,8 +17,8 @@ class Template(Table):
     name = TextField(null=True)
     flow = DeferredForeignKey("Flow", null=True, on_delete="CASCADE", index=True)
     action_id = IntegerField(null=True)  # id of the step that sends it
-    channel = TextField(default="email")  # that of its campaign or step; by itself as it was made for
-    removed_at = Time(null=True)  # its step was taken out; people who are on the way still get what it said
+    channel = TextField(default="email")  # the channel of its campaign or step
+    removed_at = Time(null=True)  # when its step was removed; runs that are under way still send the template
     subject = TextField(null=True)
     body = TextField(null=True)
     preheader = TextField(null=True)
@@ -36,18 +36,18 @@ class Template(Table):
 
 
 class TemplateRevision(Table):
-    """A template as it stood; what a campaign sends is one of these, never the living template."""
+    """A saved state of a template; campaigns send a revision, never the current template."""
 
     template = ForeignKeyField(Template, on_delete="CASCADE", index=False)
     number = IntegerField()
-    follows = IntegerField(null=True)  # the revision it was made from; null in the first, and in undo and redo
-    restores = IntegerField(null=True)  # the revision that it brought back
-    named = BooleanField(default=False)  # by a person or a send: kept for good
+    parent_number = IntegerField(null=True)  # the revision that was edited; null for the first, and for undo and redo
+    restored_number = IntegerField(null=True)  # the revision that undo or redo restored
+    named = BooleanField(default=False)  # named by a person or by a send, and never pruned
     label = TextField(null=True)
-    touched = TextField(null=True)  # the one value that was changed, in a section of the design or beside it
+    edited_field = TextField(null=True)  # the only field that changed, in a section of the design or in the template
     user = ForeignKeyField(User, null=True, on_delete="SET NULL", index=False)
     created_at = Time()
-    # Behind what lists read, which then need not read past it
+    # The document is the last column, so that lists, which read the other columns, do not read through it.
     document = Json()
 
     class Meta:
@@ -55,7 +55,7 @@ class TemplateRevision(Table):
 
 
 class Brand(Table):
-    """How an account looks and sounds."""
+    """The brand of an account: colours, fonts, logo, tone, company and postal address."""
 
     account = ForeignKeyField(Account, unique=True)
     brand_color = TextField(null=True)
@@ -80,7 +80,7 @@ class Brand(Table):
 
 
 class Media(Table):
-    """An image we serve, under a name nobody can guess."""
+    """An uploaded image, served under an unguessable name."""
 
     account = ForeignKeyField(Account, index=True)
     signed_id = TextField(unique=True)
@@ -90,21 +90,21 @@ class Media(Table):
     width = IntegerField(null=True)
     height = IntegerField(null=True)
     created_at = Time()
-    content = BlobField()  # the last one, so that the others are read without it
+    content = BlobField()  # the last column, so that the other columns are read without it
 
 
 class SendingDomain(Table):
-    """A domain mail may come from, with its keys and what DNS said."""
+    """A domain that mail may be sent from, with the result of its last DNS check."""
 
     account = ForeignKeyField(Account, index=False)
     name = TextField()
     provider = TextField(default="smtp")
     status = TextField(default="pending")
     ownership_token = TextField()
-    dns_records = Json(null=True)  # as they were last seen
-    attention = TextField(null=True)  # what a person should look at though nothing has failed yet
+    dns_records = Json(null=True)  # the records that the last check found
+    attention = TextField(null=True)  # a warning for a person; nothing has failed yet
     attention_since = Time(null=True)
-    failed_checks = IntegerField(default=0)  # in a row
+    failed_checks = IntegerField(default=0)  # consecutive failures
     enabled = BooleanField(default=True)
     verified_at = Time(null=True)
     failed_at = Time(null=True)
@@ -118,7 +118,7 @@ class SendingDomain(Table):
 
 
 class DomainKey(Table):
-    """A DKIM key of a sending domain; one that is retired still verifies mail that is on its way."""
+    """A DKIM key of a sending domain; a retired key still verifies mail that is in transit."""
 
     domain = ForeignKeyField(SendingDomain, on_delete="CASCADE", index=False)
     selector = TextField()
@@ -134,16 +134,16 @@ class DomainKey(Table):
         indexes = ((("domain", "selector"), True),)
 
 
-# Sign-up forms, and what people asked for that the owner of the address has yet to confirm.
+# Sign-up forms, and requests that the owner of the address has yet to confirm.
 
 
 class Form(Table):
-    """A form through which people sign themselves up."""
+    """A sign-up form."""
 
     account = ForeignKeyField(Account, index=False)
     name = TextField()
     list_ids = Json(default=list)
-    origins = Json(default=list)  # whose pages may read the answer
+    origins = Json(default=list)  # origins whose pages may read the response (CORS)
     fields = Json(default=list)
     double_opt_in = BooleanField(default=True)
     redirect_url = TextField(null=True)
@@ -159,20 +159,20 @@ class Form(Table):
 
 
 class Confirmation(Table):
-    """What was asked for in somebody's name, waiting for their own word; kept for 30 days."""
+    """A request that the owner of the address has to confirm by email; kept for 30 days."""
 
     account = ForeignKeyField(Account, index=False)
     form = ForeignKeyField(Form, null=True, on_delete="SET NULL", index=True)
     purpose = TextField()  # opt_in, erase
     kind = TextField()
     value = TextField(null=True)  # the address as typed; null once it is erased
-    key = TextField(null=True)  # its normal form
-    person = Json(default=dict)  # what was typed beside it; empty once it is confirmed
+    key = TextField(null=True)  # the normalized address
+    person = Json(default=dict)  # the other fields of the form; empty once it is confirmed
     list_ids = Json(default=list)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
-    text = TextField(null=True)  # the words that were agreed to
-    message_id = IntegerField(null=True)  # the mail that asks
+    text = TextField(null=True)  # the consent text that the person agreed to
+    message_id = IntegerField(null=True)  # the confirmation email
     mailed_at = Time(null=True)
     confirmed_at = Time(null=True)
     created_at = Time(index=True)
@@ -184,11 +184,11 @@ class Confirmation(Table):
 Confirmation.add_index(SQL("CREATE INDEX confirmation_message ON confirmation (message_id) WHERE message_id NOT NULL"))
 
 
-# Files of people that were read in.
+# Imports of files.
 
 
 class Import(Table):
-    """One file: what was asked, how far it is, what came of it."""
+    """An import of one file: its options, progress and counts."""
 
     account = ForeignKeyField(Account, index=False)
     resource = TextField()  # contacts, suppressions
@@ -198,8 +198,8 @@ class Import(Table):
     filename = TextField()
     bytes = IntegerField()
     format = TextField()  # csv, jsonl
-    product = TextField(null=True)  # whose export it is, where its columns tell
-    columns = Json(default=list)  # of the file, with samples and where each goes
+    product = TextField(null=True)  # the product that exported the file, where its columns identify it
+    columns = Json(default=list)  # the columns of the file, with samples and the field each is mapped to
     options = Json(default=dict)
     actor = TextField()
     total = IntegerField(default=0)
@@ -208,12 +208,12 @@ class Import(Table):
     updated = IntegerField(default=0)
     skipped = IntegerField(default=0)
     failed = IntegerField(default=0)
-    warnings = IntegerField(default=0)  # lines of which something was left out
-    arriving = Json(default=dict)  # how many contacts stand how, by `Outcome.state`
-    left_in_place = Json(default=dict)  # how many its undo left in place, by the reason
-    restored = IntegerField(default=0)  # by its undo
+    warnings = IntegerField(default=0)  # lines of which a value was left out
+    arriving = Json(default=dict)  # the number of contacts by `Outcome.state`
+    left_in_place = Json(default=dict)  # the number of contacts that the undo left in place, by reason
+    restored = IntegerField(default=0)  # the number of contacts that the undo restored
     error = TextField(null=True)
-    cursor = Json(default=list)  # kind and key of the last address applied
+    cursor = Json(default=list)  # kind and key of the last applied address
     cancel_asked_at = Time(null=True)
     undo_until = Time(null=True)
     undone_at = Time(null=True)
@@ -226,21 +226,21 @@ class Import(Table):
 
 
 class Erasure(Table):
-    """Somebody who was erased and may still be in what imports keep; the row goes when nothing of it is left."""
+    """An erased person who may still appear in the data of imports; deleted once no import holds them."""
 
     account = ForeignKeyField(Account, index=False)
     contact_id = IntegerField()
-    addresses = Json()  # each as kind, key, value
+    addresses = Json()  # a list of [kind, key, value]
     created_at = Time()
 
 
 class ImportChunk(Table):
-    """One transaction of an import: the outcome of each line, and what was there before."""
+    """One transaction of an import: the outcome of each line, and the previous values for undo."""
 
     import_job = ForeignKeyField(Import, on_delete="CASCADE", index=False)
     number = IntegerField()
     outcomes = BlobField()
-    before = BlobField(null=True)  # null once it cannot be taken back any more
+    before = BlobField(null=True)  # null once the import can no longer be undone
     created_at = Time()
 
     class Meta:

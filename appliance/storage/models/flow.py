@@ -2,10 +2,9 @@
 
 from peewee import SQL, BooleanField, CompositeKey, ForeignKeyField, IntegerField, TextField
 
-from appliance.storage.models.account import Account
-from appliance.storage.models.contact import Contact, ContactList, Segment
+from appliance.storage.database import Json, Table, Time
+from appliance.storage.models.account import Account, Contact, ContactList, Segment
 from appliance.storage.models.content import Template, TemplateRevision
-from appliance.storage.models.kinds import Json, Table, Time
 
 
 class Flow(Table):
@@ -17,13 +16,13 @@ class Flow(Table):
     status = TextField(default="draft")
     approval_state = TextField(default="pending_review")
     approval_note = TextField(null=True)
-    asked_at = Time(null=True)  # it waits for somebody to approve of it
-    asked_by = IntegerField(null=True)  # the person who asked
+    asked_at = Time(null=True)  # when approval was requested; null: not pending
+    asked_by = IntegerField(null=True)  # the user who requested approval
     edited_by = IntegerField(null=True)  # the person who last changed content or audience
     name = TextField()
     goal = TextField(null=True)
     steps = Json(default=list)  # the nested document as it is edited, each step with its `id` and `type`
-    last_action = IntegerField(default=0)  # ids of steps are never given twice
+    last_action = IntegerField(default=0)  # the last step id; step ids are never reused
     version = IntegerField(default=0)  # the compiled plan that new runs take; 0: it was never live
     live_from = IntegerField(default=0)  # events up to this one are older than its going live, and start nothing
     data = Json(default=dict)
@@ -34,9 +33,9 @@ class Flow(Table):
     completed_count = IntegerField(default=0)
     exited_count = IntegerField(default=0)
     paused_at = Time(null=True)
-    drop_before = Time(null=True)  # it was resumed without what was due before then
-    closing = TextField(null=True)  # why runs and open messages that are still in it are being ended
-    deleted_at = Time(null=True)  # the ledger keeps its flow; nobody else sees it
+    drop_before = Time(null=True)  # the flow was resumed without the steps that were due before this time
+    pending_end = TextField(null=True)  # why its remaining runs and open messages are being ended
+    deleted_at = Time(null=True)  # hidden from now on; the ledger still refers to it
     created_at = Time()
     updated_at = Time()
 
@@ -44,13 +43,13 @@ class Flow(Table):
         indexes = ((("account", "hidden", "created_at", "id"), False),)
 
 
-# Every event is held against these, and campaigns bring flows of their own
+# Every event is matched against these flows; the hidden flows of campaigns are left out.
 Flow.add_index(SQL("CREATE INDEX flow_live ON flow (id) WHERE status = 'active' AND hidden = 0"))
 Flow.add_index(SQL("CREATE INDEX flow_with_goal ON flow (id) WHERE goal NOT NULL AND hidden = 0"))
 
 
 class Trigger(Table):
-    """What starts a flow or a campaign, and for whom."""
+    """The trigger of a flow or a campaign: an event and its conditions."""
 
     account = ForeignKeyField(Account, index=False)
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=True)
@@ -95,12 +94,12 @@ class Run(Table):
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
     version = IntegerField()
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=False)
-    event_id = IntegerField(null=True)  # what started it; null for those who were enrolled
-    event_data = Json(default=dict)  # of that event, for filters and merge tags: the event itself may be gone by then
+    event_id = IntegerField(null=True)  # the event that started it; null for a manual enrollment
+    event_data = Json(default=dict)  # a copy for filters and merge tags, because the event itself may be deleted
     status = TextField(default="live")  # live, completed, exited, ignored
     exit_reason = TextField(null=True)
-    action_id = IntegerField(null=True)  # where it stands
-    passage_id = IntegerField(null=True)  # its open row there, if it waits
+    action_id = IntegerField(null=True)  # the current step
+    step_visit_id = IntegerField(null=True)  # the open visit of that step, if the run waits
     due_at = Time(null=True)
     chain_depth = IntegerField(default=0)
     test = BooleanField(default=False)
@@ -122,8 +121,8 @@ Run.add_index(SQL("CREATE INDEX run_due ON run (flow_id, due_at, id) WHERE statu
 Run.add_index(SQL("CREATE INDEX run_ended ON run (flow_id, status, exit_reason, test, created_at)"))
 
 
-class Passage(Table):
-    """One step that a run came to, and how it left: what counts per step are summed from."""
+class StepVisit(Table):
+    """A run in a step, from entering to leaving; the counts of steps are summed from these rows."""
 
     run = ForeignKeyField(Run, on_delete="CASCADE", index=True)
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
@@ -140,23 +139,25 @@ class Passage(Table):
 
 
 class Cursor(Table):
-    """How far somebody has read the event log: `flows`, `webhooks`."""
+    """The last event that a reader of the event log has processed (`flows`, `webhooks`)."""
 
     name = TextField(unique=True)
     event_id = IntegerField(default=0)
 
 
 class SegmentWatch(Table):
-    """A segment whose comings and goings are told of, because a flow or a webhook wants to know."""
+    """A segment whose changes are recorded as events, because a flow or a webhook uses them."""
 
     account = ForeignKeyField(Account, index=False)
     segment = ForeignKeyField(Segment, unique=True, on_delete="CASCADE")
-    asks = TextField(null=True)  # what the segment asked when its people were kept; null: they are not all kept yet
+    definition = TextField(
+        null=True
+    )  # of the segment when its members were stored; null: not all of them are stored yet
     created_at = Time()
 
 
 class SegmentMember(Table):
-    """A person in a watched segment, as far as that was told of."""
+    """A contact in a watched segment, as recorded by the last event."""
 
     id = None
     segment = ForeignKeyField(Segment, on_delete="CASCADE", index=False)
@@ -180,32 +181,34 @@ class Campaign(Table):
     phase = TextField(default="draft")
     approval_state = TextField(default="pending_review")
     approval_note = TextField(null=True)
-    asked_at = Time(null=True)  # it waits for somebody to approve of it
-    asked_by = IntegerField(null=True)  # the person who asked
+    asked_at = Time(null=True)  # when approval was requested; null: not pending
+    asked_by = IntegerField(null=True)  # the user who requested approval
     edited_by = IntegerField(null=True)  # the person who last changed content or audience
     data = Json(default=dict)
     tracking = BooleanField(default=True)  # whether its opens and clicks are counted
     scheduled_at = Time(null=True)
-    # Fixed when it goes live: who, what and from whom
+    # Audience, content and sender are fixed when the campaign goes live.
     content = ForeignKeyField(TemplateRevision, null=True, index=False)
     sender = Json(null=True)
-    pinned = Json(null=True)  # what it says beside its template (`messages.prepare.pinned`)
+    pinned = Json(null=True)  # shared content apart from the template, fixed at sending
     hold_until = Time(null=True)
     test = BooleanField(default=False)  # sent with a test key: captured, never counted
     audience_count = IntegerField(default=0)
-    freezing = Json(null=True)  # of a large one whose rows are still being written: who, and how far that is
-    closing = TextField(null=True)  # rows of a large one that are still to be ended: cancel, undo
+    pending_snapshot = Json(
+        null=True
+    )  # audience and progress of a large campaign whose message rows are still being written
+    pending_end = TextField(null=True)  # cancel or undo, while messages of a large campaign are still being ended
     sent_count = IntegerField(default=0)
-    # For the automatic stop: addresses refused as nobody's, bounced after acceptance, called spam
+    # Counts for the auto-pause: unknown addresses rejected, bounces after acceptance, spam complaints.
     refused_count = IntegerField(default=0)
     bounced_count = IntegerField(default=0)
     complained_count = IntegerField(default=0)
-    baseline = Json(default=dict)  # these counts when a person last let it go on
+    baseline = Json(default=dict)  # these counts when a person last resumed the campaign
     pause_reason = TextField(null=True)
     started_at = Time(null=True)
     completed_at = Time(null=True)
     cancelled_at = Time(null=True)
-    deleted_at = Time(null=True)  # the ledger keeps its campaign; nobody else sees it
+    deleted_at = Time(null=True)  # hidden from now on; the ledger still refers to it
     created_at = Time()
     updated_at = Time()
 
@@ -213,4 +216,6 @@ class Campaign(Table):
         indexes = ((("account", "created_at", "id"), False), (("phase", "scheduled_at"), False))
 
 
-Campaign.add_index(SQL("CREATE INDEX campaign_unfinished ON campaign (id) WHERE freezing NOT NULL OR closing NOT NULL"))
+Campaign.add_index(
+    SQL("CREATE INDEX campaign_unfinished ON campaign (id) WHERE pending_snapshot NOT NULL OR pending_end NOT NULL")
+)

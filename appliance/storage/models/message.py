@@ -1,12 +1,11 @@
-"""The ledger: one row for each recipient of each message, and what happened to it."""
+"""Messages (the ledger), what recipients and providers answered, events, and webhooks."""
 
 from peewee import SQL, BlobField, BooleanField, CompositeKey, FloatField, ForeignKeyField, IntegerField, TextField
 
-from appliance.storage.models.account import Account
-from appliance.storage.models.contact import Contact
+from appliance.storage.database import Json, Table, Time
+from appliance.storage.models.account import Account, Contact
 from appliance.storage.models.content import Template
 from appliance.storage.models.flow import Campaign, Flow, Run
-from appliance.storage.models.kinds import Json, Table, Time
 
 OPEN = ("queued", "held", "sending")
 
@@ -39,12 +38,12 @@ class Message(Table):
     tags = Json(null=True)
     segments = IntegerField(null=True)
     attempts = IntegerField(default=0)
-    doubts = IntegerField(default=0)
+    uncertain_count = IntegerField(default=0)
     # When an open row may move: end of a hold, next attempt
     due_at = Time(null=True)
-    dated_at = Time(null=True)  # its Date header: the first attempt
+    first_attempt_at = Time(null=True)  # also its Date header
     claimed_by = TextField(null=True)  # the process that has it in hand
-    digest = IntegerField(null=True)  # of the bytes it left with, so that only those are ever repeated
+    body_hash = IntegerField(null=True)  # of the bytes that were sent, because a repeat must send the same
     error_code = TextField(null=True)
     error_smtp = IntegerField(null=True)
     error_enhanced = TextField(null=True)
@@ -58,7 +57,7 @@ class Message(Table):
     updated_at = Time()
 
     class Meta:
-        # The ledger is asked: by campaign and status, what is due, and newest first
+        # Queries read the ledger by campaign and status, by due time, and newest first.
         indexes = ((("campaign", "status"), False), (("account", "created_at", "id"), False))
 
 
@@ -66,7 +65,7 @@ Message.add_index(
     SQL("CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL")
 )
 Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL"))
-# Flows are counted by step; of a campaign's rows, which name its hidden flow, none stands here
+# Flows are counted by step. The index holds no rows of campaigns, which name their hidden flow but have no run.
 Message.add_index(
     SQL(
         "CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test, skip_reason, created_at, opened_at, "
@@ -101,19 +100,23 @@ Message.add_index(
         "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
     )
 )
-# What a provider calls it, for what it tells about it later
+# The provider's id of a message, by which its later reports are matched.
 Message.add_index(SQL("CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL"))
-# What a phone number was sent, by whom, and what last
-Message.add_index(SQL("CREATE INDEX message_texted ON message (recipient_key, account_id, id) WHERE channel = 'sms'"))
-# Who opened and clicked, and when for the first time
+# The SMS to a phone number by account, of which the last one is read.
+Message.add_index(
+    SQL("CREATE INDEX message_sms_recipient ON message (recipient_key, account_id, id) WHERE channel = 'sms'")
+)
+# The messages of a campaign that were opened and clicked, by the first time.
 Message.add_index(SQL("CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL"))
 Message.add_index(SQL("CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL"))
-# What went to an address that is nobody's any more, for the day it is erased
-Message.add_index(SQL("CREATE INDEX message_nobodys ON message (account_id, recipient_key) WHERE contact_id IS NULL"))
+# Messages to addresses that no longer belong to a contact, for their erasure.
+Message.add_index(
+    SQL("CREATE INDEX message_without_contact ON message (account_id, recipient_key) WHERE contact_id IS NULL")
+)
 
 
 class MessageContent(Table):
-    """What a single message says; campaigns keep theirs in a template revision."""
+    """The content of a single message; the content of a campaign is a template revision."""
 
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     subject = TextField(null=True)
@@ -124,18 +127,18 @@ class MessageContent(Table):
     preheader = TextField(null=True)
     from_name = TextField(null=True)
     design = Json(null=True)
-    shown_as = IntegerField(null=True)  # of a test: the contact whose values it shows
-    links = Json(null=True)  # of marketing mail: its addresses with merge tags in place, by number
+    shown_as = IntegerField(null=True)  # for a test email: the contact whose values it shows
+    links = Json(null=True)  # for marketing mail: its URLs with merge tags filled in, by number
 
 
-# Tests with somebody's values, for the day they are erased
+# Test emails that show the values of a contact, for the contact's erasure.
 MessageContent.add_index(
     SQL("CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL")
 )
 
 
-class Repeat(Table):
-    """The bytes of a message in doubt, for the one repeat of it (docs/decisions.md#8, P3)."""
+class RetryPayload(Table):
+    """The bytes of an uncertain message, for its one repeat (docs/decisions.md#8, P3)."""
 
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     mail_from = TextField()
@@ -145,8 +148,8 @@ class Repeat(Table):
     sender = TextField()
     internet_message_id = TextField()
     parts = IntegerField(null=True)
-    hinted = BooleanField(default=False)
-    looked = IntegerField(null=True)  # how often its provider was asked for it in vain; null: it is not looked for
+    has_opt_out_hint = BooleanField(default=False)
+    lookup_count = IntegerField(null=True)  # lookups at the provider that did not find it; null: it is not looked up
 
 
 class Link(Table):
@@ -164,9 +167,9 @@ class Link(Table):
 
 
 class Hit(Table):
-    """A pixel or a link that was asked for, as it came, and who we think asked.
+    """A request for a tracking pixel or link, with the verdict whether a person or a machine made it.
 
-    Who wants to be counted without being known is: there `message` is null, and so is all that is about the asker.
+    Contacts whose tracking is `aggregate` are counted anonymously: `message` and all client fields are null.
     """
 
     account = ForeignKeyField(Account, index=False)
@@ -192,8 +195,8 @@ class Hit(Table):
 Hit.add_index(SQL("CREATE INDEX hit_waiting ON hit (at) WHERE verdict IS NULL"))
 
 
-class Captured(Table):
-    """A message that the built-in server took instead of the world."""
+class CapturedMessage(Table):
+    """A message that the built-in inbox received instead of its recipient."""
 
     account = ForeignKeyField(Account, index=False)
     channel = TextField(default="email")
@@ -255,7 +258,7 @@ Event.add_index(
 )
 Event.add_index(
     SQL(
-        "CREATE INDEX event_named ON event (account_id, resource_name, created_at, id, event, test) "
+        "CREATE INDEX event_resource_name ON event (account_id, resource_name, created_at, id, event, test) "
         "WHERE resource_name NOT NULL"
     )
 )
@@ -272,7 +275,8 @@ Event.add_index(
         "WHERE idempotency_key NOT NULL"
     )
 )
-# All that filters ask of a person's events, so that the events themselves are not read: the verdict stands in the data
+# All columns that filters on the events of a contact need, with the verdict from `data`, so that SQLite reads only the
+# index.
 Event.add_index(
     SQL(
         "CREATE INDEX event_of_contact ON event (contact_id, event, created_at, test, generated, "
@@ -281,11 +285,11 @@ Event.add_index(
 )
 
 
-# What delivery to the recipients' own servers has to remember.
+# Memory of direct delivery.
 
 
 class MailPolicy(Table):
-    """What a domain said about encryption of its mail (MTA-STS, RFC 8461), for as long as it said."""
+    """The cached MTA-STS policy of a recipient domain (RFC 8461), until it expires."""
 
     domain = TextField(primary_key=True)
     policy_id = TextField()
@@ -315,7 +319,7 @@ class WarmUpDay(Table):
 
 
 class SmsDay(Table):
-    """How many paid parts an account used on a day."""
+    """The number of SMS parts that an account used on a day."""
 
     account = ForeignKeyField(Account, index=False)
     day = IntegerField()  # of the account's time zone, since the first of the year 1
@@ -323,3 +327,142 @@ class SmsDay(Table):
 
     class Meta:
         primary_key = CompositeKey("account", "day")
+
+
+class Webhook(Table):
+    """An address that gets events as they happen; secrets are sealed with the installation's key."""
+
+    account = ForeignKeyField(Account, index=True)
+    url = TextField()
+    events = Json(default=list)  # empty: all of them
+    enabled = BooleanField(default=True)
+    secret = BlobField()
+    old_secret = BlobField(null=True)  # signs along for a while after a rotation
+    old_secret_until = Time(null=True)
+    after_event_id = IntegerField(default=0)  # events up to this one happened before it listened
+    failing_since = Time(null=True)  # the first failure since the last success
+    failed_at = Time(null=True)  # the last failure
+    disabled_at = Time(null=True)
+    disabled_reason = TextField(null=True)  # why the service disabled it: failing, gone
+    deleted_at = Time(null=True)  # hidden from now on; its delivery log is deleted in chunks
+    created_at = Time()
+    updated_at = Time()
+
+
+class WebhookDelivery(Table):
+    """One event on its way to one webhook."""
+
+    webhook = ForeignKeyField(Webhook, on_delete="CASCADE", index=False)
+    event_id = IntegerField(index=True)
+    status = TextField(default="pending")  # pending, delivered, failed, cancelled
+    attempts = IntegerField(default=0)
+    response_status = IntegerField(null=True)
+    response_text = TextField(null=True)  # what was answered, cut
+    error = TextField(null=True)  # why there is no answer
+    duration_ms = IntegerField(null=True)
+    next_attempt_at = Time(null=True)
+    last_attempt_at = Time(null=True)
+    created_at = Time()
+    updated_at = Time()
+
+    class Meta:
+        indexes = ((("webhook", "event_id"), True), (("webhook", "status", "event_id"), False))
+
+
+WebhookDelivery.add_index(
+    SQL(
+        "CREATE INDEX webhook_delivery_due ON webhook_delivery (webhook_id, next_attempt_at, id) "
+        "WHERE status = 'pending'"
+    )
+)
+
+
+# What came back about messages: what speaks against an address, and which reports were heard.
+
+
+class Bounce(Table):
+    """A message that was rejected or bounced, with its bounce class; the address is stored as its keyed hash."""
+
+    account = ForeignKeyField(Account, index=False)
+    message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
+    campaign_id = IntegerField(null=True)
+    address_hash = BlobField()
+    kind = TextField()  # the name of its class (delivery/bounce_classes.py)
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("account", "address_hash", "created_at"), False),)
+
+
+# Mail that other servers cannot tell to be ours, for the campaign that has to stop because of it
+Bounce.add_index(
+    SQL(
+        "CREATE INDEX bounce_rejected_sender ON bounce (campaign_id, kind) "
+        "WHERE kind IN ('authentication', 'unregistered', 'filtered')"
+    )
+)
+
+
+class ProcessedNotification(Table):
+    """A notification that was processed, by the provider's id of it, so that it counts once."""
+
+    id = None
+    source = TextField()
+    key = TextField()
+    created_at = Time(index=True)
+
+    class Meta:
+        primary_key = CompositeKey("source", "key")
+        without_rowid = True
+
+
+# Incoming SMS, and delivery reports of providers.
+
+
+class Incoming(Table):
+    """An incoming SMS, one row for each account that it concerns; an unknown number creates no contact."""
+
+    account = ForeignKeyField(Account, index=True)
+    contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
+    provider = TextField()
+    provider_id = TextField(null=True)  # the provider's id, by which a repeated report is ignored
+    sender = TextField(null=True)  # the number that sent it; null once it is erased
+    recipient = TextField()  # our number
+    body = TextField(null=True)
+    kind = TextField()  # message, keyword, stop, start, help, refusal (an opt-out in free text, for a person to review)
+    keyword = TextField(null=True)
+    answered_id = IntegerField(null=True)  # the last message to this number before it, which it may answer
+    reply_id = IntegerField(null=True)  # our reply to it, which is sent regardless of consent
+    opted_out = BooleanField(default=False)  # whether it opted out its sender
+    seen_at = Time(null=True)  # when a person reviewed an opt-out in free text
+    test = BooleanField(default=False)
+    created_at = Time()
+
+    class Meta:
+        indexes = ((("account", "sender", "id"), False),)
+
+
+Incoming.add_index(
+    SQL("CREATE UNIQUE INDEX incoming_once ON incoming (provider_id, provider, account_id) WHERE provider_id NOT NULL")
+)
+Incoming.add_index(SQL("CREATE INDEX incoming_reply ON incoming (reply_id) WHERE reply_id NOT NULL"))
+Incoming.add_index(
+    SQL("CREATE INDEX incoming_refusals ON incoming (account_id, id) WHERE kind = 'refusal' AND seen_at IS NULL")
+)
+
+
+class Receipt(Table):
+    """A provider's report about an SMS whose acceptance is not stored yet; applied once it is stored."""
+
+    provider = TextField()
+    provider_id = TextField()
+    message_id = IntegerField(
+        null=True, index=True
+    )  # set if the provider reported to a callback URL that names the message
+    status = TextField()  # sent, delivered, undelivered, failed
+    code = TextField(null=True)
+    text = TextField(null=True)
+    created_at = Time(index=True)
+
+    class Meta:
+        indexes = ((("provider_id", "provider", "status"), True),)

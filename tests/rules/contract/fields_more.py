@@ -34,7 +34,7 @@ S html string
 D text string
 D warnings [PreviewWarning]
 D bytes integer
-O sms Shown? -- parts and alphabet, where the template is of SMS
+O sms SmsPreview? -- parts and alphabet, where the template is of SMS
 = TestsSent
 D sent integer
 D results [TestResult]

@@ -43,13 +43,13 @@ O confirm_send_to_all boolean -- a segment without filters is everybody
 = POST /flows/{{id}}/simulate
 D contact_id integer?
 D contact ContactWrite?
-D events [Assumed]?
+D events [Assumption]?
 D until,start_at date-time?
 O event object? -- the event that takes the person in
 O steps [object] -- steps that are not saved yet
 = POST /flows/{{id}}/simulate_all
 O days integer -- of the past, from which people are taken
-O events [Supposed]? -- what is assumed to happen
+O events [BulkAssumption]? -- what is assumed to happen
 O start_at,until date-time? -- the time of the rehearsal
 O steps [object] -- steps that are not saved yet
 = POST /flows/{{id}}/runs/move_on

@@ -1,4 +1,4 @@
-"""Every kind of section, in the order in which one without a type is recognised (docs/decisions.md#11)."""
+"""All section kinds, in the order in which a section without a type is recognised (docs/decisions.md#11)."""
 
 from appliance.content.designs.kind import Kind
 from appliance.content.designs.sections import (

@@ -1,25 +1,24 @@
-"""A button, a link drawn as one, or a plain link; with a note below."""
+"""A button, an outlined button, or a plain link; with an optional note below."""
 
 from collections.abc import Iterator
 
-from appliance.content.designs import colours
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, colour, line, number, url
+from appliance.content.designs import theme
+from appliance.content.designs.kind import Kind, View, choice, colour, line, number, url
 
 
 def text(view: View) -> str:
-    """Write what the button says and where it leads, on lines of their own."""
-    note = f"\n{view.p.note}" if view.p.note else ""
-    return f"{view.p.text}:\n{view.p.href or '#'}{note}"
+    """Return the text of the button, its link, and the note."""
+    note = f"\n{view.props.note}" if view.props.note else ""
+    return f"{view.props.text}:\n{view.props.href or '#'}{note}"
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about colours that cannot be read, and a button that leads nowhere."""
-    if not view.p.href:
+    """Advise about unreadable colours and a missing link."""
+    if not view.props.href:
         yield "link_missing", "a button leads nowhere"
-    if view.p.text_color and view.p.style == "filled":
-        ground = view.shade(view.p.background_color, view.theme.light.brand)
-        if colours.contrast(view.shade(view.p.text_color, "#ffffff"), ground) < 3:
+    if view.props.text_color and view.props.style == "filled":
+        ground = view.resolve_colour(view.props.background_color, view.theme.light.brand)
+        if theme.contrast_ratio(view.resolve_colour(view.props.text_color, "#ffffff"), ground) < 3:
             yield "contrast", "the words of a button can hardly be read on its colour"
 
 
@@ -37,5 +36,5 @@ KIND = Kind(
         line("note", "Note below"),
     ),
     text, in_columns=True, padding=(12, 32, 20, 32), advise=advise,
-    inferred=lambda props: "text" in props and "href" in props,
+    matches=lambda props: "text" in props and "href" in props,
 )  # fmt: skip

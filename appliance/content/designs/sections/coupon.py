@@ -1,44 +1,43 @@
-"""A code to cut out: what it gives, until when, and where to use it."""
+"""A coupon: its code, what it gives, its last day, and where to use it."""
 
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, group, line, rich, url
+from appliance.content.designs.kind import Kind, View, choice, group, line, rich, url
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 
 
 def until(view: View) -> str:
-    """Return the last day as people write it; what is no date stands as it was written."""
-    words = (view.p.expires_at or "").strip()
+    """Return the last day in words; a text that is no date is returned unchanged."""
+    date_text = (view.props.expires_at or "").strip()
     try:
-        # A moment is shown as the day its author named, whatever zone it is in
-        day = datetime.fromisoformat(words).date() if len(words) > 10 else date.fromisoformat(words)
+        # A time is shown as the date that its author wrote, whatever its time zone.
+        day = datetime.fromisoformat(date_text).date() if len(date_text) > 10 else date.fromisoformat(date_text)
     except ValueError:
-        return words
+        return date_text
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
 
 
 def expiry(view: View) -> str:
-    """Return the line about the last day, or nothing."""
-    return " ".join(part for part in (view.p.expires_text, until(view)) if part) if view.p.expires_at else ""
+    """Return the line about the last day, or an empty string."""
+    return " ".join(part for part in (view.props.expires_text, until(view)) if part) if view.props.expires_at else ""
 
 
 def text(view: View) -> str:
-    """Write the code on a line of its own, as it must be typed."""
-    parts = [view.plain(view.p.text), f"    {view.p.code}" if view.p.code else "", expiry(view)]
-    if view.p.button and view.p.button.text:
-        parts.append(f"{view.p.button.text}:\n{view.p.button.href or '#'}")
+    """Return the code on a separate line, as it must be typed."""
+    parts = [view.plain_text(view.props.text), f"    {view.props.code}" if view.props.code else "", expiry(view)]
+    if view.props.button and view.props.button.text:
+        parts.append(f"{view.props.button.text}:\n{view.props.button.href or '#'}")
     return "\n\n".join(part for part in parts if part)
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a coupon without a code, and a button that leads nowhere."""
-    if not view.p.code:
+    """Advise about a missing code and a missing link."""
+    if not view.props.code:
         yield "section", "a coupon has no code"
-    if view.p.button and view.p.button.text and not view.p.button.href:
+    if view.props.button and view.props.button.text and not view.props.button.href:
         yield "link_missing", "a button leads nowhere"
 
 
@@ -55,5 +54,5 @@ KIND = Kind(
         choice("border", "Border", "dashed", "solid", "none"),
     ),
     text, in_columns=True, padding=(20, 32, 20, 32), advise=advise,
-    inferred=lambda props: "code" in props,
+    matches=lambda props: "code" in props,
 )  # fmt: skip

@@ -1,11 +1,10 @@
-"""A line across."""
+"""A horizontal line."""
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, colour, line, number
+from appliance.content.designs.kind import Kind, View, choice, colour, line, number
 
 
 def text(view: View) -> str:
-    """Write a row of dashes."""
+    """Return a row of dashes."""
     return "-" * 24
 
 
@@ -19,5 +18,5 @@ KIND = Kind(
         choice("style", "Style", "solid", "dashed"),
     ),
     text, in_columns=True, padding=(16, 32, 16, 32),
-    inferred_late=lambda props: bool({"color", "thickness"} & props.keys()),
+    matches_loosely=lambda props: bool({"color", "thickness"} & props.keys()),
 )  # fmt: skip

@@ -1,21 +1,20 @@
-"""The foot of a mail: who wrote, from where, and how to hear no more. Name and address are always the brand's."""
+"""The footer: sender, address and unsubscribe link. Name and address always come from the brand."""
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import flag, items, line, rich, url
+from appliance.content.designs.kind import Kind, View, flag, items, line, rich, url
 
 ADDRESS = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
 
 
 def text(view: View) -> str:
-    """Write the words, the links, the address, and where to unsubscribe."""
-    lines = [view.plain(view.p.text)]
-    lines += [f"{one.text}: {one.href}" for one in view.p.links if one.href]
+    """Return the text, the links, the address and the unsubscribe link."""
+    lines = [view.plain_text(view.props.text)]
+    lines += [f"{link.text}: {link.href}" for link in view.props.links if link.href]
     lines.append(ADDRESS)
-    if view.p.preferences:
+    if view.props.preferences:
         lines.append("Preferences: {{ preferences_url }}")
-    if view.p.view_in_browser:
+    if view.props.view_in_browser:
         lines.append("View in a browser: {{ view_url }}")
-    lines.append(f"{view.p.unsubscribe_text}: {{{{ unsubscribe_url }}}}")
+    lines.append(f"{view.props.unsubscribe_text}: {{{{ unsubscribe_url }}}}")
     return "-- \n" + "\n".join(part for part in lines if part)
 
 
@@ -26,8 +25,8 @@ KIND = Kind(
         flag("preferences", "Link to preferences", True),
         flag("view_in_browser", "Link to the browser", True),
         rich("text", "Text"),
-        items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), most=8),
+        items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), maximum=8),
     ),
     text, whole=True, on_page=True, padding=(28, 32, 36, 32),
-    inferred=lambda props: bool({"unsubscribe_text", "company_name", "address"} & props.keys()),
+    matches=lambda props: bool({"unsubscribe_text", "company_name", "address"} & props.keys()),
 )  # fmt: skip

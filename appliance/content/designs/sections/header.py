@@ -1,27 +1,26 @@
-"""The head of a mail: logo or name, and a few links."""
+"""The header: logo or name, and a few links."""
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, colour, image, items, line, number, url
+from appliance.content.designs.kind import Kind, View, choice, colour, image, items, line, number, url
 
 
 def text(view: View) -> str:
-    """Write the name, and the links beside it."""
-    name = view.p.wordmark_text or view.p.logo_alt or view.look.company_name
-    links = "  ".join(f"{one.text or one.href}: {one.href}" for one in view.p.links if one.href)
+    """Return the name and the links."""
+    name = view.props.wordmark_text or view.props.logo_alt or view.look.company_name
+    links = "  ".join(f"{link.text or link.href}: {link.href}" for link in view.props.links if link.href)
     return "\n".join(part for part in (name, links) if part)
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a logo that nobody can hear."""
-    if logo(view) and not (view.p.logo_alt or view.look.company_name):
+    """Advise about a logo without alternative text."""
+    if logo(view) and not (view.props.logo_alt or view.look.company_name):
         yield "alt_missing", "the logo has no words for those who do not see it"
 
 
 def logo(view: View) -> str | None:
-    """Return the logo: the section's, else the theme's unless the section has a wordmark."""
-    return view.p.logo_url or (None if view.p.wordmark_text else view.theme.logo_url)
+    """Return the logo of the section, else that of the theme unless the section has a wordmark."""
+    return view.props.logo_url or (None if view.props.wordmark_text else view.theme.logo_url)
 
 
 KIND = Kind(
@@ -32,9 +31,9 @@ KIND = Kind(
         number("logo_width", "Logo width", 140, 24, 400),
         line("wordmark_text", "Name instead of a logo"),
         colour("background_color", "Background"),
-        items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), most=4),
+        items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), maximum=4),
         choice("layout", "Layout", "left", "centered"),
     ),
     text, whole=True, padding=(24, 32, 20, 32), advise=advise,
-    inferred=lambda props: bool({"logo_url", "logo_alt", "wordmark_text"} & props.keys()),
+    matches=lambda props: bool({"logo_url", "logo_alt", "wordmark_text"} & props.keys()),
 )  # fmt: skip

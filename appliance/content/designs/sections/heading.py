@@ -1,13 +1,12 @@
 """A heading."""
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, colour, line, number
+from appliance.content.designs.kind import Kind, View, choice, colour, line, number
 
 
 def text(view: View) -> str:
-    """Write the heading as text readers know it: set off, underlined if it is the first level."""
-    words = (view.p.text or "").strip()
-    return f"{words}\n{'=' * min(len(words), 40)}" if view.p.level == "1" and words else words
+    """Return the heading, underlined if it is of the first level."""
+    heading = (view.props.text or "").strip()
+    return f"{heading}\n{'=' * min(len(heading), 40)}" if view.props.level == "1" and heading else heading
 
 
 KIND = Kind(
@@ -19,5 +18,5 @@ KIND = Kind(
         number("size", "Size", None, 12, 60),
     ),
     text, in_columns=True, padding=(20, 32, 4, 32),
-    inferred=lambda props: "text" in props and "level" in props,
+    matches=lambda props: "text" in props and "level" in props,
 )  # fmt: skip

@@ -1,19 +1,18 @@
-"""HTML of the author's own, cleaned by allow-list; for what no other kind can do."""
+"""Custom HTML, sanitized, for what no other kind can do."""
 
-from appliance.content.designs import cleaning
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import Prop
-from appliance.content.designs.props import text as words
+from appliance.content.designs import sanitizer
+from appliance.content.designs.kind import Kind, Prop, View
+from appliance.content.designs.kind import text as words
 
 
 def fragment(view: View) -> str:
-    """Return the HTML without anything that runs, asks or frames."""
-    return cleaning.fragment(view.p.html or "")
+    """Return the sanitized HTML."""
+    return sanitizer.clean_fragment(view.props.html or "")
 
 
 def text(view: View) -> str:
-    """Write the text that was given for it, else what the HTML says."""
-    return view.p.plain_text or view.plain(view.p.html)
+    """Return the given text, else the HTML as text."""
+    return view.props.plain_text or view.plain_text(view.props.html)
 
 
 KIND = Kind(

@@ -1,22 +1,21 @@
-"""A picture, with a link if it has one, and another one for dark mode."""
+"""A picture with an optional link and an optional variant for dark mode."""
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import flag, image, line, number, url
+from appliance.content.designs.kind import Kind, View, flag, image, line, number, url
 
 
 def text(view: View) -> str:
-    """Write what the picture shows, and where it leads."""
-    words = "" if view.p.decorative else f"[{view.p.alt}]" if view.p.alt else ""
-    return f"{words}\n{view.p.href}".strip() if view.p.href else words
+    """Return the alternative text and the link."""
+    alt_text = "" if view.props.decorative else f"[{view.props.alt}]" if view.props.alt else ""
+    return f"{alt_text}\n{view.props.href}".strip() if view.props.href else alt_text
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about pictures that nobody can hear, or that are not there."""
-    if not view.p.src:
+    """Advise about a missing picture or alternative text."""
+    if not view.props.src:
         yield "image_missing", "a picture is not chosen yet"
-    elif not view.p.alt and not view.p.decorative:
+    elif not view.props.alt and not view.props.decorative:
         yield "alt_missing", "a picture has no words for those who do not see it"
 
 
@@ -32,5 +31,5 @@ KIND = Kind(
         image("dark_src", "Picture for dark mode"),
     ),
     text, in_columns=True, padding=(12, 32, 12, 32), advise=advise,
-    inferred=lambda props: "src" in props, inferred_late=lambda props: "image_url" in props,
+    matches=lambda props: "src" in props, matches_loosely=lambda props: "image_url" in props,
 )  # fmt: skip

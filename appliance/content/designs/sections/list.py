@@ -1,26 +1,25 @@
-"""A list of points: dots, numbers, ticks, or signs of the author's own."""
+"""A list with bullets, numbers, check marks, or icons of the author."""
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, items, line, rich
+from appliance.content.designs.kind import Kind, View, choice, items, line, rich
 
 _SIGNS = {"bullet": "•", "check": "✓", "icon": "•"}
 
 
 def sign(view: View, number: int, icon: str | None) -> str:
-    """Return what stands before a point."""
-    if view.p.style == "number":
+    """Return the marker of a list item."""
+    if view.props.style == "number":
         return f"{number}."
-    return icon or _SIGNS[view.p.style] if view.p.style == "icon" else _SIGNS[view.p.style]
+    return icon or _SIGNS[view.props.style] if view.props.style == "icon" else _SIGNS[view.props.style]
 
 
 def text(view: View) -> str:
-    """Write a line for each point, with what it says below its title."""
+    """Return a line for each item, with its text below its title."""
     lines = []
-    for number, one in enumerate(view.p.items, 1):
-        before = f"{number}. " if view.p.style == "number" else "- "
-        words = view.plain(one.text).replace("\n", f"\n{' ' * len(before)}")
-        between = f"\n{' ' * len(before)}" if one.title and words else ""
-        lines.append(f"{before}{one.title or ''}{between}{words}")
+    for number, item in enumerate(view.props.items, 1):
+        marker = f"{number}. " if view.props.style == "number" else "- "
+        item_text = view.plain_text(item.text).replace("\n", f"\n{' ' * len(marker)}")
+        separator = f"\n{' ' * len(marker)}" if item.title and item_text else ""
+        lines.append(f"{marker}{item.title or ''}{separator}{item_text}")
     return "\n".join(lines)
 
 
@@ -31,9 +30,9 @@ KIND = Kind(
             line("icon", "Sign", help="an emoji or another character"),
             line("title", "Title", wording="title"),
             rich("text", "Text", aliases=("content",)),
-        ), most=12),
+        ), maximum=12),
         choice("style", "Style", "bullet", "number", "check", "icon"),
     ),
     text, in_columns=True, padding=(8, 32, 12, 32),
-    inferred=lambda props: "items" in props,
+    matches=lambda props: "items" in props,
 )  # fmt: skip

@@ -1,11 +1,10 @@
-"""A thing for sale: picture, name, price, and where to get it."""
+"""A product: picture, name, price, and a link."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import group, image, line, rich, url
+from appliance.content.designs.kind import Kind, View, group, image, line, rich, url
 
 FIELDS = (
     line("name", "Name", "Product", aliases=("title",)),
@@ -26,17 +25,17 @@ FIELDS = (
 
 
 def lines(view: View, product: SimpleNamespace) -> str:
-    """Write a thing for sale: name and price, what it is, where it is."""
+    """Return a product as text: name and price, description, link."""
     price = product.price or ""
     if product.old_price:
         price = f"{price} (was {product.old_price})".strip()
     href = product.button.href if product.button and product.button.href else product.href
-    parts = [f"{product.name}: {price}" if price else product.name, view.plain(product.description), href]
+    parts = [f"{product.name}: {price}" if price else product.name, view.plain_text(product.description), href]
     return "\n".join(part for part in parts if part)
 
 
 def faults(product: Any) -> Iterator[tuple[str, str]]:
-    """Advise about a picture that is not there, and a button that leads nowhere."""
+    """Advise about a missing picture and a missing link."""
     if not product.image_url:
         yield "image_missing", f"the product {product.name[:60]!r} has no picture"
     if product.button and product.button.text and not (product.button.href or product.href):
@@ -44,11 +43,11 @@ def faults(product: Any) -> Iterator[tuple[str, str]]:
 
 
 def text(view: View) -> str:
-    """Write the product on a few lines."""
-    return lines(view, view.p)
+    """Return the product as text."""
+    return lines(view, view.props)
 
 
 KIND = Kind(
     "product", "Product", "product", FIELDS, text, in_columns=True, padding=(20, 32, 20, 32),
-    advise=lambda view: faults(view.p), inferred=lambda props: "price" in props,
+    advise=lambda view: faults(view.props), matches=lambda props: "price" in props,
 )  # fmt: skip

@@ -1,14 +1,13 @@
-"""What somebody said, and who."""
+"""A quotation and its author."""
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import image, line, rich
+from appliance.content.designs.kind import Kind, View, image, line, rich
 
 
 def text(view: View) -> str:
-    """Write the words as mail quotes are written, and below them who said so."""
-    lines = [f"> {one}".rstrip() for one in view.plain(view.p.text).splitlines()]
-    who = ", ".join(part for part in (view.p.author, view.p.role) if part)
-    return "\n".join(lines + ([f"-- {who}"] if who else []))
+    """Return the quotation as emails quote, with the author below."""
+    lines = [f"> {item}".rstrip() for item in view.plain_text(view.props.text).splitlines()]
+    attribution = ", ".join(part for part in (view.props.author, view.props.role) if part)
+    return "\n".join(lines + ([f"-- {attribution}"] if attribution else []))
 
 
 KIND = Kind(
@@ -20,5 +19,5 @@ KIND = Kind(
         image("photo_url", "Their picture", aliases=("src", "image_url")),
     ),
     text, in_columns=True, padding=(20, 32, 20, 32),
-    inferred=lambda props: "text" in props and "author" in props,
+    matches=lambda props: "text" in props and "author" in props,
 )  # fmt: skip

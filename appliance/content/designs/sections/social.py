@@ -1,13 +1,12 @@
-"""Where else to meet: small badges drawn with letters, so that nothing is loaded from anybody."""
+"""Links to social networks: badges drawn with letters, so that no picture is loaded from a third party."""
 
 import re
 from typing import NamedTuple
 
-from appliance.content.designs import colours
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, items, line, number, url
+from appliance.content.designs import theme
+from appliance.content.designs.kind import Kind, View, choice, items, line, number, url
 
-# Letters and colour by platform; what is not here is shown by its name
+# Letters and colour by platform; other links are shown by name.
 _PLATFORMS = {
     "facebook": ("f", "#1877f2", "Facebook"), "instagram": ("ig", "#c13584", "Instagram"),
     "x": ("X", "#14171a", "X"), "twitter": ("X", "#14171a", "X"), "linkedin": ("in", "#0a66c2", "LinkedIn"),
@@ -25,7 +24,7 @@ _SHORT = {"t": "telegram", "wa": "whatsapp", "youtu": "youtube", "fb": "facebook
 
 
 class Badge(NamedTuple):
-    """A link as it is drawn: letters (None where the whole name stands), name, address, colour."""
+    """A link as a badge: letters (None shows the whole name), name, address and colour."""
 
     letters: str | None
     name: str
@@ -34,39 +33,39 @@ class Badge(NamedTuple):
 
 
 def badges(view: View) -> list[Badge]:
-    """Return the links of the section, else those of the brand."""
-    own = [(one.platform or "", one.url) for one in view.p.links if one.url]
-    return [_badge(name, href) for name, href in own or view.look.links if href][:12]
+    """Return the badges of the section, else those of the brand."""
+    links = [(link.platform or "", link.url) for link in view.props.links if link.url]
+    return [_badge(name, href) for name, href in links or view.look.links if href][:12]
 
 
 def _badge(name: str, href: str) -> Badge:
     key = re.sub(r"[^a-z]", "", name.lower())
-    found = _PLATFORMS.get(key)
-    if found is None:
+    platform = _PLATFORMS.get(key)
+    if platform is None:
         host = _HOST.match(href)
         word = host[1].lower() if host else ""
-        found = _PLATFORMS.get(_SHORT.get(word, word)) if not key or key in (word, f"{word}com") else None
+        platform = _PLATFORMS.get(_SHORT.get(word, word)) if not key or key in (word, f"{word}com") else None
         name = name or word.capitalize() or "Link"
-    if found is None:
+    if platform is None:
         return Badge(None, name[:40], href, "#4a5058")
-    return Badge(found[0], found[2], href, found[1])
+    return Badge(platform[0], platform[2], href, platform[1])
 
 
 def cell(view: View, badge: Badge) -> tuple[str, str, str, str]:
-    """Return class, background, border and colour of the words of a badge."""
+    """Return CSS class, background, border and text colour of a badge."""
     plain = view.background is None
-    if view.p.style == "outline":
-        return ("c-ring" if plain else ""), "", f"border:1px solid {view.soft}", view.words
-    if view.p.style == "ink":
-        return ("c-ink" if plain else ""), view.words, "", colours.readable_on(view.words)
-    # What is nearly black would be lost on a dark card
-    dark = plain and colours.luminance(badge.colour) < 0.03
+    if view.props.style == "outline":
+        return ("c-ring" if plain else ""), "", f"border:1px solid {view.muted_colour}", view.text_colour
+    if view.props.style == "ink":
+        return ("c-ink" if plain else ""), view.text_colour, "", theme.readable_colour(view.text_colour)
+    # A nearly black badge would be invisible on a dark card.
+    dark = plain and theme.luminance(badge.colour) < 0.03
     return ("c-ink" if dark else ""), badge.colour, "", "#ffffff"
 
 
 def text(view: View) -> str:
-    """Write a line for each place."""
-    return "\n".join(f"{one.name}: {one.href}" for one in badges(view))
+    """Return a line for each link."""
+    return "\n".join(f"{item.name}: {item.href}" for item in badges(view))
 
 
 KIND = Kind(
@@ -75,10 +74,10 @@ KIND = Kind(
         items("links", "Links", (
             line("platform", "Platform", aliases=("name", "title", "icon")),
             url("url", "Link", aliases=("href",)),
-        ), most=12, help="the brand's, where empty"),
+        ), maximum=12, help="the brand's, where empty"),
         choice("style", "Style", "colour", "ink", "outline"),
         number("size", "Size", 24, 16, 48),
     ),
     text, in_columns=True, padding=(16, 32, 16, 32),
-    inferred=lambda props: "links" in props,
+    matches=lambda props: "links" in props,
 )  # fmt: skip

@@ -1,35 +1,34 @@
-"""A picture and words side by side; on a phone the picture comes first."""
+"""A picture and text side by side; on phones the picture is above."""
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import choice, group, image, line, rich, url
+from appliance.content.designs.kind import Kind, View, choice, group, image, line, rich, url
 
 _SHARES = {"1:1": (50, 50), "1:2": (36, 64), "2:1": (60, 40)}
 GAP = 24
 
 
 def shares(view: View) -> tuple[int, int]:
-    """Return how much of the width picture and words have, in percent."""
-    return _SHARES[view.p.ratio]
+    """Return the widths of picture and text, in percent."""
+    return _SHARES[view.props.ratio]
 
 
 def text(view: View) -> str:
-    """Write title and words, and where the button leads."""
-    picture = f"[{view.p.alt}]" if view.p.alt else ""
-    parts = [picture, (view.p.title or "").strip(), view.plain(view.p.text)]
-    if view.p.button and view.p.button.text:
-        parts.append(f"{view.p.button.text}:\n{view.p.button.href or '#'}")
+    """Return title, text, and the link of the button."""
+    picture = f"[{view.props.alt}]" if view.props.alt else ""
+    parts = [picture, (view.props.title or "").strip(), view.plain_text(view.props.text)]
+    if view.props.button and view.props.button.text:
+        parts.append(f"{view.props.button.text}:\n{view.props.button.href or '#'}")
     return "\n\n".join(part for part in parts if part)
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a picture that is not there or that nobody can hear, and a button that leads nowhere."""
-    if not view.p.src:
+    """Advise about a missing picture, alternative text or link."""
+    if not view.props.src:
         yield "image_missing", "a picture is not chosen yet"
-    elif not view.p.alt:
+    elif not view.props.alt:
         yield "alt_missing", "a picture has no words for those who do not see it"
-    if view.p.button and view.p.button.text and not view.p.button.href:
+    if view.props.button and view.props.button.text and not view.props.button.href:
         yield "link_missing", "a button leads nowhere"
 
 
@@ -47,5 +46,5 @@ KIND = Kind(
         )),
     ),
     text, whole=True, padding=(20, 32, 20, 32), advise=advise,
-    inferred=lambda props: bool({"side", "ratio"} & props.keys()),
+    matches=lambda props: bool({"side", "ratio"} & props.keys()),
 )  # fmt: skip

@@ -1,12 +1,11 @@
-"""Paragraphs with limited HTML."""
+"""Paragraphs of rich text."""
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import colour, number, rich
+from appliance.content.designs.kind import Kind, View, colour, number, rich
 
 
 def text(view: View) -> str:
-    """Write paragraphs and lists without their markup, links beside their words."""
-    return view.plain(view.p.content)
+    """Return paragraphs and lists without markup, with links beside their text."""
+    return view.plain_text(view.props.content)
 
 
 KIND = Kind(
@@ -18,5 +17,5 @@ KIND = Kind(
         number("line_height", "Line height", 1.6, 1, 3, unit=""),
     ),
     text, in_columns=True,
-    inferred=lambda props: "content" in props, inferred_late=lambda props: "text" in props,
+    matches=lambda props: "content" in props, matches_loosely=lambda props: "text" in props,
 )  # fmt: skip

@@ -1,23 +1,22 @@
-"""A film elsewhere: its still, and a bar that says it plays. Nothing of it is fetched."""
+"""A video elsewhere: its still picture with a play bar. Nothing of the video is loaded."""
 
 from collections.abc import Iterator
 
-from appliance.content.designs.kind import Kind, View
-from appliance.content.designs.props import flag, image, line, url
+from appliance.content.designs.kind import Kind, View, flag, image, line, url
 
 
 def text(view: View) -> str:
-    """Write what the film is, and where it plays."""
-    return f"[{view.p.caption or 'Video'}]\n{view.p.href or '#'}"
+    """Return the caption and the link."""
+    return f"[{view.props.caption or 'Video'}]\n{view.props.href or '#'}"
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
-    """Advise about a film without an address or a still."""
-    if not view.p.href:
+    """Advise about a missing address, still picture or caption."""
+    if not view.props.href:
         yield "link_missing", "a video has no address"
-    if not view.p.thumbnail:
+    if not view.props.thumbnail:
         yield "image_missing", "a video has no picture"
-    elif not view.p.caption:
+    elif not view.props.caption:
         yield "alt_missing", "a video has no words for those who do not see it"
 
 
@@ -30,5 +29,5 @@ KIND = Kind(
         line("caption", "Words below", aliases=("title",)),
     ),
     text, in_columns=True, padding=(12, 32, 12, 32), advise=advise,
-    inferred=lambda props: "thumbnail" in props,
+    matches=lambda props: "thumbnail" in props,
 )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Ways out for SMS, one file each."""
+"""The SMS providers, one file each."""
 
+from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.providers.capture import Capture
 from appliance.sending.sms.providers.http import Http
-from appliance.sending.sms.providers.kind import Provider
 from appliance.sending.sms.providers.twilio import Twilio
 
 # A new provider is one file and one line here
-PROVIDERS: dict[str, Provider] = {one.name: one for one in (Capture(), Twilio(), Http())}
+PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in (Capture(), Twilio(), Http())}

@@ -1,36 +1,36 @@
-"""The built-in inbox, which takes SMS instead of the world."""
+"""The built-in inbox, which keeps SMS instead of sending them."""
 
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from appliance.core.errors import Ours
-from appliance.sending.sms.gsm import Accepted, Text
-from appliance.sending.sms.providers.kind import Provider
+from appliance.core.errors import ClientRejected
+from appliance.sending.sms.providers.base import Provider
+from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.settings.schema import Sms
 
-Keep = Callable[[Text], Awaitable[object]]
-_keep: Keep | None = None
+StoreSms = Callable[[OutgoingSms], Awaitable[object]]
+_store_sms: StoreSms | None = None
 
 
-def keep_with(keep: Keep | None) -> None:
-    """Return what keeps an SMS; None: nothing does any more."""
-    global _keep
-    _keep = keep
+def set_inbox(store_sms: StoreSms | None) -> None:
+    """Set the function that stores an SMS, or None to close the inbox."""
+    global _store_sms
+    _store_sms = store_sms
 
 
 class Capture(Provider):
-    """Keeps each SMS in the inbox."""
+    """A provider that keeps each SMS in the inbox."""
 
     name: ClassVar[str] = "capture"
     takes_once: ClassVar[bool] = True
 
     def lacks(self, sms: Sms | None = None) -> list[tuple[str, str]]:
-        """Return nothing: it is always there."""
+        """Return an empty list: the inbox needs no settings."""
         return []
 
-    async def send(self, text: Text) -> Accepted:
-        """Keep a message, once."""
-        if _keep is None:
-            raise Ours("the built-in inbox is not open")
-        await _keep(text)
-        return Accepted(f"capture-{text.id}")
+    async def send(self, text: OutgoingSms) -> AcceptedSms:
+        """Store a message once."""
+        if _store_sms is None:
+            raise ClientRejected("the built-in inbox is not open")
+        await _store_sms(text)
+        return AcceptedSms(f"capture-{text.id}")

@@ -1,4 +1,4 @@
-"""Twilio's interface, which SignalWire, Telnyx and others speak too: any base address, Basic login, forms."""
+"""Send SMS through Twilio and compatible providers: any base URL, Basic authentication, form bodies."""
 
 import base64
 import hashlib
@@ -10,280 +10,304 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from appliance.core import addresses, clock
-from appliance.core.errors import DeliveryError, Invalid, Temporary, Uncertain, Unlisted
-from appliance.sending.sms import client, codes
-from appliance.sending.sms.client import Answer
-from appliance.sending.sms.codes import Incoming, Receipt, Received, Told
-from appliance.sending.sms.gsm import Accepted, Text
-from appliance.sending.sms.providers import shared
-from appliance.sending.sms.providers.kind import Provider
+from appliance.core.errors import Deferred, DeliveryError, Invalid, LookupUnsupported, Uncertain
+from appliance.sending.sms import error_codes
+from appliance.sending.sms.error_codes import HookContents, HookRequest, IncomingSms, Receipt
+from appliance.sending.sms.providers import base
+from appliance.sending.sms.providers.base import HttpResponse, Provider
+from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.settings import config, schema
 
 _FORM = "application/x-www-form-urlencoded"
 _SID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_PAGE, _MAX_PAGES = 100, 10
-# What a clock of theirs may be behind the header of theirs that tells it, and their times are cut to the second
-_LENIENT_MS = 5_000
-_TRIAL = "Sent from your Twilio trial account - "
+_PAGE_SIZE, _MAX_PAGES = 100, 10
+# The provider's times may be behind its Date header, and are cut to the second
+_CLOCK_TOLERANCE_MS = 5_000
+_TRIAL_PREFIX = "Sent from your Twilio trial account - "
 _MAX_FIELDS = 200
-# Whoever speaks as much of the interface as sending takes
-_NO_LISTING = (404, 405, 410, 501)
-_NOTHING_TO_SAY = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
+# The responses of compatible providers that implement only sending
+_NO_LISTING_STATUSES = (404, 405, 410, 501)
+_EMPTY_TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 
 
 class Twilio(Provider):
-    """Hands SMS over one by one, looks them up where that ended in doubt, and reads what is told of them."""
+    """A provider with the interface of Twilio: it sends messages, looks them up if in doubt, and parses webhooks."""
 
     name: ClassVar[str] = "twilio"
     can_look_up: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("twilio/status", "twilio/message")
 
     def lacks(self, sms: schema.Sms | None = None) -> list[tuple[str, str]]:
-        """Return what is missing or wrong in the settings."""
-        here, found = sms.twilio if sms else _here(), []
-        if not here.account_sid:
-            found.append(("sms.twilio.account_sid", "needed when sms.transport is twilio"))
-        elif not _SID.fullmatch(here.account_sid):
-            found.append(("sms.twilio.account_sid", "is no account SID: letters, digits and dashes"))
-        if not here.auth_token:
-            found.append(("sms.twilio.auth_token", "needed when sms.transport is twilio"))
-        elif not re.fullmatch(r"[!-~]+", here.auth_token):
-            found.append(("sms.twilio.auth_token", "holds what no token holds"))
-        if (fault := shared.fault_of_url(here.base_url)) is not None:
-            found.append(("sms.twilio.base_url", f"{here.base_url!r} {fault}"))
-        elif urlsplit(here.base_url).query:
-            found.append(("sms.twilio.base_url", "may have no query"))
-        return found
+        """Return the missing or invalid settings."""
+        twilio_settings, faults = sms.twilio if sms else _settings(), []
+        if not twilio_settings.account_sid:
+            faults.append(("sms.twilio.account_sid", "needed when sms.transport is twilio"))
+        elif not _SID.fullmatch(twilio_settings.account_sid):
+            faults.append(("sms.twilio.account_sid", "is no account SID: letters, digits and dashes"))
+        if not twilio_settings.auth_token:
+            faults.append(("sms.twilio.auth_token", "needed when sms.transport is twilio"))
+        elif not re.fullmatch(r"[!-~]+", twilio_settings.auth_token):
+            faults.append(("sms.twilio.auth_token", "holds what no token holds"))
+        if (fault := base.find_url_fault(twilio_settings.base_url)) is not None:
+            faults.append(("sms.twilio.base_url", f"{twilio_settings.base_url!r} {fault}"))
+        elif urlsplit(twilio_settings.base_url).query:
+            faults.append(("sms.twilio.base_url", "may have no query"))
+        return faults
 
-    async def send(self, text: Text) -> Accepted:
-        """Hand a message over, once."""
-        fields = {"To": text.to, **_sender(text.sender), "Body": text.body}
+    async def send(self, text: OutgoingSms) -> AcceptedSms:
+        """Send a message once."""
+        fields = {"To": text.to, **_sender_field(text.sender), "Body": text.body}
         if text.callback_url:
             fields["StatusCallback"] = text.callback_url
-        headers = {"Content-Type": _FORM, **_login()}
-        answer = await client.ask("POST", f"{_account()}/Messages.json", headers, urlencode(fields).encode())
-        said = shared.said(answer)
-        if not 200 <= answer.status < 300:
-            raise _refusal(answer, said)
-        sid, status = shared.name(said.get("sid")), shared.STATUSES.get(str(said.get("status")).lower(), "sent")
-        if status in ("failed", "undelivered"):
-            raise codes.refusal(400, said.get("error_code"), shared.words(said.get("error_message") or "failed"), 1)
-        if sid is None:
-            raise Uncertain(f"taken, but not said under which name: {shared.plain(answer)}", answer.status)
-        return Accepted(sid, status)
-
-    async def find(self, text: Text, since: int) -> tuple[Accepted, ...]:
-        """Return each such message that was taken since then, the oldest first.
-
-        By recipient and sender alone: by date a listing knows what has left, not what waits there to leave.
-        """
-        query = {"To": text.to, "PageSize": str(_PAGE)} | (
-            {} if addresses.is_sender_service(text.sender) else {"From": text.sender}
+        headers = {"Content-Type": _FORM, **_login_header()}
+        response = await base.fetch("POST", f"{_account_url()}/Messages.json", headers, urlencode(fields).encode())
+        details = base.decode_response(response)
+        if not 200 <= response.status < 300:
+            raise _error_of(response, details)
+        sid, status = (
+            base.parse_id(details.get("sid")),
+            base.STATUS_OF_PROVIDER.get(str(details.get("status")).lower(), "sent"),
         )
-        url: str | None = f"{_account()}/Messages.json?{urlencode(query)}"
-        found: list[tuple[int, Accepted]] = []
+        if status in ("failed", "undelivered"):
+            raise error_codes.error_of_response(
+                400, details.get("error_code"), base.clean_text(details.get("error_message") or "failed"), 1
+            )
+        if sid is None:
+            raise Uncertain(f"taken, but not said under which name: {base.excerpt(response)}", response.status)
+        return AcceptedSms(sid, status)
+
+    async def find(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
+        """Return the same messages that the provider accepted at `since` (ms) or later, oldest first.
+
+        The listing is filtered by recipient and sender only: a filter by date would leave out messages that still wait
+        at the provider.
+        """
+        query = {"To": text.to, "PageSize": str(_PAGE_SIZE)} | (
+            {} if addresses.is_messaging_service(text.sender) else {"From": text.sender}
+        )
+        url: str | None = f"{_account_url()}/Messages.json?{urlencode(query)}"
+        matches: list[tuple[int, AcceptedSms]] = []
         for _ in range(_MAX_PAGES):
-            answer, said = await _looked_up(url)
-            least = since - _LENIENT_MS - _ahead(answer)
-            times = [_time(one) for one in said["messages"]]
-            found += [
-                (at, Accepted(str(one["sid"]), shared.STATUSES.get(str(one.get("status")).lower(), "sent")))
-                for at, one in zip(times, said["messages"], strict=True) if at >= least and _is_alike(one, text)
-            ]  # fmt: skip
-            url = _next(said)
-            if url is None or (times and max(times) < least):
+            response, listing = await _fetch_listing(url)
+            oldest_ms = since - _CLOCK_TOLERANCE_MS - _clock_skew(response)
+            times = [_message_time(message) for message in listing["messages"]]
+            for accepted_at, message in zip(times, listing["messages"], strict=True):
+                if accepted_at >= oldest_ms and _is_same_message(message, text):
+                    status = base.STATUS_OF_PROVIDER.get(str(message.get("status")).lower(), "sent")
+                    matches.append((accepted_at, AcceptedSms(str(message["sid"]), status)))
+            url = _next_page_url(listing)
+            if url is None or (times and max(times) < oldest_ms):
                 break
-        found.reverse()  # theirs come the newest first, and several in a second
-        return tuple(one for _, one in sorted(found, key=lambda each: each[0]))
+        matches.reverse()  # the listing has the newest first, and the order within a second counts
+        return tuple(message for _, message in sorted(matches, key=lambda match: match[0]))
 
     async def greet(self) -> str:
-        """Ask for the last message, as look-ups do, which tells whether it accepts the login."""
+        """List the last message, as look-ups do, which checks the login."""
         try:
-            await _looked_up(f"{_account()}/Messages.json?PageSize=1")
-        except Unlisted:
+            await _fetch_listing(f"{_account_url()}/Messages.json?PageSize=1")
+        except LookupUnsupported:
             return "answers, and lists no messages: whether it accepts the login is seen with the first SMS"
         finally:
-            await client.close()
+            await base.close_connections()
         return "answers and accepts the login"
 
     def advice(self) -> list[str]:
-        """Say that the token can be read on the way, where it can."""
-        return shared.in_clear("sms.twilio.base_url", _here().base_url)
+        """Return a warning if the token is sent unencrypted."""
+        return base.unencrypted_warnings("sms.twilio.base_url", _settings().base_url)
 
     def secret(self) -> str:
-        """Return the token that signs what is told."""
-        return _here().auth_token
+        """Return the token that signs webhooks."""
+        return _settings().auth_token
 
     def callback_url(self, message_id: int) -> str:
-        """Return where it tells what became of a message."""
-        return shared.callback_url("/hooks/twilio/status", message_id, _here().base_url)
+        """Return the URL for receipts of a message, or an empty string."""
+        return base.callback_url("/hooks/twilio/status", message_id, _settings().base_url)
 
-    def read(self, hook: str, received: Received) -> Told:
-        """Read what it tells: by what a request says, for both kinds may be sent to either door."""
-        fields = _believed(received, self.secret())
-        sid = shared.name(fields.get("MessageSid") or fields.get("SmsSid"))
+    def read(self, hook: str, received: HookRequest) -> HookContents:
+        """Parse a webhook request by its content, since both kinds may be sent to either URL."""
+        fields = _verified_fields(received, self.secret())
+        sid = base.parse_id(fields.get("MessageSid") or fields.get("SmsSid"))
         status = (fields.get("MessageStatus") or fields.get("SmsStatus") or "").lower()
         receipts: tuple[Receipt, ...] = ()
-        incoming: tuple[Incoming, ...] = ()
+        incoming: tuple[IncomingSms, ...] = ()
         if status == "received" or (not status and "From" in fields and "Body" in fields):
-            incoming = (_incoming(fields, sid),)
-        elif status in shared.STATUSES:
+            incoming = (_to_incoming(fields, sid),)
+        elif status in base.STATUS_OF_PROVIDER:
             if sid is None:
                 raise Invalid({"MessageSid": ["can't be blank"]})
-            code = shared.words(fields.get("ErrorCode"), 20) or None
-            text = shared.words(fields.get("ErrorMessage"))
-            receipts = (Receipt(sid, shared.STATUSES[status], shared.message_of(received.url), code, text),)
-        return Told(receipts, incoming, "text/xml", _NOTHING_TO_SAY)
+            code = base.clean_text(fields.get("ErrorCode"), 20) or None
+            text = base.clean_text(fields.get("ErrorMessage"))
+            receipts = (
+                Receipt(sid, base.STATUS_OF_PROVIDER[status], base.message_id_of_url(received.url), code, text),
+            )
+        return HookContents(receipts, incoming, "text/xml", _EMPTY_TWIML)
 
 
-def _here() -> schema.Twilio:
+def _settings() -> schema.Twilio:
     return config.current().sms.twilio
 
 
-def _account() -> str:
-    here = _here()
-    return f"{here.base_url.rstrip('/')}/2010-04-01/Accounts/{here.account_sid}"
+def _account_url() -> str:
+    twilio_settings = _settings()
+    return f"{twilio_settings.base_url.rstrip('/')}/2010-04-01/Accounts/{twilio_settings.account_sid}"
 
 
-def _login() -> dict[str, str]:
-    here = _here()
-    return {"Authorization": "Basic " + base64.b64encode(f"{here.account_sid}:{here.auth_token}".encode()).decode()}
+def _login_header() -> dict[str, str]:
+    twilio_settings = _settings()
+    return {
+        "Authorization": "Basic "
+        + base64.b64encode(f"{twilio_settings.account_sid}:{twilio_settings.auth_token}".encode()).decode()
+    }
 
 
-def _sender(sender: str) -> dict[str, str]:
-    return {"MessagingServiceSid" if addresses.is_sender_service(sender) else "From": sender}
+def _sender_field(sender: str) -> dict[str, str]:
+    return {"MessagingServiceSid" if addresses.is_messaging_service(sender) else "From": sender}
 
 
-def _refusal(answer: Answer, said: Mapping[str, Any]) -> DeliveryError:
-    found = str(said.get("code"))  # some write it as a text
-    code = int(found) if re.fullmatch(r"[0-9]{1,6}", found) else None
-    words = shared.words(said.get("message")) or shared.plain(answer)
-    if code is None and answer.status == 404:
-        code = 20404  # there is no such interface at all
-    return codes.refusal(answer.status, code, words, shared.retry_after(answer))
+def _error_of(response: HttpResponse, details: Mapping[str, Any]) -> DeliveryError:
+    raw_code = str(details.get("code"))  # some providers send it as a string
+    code = int(raw_code) if re.fullmatch(r"[0-9]{1,6}", raw_code) else None
+    text = base.clean_text(details.get("message")) or base.excerpt(response)
+    if code is None and response.status == 404:
+        code = 20404  # the URL is not the API of the provider
+    return error_codes.error_of_response(response.status, code, text, base.parse_retry_after(response))
 
 
-async def _looked_up(url: str | None) -> tuple[Answer, dict[str, Any]]:
-    """Ask for a listing; whatever is wrong with the answer, it is not known now."""
+async def _fetch_listing(url: str | None) -> tuple[HttpResponse, dict[str, Any]]:
+    """Fetch a listing. Raises Deferred if it is unusable now, LookupUnsupported, or the error of the response."""
     try:
-        answer = await client.ask("GET", str(url), _login())
+        response = await base.fetch("GET", str(url), _login_header())
     except Uncertain as error:
-        raise Temporary(error.text) from None
-    said = shared.said(answer)
-    if answer.status in _NO_LISTING and "code" not in said:
-        raise Unlisted(f"it lists no messages (HTTP {answer.status})", answer.status)
-    if answer.status != 200:
-        wrong = _refusal(answer, said)
-        raise Temporary(wrong.text, answer.status) if isinstance(wrong, Uncertain) else wrong
-    if not _is_listing(said.get("messages")):
-        raise Temporary(f"no listing but {shared.plain(answer)}", answer.status)
-    return answer, said
+        raise Deferred(error.text) from None
+    listing = base.decode_response(response)
+    if response.status in _NO_LISTING_STATUSES and "code" not in listing:
+        raise LookupUnsupported(f"it lists no messages (HTTP {response.status})", response.status)
+    if response.status != 200:
+        rejection = _error_of(response, listing)
+        raise Deferred(rejection.text, response.status) if isinstance(rejection, Uncertain) else rejection
+    if not _is_listing(listing.get("messages")):
+        raise Deferred(f"no listing but {base.excerpt(response)}", response.status)
+    return response, listing
 
 
-def _is_listing(said: Any) -> bool:
-    return isinstance(said, list) and all(isinstance(one, dict) and shared.name(one.get("sid")) for one in said)
+def _is_listing(messages: Any) -> bool:
+    return isinstance(messages, list) and all(
+        isinstance(message, dict) and base.parse_id(message.get("sid")) for message in messages
+    )
 
 
-def _time(one: Mapping[str, Any]) -> int:
-    """Return when a message was taken, in ms; one that does not say so is as new as can be."""
-    said = str(one.get("date_created") or one.get("date_sent"))
+def _message_time(message: Mapping[str, Any]) -> int:
+    """Return when a message was accepted, in ms; a message without a time counts as new."""
+    date = str(message.get("date_created") or message.get("date_sent"))
     try:
-        return clock.parse(said) if "T" in said[8:11] else int(parsedate_to_datetime(said).timestamp() * 1000)
+        return clock.parse(date) if "T" in date[8:11] else int(parsedate_to_datetime(date).timestamp() * 1000)
     except (ValueError, TypeError, OverflowError):
         return 2**53
 
 
-def _ahead(answer: Answer) -> int:
-    """Return by how many ms our clock is ahead of theirs; one that is behind may have been right when it was sent."""
+def _clock_skew(response: HttpResponse) -> int:
+    """Return by how many ms our clock is ahead of the provider's, at least 0.
+
+    A provider's clock that is ahead may just mean that the response took long.
+    """
     try:
-        return max(0, clock.now_ms() - int(parsedate_to_datetime(answer.headers.get("date", "")).timestamp() * 1000))
+        return max(0, clock.now_ms() - int(parsedate_to_datetime(response.headers.get("date", "")).timestamp() * 1000))
     except (ValueError, TypeError):
         return 0
 
 
-def _is_alike(one: Mapping[str, Any], text: Text) -> bool:
-    """Return whether a message says the same to the same number from the same sender."""
-    said = str(one.get("body") or "").removeprefix(_TRIAL)
-    sender = one.get("messaging_service_sid") if addresses.is_sender_service(text.sender) else one.get("from")
-    is_ours = not str(one.get("direction", "outbound")).startswith("inbound")
-    return is_ours and said.split() == text.body.split() and one.get("to") == text.to and sender == text.sender
+def _is_same_message(message: Mapping[str, Any], text: OutgoingSms) -> bool:
+    """Return whether a message has the same text, recipient and sender."""
+    body = str(message.get("body") or "").removeprefix(_TRIAL_PREFIX)
+    sender = (
+        message.get("messaging_service_sid") if addresses.is_messaging_service(text.sender) else message.get("from")
+    )
+    is_ours = not str(message.get("direction", "outbound")).startswith("inbound")
+    return is_ours and body.split() == text.body.split() and message.get("to") == text.to and sender == text.sender
 
 
-def _next(said: Mapping[str, Any]) -> str | None:
-    """Return the address of the next page, on the same server whatever the page says."""
-    path = said.get("next_page_uri")
+def _next_page_url(listing: Mapping[str, Any]) -> str | None:
+    """Return the URL of the next page, always on the same server."""
+    path = listing.get("next_page_uri")
     if not isinstance(path, str) or not re.fullmatch(r"/[!-~]*", path):
         return None
-    parts = urlsplit(_here().base_url)
+    parts = urlsplit(_settings().base_url)
     return urlunsplit((parts.scheme, parts.netloc, "", "", "")) + path
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- webhooks ----------------------------------------------------------------------------------------------------------
 
 
-def _believed(received: Received, token: str) -> dict[str, str]:
-    """Return the fields of a request that is signed; raises NotAllowed for any other."""
-    given = received.headers.get("x-twilio-signature", "")
-    if not token or not given:
-        raise shared.forged()
+def _verified_fields(received: HookRequest, token: str) -> dict[str, str]:
+    """Return the fields of a request with a valid signature. Raises NotAllowed, or Invalid for an unreadable body."""
+    signature = received.headers.get("x-twilio-signature", "")
+    if not token or not signature:
+        raise base.invalid_signature()
     if received.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
-        digest = parse_qs(urlsplit(received.url).query).get("bodySHA256", [""])[0]
-        right = hashlib.sha256(received.body).hexdigest()
+        body_hash = parse_qs(urlsplit(received.url).query).get("bodySHA256", [""])[0]
+        expected_hash = hashlib.sha256(received.body).hexdigest()
         if not (
-            _is_signed(token, received.url, "", given) and hmac.compare_digest(digest.lower().encode(), right.encode())
+            _is_signed(token, received.url, "", signature)
+            and hmac.compare_digest(body_hash.lower().encode(), expected_hash.encode())
         ):
-            raise shared.forged()
+            raise base.invalid_signature()
         try:
-            said = shared.told(received.body, dict[str, Any])
+            values = base.decode_hook(received.body, dict[str, Any])
         except ValueError:
             raise Invalid({"base": ["is invalid"]}) from None
-        return {name: str(value) for name, value in said.items() if isinstance(value, str | int)}
+        return {name: str(value) for name, value in values.items() if isinstance(value, str | int)}
     try:
         pairs = parse_qsl(received.body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
     except ValueError:
-        raise shared.forged() from None
-    if not any(_is_signed(token, url, content, given) for url, content in _readings(received.url, pairs)):
-        raise shared.forged()
+        raise base.invalid_signature() from None
+    if not any(
+        _is_signed(token, url, content, signature) for url, content in _possible_signed_contents(received.url, pairs)
+    ):
+        raise base.invalid_signature()
     return dict(pairs)
 
 
-def _readings(url: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return (address, fields) as somebody may have signed them.
+def _possible_signed_contents(url: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the (URL, fields) that a provider may have signed.
 
-    Twilio signs the address with its query. Others take the address for the path alone, and what we gave them to call
-    us back for one more field or for none: that is its own proof, so no other query may be left out.
+    Twilio signs the URL with its query. Compatible providers sign the URL without it, and may count the signed token of
+    our callback URL as one more field or leave it out; the token proves itself, so no other query may be left out.
     """
-    found = [(url, _joined(pairs))]
-    bare, _, query = url.partition("?")
-    if query.startswith("m=") and "&" not in query and shared.message_of(url) is not None:
-        found += [(bare, _joined(pairs)), (bare, _joined([*pairs, *parse_qsl(query)]))]
-    return found
+    contents = [(url, _join_fields(pairs))]
+    path, _, query = url.partition("?")
+    if query.startswith("m=") and "&" not in query and base.message_id_of_url(url) is not None:
+        contents += [(path, _join_fields(pairs)), (path, _join_fields([*pairs, *parse_qsl(query)]))]
+    return contents
 
 
-def _joined(pairs: list[tuple[str, str]]) -> str:
+def _join_fields(pairs: list[tuple[str, str]]) -> str:
     return "".join(name + value for name, value in sorted(set(pairs)))
 
 
-def _is_signed(token: str, url: str, content: str, given: str) -> bool:
-    """Check a signature; an address may be signed with the port that its scheme has anyway, or without."""
-    rights = [
+def _is_signed(token: str, url: str, content: str, signature: str) -> bool:
+    """Return whether a signature is valid for the URL with or without its default port."""
+    valid_signatures = [
         base64.b64encode(hmac.new(token.encode(), (form + content).encode(), hashlib.sha1).digest())
-        for form in _forms(url)
+        for form in _url_forms(url)
     ]
-    return any(hmac.compare_digest(right, given.encode()) for right in rights)
+    return any(hmac.compare_digest(valid_signature, signature.encode()) for valid_signature in valid_signatures)
 
 
-def _forms(url: str) -> list[str]:
+def _url_forms(url: str) -> list[str]:
     parts = urlsplit(url)
-    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    default_port = {"http": 80, "https": 443}.get(parts.scheme)
     if parts.port is None:
-        return [url, urlunsplit(parts._replace(netloc=f"{parts.netloc}:{usual}"))]
-    return [url, urlunsplit(parts._replace(netloc=parts.netloc.rpartition(":")[0]))] if parts.port == usual else [url]
+        return [url, urlunsplit(parts._replace(netloc=f"{parts.netloc}:{default_port}"))]
+    return (
+        [url, urlunsplit(parts._replace(netloc=parts.netloc.rpartition(":")[0]))]
+        if parts.port == default_port
+        else [url]
+    )
 
 
-def _incoming(fields: Mapping[str, str], sid: str | None) -> Incoming:
-    sender, to = shared.words(fields.get("From"), 64), shared.words(fields.get("To"), 64)
+def _to_incoming(fields: Mapping[str, str], sid: str | None) -> IncomingSms:
+    sender, to = base.clean_text(fields.get("From"), 64), base.clean_text(fields.get("To"), 64)
     if not sender:
         raise Invalid({"From": ["can't be blank"]})
-    answered = shared.words(fields.get("OptOutType"), 20).upper() or None
-    return Incoming(sid, sender, to, shared.body(fields.get("Body", "")), answered)
+    answered = base.clean_text(fields.get("OptOutType"), 20).upper() or None
+    return IncomingSms(sid, sender, to, base.clean_body(fields.get("Body", "")), answered)

@@ -1,0 +1,215 @@
+"""API keys, their scopes, and what each role may do (docs/decisions.md#2).
+
+Keys are shown once and stored as hashes. Viewers read; authors write but do not send; editors send but do not approve;
+owners and admins may do everything, including keys, users and the audit log.
+"""
+
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.core import clock, crypto
+from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.validation import Name, PageQuery
+from appliance.storage.database import Page, fetch_one, paginate, run
+from appliance.storage.models import Account, ApiKey
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+LIVE_PREFIX, TEST_PREFIX, PUBLIC_PREFIX = "camp_live_", "camp_test_", "camp_pub_"
+
+SCOPES = frozenset(
+    [f"{area}:{act}" for area in ("contacts", "templates", "events", "domains", "account", "flows")
+     for act in ("read", "write")]
+    + [f"campaigns:{act}" for act in ("read", "write", "send", "approve")]
+    + ["messages:read", "messages:send"]
+)  # fmt: skip
+
+_SCOPE = f" *({'|'.join(['full', 'read', 'send', *sorted(SCOPES)])}) *"
+_SCOPE_PATTERN = f"^{_SCOPE}(,{_SCOPE})*$"
+# The last use of each key by id: in memory, and as written. A killed process loses at most a minute.
+_last_uses: dict[int, int] = {}
+_written_uses: dict[int, int] = {}
+_WRITE_INTERVAL_MS = 60_000
+
+
+class KeyWrite(Struct):
+    """A new API key."""
+
+    name: Annotated[Name, Meta(description="name of the key, such as the program that uses it")]
+    # `full`, `read`, `send`, or scopes separated by commas (docs/decisions.md#2).
+    scope: Annotated[
+        str,
+        Meta(max_length=1000, extra={"line": True, "filled": True}, extra_json_schema={"pattern": _SCOPE_PATTERN}),
+        Meta(
+            description="`full`, `read`, `send`, or a comma-separated list of scopes, such as "
+            "`contacts:write,events:write`"
+        ),
+    ] = "full"
+    test: Annotated[
+        bool, Meta(description="true for a test key: everything that it sends is captured and counted nowhere")
+    ] = False
+
+
+class Credential(NamedTuple):
+    """An authenticated API key or user of the API."""
+
+    account_id: int
+    scopes: frozenset[str]
+    is_test: bool
+    actor: str
+    user_id: int | None = None  # None for an API key
+    role: str | None = None
+    session_id: int | None = None  # of a JWT
+    key_creator_id: int | None = None  # of a key: the person who made it
+
+    def has_scope(self, scope: str) -> bool:
+        """Return whether the credential has a scope; write scopes include reading."""
+        return scope in self.scopes or (scope.endswith(":read") and scope[:-4] + "write" in self.scopes)
+
+
+def expand_scopes(scope: str) -> frozenset[str]:
+    """Return the single scopes of a scope text; raises Invalid for unknown scopes (docs/decisions.md#2)."""
+    scopes: set[str] = set()
+    unknown = []
+    for word in (part.strip() for part in scope.split(",")):
+        if word == "full":
+            scopes |= SCOPES
+        elif word == "read":
+            scopes |= {name for name in SCOPES if name.endswith(":read")}
+        elif word == "send":
+            scopes |= {"messages:read", "messages:send", "events:read", "events:write"}
+        elif word in SCOPES:
+            scopes.add(word)
+        else:
+            unknown.append(word)
+    if unknown:
+        raise Invalid({"scope": ["is not included in the list"]}, message=f"Unknown scope: {', '.join(unknown)}.")
+    return frozenset(scopes)
+
+
+def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> None:
+    """Raise Invalid with all errors of a new key."""
+    faults, message = Faults(), ""
+    try:
+        expand_scopes(request.scope)
+    except Invalid as refused:
+        faults.merge(refused.fields)
+        message = refused.message
+    if Account.get_or_none(Account.id == account_id) is None:
+        faults.add("account", "must exist")
+    if isinstance(request.name, str) and not request.name.strip():
+        faults.add("name", "can't be blank")
+    if faults.fields:
+        raise Invalid(faults.fields, message=message if len(faults.fields) == 1 else "")
+
+
+def issue_key(account_id: int, name: str, scope: str = "full", test: bool = False, by: Actor = Actor()) -> str:
+    """Create a key and return it, the only time it is shown; raises Invalid."""
+    return create_key(account_id, KeyWrite(name, scope, test), by)[1]
+
+
+def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, str]:
+    """Create a key; return its row and the key itself, the only time it is shown. Raises Invalid."""
+    require_write_transaction()
+    validate_key(account_id, request)
+    key = (TEST_PREFIX if request.test else LIVE_PREFIX) + crypto.random_base62(36)
+    row = ApiKey.create(
+        account=account_id, name=request.name.strip(), key_hash=crypto.hash_secret(key), hint=key[-4:],
+        scope=request.scope, test=request.test, created_by=by.user_id, created_at=clock.now_ms(),
+    )  # fmt: skip
+    data = {"name": row.name, "scope": row.scope, **({"for_tests": True} if row.test else {})}
+    audit.record(by, account_id, "key_create", f"key:{row.id}", data)
+    return row, key
+
+
+def revoke_key(account_id: int, key_id: int, by: Actor) -> ApiKey:
+    """Revoke a key from the next request on; raises NotFound."""
+    require_write_transaction()
+    key = ApiKey.get_or_none(ApiKey.account == account_id, ApiKey.id == key_id, ApiKey.revoked_at.is_null())
+    if key is None:
+        raise NotFound
+    key.revoked_at = clock.now_ms()
+    key.save()
+    audit.record(by, account_id, "key_revoke", f"key:{key.id}", {"name": key.name})
+    return key
+
+
+def fetch_key_page(account_id: int, query: PageQuery) -> Page:
+    """Return a page of the active keys of an account, newest first."""
+    keys = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
+    return paginate(keys.order_by(ApiKey.created_at.desc(), ApiKey.id.desc()), query.page, query.size())
+
+
+def find_credential(key: str) -> Credential | None:
+    """Return who a key belongs to, or None; one indexed read by its digest, so nothing is compared that could leak."""
+    if not key.startswith((LIVE_PREFIX, TEST_PREFIX)):
+        return None
+    row = fetch_one(
+        "SELECT id, account_id, scope, test, created_by_id FROM api_key WHERE key_hash = ? AND revoked_at IS NULL",
+        (crypto.hash_secret(key),),
+    )
+    if row is None:
+        return None
+    _last_uses[row[0]] = clock.now_ms()
+    return Credential(row[1], expand_scopes(row[2]), bool(row[3]), f"key:{row[0]}", key_creator_id=row[4])
+
+
+def last_used_at(key: ApiKey) -> int | None:
+    """Return when a key was last used, written or not; None for never."""
+    return max((moment for moment in (key.last_used_at, _last_uses.get(key.id)) if moment is not None), default=None)
+
+
+def collect_last_uses() -> dict[int, int]:
+    """Return the unwritten last uses by key id, at most one a minute for each key."""
+    now = clock.now_ms()
+    return {
+        key_id: moment
+        for key_id, moment in list(_last_uses.items())
+        if moment > _written_uses.get(key_id, -1) and abs(now - _written_uses.get(key_id, 0)) >= _WRITE_INTERVAL_MS
+    }
+
+
+def write_last_uses(moments: dict[int, int]) -> None:
+    """Write the last uses of keys."""
+    require_write_transaction()
+    for number, moment in moments.items():
+        run(
+            "UPDATE api_key SET last_used_at = max(coalesce(last_used_at, 0), ?) WHERE id = ?",
+            (moment, number),
+        )
+    after_commit(lambda: _written_uses.update(moments))
+
+
+ROLES = ("owner", "admin", "editor", "author", "viewer")
+# The scope of keys, users and the audit log, which no key has.
+ADMIN_SCOPE = "rule"
+# The scope of one's own profile: every role has it, and no key.
+SELF_SCOPE = "self"
+
+_VIEWER = frozenset(scope for scope in SCOPES if scope.endswith(":read")) | {SELF_SCOPE}
+_AUTHOR = _VIEWER | {f"{area}:write" for area in ("contacts", "templates", "events", "campaigns", "flows")}
+_EDITOR = (SCOPES | {SELF_SCOPE}) - {"campaigns:approve", "account:write", "domains:write"}
+_ROLE_SCOPES = {
+    "owner": SCOPES | {ADMIN_SCOPE, SELF_SCOPE},
+    "admin": SCOPES | {ADMIN_SCOPE, SELF_SCOPE},
+    "editor": _EDITOR,
+    "author": _AUTHOR,
+    "viewer": _VIEWER,
+}
+
+
+def role_scopes(role: str) -> frozenset[str]:
+    """Return the scopes of a role; an unknown role has none."""
+    return _ROLE_SCOPES.get(role, frozenset())
+
+
+def role_can_approve(role: str) -> bool:
+    """Return whether a role may approve campaigns and flows."""
+    return "campaigns:approve" in role_scopes(role)
+
+
+def role_can_send(role: str) -> bool:
+    """Return whether a role may send and stop campaigns and flows."""
+    return "campaigns:send" in role_scopes(role)

@@ -1,0 +1,96 @@
+"""Approvals of campaigns and flows before they go out (docs/decisions.md#6).
+
+Both have the same columns: `approval_state`, `approval_note`, who asked and when, and who changed them last.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts import access
+from appliance.accounts.audit import Actor
+from appliance.core import clock
+from appliance.core.errors import Invalid, NotAllowed
+from appliance.storage.models import User
+from appliance.storage.transactions import require_write_transaction
+
+APPROVER_ROLES = tuple(role for role in access.ROLES if access.role_can_approve(role))
+REJECTED = "it was rejected; change it first"
+APPROVAL_REQUIRED = "it has to be approved first"
+OWN_CHANGE = "the last author cannot approve it; another user has to"
+
+
+class Reject(Struct):
+    """The reason for a rejection."""
+
+    note: (
+        Annotated[str, Meta(max_length=1_000), Meta(description="reason for the rejection, shown to the author")]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+def find_blocker(row: Any, by: Actor) -> str | None:
+    """Return the message why an actor may not send a campaign or start a flow, or None."""
+    if row.approval_state == "rejected":
+        return REJECTED
+    if row.approval_state == "approved" or not row.account.approval_required or can_approve(row, by):
+        return None
+    return OWN_CHANGE if by.can_approve else APPROVAL_REQUIRED
+
+
+def can_approve(row: Any, by: Actor) -> bool:
+    """Return whether an actor may approve a campaign or flow.
+
+    If the account requires another person's approval, the person who asked for it or changed it last may not approve,
+    unless no other person can. An API key counts as the person who created it; a key that no person created is trusted.
+    """
+    if not by.can_approve:
+        return False
+    person = by.person_id
+    if person is None or not row.account.approval_by_another or person not in (row.asked_by, row.edited_by):
+        return True
+    others = User.select().where(
+        User.account == row.account_id, User.role.in_(APPROVER_ROLES), User.disabled_at.is_null(), User.id != person
+    )
+    return not others.exists()
+
+
+def mark_changed(row: Any, user_id: int | None) -> None:
+    """Mark that content or audience changed and needs a new approval; the caller saves the row."""
+    require_write_transaction()
+    row.approval_state, row.edited_by = "pending_review", user_id
+
+
+def request_approval(row: Any, by: Actor) -> None:
+    """Request the approval of a campaign or flow; raises Invalid if it was rejected and not changed since."""
+    require_write_transaction()
+    if row.approval_state == "rejected":
+        raise Invalid({"base": [REJECTED]}, reason="approval_required")
+    if row.approval_state != "approved" and row.asked_at is None:
+        row.asked_at, row.asked_by, row.approval_note = clock.now_ms(), by.user_id, None
+
+
+def approve(row: Any, by: Actor) -> None:
+    """Approve a campaign or flow; raises NotAllowed. The caller saves the row."""
+    require_write_transaction()
+    if not can_approve(row, by):
+        raise (
+            NotAllowed(OWN_CHANGE)
+            if by.can_approve
+            else NotAllowed(APPROVAL_REQUIRED, required_scope="campaigns:approve")
+        )
+    mark_approved(row)
+
+
+def mark_approved(row: Any) -> None:
+    """Mark a campaign or flow as approved; the caller saves the row."""
+    row.approval_state, row.approval_note = "approved", None
+    row.asked_at = row.asked_by = None
+
+
+def reject(row: Any, note: str | None) -> None:
+    """Reject a campaign or flow with an optional reason; the caller saves the row."""
+    require_write_transaction()
+    row.approval_state, row.approval_note = "rejected", (note or "").strip() or None
+    row.asked_at = row.asked_by = None

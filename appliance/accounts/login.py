@@ -1,0 +1,260 @@
+"""Sign-in by password and second factor, for pages and API.
+
+An unknown address, a disabled user and a wrong password give the same answer, in wording, in time and in the number
+of attempts (trust, T14).
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import secrets
+from urllib.parse import quote, urlencode
+
+from appliance.accounts import audit, passwords, rate_limits, sessions, users
+from appliance.accounts.audit import Actor
+from appliance.core import clock, crypto
+from appliance.core.errors import Invalid, Refused, Unavailable
+from appliance.storage.models import User
+from appliance.storage.transactions import commit, fetch, require_write_transaction, submit
+
+# The second factor is a TOTP code or a recovery code. RFC 6238 (TOTP) over RFC 4226 (HOTP): SHA-1, 30 seconds, 6
+# digits, which every authenticator app supports. The codes of the steps before and after are accepted too (RFC 6238,
+# section 5.2), and none is accepted twice.
+
+PERIOD_SECONDS, DIGITS = 30, 6
+ISSUER = "Campanero"
+_SECRET_BYTES = 20  # RFC 4226, section 4: 160 bits are recommended
+_RECOVERY_CODES = 10
+# Without letters and digits that look alike in handwriting.
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+def generate_otp_key() -> str:
+    """Return a new TOTP key in base32, as authenticator apps read it."""
+    return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+
+
+def otp_link(key: str, email: str) -> str:
+    """Return the `otpauth:` address for a QR code."""
+    parameters = {"secret": key, "issuer": ISSUER, "algorithm": "SHA1", "digits": DIGITS, "period": PERIOD_SECONDS}
+    return f"otpauth://totp/{quote(ISSUER)}:{quote(email)}?{urlencode(parameters)}"
+
+
+def otp_code(key: str, step: int) -> str:
+    """Return the code of a time step (RFC 4226, section 5.3)."""
+    mac = hmac.digest(base64.b32decode(key), step.to_bytes(8, "big"), hashlib.sha1)
+    offset = mac[-1] & 15
+    number = int.from_bytes(mac[offset : offset + 4], "big") & 0x7FFF_FFFF
+    return f"{number % 10**DIGITS:0{DIGITS}}"
+
+
+def find_otp_step(key: str, code: str, after: int | None = None) -> int | None:
+    """Return the time step of a typed code, or None; steps up to `after` are used up."""
+    digits = "".join(code.split())
+    now = clock.now_ms() // 1000 // PERIOD_SECONDS
+    matching_step = None
+    for step in (now - 1, now, now + 1):
+        # All three steps are compared, so that the time taken reveals nothing.
+        if hmac.compare_digest(otp_code(key, step).encode(), digits.encode("utf-8", "replace")):
+            matching_step = step
+    return matching_step if matching_step is not None and (after is None or matching_step > after) else None
+
+
+def is_otp_key(key: str) -> bool:
+    """Return whether a text is a key of `generate_otp_key`."""
+    try:
+        return len(base64.b32decode(key)) == _SECRET_BYTES
+    except (binascii.Error, ValueError):
+        return False
+
+
+def has_second_factor(user: User) -> bool:
+    """Return whether a user has a second factor."""
+    return user.otp_secret is not None
+
+
+def use_code(user_id: int, code: str) -> bool:
+    """Use up a TOTP or recovery code of a user; return whether it was valid."""
+    require_write_transaction()
+    user = User.get_by_id(user_id)
+    key = _decrypt_otp_key(user)
+    step = find_otp_step(key, code, user.otp_step) if key is not None else None
+    if step is not None:
+        user.otp_step = step
+    elif (code_hash := _hash_recovery_code(user_id, code)) in user.otp_codes:
+        user.otp_codes = [code for code in user.otp_codes if code != code_hash]
+    else:
+        return False
+    user.save(only=["otp_step", "otp_codes"])
+    return True
+
+
+def store_second_factor(user: User, key: str, step: int) -> list[str]:
+    """Store a user's key, whose code of a time step was used; return the recovery codes, shown only once."""
+    require_write_transaction()
+    codes = [
+        "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(2)) for _ in range(_RECOVERY_CODES)
+    ]
+    sealed = crypto.seal(crypto.derive_key("otp"), f"user:{user.id}", key.encode())
+    user.otp_secret, user.otp_step = base64.b64encode(sealed).decode(), step
+    user.otp_codes = [_hash_recovery_code(user.id, code) for code in codes]
+    user.save(only=["otp_secret", "otp_step", "otp_codes"])
+    return codes
+
+
+def clear_second_factor(user: User) -> None:
+    """Remove the second factor of a user."""
+    require_write_transaction()
+    user.otp_secret, user.otp_step, user.otp_codes = None, None, []
+    user.save(only=["otp_secret", "otp_step", "otp_codes"])
+
+
+def _decrypt_otp_key(user: User) -> str | None:
+    """Return the TOTP key of a user, or None if it was encrypted with another installation's key."""
+    sealed = base64.b64decode(user.otp_secret) if user.otp_secret else b""
+    plain = crypto.unseal(crypto.derive_key("otp"), f"user:{user.id}", sealed)
+    return plain.decode() if plain is not None else None
+
+
+def _hash_recovery_code(user_id: int, code: str) -> str:
+    plain = "".join(letter for letter in code.lower() if letter.isalnum())
+    message = f"{user_id}:{plain}".encode("utf-8", "replace")
+    return hashlib.blake2b(message, key=crypto.derive_key("recovery code"), digest_size=20).hexdigest()
+
+
+def enable_second_factor(user_id: int, key: str, code: str, session_id: int | None, by: Actor) -> list[str]:
+    """Enable the second factor with a key and its current code; return the recovery codes, shown only once.
+
+    Ends the user's other sessions. Raises Invalid for a wrong code, or if a second factor is enabled already.
+    """
+    require_write_transaction()
+    user = User.get_by_id(user_id)
+    if has_second_factor(user):
+        raise Invalid({"base": ["is enabled already"]})
+    step = find_otp_step(key, code) if is_otp_key(key) else None
+    if step is None:
+        raise Invalid({"otp": ["is invalid"]})
+    codes = store_second_factor(user, key, step)
+    sessions.delete_all(user.id, session_id)
+    audit.record(by, user.account_id, "otp_on", f"user:{user.id}")
+    return codes
+
+
+def disable_second_factor(user_id: int, session_id: int | None, by: Actor) -> User:
+    """Disable the second factor of a user whose identity was verified; ends the user's other sessions."""
+    require_write_transaction()
+    user = User.get_by_id(user_id)
+    clear_second_factor(user)
+    sessions.delete_all(user.id, session_id)
+    audit.record(by, user.account_id, "otp_off", f"user:{user.id}")
+    return user
+
+
+def reset_second_factor(by: Actor, user_id: int) -> User:
+    """Remove the second factor of a team member who lost it; raises NotFound or NotAllowed.
+
+    Raises Invalid for one's own, so that a stolen session cannot remove it without password and code.
+    """
+    require_write_transaction()
+    user = users.get_managed(by, user_id)
+    if user.id == by.user_id:
+        raise Invalid({"otp": ["is your own; disable it with password and code"]})
+    return disable_second_factor(user.id, None, by)
+
+
+log = logging.getLogger("campanero")
+# The time between password and code.
+_CODE_TIMEOUT_MS = 10 * 60 * 1000
+_PURPOSE = "second factor"
+# Failures of one user are recorded at most once in this time.
+_RECORD_INTERVAL_MS = 60_000
+
+_recorded_at: dict[int, int] = {}
+
+
+class InvalidCredentials(Refused):
+    """Address, password or code are wrong; the error does not reveal which."""
+
+    code = "invalid_credentials"
+
+
+class CodeRequired(Refused):
+    """Address and password are right and a code is needed; the token stands for them meanwhile."""
+
+    code = "otp_required"
+
+    def __init__(self, token: str) -> None:
+        super().__init__("A code of the second factor is required.")
+        self.token = token
+
+
+async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
+    """Return the user who signs in; raises InvalidCredentials, CodeRequired or TooMany."""
+    name = rate_limits.email_key(email)
+    with rate_limits.limit_attempt(name, rate_limits.client_key(ip)) as attempt:
+        user = await fetch(users.find_by_email, email)
+        may_enter = user is not None and user.disabled_at is None
+        holds = await passwords.verify(user.password_hash if may_enter and user is not None else None, password)
+        if user is None or not holds:
+            attempt.fail()
+            _record_failure(user, ip)
+            raise InvalidCredentials("Email address or password is wrong.")
+        if has_second_factor(user):
+            if not code:
+                raise CodeRequired(passwords.create_token(_PURPOSE, user, clock.now_ms() + _CODE_TIMEOUT_MS))
+            await _require_code(attempt, user, code, ip)
+    rate_limits.clear_failures(name)
+    return user
+
+
+async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
+    """Return the user who signs in with a code after the password; None if the password was too long ago.
+
+    Raises InvalidCredentials or TooMany.
+    """
+    user = await fetch(passwords.find_token_user, _PURPOSE, token)
+    if user is None:
+        return None
+    name = rate_limits.email_key(user.email)
+    with rate_limits.limit_attempt(name, rate_limits.client_key(ip)) as attempt:
+        await _require_code(attempt, user, code, ip)
+    rate_limits.clear_failures(name)
+    return user
+
+
+async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str) -> list[str]:
+    """Return which of "password" and "otp" is wrong when a signed-in user confirms their identity.
+
+    Counts as a sign-in attempt, so that an unattended browser cannot be used for guessing. A right code is used up.
+    Raises TooMany.
+    """
+    with rate_limits.limit_attempt(rate_limits.email_key(user.email), rate_limits.client_key(ip)) as attempt:
+        wrong = [] if await passwords.verify(user.password_hash, password) else ["password"]
+        if not wrong and code is not None and not await commit(use_code, user.id, code):
+            wrong = ["otp"]
+        if wrong:
+            attempt.fail()
+            _record_failure(user, ip)
+    return wrong
+
+
+async def _require_code(attempt: rate_limits.Attempt, user: User, code: str, ip: str) -> None:
+    if not await commit(use_code, user.id, code):
+        attempt.fail()
+        _record_failure(user, ip)
+        raise InvalidCredentials("The code is wrong or was used before.")
+
+
+def _record_failure(user: User | None, ip: str) -> None:
+    """Record a failed sign-in in the user's audit log without waiting for the write."""
+    now = clock.now_ms()
+    if user is None or abs(now - _recorded_at.get(user.id, 0)) < _RECORD_INTERVAL_MS:
+        return
+    _recorded_at[user.id] = now
+    subject = f"user:{user.id}"
+    try:
+        submit(audit.insert_entry, user.account_id, audit.SYSTEM, "login_failed", subject, None, ip)
+    except Unavailable as error:
+        log.info("login: failed sign-in not recorded subject=%s: %s", subject, error)

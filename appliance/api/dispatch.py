@@ -1,0 +1,183 @@
+"""The routes of the API on the server, and the steps that every request passes."""
+
+import re
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import Any
+
+from msgspec import UNSET, Struct
+from sanic import Blueprint, HTTPResponse, Request, Sanic
+from sanic.exceptions import PayloadTooLarge
+
+from appliance.accounts.access import Credential
+from appliance.accounts.rate_limits import TokenBuckets
+from appliance.api import auth, endpoints, http, openapi, service
+from appliance.api.endpoints import ApiRequest, Route
+from appliance.api.routes import ROUTES
+from appliance.core import validation
+from appliance.core.errors import Faults, RateLimitExceeded, Refused
+from appliance.settings import config
+from appliance.storage import disk_guard
+from appliance.storage.database import fetch_one
+from appliance.storage.transactions import fetch
+
+
+@cache
+def _list_reference_fields(kind: type[Struct]) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a query that hold ids, such as `ContactId`, each with its table."""
+    return tuple(
+        (info.name, table)
+        for info in validation.declared_fields(kind)
+        if (table := validation.meta_extras(info.type).get("table"))
+    )
+
+
+async def find_unknown_ids(account_id: int, query: Any) -> dict[str, list[str]]:
+    """Return errors for ids in a query that do not exist in the account.
+
+    An object that was deleted but kept for its messages exists: its messages are still found by its id.
+    """
+    kind: type[Struct] = type(query)
+    references = [(name, table, getattr(query, name)) for name, table in _list_reference_fields(kind)]
+    references = [(name, table, object_id) for name, table, object_id in references if object_id is not UNSET]
+    return await fetch(_build_reference_faults, account_id, references) if references else {}
+
+
+def _build_reference_faults(account_id: int, references: list[tuple[str, str, int]]) -> dict[str, list[str]]:
+    return {
+        name: ["must exist"]
+        for name, table, object_id in references
+        if fetch_one(f"SELECT 1 FROM {table} WHERE account_id = ? AND id = ?", (account_id, object_id)) is None
+    }
+
+
+BASE_PATH = "/v1/my"
+API_VERSION = "1.0"
+# Unknown API versions are included, because their clients expect JSON errors.
+_PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
+_buckets = TokenBuckets()
+
+
+def owns_path(path: str) -> bool:
+    """Return whether a path belongs to the API, so that its errors are JSON."""
+    return _PATHS.fullmatch(path) is not None
+
+
+def mount(app: "Sanic[Any, Any]") -> None:
+    """Add all endpoints to the server; HEAD is supported wherever GET is (RFC 9110, section 9.3.2)."""
+    app.ctx.published = openapi.build_document
+    blueprint = Blueprint("api")
+    for base, routes in ((BASE_PATH, ROUTES), ("", service.ROUTES)):
+        for route in routes:
+            _add_route(blueprint, base, route)
+    for path in endpoints.LOGIN_PATHS:
+        blueprint.add_route(auth.log_in, path, ["POST"], name=f"enter{_route_name(path)}", error_format="json")
+    for path in endpoints.LOGOUT_PATHS:
+        blueprint.add_route(auth.log_out, path, ["DELETE"], name=f"leave{_route_name(path)}", error_format="json")
+    blueprint.add_route(_get_openapi, "/openapi.yaml", ["GET", "HEAD"], error_format="text")
+    service.add_health_routes(blueprint)
+    app.blueprint(blueprint)
+
+
+def _add_route(blueprint: Blueprint, base: str, route: Route) -> None:
+    path = base + route.path.replace("{id}", "<number:str>").replace(f"{{{route.inner_id_name}}}", "<inner:str>")
+    methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
+    name = f"{route.method.lower()}{_route_name(route.path)}"
+    # The handler of a multipart form reads the body as a stream.
+    streams = route.form is not None
+    blueprint.add_route(
+        _build_handler(route), path, methods, name=name, stream=streams, error_format="json", ctx_route=route
+    )  # fmt: skip
+
+
+def _route_name(path: str) -> str:
+    return path.translate(str.maketrans("/.-", "___", "{}"))
+
+
+def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
+    async def handle(request: Request, number: str = "0", inner: str = "0") -> HTTPResponse | None:
+        credential = await _admit(request, route)
+        if route.form is not None:
+            disk_guard.require_writable()
+        raw = http.parse_body(request, route)
+        object_id, inner_id = http.parse_id(number), http.parse_id(inner)
+        faults = Faults()
+        query = http.parse_query(request, route.query)
+        body = validation.read_partial(route.reads or http.EmptyRequest, raw) if raw is not None else None
+        faults.merge(query.faults.fields)
+        faults.merge(await find_unknown_ids(credential.account_id, query.value))
+        api_request = ApiRequest(
+            request, credential, object_id, None, query.value if route.query else None, raw, inner_id
+        )
+        if body is not None:
+            faults.merge(body.faults.fields)
+            request.ctx.ignored = body.ignored
+            api_request = api_request._replace(
+                body=body.value if route.reads else None, parsed=body, ignored=body.ignored
+            )
+        if route.idempotent:
+            faults.collect(http.get_idempotency_key, request, api_request.body)
+        if faults.fields:
+            # A missing object is reported before errors of fields.
+            await _require_existing(route, ApiRequest(request, credential, object_id, None, None, None))
+            if route.validate is not None:
+                faults.merge(await route.validate(api_request))
+            faults.check()
+        response = await route.handler(api_request)
+        headers = dict(response.headers)
+        if api_request.ignored:
+            headers["X-Ignored-Fields"] = http.join_names(api_request.ignored)
+        if route.media is not None:
+            content_type = response.media or route.media
+            return await http.media_response(
+                request, content_type, response.value, response.status or route.status, headers
+            )
+        return http.json_response(response.value, response.status or route.status, headers)
+
+    return handle
+
+
+async def _admit(request: Request, route: Route) -> Credential:
+    """Authenticate a request and check its rate limit and scope (docs/decisions.md#3).
+
+    Every response from here on has the rate limit headers.
+    """
+    credential = await auth.authenticate(request)
+    rate_level = _buckets.take(credential.actor, route.rate, config.current().limits)
+    if rate_level is not None:
+        request.ctx.level = rate_level
+        if rate_level.retry_after:
+            is_burst = rate_level.exceeded == "burst"
+            limit = rate_level.burst if is_burst else rate_level.limit
+            message = f"At most {limit} of these requests are allowed {'at once' if is_burst else 'per minute'}."
+            raise RateLimitExceeded(message, rate_level.retry_after, reason=rate_level.exceeded, limit=limit)
+    auth.require_route_access(credential, route)
+    return credential
+
+
+async def handle_error(request: Request, error: Exception) -> HTTPResponse:
+    """Return the response for an error (docs/decisions.md#3).
+
+    A body that is too large is reported only to authorized clients.
+    """
+    route = getattr(request.route.ctx, "route", None) if request.route else None
+    if isinstance(error, PayloadTooLarge) and route is not None:
+        try:
+            await _admit(request, route)
+        except (http.ApiError, Refused) as error_of_admission:
+            error = error_of_admission
+    return http.error_response(request, error)
+
+
+async def _require_existing(route: Route, api_request: ApiRequest) -> None:
+    """Raise NotFound if the object of a path does not exist, by calling its GET handler."""
+    path = route.path.partition("{id}")[0] + "{id}"
+    for candidate in ROUTES:
+        if route.has_id and candidate.method == "GET" and candidate.path == path:
+            await candidate.handler(api_request)
+
+
+async def _get_openapi(request: Request) -> HTTPResponse:
+    # The document is the same for all clients.
+    headers = {"Cache-Control": "max-age=300"}
+    return HTTPResponse(openapi.render_yaml(), headers=headers, content_type="application/yaml; charset=utf-8")

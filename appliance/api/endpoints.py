@@ -1,0 +1,224 @@
+"""Declarations of endpoints, from which validation and the OpenAPI document are derived."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from sanic import Request
+
+from appliance.accounts.access import Credential
+from appliance.accounts.audit import Actor
+from appliance.accounts.rate_limits import RequestClass
+from appliance.core.errors import Invalid
+from appliance.core.validation import PartialRead
+from appliance.storage.transactions import fetch, render
+
+
+class ApiRequest(NamedTuple):
+    """One authorized API request with its parsed body and query."""
+
+    http: Request
+    credential: Credential
+    id: int
+    body: Any
+    query: Any
+    raw: Any
+    inner_id: int = 0  # the second id of the path, as `run_id` of `/flows/{id}/runs/{run_id}`
+    parsed: PartialRead | None = None  # the parse result with its errors; `body` is its valid part
+    ignored: list[str] = []  # unknown or read-only keys of the body; handlers may add more
+
+    @property
+    def account_id(self) -> int:
+        """The account of the credential."""
+        return self.credential.account_id
+
+    @property
+    def actor(self) -> str:
+        """The name of the caller in consent rows and the audit log, such as `user:7`."""
+        return self.credential.actor
+
+    @property
+    def by(self) -> Actor:
+        """The caller with permissions and IP address."""
+        who = self.credential
+        approves, sends = who.has_scope("campaigns:approve"), who.has_scope("campaigns:send")
+        return Actor(who.actor, self.http.ctx.client, who.user_id, approves, who.is_test, sends, who.key_creator_id)
+
+
+class ApiResponse(NamedTuple):
+    """The result of a handler: a Struct or a list of Structs; bytes or an iterator of bytes for a route with `media`.
+
+    Each step of an iterator runs separately on the reader pool, so a query must not stay open between two steps.
+    """
+
+    value: Any
+    status: int | None = None
+    headers: dict[str, str] = {}
+    media: str | None = None  # the content type, if it is the route's `alternative_media`
+
+
+_INNER_ID_PATTERN = re.compile(r"\{(\w+_id)\}")
+
+Handler = Callable[[ApiRequest], Awaitable[ApiResponse]]
+
+
+class Route(NamedTuple):
+    """One declared endpoint."""
+
+    method: str
+    path: str
+    handler: Handler
+    scope: str
+    summary: str
+    returns: type[Struct] | None
+    many: bool
+    status: int
+    reads: type[Struct] | None
+    query: type[Struct] | None
+    body_required: bool
+    also: tuple[int, ...]  # further success statuses
+    idempotent: bool
+    media: str | None  # the content type of the response, if it is not JSON
+    form: type[Struct] | None  # multipart: the fields beside `file`; the handler reads the body itself
+    # Returns errors beyond types if other fields are invalid, so that one response holds all errors
+    validate: Callable[[ApiRequest], Awaitable[dict[str, list[str]]]] | None
+    alternative_media: str | None = None
+    rate: RequestClass = "requests"  # the rate limit that applies (docs/decisions.md#4)
+    changes_sending: bool = False  # starts or stops sending although its scope is a write scope: forbidden for authors
+
+    @property
+    def has_id(self) -> bool:
+        """Return whether the path contains an id."""
+        return "{id}" in self.path
+
+    @property
+    def inner_id_name(self) -> str | None:
+        """The name of the second id of the path, such as `run_id` of `/flows/{id}/runs/{run_id}`."""
+        match = _INNER_ID_PATTERN.search(self.path)
+        return match[1] if match else None
+
+
+class Routes(list[Route]):
+    """The endpoints of one module in the order of their declaration."""
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        scope: str,
+        returns: type[Struct] | None = None,
+        many: bool = False,
+        status: int = 200,
+        reads: type[Struct] | None = None,
+        query: type[Struct] | None = None,
+        body_required: bool = True,
+        also: tuple[int, ...] = (),
+        idempotent: bool = False,
+        media: str | None = None,
+        form: type[Struct] | None = None,
+        validate: Callable[[ApiRequest], Awaitable[dict[str, list[str]]]] | None = None,
+        alternative_media: str | None = None,
+        rate: RequestClass = "requests",
+        changes_sending: bool = False,
+    ) -> Callable[[Handler], Handler]:
+        """Declare an endpoint below `/v1/my` that returns a Struct (`returns`) or bytes (`media`).
+
+        The first line of the handler's docstring is the summary in the OpenAPI document.
+        """
+
+        def register(handler: Handler) -> Handler:
+            summary = (handler.__doc__ or "").strip().splitlines()[0]
+            self.append(
+                Route(
+                    method,
+                    path,
+                    handler,
+                    scope,
+                    summary,
+                    returns,
+                    many,
+                    status,
+                    reads,
+                    query,
+                    body_required and reads is not None,
+                    also,
+                    idempotent,
+                    media,
+                    form,
+                    validate,
+                    alternative_media,
+                    rate,
+                    changes_sending,
+                )
+            )
+            return handler
+
+        return register
+
+
+# Valid fields are checked although others are invalid, so that a response lists all errors (docs/decisions.md#3).
+
+_BLANK_MESSAGE = "can't be blank"
+Check = Callable[[int, Any, Any], Any]
+_INDEX_PATTERN = re.compile(r"\[(\d+)\]")
+
+
+def validator(
+    check: Check, include_base: bool = False, either: tuple[str, ...] = (), parses: bool = False
+) -> Callable[[ApiRequest], Awaitable[dict[str, list[str]]]]:
+    """Return a route's `validate` function for a check that takes account, request and id and raises Invalid.
+
+    The check sees the valid part of the request, as if the invalid fields had not been sent. Its errors about invalid
+    fields are dropped, and so are those about the request as a whole (`base`) unless `include_base` is set. One key of
+    `either` is required: if one was sent and is invalid, the others are not reported as missing. A check that
+    `parses` templates runs on the rendering threads.
+    """
+
+    async def validate(request: ApiRequest) -> dict[str, list[str]]:
+        if request.body is None:
+            return {}
+        try:
+            await (render if parses else fetch)(check, request.account_id, request.body, request.id or None)
+        except Invalid as error:
+            assert request.parsed is not None  # a body that was not parsed is not checked
+            return keep_faults_of_readable_fields(request.parsed, error, include_base, either)
+        return {}
+
+    return validate
+
+
+def keep_faults_of_readable_fields(
+    read: PartialRead, error: Invalid, include_base: bool = False, either: tuple[str, ...] = ()
+) -> dict[str, list[str]]:  # fmt: skip
+    """Return the errors about fields that were parsed, with the paths of the original request."""
+    invalid_paths = {*read.faults.fields, *([] if include_base else ["base"])}
+    is_alternative_sent = not invalid_paths.isdisjoint(either)
+    errors = {}
+    for path, messages in error.fields.items():
+        sent_path = _path_in_request(path, read.kept_indexes)
+        is_invalid = any(
+            sent_path == invalid_path or sent_path.startswith((f"{invalid_path}.", f"{invalid_path}["))
+            for invalid_path in invalid_paths
+        )
+        if not is_invalid and not (is_alternative_sent and path in either and messages == [_BLANK_MESSAGE]):
+            errors[sent_path] = messages
+    return errors
+
+
+def _path_in_request(path: str, kept_indexes: dict[str, list[int]]) -> str:
+    """Return a path with the indexes of the original request; invalid list entries were left out before the check."""
+    sent_path, end = "", 0
+    for match in _INDEX_PATTERN.finditer(path):
+        sent_path += path[end : match.start()]
+        index, end = int(match[1]), match.end()
+        sent_path += f"[{kept_indexes[sent_path][index] if sent_path in kept_indexes else index}]"
+    return sent_path + path[end:]
+
+
+# Paths of the endpoints that are not declared by `Routes`: log in, log out, form submission.
+
+LOGIN_PATHS = ("/v1/login", "/v1/my/login")
+LOGOUT_PATHS = ("/v1/logout", "/v1/my/logout")
+FORM_SUBMISSION_PATH = "/v1/public/forms/{public_key}"

@@ -1,0 +1,334 @@
+"""Parsing of API requests and writing of JSON responses, including the error body of docs/decisions.md#3."""
+
+import json as stdlib_json
+import logging
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from sanic import HTTPResponse, Request
+from sanic.exceptions import (
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    SanicException,
+    ServiceUnavailable,
+)
+from sanic_routing.exceptions import BaseException as RoutingException
+
+from appliance.accounts import idempotency
+from appliance.api.endpoints import ApiRequest, Route
+from appliance.core import errors, uploads, validation
+from appliance.core.errors import Invalid
+from appliance.settings import config
+from appliance.storage.database import Page
+from appliance.storage.transactions import fetch
+
+log = logging.getLogger("campanero.api")
+_encoder = msgspec.json.Encoder()
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_UNESCAPED = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "%,")
+# An escaped character takes up to twelve bytes.
+_MAX_NAME_CHARACTERS, _MAX_NAMES_BYTES = 300, 4000
+
+_STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
+    (errors.NotFound, 404),
+    (errors.Invalid, 422),
+    (errors.NotAllowed, 403),
+    (errors.Conflict, 409),
+    (errors.RateLimitExceeded, 429),
+    (errors.Unavailable, 503),
+)
+# The guide has a heading for every code.
+_ERROR_GUIDE_PATH = "/docs/guides/errors-and-limits"
+_DEFAULT_MESSAGES = {
+    "not_found": "Not found.",
+    "forbidden": "This credential does not have access.",
+    "unauthorized": "A valid API key is required.",
+    "method_not_allowed": "This path does not support the method.",
+    "payload_too_large": "The request body is too large.",
+    "internal_error": "Internal error.",
+}
+
+
+class ApiError(Exception):
+    """An error of the API layer: missing credential, wrong content type, invalid JSON."""
+
+    def __init__(self, status: int, code: str, message: str = "", headers: dict[str, str] | None = None,
+                 **extra: Any) -> None:  # fmt: skip
+        super().__init__(message or code)
+        self.status = status
+        self.code = code
+        self.message = message or _DEFAULT_MESSAGES.get(code, code)
+        self.headers = headers or {}
+        self.extra = extra
+
+
+def get_request_id(request: Request) -> str:
+    """Return the id of the request, generating it on the first call."""
+    if not hasattr(request.ctx, "request_id"):
+        request.ctx.request_id = secrets.token_hex(8)
+    return str(request.ctx.request_id)
+
+
+def log_context(request: Request) -> dict[str, str]:
+    """Return the fields that describe a request in structured log entries."""
+    return {"request_id": get_request_id(request), "method": request.method, "path": request.path}
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HTTPResponse:
+    """Return a JSON response."""
+    return HTTPResponse(_encoder.encode(value), status, headers, content_type="application/json")
+
+
+async def media_response(
+    request: Request, kind: str, value: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> HTTPResponse | None:
+    """Return bytes, or stream an iterator of bytes and return None.
+
+    An error before the first chunk is raised. A later error aborts the connection, which tells the client that the
+    response is incomplete.
+    """
+    content_type = f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+    if isinstance(value, bytes | str):
+        return HTTPResponse(value, status, headers, content_type=content_type)
+    chunks = iter(value)
+    chunk = await fetch(next, chunks, None)
+    response = await request.respond(status=status, headers=headers, content_type=content_type)
+    try:
+        while chunk is not None:
+            if chunk:
+                await response.send(chunk)
+            chunk = await fetch(next, chunks, None)
+    except Exception:
+        log.exception(
+            "api: response aborted request_id=%s path=%s",
+            get_request_id(request),
+            request.path,
+            extra=log_context(request),
+        )
+        if request.transport is not None:
+            request.transport.abort()  # type: ignore[attr-defined]  # Sanic annotates the base class
+        return None
+    await response.eof()
+    return None
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return names as one header value, percent-encoded as UTF-8 where they are not printable ASCII (RFC 9110, 5.5).
+
+    Commas and percent signs are encoded too. Names beyond the size limit are left out.
+    """
+    encoded_names, length = [], 0
+    for name in dict.fromkeys(names):
+        encoded_name = quote(name[:_MAX_NAME_CHARACTERS].encode("utf-8", "surrogatepass"), safe=_UNESCAPED)
+        length += len(encoded_name) + 2
+        if length > _MAX_NAMES_BYTES:
+            break
+        encoded_names.append(encoded_name)
+    return ", ".join(encoded_names)
+
+
+def page_headers(page: Page) -> dict[str, str]:
+    """Return the paging headers of a list."""
+    headers = {
+        "X-Total-Count": str(page.total),
+        "X-Total-Pages": str(page.pages),
+        "X-Page-Number": str(page.page),
+    }
+    if page.page < page.pages:
+        headers["X-Next-Page"] = str(page.page + 1)
+    if 1 < page.page <= page.pages + 1:
+        headers["X-Prev-Page"] = str(page.page - 1)
+    return headers
+
+
+def error_response(request: Request, error: Exception) -> HTTPResponse:
+    """Return the error response for any exception (docs/decisions.md#3); only a status 500 is logged with its trace."""
+    status, code, message, extra, headers = _describe_error(error)
+    if status == 405:
+        # Sanic lists the methods in no particular order.
+        methods = headers["Allow"].split(", ") if "Allow" in headers else [*_find_allowed_methods(request)]
+        headers["Allow"] = ", ".join(sorted(methods, key=(*_METHODS, *methods).index))
+    if status == 500:
+        log.exception(
+            "api: request failed request_id=%s path=%s",
+            get_request_id(request),
+            request.path,
+            exc_info=error,
+            extra=log_context(request),
+        )
+    hint = f"{config.base_url(config.current())}{_ERROR_GUIDE_PATH}#{code}"
+    body = {
+        "error": True,
+        "code": code,
+        "message": message,
+        "request_id": get_request_id(request),
+        "hint": hint,
+        **extra,
+    }
+    if status == 422 and hasattr(request.ctx, "ignored") and request.ctx.ignored:
+        headers["X-Ignored-Fields"] = join_names(request.ctx.ignored)
+    return json_response(body, status, headers)
+
+
+def _find_allowed_methods(request: Request) -> Iterator[str]:
+    """Yield the methods that a path supports; Sanic reports them only for paths without an id at the end."""
+    for method in _METHODS:
+        try:
+            request.app.router.resolve(path=request.path, method=method)
+        except (NotFound, MethodNotAllowed, RoutingException):
+            continue
+        yield method
+
+
+def _describe_error(error: Exception) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:
+    if isinstance(error, ApiError):
+        return error.status, error.code, error.message, error.extra, error.headers
+    if isinstance(error, errors.Refused):
+        return _describe_refusal(error)
+    if isinstance(error, NotFound):
+        return 404, "not_found", _DEFAULT_MESSAGES["not_found"], {}, {}
+    if isinstance(error, MethodNotAllowed):
+        return 405, "method_not_allowed", _DEFAULT_MESSAGES["method_not_allowed"], {}, dict(error.headers or {})
+    if isinstance(error, PayloadTooLarge):
+        return 413, "payload_too_large", _DEFAULT_MESSAGES["payload_too_large"], {}, {}
+    if isinstance(error, ServiceUnavailable):
+        return 503, "unavailable", "The service is temporarily unavailable.", {}, {"Retry-After": "5"}
+    if isinstance(error, SanicException) and error.status_code in (408, 417):
+        return error.status_code, "bad_request", "The request is incomplete.", {}, {}
+    if isinstance(error, SanicException) and error.status_code == 431:
+        return 431, "bad_request", str(error), {}, {}
+    if isinstance(error, SanicException) and 400 <= error.status_code < 500:
+        return 400, "bad_request", "The request is malformed.", {}, {}
+    return 500, "internal_error", _DEFAULT_MESSAGES["internal_error"], {}, {}
+
+
+def _describe_refusal(error: errors.Refused) -> tuple[int, str, str, dict[str, Any], dict[str, str]]:
+    status = next(number for kind, number in _STATUS_BY_ERROR if isinstance(error, kind))
+    own_message = error.message if error.message != error.code else ""
+    message = own_message or _DEFAULT_MESSAGES.get(error.code, error.code)
+    extra = dict(error.extra)
+    headers = {}
+    if isinstance(error, errors.Invalid):
+        extra["validation_errors"] = error.fields
+        if error.reason:
+            extra["reason"] = error.reason
+    if isinstance(error, errors.RateLimitExceeded | errors.Unavailable):
+        headers["Retry-After"] = str(error.retry_after)
+    return status, error.code, message, extra, headers
+
+
+# Requests are checked in the order of docs/decisions.md#3: size, type, JSON, id, fields.
+
+
+class EmptyRequest(Struct):
+    """The request of an endpoint without parameters or without a body."""
+
+
+_decoder = msgspec.json.Decoder()
+_MAX_DIGITS = 300
+
+
+def parse_body(request: Request, route: Route) -> Any:
+    """Return the JSON object of a body, or None for a GET request or a multipart form.
+
+    An optional body that is empty is `{}`. Raises ApiError for a wrong content type or invalid JSON.
+    """
+    if route.form is not None or route.method == "GET":
+        return None
+    if not request.body and not route.body_required:
+        return {}
+    return parse_json_object(request, request.body)
+
+
+def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
+    """Parse a body as a JSON object. Raises ApiError for a wrong content type or invalid JSON."""
+    kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "unsupported_media_type", "Send the body as application/json.")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ApiError(415, "unsupported_media_type", "Send the body without a Content-Encoding.")
+    try:
+        raw = _decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raw = _parse_with_standard_decoder(content)
+    if not isinstance(raw, dict):
+        raise ApiError(400, "invalid_json", "The body must be a JSON object.")
+    if validation.is_too_deep(raw):
+        raise ApiError(400, "invalid_json", "The body is nested too deeply.")
+    return raw
+
+
+def _parse_with_standard_decoder(content: bytes) -> Any:
+    """Parse JSON that msgspec refuses: lone surrogates and very large numbers.
+
+    They become errors of their fields instead of an error of the whole body.
+    """
+
+    def reject_constant(constant: str) -> Any:
+        raise ValueError(constant)
+
+    def parse_integer(digits: str) -> int | float:
+        return int(digits) if len(digits) <= _MAX_DIGITS else float("inf")
+
+    try:
+        return stdlib_json.loads(content.decode("utf-8"), parse_constant=reject_constant, parse_int=parse_integer)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "invalid_json", "The body is not valid JSON.") from None
+
+
+def parse_query(request: Request, kind: type[Struct] | None) -> validation.PartialRead:
+    """Parse a query string; an unknown parameter is an error.
+
+    A misspelt filter therefore never returns everything, and `dry_run` on an endpoint without it changes nothing.
+    """
+    kind = kind or EmptyRequest
+    # An empty filter is no filter; an empty page or limit is an error.
+    raw = {name: values[0] for name, values in request.get_args(keep_blank_values=True).items()}
+    parsed = validation.read_partial(kind, raw, loose=True)
+    for name in parsed.ignored:
+        parsed.faults.add(name, "is not a known parameter")
+    return parsed
+
+
+def parse_id(text: str) -> int:
+    """Parse an id from the path. Raises a 404 error if it is not an integer."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise ApiError(404, "not_found")
+    return int(text)
+
+
+def get_idempotency_key(request: Request, body: Any = None) -> str | None:
+    """Return the Idempotency-Key header, or the key of the same name in a body, or None.
+
+    Raises Invalid for an invalid key, and if header and body differ.
+    """
+    key = request.headers.get("idempotency-key")
+    if key is not None:
+        idempotency.validate_key(key)
+    body_key = getattr(body, "idempotency_key", None)
+    if not isinstance(body_key, str) or not body_key:
+        return key
+    if key not in (None, body_key):
+        raise Invalid({"idempotency_key": ["must match the Idempotency-Key header"]})
+    return body_key
+
+
+async def receive_file(request: ApiRequest, target: Path, max_bytes: int, noun: str) -> uploads.Form:
+    """Stream the multipart field `file` to `target` and return the form; `noun` names the file in errors."""
+    stream: Any = request.http.stream
+    try:
+        form = await uploads.receive(request.http.headers, stream, target, max_bytes)
+    except uploads.TooLarge:
+        raise ApiError(413, "payload_too_large", f"{noun} may have at most {max_bytes} bytes.") from None
+    except uploads.OtherType:
+        message = "Send the file as multipart/form-data without a Content-Encoding."
+        raise ApiError(415, "unsupported_media_type", message) from None
+    except uploads.Malformed as error:
+        raise ApiError(400, "invalid_json", f"The form cannot be parsed: {error}") from None
+    return form

@@ -1,0 +1,500 @@
+"""The published OpenAPI 3.1 document, built from the declarations that the endpoints run on."""
+
+from collections.abc import Iterable
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from appliance import VERSION
+from appliance.api import auth
+from appliance.api.auth import SignedIn
+from appliance.api.endpoints import LOGIN_PATHS, LOGOUT_PATHS
+from appliance.api.openapi import examples, operations, responses
+from appliance.api.openapi.operations import build_operation, example_reference, schema_reference, tag_of
+from appliance.api.openapi.responses import COMMON_HEADERS, Error, error_reference, header_references
+from appliance.api.routes import ROUTES
+from appliance.api.schemas import Event
+from appliance.audience.segments import suggestions
+from appliance.content.designs.document import MAX_SECTIONS
+from appliance.content.designs.kind import STYLES, THEME, Prop
+from appliance.content.designs.sections import KINDS as sections_KINDS
+from appliance.core import validation
+from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by_empty
+from appliance.flows.document import STEP_KEYS
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.wait import MAX_SECONDS
+from appliance.settings import config
+
+INTRODUCTION = """\
+Email and SMS marketing for an account: contacts with their consent, lists and segments, campaigns, flows, single
+messages, and the events of all of these.
+
+Authenticate with an API key of the account in the header `Authorization: Bearer`. Requests and responses are JSON in
+UTF-8. Times in responses are in UTC with milliseconds; times in requests may have any offset. Absent keys leave the
+stored value unchanged, `null` and `""` clear it. Unknown and read-only keys are ignored and listed in
+`X-Ignored-Fields`, also in a 422. Unknown query parameters are rejected, and so are filters by an id that does not
+exist.
+
+Lists are paged with `page` and `limit`; headers contain the totals. All errors have the same shape, `Error`, and list
+all problems at once. Version 1 changes only by additions: clients should ignore unknown keys.
+"""
+
+TAGS = {
+    "messages": "Single messages, and all messages with their content and status.",
+    "campaigns": "A message to many contacts, sent now or at a given time: drafts, sends, reports.",
+    "contacts": "People with their addresses, consent, consent records and history.",
+    "incoming": "Incoming SMS.",
+    "suppressions": "Addresses to which the account sends nothing.",
+    "exports": "Downloads of contacts, events and messages.",
+    "lists": "Groups of contacts by membership.",
+    "segments": "Groups of contacts defined by filters.",
+    "imports": "Imports of contacts and suppressions from files.",
+    "forms": "Sign-up forms.",
+    "templates": "Content of messages: subject, body and design; previews and test sends.",
+    "uploads": "Images for designs and the brand.",
+    "flows": "Automations: an event starts them; steps wait, branch and send.",
+    "brand": "Look and tone of the account's messages.",
+    "domains": "Sending domains and their DNS records.",
+    "account": "The account: settings, capabilities and blockers.",
+    "delivery": "Current state of sending.",
+    "capture": "Messages captured instead of sent: all messages of a new installation, and those sent with test keys.",
+    "events": "Events recorded by the service or by clients.",
+    "webhooks": "URLs to which events are posted.",
+    "users": "Users of the account, for its owner and admins.",
+    "user": "The signed-in user: name, password, second factor, sessions.",
+    "api_keys": "API keys of the account, for its owner and admins.",
+    "audit": "Audit log, for the account's owner and admins.",
+    "login": "Tokens for users.",
+    "hooks": "Webhooks for delivery reports and incoming messages of providers.",
+    "service": "Health and description of the service.",
+}
+
+
+# The log-in endpoints (docs/decisions.md#2).
+
+LOGIN_STRUCTS = {auth.Login, auth.SignedIn}
+_JSON = "application/json"
+_CREDENTIALS = {"email": "ann@example.com", "password": "correct horse battery"}
+_EXAMPLES = {
+    "password": {"summary": "Sign in", "value": _CREDENTIALS},
+    "code": {
+        "summary": "Sign in with a second factor, nested in `user`",
+        "value": {"user": {**_CREDENTIALS, "otp": "123456"}},
+    },
+}
+
+
+def build_login_paths() -> dict[str, Any]:
+    """Return the log-in paths; each also exists below `/v1/my`."""
+    return {
+        **{path: {"post": _build_login(number)} for number, path in enumerate(LOGIN_PATHS)},
+        **{path: {"delete": _build_logout(number)} for number, path in enumerate(LOGOUT_PATHS)},
+    }
+
+
+def _build_login(index: int) -> dict[str, Any]:
+    credentials = schema_reference(auth.Login)
+    nested = {"type": "object", "properties": {"user": credentials}, "required": ["user"]}
+    header = {"description": "`Bearer` and the token", "schema": {"type": "string"}}
+    return {
+        "operationId": "my_login" if index else "login",
+        "summary": "Sign in and get a JWT",
+        "tags": ["service"],
+        "description": "No credential is required. The token has the permissions of the user's role for 12 hours. It "
+        "ends earlier with a log-out, a change of password or second factor, or when the user is disabled. 401 "
+        "`invalid_credentials`: address, password or code are wrong. 401 `otp_required`: the code of the second "
+        "factor is missing. After ten failures within 15 minutes, by address or by client, all attempts get 429."
+        + (" Same as `/v1/login`." if index else ""),
+        "security": [],
+        "requestBody": {
+            "required": True,
+            "content": {_JSON: {"schema": {"anyOf": [credentials, nested]}, "examples": _EXAMPLES}},
+        },
+        "responses": {
+            "200": {
+                "description": "Signed in",
+                "headers": {**header_references(*COMMON_HEADERS), "Authorization": header},
+                "content": {
+                    _JSON: {"schema": schema_reference(auth.SignedIn), "examples": example_reference(auth.SignedIn)}
+                },
+            },
+            **{str(status): error_reference(status) for status in (400, 401, 413, 415, 422, 429, 500, 503)},
+        },
+    }
+
+
+def _build_logout(index: int) -> dict[str, Any]:
+    return {
+        "operationId": "my_logout" if index else "logout",
+        "summary": "End the session of the JWT",
+        "tags": ["service"],
+        "description": "The token becomes invalid. API keys have no session and get 403; revoke the key instead."
+        + (" Same as `/v1/logout`." if index else ""),
+        "security": [{"jwt": []}],
+        "responses": {
+            "204": {"description": "Signed out", "headers": header_references(*COMMON_HEADERS)},
+            **{str(status): error_reference(status) for status in (401, 403, 422, 429, 500, 503)},
+        },
+    }
+
+
+# Schemas of values with their own parsers (designs, filters, steps), built from their registries.
+#
+# A Struct names one of them by `fields.named`.
+
+# Both "24px" and 24 are accepted.
+_PLAIN = ["string", "number", "boolean", "null"]
+
+
+def build_typed_schemas() -> dict[str, Any]:
+    """Return the schemas by name."""
+    return {
+        "Filter": _filter_schema(),
+        "Design": _design_schema(),
+        "DesignSection": _section_schema(),
+        "DesignTheme": _theme_schema(),
+        "FlowStepWrite": _step_schema(),
+        "FlowTriggerWrite": _trigger_schema(),
+    }
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _nullable(schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}], "description": text}
+
+
+def _filter_schema() -> dict[str, Any]:
+    filter_spec = suggestions.describe_builder()
+    predicates = sorted({one["predicate"] for tests in filter_spec["types"].values() for one in tests})
+    names = ", ".join(one["name"] for one in filter_spec["fields"])
+    return {
+        "type": "object",
+        "description": "A condition on contacts. All filters in a list must match; `group` combines them in other "
+        "ways. Texts are compared case-insensitively; a negative predicate also matches contacts without a value. "
+        "`GET /segments/spec` lists the predicates of each field.",
+        "properties": {
+            "name": {"type": "string", "description": f"name of the field: {names}, or a field of Contact"},
+            "predicate": {"enum": predicates, "description": "predicate"},
+            "value": {"description": "value to compare with, of the type that the field and the predicate require"},
+        },
+        "required": ["name", "predicate"],
+        "additionalProperties": False,
+    }
+
+
+def _property_schema(prop: Prop) -> dict[str, Any]:
+    text = ". ".join(filter(None, (prop.label, prop.help)))
+    return {"type": _PLAIN, "description": text[:1].lower() + text[1:]}
+
+
+def _design_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "An email design. It is stored and returned as sent.",
+        "properties": {
+            "sections": {
+                "type": "array",
+                "maxItems": MAX_SECTIONS,
+                "items": _reference("DesignSection"),
+                "description": "sections from top to bottom",
+            },
+            "theme": _nullable(_reference("DesignTheme"), "colours, fonts and logo; default: those of the brand"),
+        },
+    }
+
+
+def _section_schema() -> dict[str, Any]:
+    kinds = ", ".join(kind.name for kind in sections_KINDS)
+    styles = {
+        "type": ["object", "null"], "properties": {prop.name: _property_schema(prop) for prop in STYLES},
+        "description": "styles of the surrounding box; `props` take precedence",
+    }  # fmt: skip
+    return {
+        "type": "object",
+        "description": "A section of a design.",
+        "properties": {
+            "id": {"type": ["string", "integer", "null"], "description": "your identifier of the section"},
+            "type": {
+                "type": ["string", "null"],
+                "description": f"section type: {kinds}. If absent, it is derived from the keys of `props`. A section "
+                "of an unknown type is stored and blocks sending",
+            },
+            "props": {"type": ["object", "null"], "description": "properties; `GET /templates/spec` lists those "
+                      "of each type"},
+            "styles": styles,
+        },
+    }  # fmt: skip
+
+
+def _theme_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "Default look of the sections of a design.",
+        "properties": {prop.name: _property_schema(prop) for prop in THEME},
+    }
+
+
+# The schema and description of each key of a step.
+_STEP_KEYS: dict[str, tuple[dict[str, Any], str]] = {
+    "id": ({"type": "integer"}, "id of an existing step; absent for a new one"),
+    "type": ({"enum": [*BY_TYPE]}, "type of the step; derived from its keys if absent"),
+    "subject": ({"type": "string", "maxLength": 998}, "subject line of an email, with merge tags"),
+    "body": ({"type": "string"}, "HTML or text of an email; without a subject, the text of an SMS"),
+    "preheader": ({"type": "string", "maxLength": 255}, "preview text that mailboxes show after the subject line"),
+    "from_name": ({"type": "string", "maxLength": 255}, "sender name; default: that of the account"),
+    "from_email": ({"type": "string"}, "sender address; default: that of the account"),
+    "reply_to": ({"type": "string"}, "address for replies; default: the sender"),
+    "design": (_reference("Design"), "design of an email"),
+    "transactional": ({"type": "boolean"}, "whether the message is sent without consent, footer and tracking"),
+    "template_id": ({"type": "integer"}, "id of the template with the content; read-only"),
+    "duration": ({"type": "integer", "minimum": 0, "maximum": MAX_SECONDS}, "seconds to wait"),
+    "filters": ({"type": "array", "items": _reference("Filter")}, "filters that choose the branch: `yes` if all match"),
+    "yes": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that match"),
+    "no": ({"type": "array", "items": _reference("FlowStepWrite")}, "steps for contacts that do not match"),
+    "event_name": ({"type": "string"}, "name of an event to record, `^[a-z][a-z0-9_]{0,63}$`"),
+    "event_data": ({"type": "object"}, "data of that event"),
+    "forward_event_data": (
+        {"type": "boolean"},
+        "whether that event includes the data of the event that started the run",
+    ),
+    "contact_list_id": ({"type": "integer"}, "id of the list to join or leave, depending on `type`"),
+    "data_merge": ({"type": "object"}, "JSON merge patch (RFC 7396) for the contact's `data`"),
+}
+
+
+def _step_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "A step of a flow. Its type is given by `type` or derived from its keys; `GET /flows/spec` "
+        "lists the keys of each type. Null, empty and zero count as absent.",
+        "properties": {name: _nullable(*_STEP_KEYS[name]) for name in _STEP_KEYS if name in STEP_KEYS},
+        "additionalProperties": False,
+    }
+
+
+def _trigger_schema() -> dict[str, Any]:
+    number = {"type": "integer", "minimum": 1}
+    return {
+        "type": "object",
+        "description": "The trigger of a flow.",
+        "properties": {
+            "event": _nullable(
+                {"type": "string", "pattern": f"^$|{EVENT_NAME}"},
+                "event that starts the flow; with `manual`, null or empty, the flow cannot be activated",
+            ),
+            "segment_id": _nullable(
+                number,
+                "id of a segment to which the contact must belong; without an event, entering it starts the flow",
+            ),
+            "contact_list_id": _nullable(number, "id of the list that the contact joins or leaves"),
+            "data": _nullable(
+                {"type": "object"},
+                "how often the flow may start (`frequency`), filters (`where`), `keywords`, `tag`; for `date_reached`: "
+                "`path`, `yearly`, `offset_days`, `at`",
+            ),
+        },
+        "additionalProperties": False,
+    }
+
+
+# Descriptions of names that mean the same in many Structs; a description at the declaration of a field goes first.
+COMMON_DESCRIPTIONS = {
+    "id": "unique id; ids ascend and are never reused",
+    "account_id": "id of the account",
+    "name": "name",
+    "type": "type",
+    "label": "label in the user interface",
+    "created_at": "when the object was created",
+    "updated_at": "when the object was last changed",
+    "since": "start of the period",
+    "until": "end of the period; null if unknown",
+    "test": "whether it is a test; tests are captured and never counted",
+    "channel": "`email` or `sms`",
+    "subject": "subject line, with merge tags",
+    "preheader": "preview text that mailboxes show after the subject line",
+    "body": "content: HTML or plain text of an email (the text part beside a design), or the text of an SMS",
+    "text": "content as plain text",
+    "from_name": "sender name; null for that of the account",
+    "from_email": "sender address; null for that of the account",
+    "reply_to": "address for replies; null for the sender",
+    "segments": "number of SMS parts; null for email",
+    "tracking": "whether opens and clicks are tracked",
+    "message": "explanation for people",
+    "message_id": "id of the message; null if there is none",
+    "sentence": "description as a sentence",
+    "people": "path of the list of these contacts",
+    "count": "number",
+    "audience": "number of recipients",
+    "accepted": "accepted by the next hop: sent, delivered, bounced and complained",
+    "bounced": "accepted, and later reported as undeliverable",
+    "failed": "rejected permanently, or given up after retries",
+    "entered": "contacts that entered",
+}
+
+# The schemas of the document, built from the Structs.
+
+
+def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
+    """Return `components.schemas`: those of the given Structs, of Structs within them, and those written by hand."""
+    structs = collect_structs(kinds)
+    _, components = msgspec.json.schema_components(
+        sorted(structs, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
+    )
+    classes = {kind.__name__: kind for kind in structs}
+    schemas = {name: _describe_properties(_fix_times(schema), classes.get(name)) for name, schema in components.items()}
+    return dict(sorted({**schemas, **build_typed_schemas()}.items()))
+
+
+def collect_structs(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
+    """Return the given Structs and every Struct within them."""
+    structs: set[type[Struct]] = set()
+    pending: list[Any] = list(kinds)
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, type) and issubclass(kind, Struct):
+            if kind not in structs:
+                structs.add(kind)
+                pending += [info.type for info in declared_fields(kind)]
+        else:
+            pending += [
+                argument for argument in get_args(kind) if not isinstance(argument, str | int | float | msgspec.Meta)
+            ]
+    return structs
+
+
+def _fix_times(schema: Any) -> Any:
+    """Set the type of times to string: they are integers internally and strings in JSON."""
+    if isinstance(schema, list):
+        return [_fix_times(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    mended = {key: _fix_times(value) for key, value in schema.items()}
+    if mended.get("format") == "date-time":
+        mended["type"] = "string"
+    if "$ref" in mended:
+        mended.pop("type", None)
+    return mended
+
+
+def _allow_empty(schema: dict[str, Any]) -> None:
+    """Extend a pattern to allow an empty text, which clears a value like null."""
+    for part in (schema, *schema.get("anyOf", ())):
+        if "pattern" in part:
+            part["pattern"] = f"^$|{part['pattern']}"
+
+
+def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> dict[str, Any]:
+    """Add a description to every property: that of its declaration, or else the common one of its name."""
+    if refused := getattr(kind, "REFUSED", {}):
+        schema["description"] += f" These keys are refused (422): {validation.describe_refused_keys(refused)}."
+    cleared = {info.encode_name for info in declared_fields(kind) if is_cleared_by_empty(info.type)} if kind else set()
+    declared = {info.encode_name: _find_description(info.type) for info in declared_fields(kind)} if kind else {}
+    for name, schema_property in schema.get("properties", {}).items():
+        if name in cleared:
+            _allow_empty(schema_property)
+        for part in schema_property.get("anyOf", ()):
+            schema_property |= {"default": part.pop("default")} if "default" in part else {}
+        if "description" in schema_property:
+            continue
+        for part in schema_property.get("anyOf", ()):
+            part.pop("description", None)
+        description = declared.get(name) or COMMON_DESCRIPTIONS.get(name)
+        if description is not None:
+            schema_property["description"] = description
+    return schema
+
+
+def _find_description(annotation: Any) -> str | None:
+    """Return the description in a field's type, also if it stands inside a union; msgspec drops those of Structs."""
+    metadata = [meta for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
+    descriptions = [meta.description for meta in metadata if meta.description]
+    if not descriptions and (isinstance(annotation, UnionType) or get_origin(annotation) in (Annotated, Union)):
+        descriptions += filter(None, map(_find_description, get_args(annotation)))
+    return descriptions[-1] if descriptions else None
+
+
+@cache
+def render_yaml() -> bytes:
+    """Return the document as YAML in UTF-8."""
+
+    text: str = yaml.dump(build_document(), sort_keys=False, allow_unicode=True, width=120, Dumper=_build_dumper())
+    return text.encode()
+
+
+def _build_dumper() -> Any:
+
+    base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})
+
+
+def build_document() -> dict[str, Any]:
+    """Return the document as a dict."""
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(f"/v1/my{route.path}", {})[route.method.lower()] = build_operation(route)
+    paths |= operations.build_other_paths() | build_login_paths()
+    schemas = build_schemas(_list_structs())
+    base_url = config.base_url(config.current())
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Campanero",
+            "version": VERSION,
+            "summary": "Email and SMS marketing, self-hosted.",
+            "description": INTRODUCTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "externalDocs": {"description": "Guides", "url": f"{base_url}/docs"},
+        "servers": [{"url": base_url}],
+        "security": [{"apiKey": []}, {"jwt": []}],
+        "tags": [{"name": name, "description": TAGS[name]} for name in _list_tags()],
+        "paths": paths,
+        "webhooks": {"event": {"post": operations.build_event_webhook()}},
+        "components": {
+            "securitySchemes": _SECURITY,
+            "parameters": responses.build_parameters(),
+            "headers": responses.build_headers(),
+            "responses": responses.build_responses(),
+            "schemas": schemas,
+            "examples": examples.ExampleBuilder(schemas, ROUTES).build_all(*_list_response_schemas()),
+        },
+    }
+
+
+_SECURITY = {
+    "apiKey": {
+        "type": "http", "scheme": "bearer", "bearerFormat": "camp_live_... or camp_test_...",
+        "description": "An API key, created under Settings, API keys. Messages sent with a test key are captured and "
+        "never leave the machine.",
+    },
+    "jwt": {
+        "type": "http", "scheme": "bearer", "bearerFormat": "JWT",
+        "description": "A token from `POST /v1/login` with the permissions of the user.",
+    },
+}  # fmt: skip
+
+
+def _list_tags() -> list[str]:
+    """Return the tags that are in use, in their declared order."""
+    tags = {*(tag_of(route) for route in ROUTES), "hooks", "service"}
+    return [name for name in TAGS if name in tags]
+
+
+def _list_response_schemas() -> tuple[set[str], set[str]]:
+    """Return the names of the schemas that are returned singly, and of those returned in lists."""
+    returned = [(route.returns.__name__, route.many) for route in ROUTES if route.returns is not None]
+    return {name for name, many in returned if not many} | {SignedIn.__name__}, {
+        name for name, many in returned if many
+    }
+
+
+def _list_structs() -> set[Any]:
+    structs = (kind for route in ROUTES for kind in (route.returns, route.reads, route.form))
+    return {kind for kind in structs if kind is not None} | {Error, Event} | LOGIN_STRUCTS

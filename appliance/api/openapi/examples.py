@@ -1,0 +1,512 @@
+"""Examples of the OpenAPI document: request bodies that form a story, and responses built from the schemas.
+
+Every example fits its schema and every request works (`tests/rules/test_examples.py`).
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from appliance.api.endpoints import Route
+
+# Sent in this order to a new account, every request works and creates the ids that later requests use.
+
+
+class Example(NamedTuple):
+    """An example request: operation, summary, body, and the id in the path."""
+
+    operation: str
+    summary: str
+    body: dict[str, Any]
+    id: int | None = None
+
+
+_HEADING = {"type": "heading", "props": {"text": "Hello {{ contact.first_name | default: 'there' }}", "level": 1}}
+_TEXT = {"type": "text", "props": {"content": "<p>Our spring menu is out.</p>"}, "styles": {"padding": "16px"}}
+_BUTTON = {"type": "button", "props": {"text": "See the menu", "href": "https://example.com/menu"}}
+_FOOTER = {"type": "footer", "props": {"unsubscribe_text": "Unsubscribe"}}
+DESIGN = {"sections": [_HEADING, _TEXT, _BUTTON, _FOOTER], "theme": {"brand_color": "#0a7d52"}}
+IN_FRANCE = [{"name": "contact_country", "predicate": "eq", "value": "FR"}]
+_CLICKED = [{"name": "event", "predicate": "performed", "value": {"event": "email_clicked", "since": "flow_start"}}]
+STEPS: list[dict[str, Any]] = [
+    {"subject": "Welcome, {{ contact.first_name | default: 'friend' }}", "body": "<p>Good that you are here.</p>"},
+    {"duration": 86_400},
+    {
+        "filters": _CLICKED,
+        "yes": [{"event_name": "welcome_read"}],
+        "no": [{"subject": "Did you see our menu?", "body": "<p>It is still there.</p>"}],
+    },
+]
+
+STORY: tuple[Example, ...] = (
+    Example("PATCH /account", "Set the time zone and the default sender", {
+        "time_zone": "Europe/Paris", "email_from_name": "Petit Four", "email_from_email": "hello@example.com",
+        "frequency_cap": {"messages": 3, "days": 7},
+    }),
+    Example("PUT /brand", "Set the company and its address", {
+        "company_name": "Petit Four", "physical_address": "12 rue des Lilas, 75011 Paris", "brand_color": "#0a7d52",
+        "links": [{"url": "https://example.com", "title": "Our shop"}],
+    }),
+    Example("PATCH /user", "Change your name", {"name": "Marie"}),
+    Example("POST /users", "Add a user; the response contains the password", {
+        "email": "jean@example.com", "name": "Jean", "role": "editor",
+    }),
+    Example("PATCH /users/{id}", "Change the role to author", {"role": "author"}, 2),
+    Example("POST /api_keys", "Create a key for a shop; the response contains it", {
+        "name": "Shop", "scope": "contacts:write,events:write",
+    }),
+    Example("POST /domains", "Add a sending domain", {"domain": {"name": "news.example.com"}}),
+    Example("POST /lists", "Create a list", {"name": "Newsletter", "public": True}),
+    Example("PATCH /lists/{id}", "Rename a list", {"name": "Newsletter, weekly"}, 1),
+    Example("POST /segments", "Create a segment", {"name": "In France", "filters": IN_FRANCE}),
+    Example("PATCH /segments/{id}", "Change the filters", {"filters": [
+        {"name": "group", "predicate": "any", "value": [
+            {"name": "contact_country", "predicate": "in", "value": ["FR", "BE"]},
+            {"name": "contact_tag", "predicate": "eq", "value": "francophone"},
+        ]},
+    ]}, 1),
+    Example("POST /segments/count", "Count contacts without saving the filters", {"filters": IN_FRANCE}),
+    Example("POST /lists", "Create a list from a segment", {"name": "France", "segment_id": 1}),
+    Example("POST /contacts", "Add a contact with consent", {
+        "email": "ann@example.com", "first_name": "Ann", "country_code": "FR", "list_ids": [1],
+        "consent_source": "Checkout: \"Send me news\"", "data": {"tags": ["vip"], "birthday": "1990-04-12"},
+    }),
+    Example("POST /contacts", "Add a contact with a phone number", {
+        "phone": "+14155550123", "first_name": "Bo", "data": {"tags": ["sms"]},
+    }),
+    Example("PATCH /contacts/{id}", "Change some fields", {
+        "last_name": "Martin", "data_merge": {"shoe_size": 38, "birthday": None},
+    }, 1),
+    Example("POST /imports", "Import a file", {
+        "file": "email,first_name\nemil@example.com,Emil\n", "resource": "contacts",
+        "options": '{"list_ids": [1], "consent_source": "Stand at the market"}',
+    }),
+    Example("POST /events", "Record an order once", {
+        "event": "order_paid", "contact_id": 1, "amount": 59.9, "resource_uid": "order:4711",
+        "data": {"items": ["tartelette"]}, "idempotency_key": "order-4711-paid",
+    }),
+    Example("POST /events", "Record an event of a new contact", {
+        "event": "cart_add", "contact_email": "cleo@example.com", "create_contact": True,
+    }),
+    Example("POST /events/batch", "Record several events", {"events": [
+        {"event": "product_view", "contact_id": 1, "resource_name": "Tartelette"},
+        {"event": "checkout", "contact_email": "cleo@example.com"},
+    ]}),
+    Example("POST /contacts/{id}/merge", "Merge two contacts", {"contact_id": 3}, 1),
+    Example("POST /lists/{id}/contacts/bulk", "Add and remove contacts", {"add": ["ann@example.com", 2],
+                                                                            "remove": []}, 1),
+    Example("POST /suppressions", "Suppress an address", {
+        "address": "gone@example.com", "note": "asked by phone",
+    }),
+    Example("DELETE /suppressions/{id}", "Lift a suppression", {"reason": "asked by mistake"}, 1),
+    Example("POST /forms", "Create a sign-up form", {
+        "name": "Footer of the shop", "list_ids": [1], "origins": ["https://example.com"],
+        "fields": ["email", {"name": "first_name", "label": "First name"}],
+        "consent_text": "Yes, send me the weekly newsletter.",
+    }),
+    Example("PATCH /forms/{id}", "Set a redirect", {"redirect_url": "https://example.com/thanks"}, 1),
+    Example("POST /v1/public/forms/{public_key}", "Sign up", {
+        "email": "dora@example.com", "first_name": "Dora",
+    }),
+    Example("POST /templates", "Create a template with a design", {
+        "name": "Spring", "subject": "Our spring menu", "preheader": "Strawberries are here", "design": DESIGN,
+    }),
+    Example("PATCH /templates/{id}", "Change the subject", {"subject": "The spring menu is out"}, 1),
+    Example("POST /templates/preview", "Render a design for a contact", {"document": DESIGN, "contact_id": 1}),
+    Example("POST /templates/{id}/send_test", "Send a test email", {"email": "owner@example.com"}, 1),
+    Example("POST /flows", "Create a welcome flow for a list", {
+        "name": "Welcome", "trigger": {"event": "list_add", "contact_list_id": 1}, "steps": STEPS,
+    }),
+    Example("POST /flows/{id}/reject", "Reject a flow with a reason", {"note": "The second mail is too soon."}, 1),
+    Example("PATCH /flows/{id}", "Wait a day longer, and end the run with an order", {
+        "goal": "order_paid", "steps": [{**STEPS[0], "id": 1}, {"id": 2, "duration": 172_800}, {**STEPS[2], "id": 3}],
+    }, 1),
+    Example("POST /flows/{id}/simulate", "Simulate a flow for a contact", {
+        "contact_id": 1, "events": [{"event": "email_clicked", "after": 3_600}],
+    }, 1),
+    Example("POST /flows/{id}/simulate_all", "Simulate a flow for all who joined in the last 30 days", {"days": 30}, 1),
+    Example("POST /flows/{id}/activate", "Activate a flow", {}, 1),
+    Example("POST /flows/{id}/enroll", "Enroll existing contacts", {"contact_ids": [1]}, 1),
+    Example("POST /flows/{id}/runs/move_on", "Skip the wait in a step", {"step": 2}, 1),
+    Example("POST /flows/{id}/runs/take_out", "Remove a contact from a flow", {"run_ids": [1]}, 1),
+    Example("POST /flows/{id}/archive", "Archive a flow", {"take_out": True}, 1),
+    Example("POST /campaigns", "Create a draft", {"name": "Spring menu"}),
+    Example("PATCH /campaigns/{id}", "Set audience and content", {
+        "trigger_attributes": {"contact_list_id": 1},
+        "template_attributes": {"subject": "The spring menu is out", "design": DESIGN},
+    }, 1),
+    Example("POST /campaigns/{id}/duplicate", "Duplicate a campaign", {"name": "Summer menu"}, 1),
+    Example("POST /campaigns/{id}/reject", "Reject a campaign with a reason", {"note": "A word is missing."}, 1),
+    Example("POST /campaigns/{id}/send", "Send a campaign, with 15 seconds to undo", {
+        "template_attributes": {"subject": "Our spring menu is out"}, "hold_seconds": 15,
+    }, 1),
+    Example("POST /campaigns", "Create an SMS campaign with audience and content", {
+        "name": "Open on Sunday", "channel": "sms", "trigger_attributes": {"contact_list_id": 1},
+        "template_attributes": {"body": "We are open on Sunday!"},
+    }),
+    Example("POST /messages", "Send a receipt", {
+        "to": "ann@example.com", "subject": "Your order {{ data.number }}", "data": {"number": "4711"},
+        "body": '<p>Thank you! <a href="https://example.com/orders/4711">See your order</a></p>',
+        "tags": {"kind": "receipt"},
+    }),
+    Example("POST /messages", "Send an SMS", {
+        "channel": "sms", "to": "+14155550123", "body": "Your table is ready.",
+    }),
+    Example("POST /capture/{id}/simulate", "Simulate a reply to a captured SMS", {
+        "action": "reply", "text": "Thanks!",
+    }),
+    Example("POST /incoming/{id}/seen", "Mark a reply as read", {"opt_out": False}, 1),
+    Example("POST /webhooks", "Subscribe to orders and opt-outs", {
+        "url": "https://example.com/hooks/campanero", "events": ["order_paid", "opt_out"], "enabled": True,
+    }),
+    Example("PATCH /webhooks/{id}", "Add bounces", {"events": ["order_paid", "opt_out", "email_bounced"]}, 1),
+    Example("POST /webhooks/{id}/test", "Send a sample event", {"event": "order_paid"}, 1),
+    Example("POST /webhooks/{id}/replay_failed", "Repeat failed deliveries", {"since": "2026-11-20T00:00:00Z"}, 1),
+)  # fmt: skip
+
+
+def find_examples(operation: str) -> dict[str, Any]:
+    """Return the request examples of an operation, which may be empty."""
+    examples = [example for example in STORY if example.operation == operation]
+    return {
+        f"{number}": {"summary": example.summary, "value": example.body} for number, example in enumerate(examples, 1)
+    }
+
+
+# Values of response examples by property name, and by schema where a name has another meaning.
+
+_SENT_AT, _DELIVERED_AT = "2026-11-20T09:30:00.000Z", "2026-11-20T09:31:12.480Z"
+
+VALUES_BY_NAME: dict[str, Any] = {
+    **dict.fromkeys(("account_id", "campaign_id", "contact_id", "id", "segment_id", "contact_list_id", "count"), 1),
+    **dict.fromkeys(("accepted", "added", "audience", "changed", "created", "total", "sent", "delivered"), 1),
+    **dict.fromkeys(
+        ("can_send", "complete", "domain_verified", "editable", "enabled", "holds", "matches", "ok", "opt_in",
+         "passed", "sendable_email", "subscribed", "subscribed_email", "success", "using_sandbox", "verified"), True,
+    ),
+    **dict.fromkeys(("created_at", "started_at", "since", "entered_at", "sent_at", "from", "last_login_at"), _SENT_AT),
+    **dict.fromkeys(
+        ("updated_at", "at", "until", "exported_at", "last_seen_at", "delivered_at", "expires_at", "opt_in_at",
+         "completed_at", "last_populated_at"), _DELIVERED_AT,
+    ),
+    **{name: [] for name in ("yes", "no", "blockers", "events", "flow_runs", "message_texts")},
+    "action": "campaign_send",
+    "actor": "user:1",
+    "actor_name": "Marie",
+    "address": "ann@example.com",
+    "base_url": "https://mail.example.com",
+    "body": "<p>Our spring menu is out.</p>",
+    "bytes": 18_432,
+    "channel": "email",
+    "character": "\u2019",
+    "code": "unknown_merge_tag",
+    "company_name": "Petit Four",
+    "contacts_count": 1,
+    "content_type": "image/png",
+    "country": "FR",
+    "country_code": "FR",
+    "data": {"tags": ["vip"], "birthday": "1990-04-12"},
+    "days": 30,
+    "description": "Five sections for an announcement",
+    "design": DESIGN,
+    "domain": "example.com",
+    "domains": [],
+    "email": "ann@example.com",
+    "event": "order_paid",
+    "event_data": {"items": ["tartelette"]},
+    "event_name": "welcome_read",
+    "field": "template_attributes.body",
+    "filename": "people.csv",
+    "filters": IN_FRANCE,
+    "first_name": "Ann",
+    "flow_name": "Welcome",
+    "from_email": "hello@example.com",
+    "from_name": "Petit Four",
+    "group": "orders",
+    "headers": {"X-Campanero-Id": "991"},
+    "height": 400,
+    "html": "<!doctype html><html lang=\"en\"><body><p>Our spring menu is out.</p></body></html>",
+    "html_bytes": 18_432,
+    "icon": "mail",
+    "internet_message_id": "<991.k3@news.example.com>",
+    "ip": "203.0.113.0",
+    "key": "welcome",
+    "kind": "email",
+    "label": "Welcome",
+    "last_name": "Martin",
+    "limits": {},
+    "list_ids": [1],
+    "locale": "en",
+    "logo": "https://mail.example.com/m/Xk3Qv9Lt2a",
+    "mail_from": "b.991.k3@bounce.example.com",
+    "message": "contact.nickname is known to nobody and stays empty",
+    "message_id": 991,
+    "name": "Ann Martin",
+    "note": "asked by phone",
+    "path": "steps[0]",
+    "people": "/flows/1/runs?step=1",
+    "physical_address": "12 rue des Lilas, 75011 Paris",
+    "preheader": "Strawberries are here",
+    "preview": "Our spring menu is out.",
+    "progress": 1.0,
+    "provider": "direct",
+    "public_key": "camp_pub_4tZ8sYw2",
+    "rate": 1.0,
+    "reason": "hard_bounce",
+    "resource_uid": "order:4711",
+    "sample": [],
+    "scope": "contacts:write,events:write",
+    "sender": "hello@example.com",
+    "sentence": "country is FR",
+    "signed_id": "Xk3Qv9Lt2a",
+    "source": "api",
+    "source_name": "Spring menu",
+    "source_type": "campaign",
+    "status": "sent",
+    "subject": "The spring menu is out",
+    "tags": {"kind": "receipt"},
+    "text": "Our spring menu is out.",
+    "time_zone": "Europe/Paris",
+    "title": "Our shop",
+    "to": "ann@example.com",
+    "transport": "direct",
+    "trigger": {"event": "list_add", "segment_id": None, "contact_list_id": 1, "data": {}},
+    "type": "email",
+    "url": "https://example.com/hooks/campanero",
+    "user_agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+    "uuid": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+    "value": "ann@example.com",
+    "verification_status": "verified",
+    "version": 1,
+    "width": 1200,
+}  # fmt: skip
+
+_STEP = {
+    "id": 1, "type": "email", **STEPS[0], "preheader": "", "duration": 0, "filters": [], "yes": [], "no": [],
+    "event_name": "", "forward_event_data": False, "template_id": 4,
+}  # fmt: skip
+_SUMS = {"audience": 1, "sent": 1, "delivered": 1, "accepted": 1}
+
+# Complete values of schemas.
+WHOLE_VALUES: dict[str, Any] = {"Design": DESIGN, "Filter": IN_FRANCE[0]}
+# Nullable properties that examples show with a value.
+NON_NULL = {"TimelineEntry": ("event",)}
+# Values of single schemas.
+VALUES_BY_SCHEMA: dict[str, Any] = {
+    "Account": {
+        "name": "Petit Four",
+        "email_from_name": "Petit Four",
+        "email_from_email": "hello@example.com",
+        "version": "1.0.0",
+    },
+    "ApiKey": {"id": 2, "hint": "9fQz", "name": "Shop"},
+    "ApiKeyWithSecret": {"id": 2, "hint": "9fQz", "key": "camp_live_mB7cQ2xV9tR4sYw8Kd1nLp6hJz3gFq5a9fQz"},
+    "AudiencePart": {"kind": "list", "name": "Newsletter, weekly"},
+    "Books": {"delivered_to": 1, "sum": 1, "adds_up": True},
+    "Brand": {"brand_color": "#0a7d52", "links": [{"url": "https://example.com", "icon": "", "title": "Our shop"}]},
+    "Campaign": {
+        "name": "Spring menu",
+        "data": {},
+        "status": "active",
+        "phase": "sending",
+        "approval_state": "approved",
+        "sent_count": 1,
+        "audience_count": 1,
+    },
+    "CampaignExplained": {"in_audience": True, "sentence": "Ann Martin gets it: she is in Newsletter, weekly."},
+    "Captured": {"from": "Petit Four <hello@example.com>"},
+    "CapturedDetail": {
+        "from": "Petit Four <hello@example.com>",
+        "message": None,
+        "headers": [
+            {"name": "Subject", "value": "The spring menu is out"},
+        ],
+    },
+    "Channel": {"data": {}, "value": "ann@example.com"},
+    "ConsentRow": {"act": "opt_in", "source": "api", "text": 'Checkout: "Send me news"', "data": {}},
+    "ContactList": {"name": "Newsletter, weekly", "sendable_count": {"email": 1, "sms": 0}},
+    "ContactWritten": {"kept_opt_out": []},
+    "DnsRecord": {
+        "record_type": "TXT",
+        "name": "c1._domainkey.news.example.com",
+        "value": "v=DKIM1; k=rsa; p=MIIB...",
+        "priority": "",
+        "found": [],
+        "problem": None,
+    },
+    "End": {"status": "completed", "reason": None, "says": "Alex Sample has come to the end."},
+    "Entry": {"says": '"Welcome, Alex" is sent.', "reason": None, "event": None, "data": None},
+    "Event": {"data": {"items": ["tartelette"]}, "amount": 59.9, "idempotency_key": "order-4711-paid"},
+    "Flow": {
+        "data": {},
+        "status": "active",
+        "approval_state": "approved",
+        "version": 1,
+        "templates": [],
+        "steps": [_STEP],
+    },
+    "FlowChanged": {
+        "data": {},
+        "status": "active",
+        "approval_state": "approved",
+        "version": 2,
+        "templates": [],
+        "steps": [_STEP],
+        "scripts": [],
+    },
+    "FlowSpec": {"trigger": {}},
+    "FlowStarter": {"trigger": {"event": "list_add"}, "steps": STEPS},
+    "FlowStep": {"filters": [], "duration": 0},
+    "FlowTrigger": {"event": "list_add", "data": {}, "contact_list_id": 1, "segment_id": None},
+    "Import": {
+        "columns": [{"name": "email", "target": "email", "samples": ["emil@example.com"]}],
+        "format": "csv",
+        "status": "complete",
+        "phase": None,
+        "bytes": 36,
+        "processed": 1,
+        "progress": 1.0,
+    },
+    "Incoming": {"from": "+14155550123", "to": "+15550009999", "body": "Thanks!"},
+    "Message": {
+        "id": 991,
+        "contact_id": 1,
+        "from": "Petit Four <hello@example.com>",
+        "status": "delivered",
+        "attempts": 1,
+        "provider": "direct",
+    },
+    "MessageDetail": {
+        "id": 991,
+        "contact_id": 1,
+        "from": "Petit Four <hello@example.com>",
+        "status": "delivered",
+        "attempts": 1,
+        "provider": "direct",
+    },
+    "MessageText": {"headers": {}, "data": {"number": "4711"}},
+    "Named": {"name": "Newsletter, weekly"},
+    "Preflight": {"blockers": []},
+    "PreflightFacts": {"sendable": 1, "skipped": {}},
+    "Report": {"tracking": True},
+    "Row": {"name": "contact_country", "predicate": "eq", "value": "FR", "actual": "FR", "rows": []},
+    "Segment": {"name": "In France"},
+    "SendingDomain": {
+        "name": "news.example.com",
+        "status": "verified",
+        "verified_at": _DELIVERED_AT,
+        "checked_at": _DELIVERED_AT,
+    },
+    "SignedIn": {"token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"},
+    "SignedInUser": {"name": "Marie", "role": "owner"},
+    "StarterShape": {"name": "announcement", "label": "Announcement"},
+    "Stats": _SUMS,
+    "StepField": {"name": "subject", "label": "Subject", "type": "text", "required": True},
+    "StepKind": {"label": "E-mail"},
+    "FlowStats": {**_SUMS, "entered": 1, "active": 1},
+    "Suppression": {"address": "gone@example.com", "reason": "manual"},
+    "Template": {"id": 4, "flow_id": None, "action_id": None, "name": "Spring", "variables": {}},
+    "TestResult": {"to": "owner@example.com", "email": "owner@example.com", "message_id": 992},
+    "Transports": {"email": "direct", "sms": "capture"},
+    "Trigger": {"event": "manual", "data": {}, "contact_list_id": 1, "segment_id": None},
+    "Upload": {"filename": "logo.png", "url": "https://mail.example.com/m/Xk3Qv9Lt2a"},
+    "User": {"id": 2, "name": "Jean", "email": "jean@example.com", "role": "editor"},
+    "UserWithPassword": {"id": 2, "password": "k3Qv9-Lt2aX-4tZ8s-Yw2mB"},
+    "Webhook": {"events": ["order_paid", "opt_out"]},
+    "WebhookDelivery": {"status": "delivered", "response_status": 200, "attempts": 1},
+    "WebhookWithSecret": {"events": ["order_paid", "opt_out"], "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
+}
+
+
+# Below this depth lists are empty and nullable values are null.
+_MAX_DEPTH = 4
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
+    "null": type(None),
+}  # fmt: skip
+_PLAIN: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "object": {}}
+
+
+class ExampleBuilder:
+    """Builds example values of the schemas of a document."""
+
+    def __init__(self, schemas: dict[str, Any], routes: Iterable[Route]) -> None:
+        self._schemas = schemas
+        self._told = _collect_story_values(routes)
+
+    def build_all(self, kinds: set[str], lists: set[str]) -> dict[str, Any]:
+        """Return `components.examples` for single schemas and for lists of schemas."""
+        examples = {kind: {"value": self.build(kind)} for kind in kinds}
+        return dict(sorted({**examples, **{f"ListOf{kind}": {"value": [self.build(kind)]} for kind in lists}}.items()))
+
+    def build(self, kind: str, level: int = 0) -> Any:
+        """Return an example value of a schema."""
+        schema = self._schemas[kind]
+        if kind in WHOLE_VALUES:
+            return WHOLE_VALUES[kind]
+        return self._object(schema, kind, level)
+
+    def _object(self, schema: dict[str, Any], kind: str, level: int) -> Any:
+        if "properties" not in schema:
+            return self._value(schema, kind, level)
+        schema_values = {**self._told.get(kind, {}), **VALUES_BY_SCHEMA.get(kind, {})}
+        required = schema.get("required", ())
+        result = {}
+        for name, property_schema in schema["properties"].items():
+            for values in (schema_values, VALUES_BY_NAME):
+                if name in values and self._fits(property_schema, values[name]):
+                    result[name] = values[name]
+                    break
+            else:
+                if name in required:
+                    property_schema = property_schema["anyOf"][0] if name in NON_NULL.get(kind, ()) else property_schema
+                    result[name] = self._value(property_schema, name, level + 1)
+        return result
+
+    def _value(self, schema: dict[str, Any], name: str, level: int) -> Any:
+        if "$ref" in schema:
+            return self.build(schema["$ref"].rpartition("/")[2], level)
+        for keyword in ("const", "enum"):
+            if keyword in schema:
+                return schema[keyword][0] if keyword == "enum" else schema[keyword]
+        if parts := schema.get("anyOf"):
+            plain = [part for part in parts if part.get("type") != "null"]
+            return None if len(plain) < len(parts) else self._value(plain[0], name, level)
+        kind = schema.get("type")
+        kind = kind[0] if isinstance(kind, list) else kind
+        if kind == "array":
+            is_shape = "$ref" in schema.get("items", {}) and level < _MAX_DEPTH
+            return [self._value(schema["items"], name, level + 1)] if is_shape else []
+        return schema.get("minimum", 0) if kind == "integer" else _PLAIN.get(str(kind))
+
+    def _fits(self, schema: dict[str, Any], value: Any) -> bool:
+        """Return whether a value has the type of a schema."""
+        if "$ref" in schema:
+            return self._fits(self._schemas[schema["$ref"].rpartition("/")[2]], value)
+        if "anyOf" in schema:
+            return any(self._fits(part, value) for part in schema["anyOf"])
+        if "enum" in schema:
+            return value in schema["enum"]
+        if isinstance(value, dict) and not set(schema.get("required", ())) <= set(value):
+            return False
+        kinds = schema.get("type", "null")
+        for kind in kinds if isinstance(kinds, list) else [kinds]:
+            if isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool)):
+                return not isinstance(value, list) or all(self._fits(schema.get("items", {}), item) for item in value)
+        return False
+
+
+def _collect_story_values(routes: Iterable[Route]) -> dict[str, dict[str, Any]]:
+    """Return, by schema, the values of the story's request that creates an object of it."""
+    values_by_schema: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        examples = find_examples(f"{route.method} {route.path}")
+        if route.returns is None or route.status != 201 or not examples:
+            continue
+        values = {name: value for name, value in examples["1"]["value"].items() if not isinstance(value, dict)}
+        kinds: tuple[type, ...] = route.returns.__mro__
+        for kind in kinds:
+            if kind is not Struct and issubclass(kind, Struct):
+                values_by_schema.setdefault(kind.__name__, values)
+    return values_by_schema

@@ -1,0 +1,484 @@
+"""Operations of the OpenAPI document: declared endpoints, forms, provider webhooks, and the service itself."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+
+from appliance.accounts.access import ADMIN_SCOPE, SELF_SCOPE
+from appliance.api import schemas, service
+from appliance.api.endpoints import FORM_SUBMISSION_PATH, Route
+from appliance.api.openapi import examples as samples
+from appliance.api.openapi import responses
+from appliance.api.openapi.responses import COMMON_HEADERS, error_reference, header_references
+from appliance.api.routes import ROUTES
+from appliance.core.validation import MAX_INTEGER, declared_fields
+
+
+def build_operation_id(route: Route) -> str:
+    """Return the operationId of an endpoint."""
+    named = route.path.replace("{id}", "by_id").replace(f"{{{route.inner_id_name}}}", f"by_{route.inner_id_name}")
+    return f"{route.method.lower()}_{named.strip('/').replace('/', '_').replace('.', '_')}"
+
+
+# Links lead from a created or listed object to every operation on it, and to lists that can be filtered by it. Clients
+# may follow them instead of building paths.
+
+_BODY_ID, _FIRST_ID, _PATH_ID = "$response.body#/id", "$response.body#/0/id", "$request.path.id"
+
+
+def build_links(route: Route) -> dict[str, Any]:
+    """Return the links of a success response."""
+    if "id" not in getattr(route.returns, "__struct_fields__", ()):
+        return {}
+    if route.many:
+        return _link_to_item(route, _FIRST_ID) if not route.has_id else _link_to_nested(route)
+    if route.method == "POST" and route.status == 201 and not route.has_id:
+        return {
+            **_link_to_item(route, _BODY_ID),
+            **_link_to_list(route),
+            **_link_to_filtered_lists(route),
+            **_link_to_submission(route),
+        }
+    if route.method in ("PATCH", "PUT") and route.has_id:
+        return dict(_link(other, id=_PATH_ID) for other in ROUTES if other.method == "GET" and other.path == route.path)
+    return {}
+
+
+def _link(route: Route, **parameters: str) -> tuple[str, dict[str, Any]]:
+    name = build_operation_id(route)
+    return name, {"operationId": name, "parameters": parameters}
+
+
+def _link_to_item(route: Route, number: str) -> dict[str, Any]:
+    """Return links to every operation on an object."""
+    paths = f"{route.path}/{{id}}"
+    return dict(
+        _link(other, id=number) for other in ROUTES if other.path.startswith(paths) and other.inner_id_name is None
+    )
+
+
+def _link_to_nested(route: Route) -> dict[str, Any]:
+    """Return links from a nested list to every operation on its items."""
+    nested = [
+        other for other in ROUTES if other.inner_id_name is not None and other.path.startswith(f"{route.path}/{{")
+    ]
+    return dict(_link(other, id=_PATH_ID, **{str(other.inner_id_name): _FIRST_ID}) for other in nested)
+
+
+def _link_to_submission(route: Route) -> dict[str, Any]:
+    """Return the link from a form to its submission."""
+    if "public_key" not in getattr(route.returns, "__struct_fields__", ()):
+        return {}
+    parameters = {"public_key": "$response.body#/public_key"}
+    return {"submit_form": {"operationId": "submit_form", "parameters": parameters}}
+
+
+def _link_to_list(route: Route) -> dict[str, Any]:
+    """Return the link to the list of such objects."""
+    return dict(_link(other) for other in ROUTES if (other.method, other.path) == ("GET", route.path) and other.many)
+
+
+def _link_to_filtered_lists(route: Route) -> dict[str, Any]:
+    """Return links to lists that can be filtered by the object, such as the messages of a contact."""
+    name = f"{route.path.strip('/').removesuffix('s')}_id"
+    return dict(
+        _link(other, **{name: _BODY_ID})
+        for other in ROUTES
+        if other.many and not other.has_id and other.path != route.path and other.query is not None
+        and name in {info.encode_name for info in declared_fields(other.query)}
+    )  # fmt: skip
+
+
+# Scopes that no API key has.
+_SIGN_IN_ONLY = {
+    ADMIN_SCOPE: "Only for a signed-in owner or admin: no API key has access.",
+    SELF_SCOPE: "Only for a signed-in user: no API key has access.",
+}
+
+
+def schema_reference(kind: type[Struct]) -> dict[str, str]:
+    """Return a reference to the schema of a Struct."""
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def example_reference(kind: type[Struct], many: bool = False) -> dict[str, Any]:
+    """Return a reference to the example of a Struct, or of a list of it."""
+    return {"1": {"$ref": f"#/components/examples/{'ListOf' if many else ''}{kind.__name__}"}}
+
+
+def build_operation(route: Route) -> dict[str, Any]:
+    """Return the operation of an endpoint."""
+    operation: dict[str, Any] = {
+        "operationId": build_operation_id(route),
+        "summary": route.summary.rstrip("."),
+        "tags": [tag_of(route)],
+        "description": _describe(route),
+        "x-required-scope": route.scope,
+        "x-rate": route.rate,
+    }
+    if route.scope in _SIGN_IN_ONLY:
+        operation["security"] = [{"jwt": []}]
+    if parameters := _build_parameters(route):
+        operation["parameters"] = parameters
+    if body := _build_request_body(route):
+        operation["requestBody"] = body
+    operation["responses"] = {
+        **{str(status): _build_success(route, status) for status in (route.status, *route.also)},
+        **{str(status): error_reference(status) for status in _error_statuses(route)},
+    }
+    return operation
+
+
+def tag_of(route: Route) -> str:
+    """Return the tag of an endpoint: the first part of its path."""
+    return route.path.strip("/").partition("/")[0]
+
+
+def _describe(route: Route) -> str:
+    """Return the rest of the handler's docstring, and the required scope."""
+    promise = re.sub(r"\s*\n\s*", " ", (route.handler.__doc__ or "").strip().partition("\n")[2]).strip()
+    scope = _SIGN_IN_ONLY.get(route.scope, f"Scope: `{route.scope}`.")
+    return " ".join(filter(None, (promise, scope)))
+
+
+def _build_request_body(route: Route) -> dict[str, Any]:
+    if route.reads is not None:
+        kind, schema, required = "application/json", schema_reference(route.reads), route.body_required
+    elif route.form is not None:
+        kind, schema, required = "multipart/form-data", _form_schema(route.form), True
+    else:
+        return {}
+    media: dict[str, Any] = {"schema": schema}
+    if example_reference := samples.find_examples(f"{route.method} {route.path}"):
+        media["examples"] = example_reference
+    return {"required": required, "content": {kind: media}}
+
+
+def _form_schema(kind: type[Struct]) -> dict[str, Any]:
+    """Return the schema of a multipart body: a file and the fields beside it."""
+    binary = {"type": "string", "format": "binary", "description": "the file"}
+    return {"allOf": [{"type": "object", "properties": {"file": binary}, "required": ["file"]}, schema_reference(kind)]}
+
+
+def _media_schema(kind: str) -> dict[str, Any]:
+    is_text = kind.startswith("text/") or kind.endswith("jsonl")
+    return {"type": "string"} if is_text else {"type": "string", "format": "binary"}
+
+
+def _build_success(route: Route, status: int) -> dict[str, Any]:
+    response: dict[str, Any] = {
+        "description": _success_description(route, status),
+        "headers": responses.success_headers(route),
+    }
+    if route.media is not None:
+        kinds = [kind for kind in (route.media, route.alternative_media) if kind is not None]
+        return {**response, "content": {kind: {"schema": _media_schema(kind)} for kind in kinds}}
+    assert route.returns is not None
+    schema = (
+        {"type": "array", "items": schema_reference(route.returns)} if route.many else schema_reference(route.returns)
+    )
+    response["content"] = {
+        "application/json": {"schema": schema, "examples": example_reference(route.returns, route.many)}
+    }
+    if status == route.status and (links := build_links(route)):
+        response["links"] = links
+    return response
+
+
+def _success_description(route: Route, status: int) -> str:
+    if status == 201:
+        return "Created"
+    return "The existing object" if route.status == 201 else "Success"
+
+
+def _error_statuses(route: Route) -> list[int]:
+    statuses = {401, 403, 422, 429, 500, 503}
+    if route.has_id:
+        statuses.add(404)
+    if route.method != "GET":
+        statuses |= {400, 413, 415}
+    if route.method == "PATCH" or route.idempotent:
+        statuses.add(409)
+    return sorted(statuses)
+
+
+def _build_parameters(route: Route) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = []
+    if route.has_id:
+        parameters.append(responses.parameter_reference("id"))
+    if route.inner_id_name is not None:
+        parameters.append({
+            "name": route.inner_id_name, "in": "path", "required": True,
+            "description": f"id of the {route.inner_id_name.removesuffix('_id')}",
+            "schema": {"type": "integer", "minimum": 1},
+        })  # fmt: skip
+    if route.idempotent:
+        parameters.append(responses.parameter_reference("Idempotency-Key"))
+    if route.query is not None:
+        parameters += [_build_query_parameter(route.query, info) for info in declared_fields(route.query)]
+    return parameters
+
+
+def _build_query_parameter(kind: type[Struct], info: Any) -> dict[str, Any]:
+    if responses.is_paging_parameter(kind, info.encode_name):
+        return responses.parameter_reference(info.encode_name)
+    schema = msgspec.json.schema(info.type)
+    if schema.get("type") == "integer":
+        # Integers are stored with 64 bits.
+        schema = {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER} | schema
+    if info.default not in (NODEFAULT, UNSET):
+        schema["default"] = info.default
+    name = info.encode_name
+    nested = [part.pop("description") for part in schema.get("anyOf", ()) if "description" in part]
+    description = schema.pop("description", None) or next(iter(nested), None)
+    parameter = {
+        "name": name,
+        "in": "query",
+        "required": info.required,
+        "description": description,
+        "schema": schema,
+    }
+    return {name: value for name, value in parameter.items() if value is not None}
+
+
+# Webhooks for reports of custom providers, signed like outgoing webhooks (docs/decisions.md#15).
+
+_JSON = "application/json"
+_WEBHOOK_ERRORS = (400, 403, 404, 405, 413, 422, 500, 503)
+_SIGNATURE_DESCRIPTION = (
+    "Available if a secret is configured, otherwise 404. Requests are signed as standardwebhooks.com specifies; a "
+    "missing or invalid signature, or one older than five minutes, gets 403. Repeated reports have no effect, and a "
+    "status never moves backwards."
+)
+_RECEIVED_SCHEMA = {"type": "integer", "description": "number of reports in the request"}
+
+
+def build_webhook_paths(signed: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the paths of provider webhooks."""
+    return {"/hooks/email": {"post": _build_email_webhook(signed)}, "/hooks/sms": {"post": _build_sms_webhook(signed)}}
+
+
+def _text_schema(words: str, *options: str) -> dict[str, Any]:
+    return {"type": "string", "description": words} | ({"enum": list(options)} if options else {})
+
+
+def _nullable_schema(words: str, *kinds: str) -> dict[str, Any]:
+    return {"type": [*(kinds or ("string",)), "null"], "description": words}
+
+
+def _build_webhook(
+    name: str, summary: str, words: str, body: dict[str, Any], examples: dict[str, Any], signed: list[dict[str, Any]]
+) -> dict[str, Any]:
+    response_schema = {"type": "object", "properties": {"received": _RECEIVED_SCHEMA}, "required": ["received"]}
+    return {
+        "operationId": name,
+        "summary": summary,
+        "tags": ["hooks"],
+        "description": f"{words} {_SIGNATURE_DESCRIPTION}",
+        "security": [],
+        "parameters": signed,
+        "requestBody": {"required": True, "content": {_JSON: {"schema": body, "examples": examples}}},
+        "responses": {
+            "200": {"description": "Recorded", "headers": header_references("X-Request-Id"),
+                    "content": {_JSON: {"schema": response_schema, "examples": {"1": {"value": {"received": 1}}}}}},
+            **{str(status): error_reference(status) for status in _WEBHOOK_ERRORS},
+        },
+    }  # fmt: skip
+
+
+def _build_email_webhook(signed: list[dict[str, Any]]) -> dict[str, Any]:
+    body = {
+        "type": "object",
+        "properties": {
+            "type": _text_schema("type of the report", "delivered", "bounced", "soft_bounced", "complained"),
+            "internet_message_id": _text_schema("Message-ID of the message"),
+            "recipient": _text_schema("recipient of the message; reports about other addresses are ignored"),
+            "diagnostic": _nullable_schema("response of the server, such as `550 5.1.1 no such user`"),
+        },
+        "required": ["type", "internet_message_id", "recipient"],
+    }
+    value = {
+        "type": "bounced", "internet_message_id": "<991.k3@news.example.com>", "recipient": "jane@example.org",
+        "diagnostic": "550 5.1.1 unknown",
+    }  # fmt: skip
+    return _build_webhook(
+        "tell_email", "Report the delivery status of an email", "For your own relay.", body,
+        {"1": {"summary": "An email bounced", "value": value}}, signed,
+    )  # fmt: skip
+
+
+def _build_sms_webhook(signed: list[dict[str, Any]]) -> dict[str, Any]:
+    body = {
+        "type": "object",
+        "properties": {
+            "type": _text_schema(
+                "`status` for a delivery report; `message` for an incoming SMS", "status", "message"
+            ),
+            "id": _nullable_schema("id of the message at the provider", "string", "integer"),
+            "status": _nullable_schema("delivery status"),
+            "from": _nullable_schema("sender", "string", "integer"),
+            "to": _nullable_schema("recipient", "string", "integer"),
+            "body": _nullable_schema("text of the message"),
+            "error": {"description": "why the message was not delivered"},
+            "answered": _nullable_schema("keyword that the provider has already acted on and replied to"),
+        },
+        "required": ["type"],
+    }  # fmt: skip
+    written = {"type": "message", "id": "in-1", "from": "+14155550123", "to": "+15550009999", "body": "Thanks!"}
+    examples = {
+        "1": {"summary": "An SMS was delivered", "value": {"type": "status", "id": "sms-991", "status": "delivered"}},
+        "2": {"summary": "An SMS was received", "value": written},
+    }
+    return _build_webhook(
+        "tell_sms", "Report the delivery status of an SMS, or an incoming SMS", "For the provider `http`.", body,
+        examples, signed,
+    )  # fmt: skip
+
+
+JSON = "application/json"
+_TEXT = {"type": "string"}
+_SIGNATURE_HEADERS = {
+    "webhook-id": "same for every attempt of a delivery", "webhook-timestamp": "time of the attempt, in Unix seconds",
+    "webhook-signature": "`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; several are separated by spaces",
+}  # fmt: skip
+
+
+def build_other_paths() -> dict[str, Any]:
+    """Return the paths outside `/v1/my`; most need no credential."""
+    return {
+        FORM_SUBMISSION_PATH: {"post": _build_form_submission()},
+        "/openapi.yaml": {"get": _build_openapi_path()},
+        "/healthz": {"get": _build_healthz()},
+        "/readyz": {"get": _build_readyz()},
+        **{route.path: {"get": _build_service_operation(route)} for route in service.ROUTES},
+        **build_webhook_paths(_signature_parameters()),
+    }
+
+
+def _object_schema(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def _json_response(text: str, schema: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    media = {"schema": schema, "examples": {"1": {"summary": text, "value": value}}}
+    return {"description": text, "headers": header_references(*COMMON_HEADERS), "content": {JSON: media}}
+
+
+def _build_form_submission() -> dict[str, Any]:
+    """Return the operation that submits a form."""
+    descriptions = {
+        "email": "email address; this or `phone` is required", "phone": "phone number, such as `+14155550123`",
+        "first_name": "first name, if the form has this field", "last_name": "last name, if the form has this field",
+        "website": "must be empty: the field is hidden, and only bots fill it in",
+    }  # fmt: skip
+    properties: dict[str, Any] = {name: {"type": "string", "description": text} for name, text in descriptions.items()}
+    properties["data"] = {"type": "object", "description": "values of the other fields, by name"}
+    accepted = {"const": True, "description": "always true; reveals nothing about the address"}
+    body = {"schema": _object_schema(**properties)}
+    example = samples.find_examples(f"POST {FORM_SUBMISSION_PATH}")
+    kinds = {JSON: {**body, "examples": example}, "application/x-www-form-urlencoded": body}
+    return {
+        "operationId": "submit_form",
+        "summary": "Submit a form",
+        "tags": ["forms"],
+        "description": "No credential is required. The response does not depend on whether the address is known. "
+        "`website` must be empty. Pages of the form's `origins` may read the response.",
+        "security": [],
+        "parameters": [{
+            "name": "public_key", "in": "path", "required": True, "description": "public key of the form",
+            "schema": _TEXT,
+        }],
+        "requestBody": {"required": True, "content": kinds},
+        "responses": {
+            "202": _json_response("Accepted", _object_schema(("accepted",), accepted=accepted), {"accepted": True}),
+            "303": {"description": "Redirect of a browser form to the `redirect_url`"},
+            **{str(status): error_reference(status) for status in (400, 404, 413, 415, 422, 429, 500, 503)},
+        },
+    }  # fmt: skip
+
+
+def build_event_webhook() -> dict[str, Any]:
+    """Return the operation that a webhook receives."""
+    return {
+        "operationId": "event_happened",
+        "summary": "An event to which a webhook subscribes",
+        "tags": ["webhooks"],
+        "description": "Signed as standardwebhooks.com specifies; the key is the part after `whsec_`, base64-decoded. "
+        "Events may arrive more than once and out of order. A delivery that is not accepted within 5 seconds is "
+        "retried after 30 s, 1, 2, 5, 15, 30 min, 1, 2, 6 and 24 h, or later if `Retry-After` asks for it.",
+        "security": [],
+        "parameters": _signature_parameters(),
+        "requestBody": {"required": True, "content": {JSON: {"schema": schema_reference(schemas.Event)}}},
+        "responses": {
+            "2XX": {"description": "Accepted"}, "410": {"description": "Gone: the webhook is disabled"},
+            "default": {"description": "Not accepted"},
+        },
+    }  # fmt: skip
+
+
+def _signature_parameters() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "required": True, "description": text, "schema": _TEXT}
+        for name, text in _SIGNATURE_HEADERS.items()
+    ]
+
+
+def _build_openapi_path() -> dict[str, Any]:
+    response = {"description": "OpenAPI 3.1", "content": {"application/yaml": {"schema": _TEXT}}}
+    return {
+        "operationId": "get_openapi",
+        "summary": "Get this document",
+        "tags": ["service"],
+        "description": "No credential is required.",
+        "security": [],
+        "responses": {"200": response, "500": error_reference(500), "503": error_reference(503)},
+    }
+
+
+def _build_healthz() -> dict[str, Any]:
+    status = {"const": "ok", "description": "always `ok`"}
+    return {
+        "operationId": "get_healthz",
+        "summary": "Check the health of the service",
+        "tags": ["service"],
+        "description": "No credential is required.",
+        "security": [],
+        "responses": {
+            "200": _json_response(
+                "The service can read and write", _object_schema(("status",), status=status), {"status": "ok"}
+            ),
+            "503": error_reference(503),
+        },
+    }
+
+
+def _build_readyz() -> dict[str, Any]:
+    status = {"const": "ready", "description": "always `ready`"}
+    return {
+        "operationId": "get_readyz",
+        "summary": "Check whether the service handles requests and sends messages",
+        "tags": ["service"],
+        "description": "No credential is required. 503 during start and shutdown, while nothing can be stored, and if "
+        "the queue does not run; the message names the missing part in one word.",
+        "security": [],
+        "responses": {
+            "200": _json_response(
+                "The service is ready", _object_schema(("status",), status=status), {"status": "ready"}
+            ),
+            "503": error_reference(503),
+        },
+    }
+
+
+def _build_service_operation(route: Route) -> dict[str, Any]:
+    """Return the operation of a service endpoint that requires a credential and is not a download."""
+    operation = build_operation(route)
+    success = operation["responses"]["200"]
+    headers = responses.header_references(*COMMON_HEADERS[:1], *responses.RATE_HEADERS)
+    return {
+        **operation,
+        "tags": ["service"],
+        "responses": {**operation["responses"], "200": {**success, "headers": headers}},
+    }

@@ -1,0 +1,520 @@
+"""Response Structs that several endpoints share, and functions that fill them from rows."""
+
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+from appliance.audience.contacts.store import is_sendable
+from appliance.content import media
+from appliance.content.templates.store import is_editable
+from appliance.core.clock import iso
+from appliance.core.validation import schema_name
+from appliance.events import listing
+from appliance.events.listing import Event as Event
+from appliance.events.listing import Moment as Moment
+from appliance.sending.messages.ledger import Status
+from appliance.storage import models
+
+Json = dict[str, Any]
+Design = Annotated[Json, schema_name("Design")]
+
+
+class Channel(Struct):
+    """An email address or phone number of a contact."""
+
+    id: int
+    contact_id: Annotated[int, Meta(description="id of the contact")]
+    kind: Annotated[Literal["email", "phone"], Meta(description="kind")]
+    value: Annotated[str, Meta(description="email address or phone number")]
+    subscribed: Annotated[bool, Meta(description="whether the contact has consented to marketing at this address")]
+    verified: Annotated[bool, Meta(description="whether the address is verified by a confirmation, a click or a reply")]
+    opt_in_at: Annotated[Moment, Meta(description="when the contact last opted in; null for never")] | None
+    opt_out_at: Annotated[Moment, Meta(description="when the contact opted out; null if opted in")] | None
+    opted_out_by: (
+        Annotated[
+            Literal["recipient", "operator"],
+            Meta(description="who opted the address out; null if it was not opted out"),
+        ]
+        | None
+    )
+    suppression_reason: Annotated[str, Meta(description="why the address is suppressed; null if it is not")] | None
+    sent_count: Annotated[int, Meta(description="number of messages to the address accepted by the next hop")]
+    fail_count: Annotated[int, Meta(description="number of messages that failed or bounced")]
+    data: Annotated[Json, Meta(description="custom data of the address")]
+    created_at: Moment
+    updated_at: Moment
+
+
+class Contact(Struct):
+    """A contact."""
+
+    id: int
+    uuid: Annotated[
+        str,
+        Meta(extra_json_schema={"format": "uuid"}),
+        Meta(description="random unique identifier that reveals nothing about the contact"),
+    ]
+    first_name: Annotated[str, Meta(description="first name")] | None
+    last_name: Annotated[str, Meta(description="last name")] | None
+    source: Annotated[str, Meta(description="origin of the contact, as free text")] | None
+    country_code: Annotated[str, Meta(description="two-letter country code; default: that of the phone number")] | None
+    data: Annotated[Json, Meta(description="custom data as JSON of at most 32 KiB; `tags` is a list of strings")]
+    subscribed_phone: Annotated[
+        bool, Meta(description="true if any phone number of the contact is subscribed; a write applies to all of them")
+    ]
+    subscribed_email: Annotated[
+        bool, Meta(description="true if any email address of the contact is subscribed; a write applies to all of them")
+    ]
+    sendable_phone: Annotated[bool, Meta(description="true if the contact can be sent marketing SMS")]
+    sendable_email: Annotated[
+        bool,
+        Meta(
+            description="true if the contact can be sent marketing email: subscribed, not suppressed, and "
+            "confirmed if a list requires it"
+        ),
+    ]
+    verification_status: Annotated[
+        Literal["verified", "suppressed", "unverified"],
+        Meta(description="verification status of the first email address, or of the phone number if there is none"),
+    ]
+    enrichment_status: Annotated[
+        Literal["enriched", "not_enriched"], Meta(description="`enriched` if `data.enrichment` is not empty")
+    ]
+    tracking: Annotated[
+        Literal["full", "aggregate", "none"],
+        Meta(description="tracking of opens and clicks: `full`, anonymous (`aggregate`) or `none`"),
+    ]
+    list_ids: Annotated[list[int], Meta(description="lists of which the contact is a member")]
+    last_interacted_at: (
+        Annotated[
+            Moment,
+            Meta(
+                description="when the contact last opened, clicked, replied, submitted a form or had another "
+                "event; automated activity does not count"
+            ),
+        ]
+        | None
+    )
+    created_at: Moment
+    updated_at: Moment
+    channels: Annotated[list[Channel], Meta(description="email addresses and phone numbers of the contact")]
+
+
+class ContactWritten(Contact):
+    """A written contact; `kept_opt_out` names the opt-outs that the write did not lift."""
+
+    kept_opt_out: Annotated[
+        list[str],
+        Meta(
+            description="opt-outs that the write did not lift, because the contact made them: addresses, and "
+            "lists such as `list:5`"
+        ),
+    ]
+
+
+class Sendable(Struct):
+    """The number of members that may receive marketing, by channel."""
+
+    email: Annotated[int, Meta(description="number of contacts that can be sent email")]
+    sms: Annotated[int, Meta(description="number of contacts that can be sent SMS")]
+
+
+class ContactList(Struct):
+    """A list of contacts."""
+
+    id: int
+    account_id: int
+    name: Annotated[str, Meta(description="name of the list, unique in the account regardless of case")]
+    contacts_count: Annotated[int, Meta(description="number of contacts in the list")]
+    sendable_count: Annotated[Sendable, Meta(description="number of contacts in the list that can be sent marketing")]
+    segment_id: (
+        Annotated[int, Meta(description="id of the segment that the list follows; null for a static list")] | None
+    )
+    stale: Annotated[bool, Meta(description="true while the list is being updated after a change of its segment")]
+    double_opt_in: Annotated[
+        bool, Meta(description="whether members must confirm their address before they are sent marketing")
+    ]
+    public: Annotated[bool, Meta(description="whether the list is shown on the preference page")]
+    last_populated_at: (
+        Annotated[Moment, Meta(description="when the list was last filled from its segment; null for a static list")]
+        | None
+    )
+    created_at: Moment
+    updated_at: Moment
+
+
+class Template(Struct):
+    """The content of a message."""
+
+    id: int
+    name: str | None
+    flow_id: (
+        Annotated[
+            int,
+            Meta(
+                description="id of the flow to whose step the template belongs; null for a standalone template or "
+                "one of a campaign"
+            ),
+        ]
+        | None
+    )
+    action_id: (
+        Annotated[int, Meta(description="id of the step to which the template belongs; null if there is none")] | None
+    )
+    channel: Annotated[Literal["email", "sms"], Meta(description="channel; cannot be changed")]
+    subject: str | None
+    body: str | None
+    preheader: str | None
+    from_name: str | None
+    from_email: str | None
+    reply_to: str | None
+    design: Annotated[Design, Meta(description="design: sections from top to bottom, and the theme")]
+    variables: Annotated[Json, Meta(description="merge tags in the template, by name: `default`, `sample`, `required`")]
+    created_at: Moment
+    updated_at: Moment
+
+
+class Trigger(Struct):
+    """The trigger and audience of a campaign."""
+
+    id: int
+    flow_id: Annotated[int, Meta(description="id of the hidden flow that belongs to the campaign")]
+    event: Annotated[str, Meta(description="event that triggers it; `manual` for a campaign")]
+    segment_id: Annotated[int, Meta(description="id of the segment to send to")] | None
+    contact_list_id: (
+        Annotated[int, Meta(description="id of the list to send to; with a segment, only contacts in both")] | None
+    )
+    data: Annotated[
+        Json,
+        Meta(
+            description="further parts of the audience: `contact_list_ids`, `exclude_contact_list_ids`, "
+            "`exclude_segment_ids`; `audience_type: all_contacts` with `confirm_send_to_all: "
+            "true` for all contacts"
+        ),
+    ]
+    triggered_count: Annotated[int, Meta(description="number of times that it was triggered")]
+    last_triggered_at: Annotated[Moment, Meta(description="when it was last triggered; null for never")] | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class Stats(Struct):
+    """Message counts by status. `audience` is the sum of `pending` and all final statuses."""
+
+    audience: Annotated[
+        int, Meta(description="number of recipients in the audience: the sum of `pending` and every final status")
+    ]
+    pending: Annotated[int, Meta(description="not yet final: queued, held or sending")]
+    sent: Annotated[int, Meta(description="accepted by the next hop, with no report since")]
+    delivered: Annotated[int, Meta(description="reported as delivered")]
+    bounced: int
+    complained: Annotated[int, Meta(description="reported as spam")]
+    failed: int
+    skipped: Annotated[int, Meta(description="skipped, by reason")]
+    cancelled: Annotated[int, Meta(description="cancelled before they were sent")]
+    uncertain: Annotated[int, Meta(description="unconfirmed: it cannot be known whether the next hop accepted them")]
+    accepted: int
+
+
+class Freezing(Struct):
+    """Progress of the audience snapshot; `total` is null until the audience is counted."""
+
+    done: Annotated[int, Meta(description="number of recipients stored so far")]
+    total: Annotated[int, Meta(description="total number of recipients; null until they are counted")] | None
+
+
+class Waiting(Struct):
+    """The reason why a campaign waits, wholly or partly."""
+
+    reason: Annotated[
+        str,
+        Meta(
+            description="reason code: sending_stopped, stop_file, paused, scheduled, held, storage, "
+            "unreachable, warm_up, hour_limit, group, retries, quiet_hours, parts_per_day; more "
+            "may follow"
+        ),
+    ]
+    text: Annotated[str, Meta(description="the same as a sentence")]
+    until: Annotated[Moment, Meta(description="when sending resumes by itself; null if unknown")] | None
+
+
+class Campaign(Struct):
+    """A message to many contacts."""
+
+    id: int
+    account_id: int
+    status: Annotated[Literal["draft", "active", "paused", "completed"], Meta(description="status")]
+    phase: Annotated[
+        Literal["draft", "scheduled", "holding", "sending", "paused", "completed", "cancelled"],
+        Meta(description="status in finer detail"),
+    ]
+    approval_state: Annotated[
+        Literal["pending_review", "approved", "rejected"], Meta(description="approval state of the current content")
+    ]
+    approval_note: Annotated[str, Meta(description="note of the user who rejected it")] | None
+    asked_at: Annotated[Moment, Meta(description="since when it waits for approval; null if it does not")] | None
+    channel: Literal["email", "sms"]
+    name: str
+    data: Annotated[Json, Meta(description="custom data as JSON of at most 32 KiB; a write replaces all of it")]
+    tracking: bool
+    scheduled_at: Annotated[Moment, Meta(description="when the campaign is sent; null once it is sent")] | None
+    sent_count: Annotated[
+        int, Meta(description="number of messages ever accepted by the next hop, without tests; it never decreases")
+    ]
+    audience_count: Annotated[int, Meta(description="number of recipients stored when the campaign was sent")]
+    freezing: (
+        Annotated[
+            Freezing,
+            Meta(description="progress of storing a large audience; null if completed or not started"),
+        ]
+        | None
+    )
+    stats: Annotated[Stats, Meta(description="number of recipients by status")]
+    editable: Annotated[bool, Meta(description="whether content, audience, channel and time can still be changed")]
+    pause_reason: (
+        Annotated[str, Meta(description="why the campaign was paused automatically; null if a user paused it")] | None
+    )
+    waiting: Annotated[Waiting, Meta(description="why sending waits; null if it does not")] | None
+    cancelled_at: Annotated[Moment, Meta(description="when the campaign was cancelled")] | None
+    created_at: Moment
+    updated_at: Moment
+    trigger: Annotated[Trigger, Meta(description="audience of the campaign")]
+    template: Annotated[Template, Meta(description="content of the campaign")]
+    templates: Annotated[list[Template], Meta(description="list with the one template")]
+
+
+class MessageError(Struct):
+    """The error that the server or provider reported."""
+
+    code: Annotated[str, Meta(description="class of the rejection")]
+    smtp: Annotated[int, Meta(description="SMTP reply code")] | None
+    enhanced: Annotated[str, Meta(description="enhanced status code (RFC 3463)")] | None
+    text: Annotated[str, Meta(description="response of the server")] | None
+
+
+class Message(Struct, rename={"from_": "from"}):
+    """A message to one address."""
+
+    id: int
+    account_id: int
+    attempts: Annotated[int, Meta(description="number of attempts")]
+    contact_id: Annotated[int, Meta(description="id of the contact; null if there is none or it was deleted")] | None
+    campaign_id: Annotated[int, Meta(description="id of the campaign; null if there is none")] | None
+    flow_id: Annotated[int, Meta(description="id of the flow; null if there is none")] | None
+    step_id: Annotated[int, Meta(description="id of the flow step that sent the message; null if there is none")] | None
+    template_id: (
+        Annotated[
+            int, Meta(description="id of the template of the message; null if its content was given in the request")
+        ]
+        | None
+    )
+    segments: int | None
+    channel: Literal["email", "sms"]
+    status: Annotated[
+        Status,
+        Meta(description="status: `queued`, `held` and `sending` may still change, all others are final"),
+    ]
+    provider: Annotated[str, Meta(description="transport of the message")]
+    source_type: Annotated[
+        Literal["transactional", "campaign", "flow", "test", "system"],
+        Meta(description="kind of source of the message"),
+    ]
+    to: Annotated[str, Meta(description="recipient; null once erased")] | None
+    from_: Annotated[str, Meta(description="sender; null until the message is rendered")] | None
+    reply_to: str | None
+    subject: str | None
+    skip_reason: (
+        Annotated[
+            str,
+            Meta(
+                description="why the message was skipped, such as `unsubscribed` or `suppressed_hard_bounce`; "
+                "more may follow"
+            ),
+        ]
+        | None
+    )
+    source_name: Annotated[str, Meta(description="name of the campaign or flow")] | None
+    provider_id: Annotated[str, Meta(description="id of the message at the provider")] | None
+    idempotency_key: Annotated[str, Meta(description="`Idempotency-Key` of the request")] | None
+    internet_message_id: Annotated[str, Meta(description="Message-ID header")] | None
+    transactional: Annotated[
+        bool, Meta(description="whether the message is sent without consent, footer and tracking, as receipts are")
+    ]
+    test: bool
+    tags: Annotated[Json, Meta(description="tags of the message")]
+    error: Annotated[MessageError, Meta(description="last rejection; null if there is none")] | None
+    next_attempt_at: Annotated[Moment, Meta(description="time of the next attempt; null if there is none")] | None
+    sent_at: Annotated[Moment, Meta(description="when the message was sent")] | None
+    delivered_at: Annotated[Moment, Meta(description="when the message was reported as delivered")] | None
+    opened_at: Annotated[Moment, Meta(description="when a person first opened the message")] | None
+    clicked_at: Annotated[Moment, Meta(description="when a person first clicked a link")] | None
+    bounced_at: Annotated[Moment, Meta(description="when the message was reported as undeliverable")] | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class MessageDetail(Message, rename={"from_": "from"}):
+    """A message with its content and events."""
+
+    html: (
+        Annotated[str, Meta(description="HTML content as sent; null for SMS and for messages that were never rendered")]
+        | None
+    )
+    text: Annotated[str, Meta(description="plain text content as sent")] | None
+    headers: Annotated[dict[str, str], Meta(description="custom headers")]
+    events: Annotated[list[Event], Meta(description="latest events of the message, newest first, at most 100")]
+
+
+class BrandLink(Struct):
+    """A link of the brand."""
+
+    url: Annotated[str, Meta(description="URL of the link: http, https or mailto")]
+    icon: Annotated[str, Meta(description="name of the icon")]
+    title: Annotated[str, Meta(description="title of the link")]
+
+
+class Brand(Struct):
+    """The brand of an account."""
+
+    id: int
+    account_id: int
+    brand_color: Annotated[str, Meta(description="colour of buttons and links, such as `#0a7d52`")] | None
+    text_color: Annotated[str, Meta(description="text colour")] | None
+    bg_color: Annotated[str, Meta(description="background colour")] | None
+    font_heading: Annotated[str, Meta(description="font of headings")] | None
+    font_body: Annotated[str, Meta(description="font of text")] | None
+    style_notes: Annotated[str, Meta(description="description of the visual style")] | None
+    tone: Annotated[str, Meta(description="tone of voice")] | None
+    company_description: Annotated[str, Meta(description="description of the company")] | None
+    industry: Annotated[str, Meta(description="industry of the company")] | None
+    example_copy: Annotated[list[str], Meta(description="sample texts in the brand's tone")] | None
+    default_header: Annotated[Json, Meta(description="default properties of headers")]
+    default_footer: Annotated[Json, Meta(description="default properties of footers")]
+    default_theme: Annotated[Json, Meta(description="default theme of designs")]
+    physical_address: Annotated[str, Meta(description="postal address, included in every marketing email")] | None
+    company_name: Annotated[str, Meta(description="name of the company")] | None
+    source_url: Annotated[str, Meta(description="always null: no website is read")] | None
+    last_scraped_at: Annotated[Moment, Meta(description="always null: no website is read")] | None
+    links: Annotated[list[BrandLink], Meta(description="links to websites and social profiles")]
+    logo: Annotated[str, Meta(description="URL of the logo")] | None
+    complete: Annotated[bool, Meta(description="true if `brand_color` and `company_name` are set")]
+    created_at: Moment
+    updated_at: Moment
+
+
+S = TypeVar("S", bound=Struct)
+
+
+@cache
+def _list_fields(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """Return the fields of a Struct, and whether each is a time."""
+    return tuple((name, name.endswith("_at")) for name in kind.__struct_fields__)
+
+
+def _build_from_row(kind: type[S], row: Any, **values: Any) -> S:
+    """Build a Struct from the columns of a row and given values; times are formatted."""
+    # Reading Peewee's `__data__` avoids thousands of attribute lookups per page.
+    stored = getattr(row, "__data__", values)
+    for name, is_time in _list_fields(kind):
+        if name not in values:
+            value = stored[name] if name in stored else getattr(row, name)
+            values[name] = iso(value) if is_time and value is not None else value
+    return kind(**values)
+
+
+def serialize_channel(row: models.Channel) -> Channel:
+    """Return a channel as an API Struct."""
+    return _build_from_row(Channel, row, verified=row.verified_at is not None, suppression_reason=row.suppression)
+
+
+def _contact_values(row: models.Contact) -> dict[str, Any]:
+    by_kind = {kind: [channel for channel in row.channels if channel.kind == kind] for kind in ("email", "phone")}
+    first = (by_kind["email"] or by_kind["phone"] or [None])[0]
+    status = "unverified"
+    if first is not None:
+        status = "suppressed" if first.suppression else "verified" if first.verified_at else "unverified"
+    enrichment = (row.data or {}).get("enrichment")
+    return {
+        "subscribed_email": any(channel.subscribed for channel in by_kind["email"]),
+        "subscribed_phone": any(channel.subscribed for channel in by_kind["phone"]),
+        "sendable_email": any(is_sendable(channel) for channel in by_kind["email"]),
+        "sendable_phone": any(is_sendable(channel) for channel in by_kind["phone"]),
+        "verification_status": status,
+        "enrichment_status": "enriched" if isinstance(enrichment, dict) and enrichment else "not_enriched",
+        "channels": [serialize_channel(channel) for channel in row.channels],
+    }
+
+
+def serialize_contact(row: models.Contact) -> Contact:
+    """Return a contact loaded with its channels and lists."""
+    return _build_from_row(Contact, row, **_contact_values(row))
+
+
+def serialize_written_contact(row: models.Contact, kept: list[str]) -> ContactWritten:
+    """Return a written contact."""
+    return _build_from_row(ContactWritten, row, kept_opt_out=kept, **_contact_values(row))
+
+
+def serialize_list(row: models.ContactList, sendable: dict[str, int]) -> ContactList:
+    """Return a list as an API Struct."""
+    return _build_from_row(ContactList, row, sendable_count=Sendable(**sendable))
+
+
+def serialize_template(row: models.Template) -> Template:
+    """Return a template as an API Struct."""
+    return _build_from_row(Template, row)
+
+
+def serialize_trigger(row: models.Trigger) -> Trigger:
+    """Return a trigger as an API Struct."""
+    return _build_from_row(Trigger, row)
+
+
+def serialize_campaign(row: models.Campaign) -> Campaign:
+    """Return a campaign loaded with trigger, template and counts."""
+    content, waits = serialize_template(row.template), row.waiting
+    return _build_from_row(
+        Campaign, row, waiting=waits and Waiting(waits.reason, waits.text, iso(waits.until)),
+        stats=Stats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
+        template=content, templates=[content],
+        freezing=Freezing(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,
+    )  # fmt: skip
+
+
+def _message_values(row: models.Message) -> dict[str, Any]:
+    error = None
+    if row.error_code is not None:
+        error = MessageError(row.error_code, row.error_smtp, row.error_enhanced, row.error_text)
+    is_open = row.status in ("queued", "held")
+    return {
+        "to": row.recipient, "from_": row.sender or None, "tags": row.tags or {}, "error": error,
+        # Without a due time the message waits for its paused flow to be resumed.
+        "next_attempt_at": iso(max(row.due_at, row.created_at)) if is_open and row.due_at is not None else None,
+        "source_name": getattr(row, "source_name", None),
+    }  # fmt: skip
+
+
+def serialize_message(row: models.Message) -> Message:
+    """Return a message as an API Struct."""
+    return _build_from_row(Message, row, **_message_values(row))
+
+
+def serialize_message_detail(row: models.Message, content: Any, events: list[models.Event]) -> MessageDetail:
+    """Return a message with its content; `content` has `html`, `text` and `headers`."""
+    return _build_from_row(
+        MessageDetail, row, html=content["html"], text=content["text"], headers=content["headers"],
+        events=[serialize_event(event) for event in events], **_message_values(row),
+    )  # fmt: skip
+
+
+serialize_event = listing.shape_event
+
+
+def serialize_brand(row: models.Brand) -> Brand:
+    """Return the brand; nothing is imported from websites, so `source_url` is null."""
+    return _build_from_row(
+        Brand, row, source_url=None, last_scraped_at=None, logo=media.resolve_url(row.logo),
+        links=[BrandLink(**{"url": "", "icon": "", "title": "", **one}) for one in row.links or []],
+        complete=bool(row.brand_color and row.company_name),
+    )  # fmt: skip

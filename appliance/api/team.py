@@ -1,0 +1,386 @@
+"""Endpoints of users, API keys, the audit log and the signed-in user (docs/decisions.md#2, docs/decisions.md#5)."""
+
+import asyncio
+from typing import Annotated, Any, Literal, cast
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts import access, audit, login, passwords, rate_limits, sessions, users
+from appliance.accounts.access import ADMIN_SCOPE, SELF_SCOPE, KeyWrite
+from appliance.accounts.audit import AuditQuery
+from appliance.accounts.users import Password, Role, UserPatch, UserQuery, UserWrite
+from appliance.api import http
+from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, keep_faults_of_readable_fields, validator
+from appliance.api.http import page_headers
+from appliance.api.schemas import Moment
+from appliance.core.clock import iso
+from appliance.core.errors import Faults, Invalid
+from appliance.core.validation import Name, PageQuery
+from appliance.storage import models
+from appliance.storage.transactions import commit, fetch
+
+
+class User(Struct):
+    """A user of the account."""
+
+    id: int
+    account_id: int
+    email: Annotated[
+        str, Meta(description="email address that the user signs in with, in lower case; unique in the installation")
+    ]
+    name: Annotated[str, Meta(description="name shown to other users")]
+    role: Annotated[
+        Role,
+        Meta(
+            description="role of the user: viewers read, authors also write, editors also send, admins and "
+            "owners may do everything"
+        ),
+    ]
+    otp: Annotated[bool, Meta(description="whether signing in requires a second factor")]
+    disabled_at: Annotated[Moment, Meta(description="when the user was disabled; null if enabled")] | None
+    last_login_at: Annotated[Moment, Meta(description="when the user last signed in; null for never")] | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class UserWithPassword(User):
+    """A new user. A generated `password` is shown once; it is null if the request set one."""
+
+    password: Annotated[str, Meta(description="generated password; null if the request contained one")] | None
+
+
+class ApiKey(Struct):
+    """An API key; `hint` is its last characters."""
+
+    id: int
+    account_id: int
+    name: Annotated[str, Meta(description="name of the key, such as the program that uses it")]
+    hint: Annotated[str, Meta(description="last four characters of the key")]
+    scope: Annotated[
+        str,
+        Meta(
+            description="`full`, `read`, `send`, or a comma-separated list of scopes, such as "
+            "`contacts:write,events:write`"
+        ),
+    ]
+    test: Annotated[
+        bool, Meta(description="true for a test key: everything that it sends is captured and counted nowhere")
+    ]
+    created_by: (
+        Annotated[
+            int,
+            Meta(
+                description="id of the user who created the key; null if it was created on the command line or "
+                "the user was deleted"
+            ),
+        ]
+        | None
+    )
+    last_used_at: Annotated[Moment, Meta(description="when the key was last used; null for never")] | None
+    created_at: Moment
+
+
+class ApiKeyWithSecret(ApiKey):
+    """A new API key. `key` is shown once."""
+
+    key: Annotated[str, Meta(description="key to send after `Bearer`, shown in this response only")]
+
+
+class AuditEntry(Struct):
+    """An audit log entry: an action of an actor (`user:7`, `key:3`, `cli`, `system`) on a subject (`campaign:3`)."""
+
+    id: int
+    account_id: int
+    actor: Annotated[str, Meta(description="who did it: `user:7`, `key:3`, `cli`, `recipient`, or `system`")]
+    actor_name: Annotated[str, Meta(description="name of the user or key; null if there is none")] | None
+    action: Annotated[str, Meta(description="action, such as `campaign_send`")]
+    subject: (
+        Annotated[str, Meta(description="object of the action, such as `campaign:3`; null if there is none")] | None
+    )
+    data: Annotated[
+        dict[str, Any], Meta(description="details of the action: names and numbers, never a secret or an address")
+    ]
+    ip: Annotated[str, Meta(description="full IP address; null if unknown")] | None
+    created_at: Annotated[Moment, Meta(description="when the action happened")]
+
+
+def _user_values(row: models.User) -> dict[str, Any]:
+    return {
+        "id": row.id, "account_id": row.account_id, "email": row.email, "name": row.name,
+        "role": cast(Role, row.role), "otp": row.otp_secret is not None, "disabled_at": iso(row.disabled_at),
+        "last_login_at": iso(row.last_login_at), "created_at": str(iso(row.created_at)),
+        "updated_at": str(iso(row.updated_at)),
+    }  # fmt: skip
+
+
+def serialize_user(row: models.User) -> User:
+    """Return a user as an API Struct."""
+    return User(**_user_values(row))
+
+
+def serialize_user_with_password(row: models.User, password: str | None) -> UserWithPassword:
+    """Return a user with the generated password."""
+    return UserWithPassword(**_user_values(row), password=password)
+
+
+def _key_values(row: models.ApiKey) -> dict[str, Any]:
+    return {
+        "id": row.id, "account_id": row.account_id, "name": row.name, "hint": row.hint, "scope": row.scope,
+        "test": row.test, "created_by": row.created_by_id, "last_used_at": iso(access.last_used_at(row)),
+        "created_at": str(iso(row.created_at)),
+    }  # fmt: skip
+
+
+def serialize_key(row: models.ApiKey) -> ApiKey:
+    """Return an API key as an API Struct."""
+    return ApiKey(**_key_values(row))
+
+
+def serialize_key_with_secret(row: models.ApiKey, secret: str) -> ApiKeyWithSecret:
+    """Return an API key with its secret."""
+    return ApiKeyWithSecret(**_key_values(row), key=secret)
+
+
+def serialize_audit_entry(row: models.Audit, names: dict[str, str]) -> AuditEntry:
+    """Return an audit entry with the name of its actor."""
+    return AuditEntry(
+        row.id, row.account_id, row.actor, names.get(row.actor), row.action, row.subject, row.data, row.ip,
+        str(iso(row.created_at)),
+    )  # fmt: skip
+
+
+ROUTES = Routes()
+_USER_PATH = "/users/{id}"
+
+
+@ROUTES.add("GET", "/users", scope=ADMIN_SCOPE, query=UserQuery, returns=User, many=True)
+async def list_users(request: ApiRequest) -> ApiResponse:
+    """List users, newest first."""
+    page = await fetch(users.fetch_page, request.account_id, request.query)
+    return ApiResponse([serialize_user(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add("POST", "/users", scope=ADMIN_SCOPE, reads=UserWrite, returns=UserWithPassword, status=201,
+            validate=validator(users.validate_new))  # fmt: skip
+async def create_user(request: ApiRequest) -> ApiResponse:
+    """Create a user. Without `password` one is generated and shown once.
+
+    The email address must be unique in the whole installation.
+    """
+    request_body: UserWrite = request.body
+    await fetch(users.validate_new, request.account_id, request_body)
+    sent = request_body.password if isinstance(request_body.password, str) else None
+    secret = users.generate_password() if sent is None else sent
+    name = request_body.name if isinstance(request_body.name, str) else None
+    new_user = await asyncio.to_thread(users.prepare_user, request_body.email, secret, name)
+    user = await commit(users.add_member, request.by, new_user, request_body.role)
+    return ApiResponse(serialize_user_with_password(user, secret if sent is None else None))
+
+
+@ROUTES.add("GET", _USER_PATH, scope=ADMIN_SCOPE, returns=User)
+async def get_user(request: ApiRequest) -> ApiResponse:
+    """Get a user."""
+    return ApiResponse(serialize_user(await fetch(users.get, request.account_id, request.id)))
+
+
+async def _validate_user_update(request: ApiRequest) -> dict[str, list[str]]:
+    try:
+        await fetch(users.validate_update, request.by, request.id, request.body)
+    except Invalid as error:
+        assert request.parsed is not None  # a body that was not parsed is not checked
+        return keep_faults_of_readable_fields(request.parsed, error)
+    return {}
+
+
+@ROUTES.add("PATCH", _USER_PATH, scope=ADMIN_SCOPE, reads=UserPatch, returns=User, validate=_validate_user_update)
+async def update_user(request: ApiRequest) -> ApiResponse:
+    """Update a user. `disabled`, a new password or removing the second factor ends all sessions of the user."""
+    changes: UserPatch = request.body
+    await fetch(users.validate_update, request.by, request.id, changes)
+    password_hash = None
+    if isinstance(changes.password, str):
+        password_hash = await asyncio.to_thread(passwords.hash_password, changes.password)
+
+    def verb() -> models.User:
+        user = users.update(request.by, request.id, changes, password_hash)
+        return user if changes.otp is UNSET else login.reset_second_factor(request.by, request.id)
+
+    return ApiResponse(serialize_user(await commit(verb)))
+
+
+@ROUTES.add("DELETE", _USER_PATH, scope=ADMIN_SCOPE, returns=User)
+async def disable_user(request: ApiRequest) -> ApiResponse:
+    """Disable a user. The user is kept for the audit log and can be enabled again.
+
+    API keys that the user created keep working; `created_by` of `/api_keys` shows which those are.
+    """
+    return ApiResponse(serialize_user(await commit(users.disable, request.by, request.id)))
+
+
+# An API key can neither create nor revoke API keys (docs/decisions.md#2).
+
+
+@ROUTES.add("GET", "/api_keys", scope=ADMIN_SCOPE, query=PageQuery, returns=ApiKey, many=True)
+async def list_api_keys(request: ApiRequest) -> ApiResponse:
+    """List active API keys, newest first."""
+    page = await fetch(access.fetch_key_page, request.account_id, request.query)
+    return ApiResponse([serialize_key(row) for row in page.rows], headers=page_headers(page))
+
+
+@ROUTES.add(
+    "POST", "/api_keys", scope=ADMIN_SCOPE, reads=KeyWrite, returns=ApiKeyWithSecret, status=201,
+    validate=validator(access.validate_key),
+)  # fmt: skip
+async def create_api_key(request: ApiRequest) -> ApiResponse:
+    """Create an API key. The key is shown once."""
+    key, secret = await commit(access.create_key, request.account_id, request.body, request.by)
+    return ApiResponse(serialize_key_with_secret(key, secret))
+
+
+@ROUTES.add("DELETE", "/api_keys/{id}", scope=ADMIN_SCOPE, returns=ApiKey)
+async def revoke_api_key(request: ApiRequest) -> ApiResponse:
+    """Revoke an API key with immediate effect."""
+    return ApiResponse(serialize_key(await commit(access.revoke_key, request.account_id, request.id, request.by)))
+
+
+@ROUTES.add("GET", "/audit", scope=ADMIN_SCOPE, query=AuditQuery, returns=AuditEntry, many=True)
+async def list_audit_entries(request: ApiRequest) -> ApiResponse:
+    """List audit log entries, newest first. Entries are permanent."""
+    page = await fetch(audit.fetch_page, request.account_id, request.query)
+    names = await fetch(audit.fetch_actor_names, request.account_id)
+    return ApiResponse([serialize_audit_entry(row, names) for row in page.rows], headers=page_headers(page))
+
+
+class OwnPatch(Struct):
+    """Changes to the signed-in user; a new `password` requires `current_password`."""
+
+    name: Annotated[Name, Meta(description="name shown to other users")] | UnsetType = UNSET
+    password: (
+        Annotated[
+            Password,
+            Meta(description="new password of at least 10 characters; ends all your sessions, including this one"),
+        ]
+        | UnsetType
+    ) = UNSET
+    current_password: (
+        Annotated[
+            str,
+            Meta(max_length=passwords.MAX_CHARACTERS),
+            Meta(description="current password, required to change it"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+def _get_own_id(request: ApiRequest) -> int:
+    """Return the id of the signed-in user; the scope excludes API keys."""
+    assert request.credential.user_id is not None
+    return request.credential.user_id
+
+
+@ROUTES.add("GET", "/user", scope=SELF_SCOPE, returns=User)
+async def get_own_user(request: ApiRequest) -> ApiResponse:
+    """Get the signed-in user."""
+    return ApiResponse(serialize_user(await fetch(users.get, request.account_id, _get_own_id(request))))
+
+
+async def _validate_own_update(request: ApiRequest) -> dict[str, list[str]]:
+    user = await fetch(users.get, request.account_id, _get_own_id(request))
+    try:
+        await _check_password(user, request.body)
+    except Invalid as error:
+        assert request.parsed is not None  # a body that was not parsed is not checked
+        return keep_faults_of_readable_fields(request.parsed, error)
+    return {}
+
+
+@ROUTES.add("PATCH", "/user", scope=SELF_SCOPE, reads=OwnPatch, returns=User, validate=_validate_own_update)
+async def update_own_user(request: ApiRequest) -> ApiResponse:
+    """Update the signed-in user. A new password ends all sessions, including the current one."""
+    changes: OwnPatch = request.body
+    user = await fetch(users.get, request.account_id, _get_own_id(request))
+    password_hash = await _hash_new_password(user, changes)
+
+    def verb() -> models.User:
+        updated = user
+        if isinstance(changes.name, str):
+            updated = users.rename(user.id, changes.name, request.by.ip)
+        if password_hash is not None:
+            updated = users.change_password(user.id, password_hash, 0, request.by.ip)
+        return updated
+
+    return ApiResponse(serialize_user(await commit(verb)))
+
+
+async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None:
+    """Return the hash of the new password, or None without one. Raises the errors of `_check_password`."""
+    await _check_password(user, changes)
+    return (
+        await asyncio.to_thread(passwords.hash_password, changes.password)
+        if isinstance(changes.password, str)
+        else None
+    )
+
+
+async def _check_password(user: models.User, changes: OwnPatch) -> None:
+    """Raise Invalid for an unsuitable new password or a wrong current one; too many attempts are refused."""
+    if not isinstance(changes.password, str):
+        return
+    faults = Faults()
+    try:
+        passwords.check_length(changes.password)
+    except Invalid as error:
+        faults.merge(error.fields)
+    if not isinstance(changes.current_password, str):
+        faults.add("current_password", "can't be blank")
+    else:
+        name = f"own:{user.id}"
+        with rate_limits.limit_attempt(name) as attempt:
+            if not await passwords.verify(user.password_hash, changes.current_password):
+                attempt.fail()
+                faults.add("current_password", "is incorrect")
+        if not attempt.has_failed:
+            rate_limits.clear_failures(name)
+    faults.check()
+
+
+# Sessions are browsers and programs with a JWT.
+
+
+class SignIn(Struct):
+    """An active session."""
+
+    id: int
+    kind: Annotated[Literal["browser", "token"], Meta(description="`browser`, or `token` for a program")]
+    current: Annotated[bool, Meta(description="whether it is the session of this request")]
+    ip: Annotated[str, Meta(description="full IP address from which the user signed in; null if unknown")] | None
+    user_agent: Annotated[str, Meta(description="User-Agent header at sign-in")] | None
+    last_seen_at: Annotated[Moment, Meta(description="when the session was last used, to within five minutes")]
+    expires_at: Annotated[
+        Moment, Meta(description="when the session expires; a browser session is extended by use, to 30 days at most")
+    ]
+    created_at: Annotated[Moment, Meta(description="when the user signed in")]
+
+
+@ROUTES.add("GET", "/user/sessions", scope=SELF_SCOPE, returns=SignIn, many=True, query=PageQuery)
+async def list_own_sessions(request: ApiRequest) -> ApiResponse:
+    """List sessions of the signed-in user, newest first."""
+    page = await fetch(sessions.fetch_page, _get_own_id(request), request.query)
+    rows = [_serialize_session(row, request) for row in page.rows]
+    return ApiResponse(rows, headers=http.page_headers(page))
+
+
+@ROUTES.add("DELETE", "/user/sessions/{id}", scope=SELF_SCOPE, returns=SignIn)
+async def end_own_session(request: ApiRequest) -> ApiResponse:
+    """End a session of the signed-in user. Its cookie or token becomes invalid."""
+    return ApiResponse(
+        _serialize_session(await commit(sessions.revoke, _get_own_id(request), request.id, request.by), request)
+    )
+
+
+def _serialize_session(row: models.Session, request: ApiRequest) -> SignIn:
+    kind = cast(Literal["browser", "token"], row.kind)
+    return SignIn(
+        row.id, kind, row.id == request.credential.session_id, row.ip, row.user_agent,
+        iso(row.last_seen_at) or "", iso(row.expires_at) or "", iso(row.created_at) or "",
+    )  # fmt: skip

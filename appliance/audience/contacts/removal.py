@@ -1,0 +1,370 @@
+"""Delete contacts, merge two contacts into one, and erase persons (GDPR).
+
+After an erasure only counts, keyed hashes of opt-outs, and the suppression of the addresses stay.
+"""
+
+from typing import Any
+
+from appliance.audience import consent, lists, suppressions
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import search, store, write
+from appliance.audience.suppressions import SuppressionCause
+from appliance.core import clock, crypto, signals
+from appliance.core.addresses import Address
+from appliance.core.errors import Faults, Invalid
+from appliance.core.signals import Signal
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.storage import database, journal
+from appliance.storage.database import connection, fold_case, rows, run
+from appliance.storage.models import Channel, Contact, Erasure
+from appliance.storage.models.account import CONTACTS
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+# Sent in the transaction that deletes contacts, with their ids, while their rows still exist
+contacts_deleting = Signal[[list[int]]]()
+# Sent in the transaction that merges two contacts: the id that stays, the id that is merged into it, and the time
+contact_merging = Signal[[int, int, int]]()
+
+# The messages of a contact: their own, those without a contact to their addresses, and tests with their values
+_MESSAGES_OF_CONTACT = (
+    "SELECT id FROM message WHERE contact_id = :contact UNION SELECT id FROM message WHERE contact_id IS NULL "
+    "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact) "
+    "UNION SELECT message_id FROM message_content WHERE shown_as = :contact"
+)
+# The recipient of a test with the values of the contact is another person and stays, unless it is being sent.
+_SENT_TO_SOMEONE_ELSE = (
+    "contact_id IS NULL AND status <> 'sending' "
+    "AND recipient_key NOT IN (SELECT key FROM channel WHERE contact_id = :contact)"
+)
+_OPEN = "status IN ('queued', 'held')"
+# Incoming messages of a contact, and those from their number before it belonged to a contact
+_INCOMING_OF_CONTACT = (
+    "SELECT id FROM incoming WHERE contact_id = :contact UNION SELECT id FROM incoming WHERE contact_id IS NULL "
+    "AND account_id = :account AND sender IN (SELECT key FROM channel WHERE contact_id = :contact)"
+)
+# These data of events about messages stay, so that the figures of campaigns do not change.
+_KEPT_EVENT_DATA = ("message_id", "campaign_id", "flow_id", "step_id", "verdict")
+_PERSONAL_EVENT_COLUMNS = (
+    "resource_url", "ip", "user_agent", "browser", "os", "device_type", "referrer", "utm_source", "utm_medium",
+    "utm_term", "utm_content", "utm_campaign", "idempotency_key",
+)  # fmt: skip
+
+
+# Evidence loses IP address, user agent and the text of keywords; the consent text is our own and stays.
+_ANONYMIZE_EVIDENCE = "ip = NULL, user_agent = NULL, text = CASE WHEN source = 'keyword' THEN NULL ELSE text END"
+
+# Former addresses that belong to no other contact are kept only as keyed hashes.
+_ANONYMIZE_FORMER_ADDRESSES = (
+    "UPDATE suppression SET address = NULL, diagnostic = NULL, note = NULL WHERE account_id = :account "
+    "AND address IS NOT NULL AND (kind, address_hash) IN (SELECT kind, address_hash FROM consent "
+    "WHERE contact_id = :contact) AND NOT EXISTS (SELECT 1 FROM channel c WHERE c.account_id = :account "
+    "AND c.kind = suppression.kind AND c.key = lower(suppression.address) AND c.contact_id <> :contact)"
+)
+
+
+def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
+    """Erase a contact and return it; its addresses are suppressed. Raises NotFound."""
+    require_write_transaction()
+    contact = store.get(account_id, contact_id)
+    overwrite_deleted_data()
+    with_ids = {"account": account_id, "contact": contact_id, "now": clock.now_ms()}
+    _erase_messages(with_ids)
+    _erase_incoming(with_ids)
+    # Receivers of webhooks may have echoed personal data.
+    run(
+        "UPDATE webhook_delivery SET response_text = NULL WHERE response_text IS NOT NULL "
+        "AND event_id IN (SELECT id FROM event WHERE contact_id = :contact)",
+        with_ids,
+    )
+    run(
+        "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL OR NOT resource_uid GLOB 'message:*')",
+        with_ids,
+    )
+    # Evidence is anonymized while it still refers to the contact, including evidence about former addresses.
+    run(f"UPDATE consent SET {_ANONYMIZE_EVIDENCE} WHERE contact_id = :contact", with_ids)
+    run(_ANONYMIZE_FORMER_ADDRESSES, with_ids)
+    # Confirmations for their addresses lose all values; the rows stay for their links.
+    run(
+        "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
+        "WHERE account_id = :account AND (kind, key) IN (SELECT kind, key FROM channel WHERE contact_id = :contact)",
+        with_ids,
+    )
+    delete(account_id, contact_id)
+    journal.append(account_id, "erased", contact=contact_id)
+    for channel in contact.channels:
+        _suppress_erased(channel, evidence)
+    _queue_file_erasure(contact)
+    return contact
+
+
+def _queue_file_erasure(contact: Contact) -> None:
+    """Queue the erasure of the contact from files of imports."""
+    erased_addresses = [(channel.kind, channel.key, channel.value) for channel in contact.channels]
+    if erased_addresses:
+        Erasure.create(
+            account=contact.account_id, contact_id=contact.id, addresses=erased_addresses, created_at=clock.now_ms()
+        )
+        after_commit(lambda: signals.wake("erasures"))
+
+
+def _erase_messages(with_ids: dict[str, int]) -> None:
+    """Clear content and recipient of every message of a contact, end unsent ones, and delete captured mail."""
+    facts = "json_object(" + ", ".join(f"'{name}', data ->> '$.{name}'" for name in _KEPT_EVENT_DATA) + ")"
+    cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL_EVENT_COLUMNS)
+    run(
+        "UPDATE message_content SET subject = NULL, body = NULL, text = NULL, preheader = NULL, from_name = NULL, "
+        f"design = NULL, links = NULL, headers = '{{}}', data = '{{}}' WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
+        with_ids,
+    )
+    run(f"DELETE FROM retry_payload WHERE message_id IN ({_MESSAGES_OF_CONTACT})", with_ids)
+    # Hits stay counted, without a message.
+    run(
+        "UPDATE hit SET message_id = NULL, event_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL "
+        f"WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
+        with_ids,
+    )
+    run(
+        f"DELETE FROM captured_message WHERE account_id = :account AND message_id IN ({_MESSAGES_OF_CONTACT})", with_ids
+    )
+    run(f"DELETE FROM receipt WHERE message_id IN ({_MESSAGES_OF_CONTACT})", with_ids)
+    run(
+        f"UPDATE event SET contact_id = NULL, data = {facts}, {cleared} "
+        f"WHERE (contact_id = :contact AND resource_uid GLOB 'message:*') OR (account_id = :account "
+        f"AND resource_uid IN (SELECT 'message:' || id FROM ({_MESSAGES_OF_CONTACT})))",
+        with_ids,
+    )
+    run(
+        f"UPDATE message SET recipient = CASE WHEN {_SENT_TO_SOMEONE_ELSE} THEN recipient END, "
+        f"recipient_key = CASE WHEN {_SENT_TO_SOMEONE_ELSE} THEN recipient_key END, subject = NULL, tags = NULL, "
+        "error_text = NULL, "
+        # Messages that may have been accepted stay uncertain.
+        f"status = CASE WHEN {_OPEN} THEN CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'skipped' END ELSE "
+        "status END, "
+        f"skip_reason = CASE WHEN {_OPEN} AND uncertain_count = 0 THEN 'contact_deleted' ELSE skip_reason END, "
+        f"error_code = CASE WHEN {_OPEN} AND uncertain_count > 0 THEN 'in_doubt' ELSE error_code END, "
+        f"due_at = NULL, updated_at = :now WHERE id IN ({_MESSAGES_OF_CONTACT})",
+        with_ids,
+    )
+    _erase_tests_to_former_addresses(with_ids)
+    # This column is cleared last because the messages are found by it.
+    run("UPDATE message_content SET shown_as = NULL WHERE shown_as = :contact", with_ids)
+
+
+def _erase_incoming(with_ids: dict[str, int]) -> None:
+    """Clear text and number of all incoming messages of a contact; time and kind stay."""
+    run(
+        "DELETE FROM event WHERE account_id = :account AND contact_id IS NULL "
+        f"AND resource_uid IN (SELECT 'incoming:' || id FROM ({_INCOMING_OF_CONTACT}))",
+        with_ids,
+    )
+    run(
+        f"UPDATE incoming SET sender = NULL, body = NULL, keyword = NULL WHERE id IN ({_INCOMING_OF_CONTACT})", with_ids
+    )
+
+
+def _erase_tests_to_former_addresses(with_ids: dict[str, int]) -> None:
+    """Clear the recipient of tests to former addresses of the contact, found by the consent history."""
+    tests = rows(
+        "SELECT id, channel, recipient_key FROM message WHERE recipient_key IS NOT NULL "
+        "AND id IN (SELECT message_id FROM message_content WHERE shown_as = :contact)",
+        with_ids,
+    )
+    for number, kind, key in tests:
+        run(
+            "UPDATE message SET recipient = NULL, recipient_key = NULL WHERE id = ? AND EXISTS (SELECT 1 FROM consent "
+            "WHERE account_id = ? AND address_hash = ? AND contact_id = ?)",
+            (number, with_ids["account"], crypto.hash_address(kind, key), with_ids["contact"]),
+        )
+
+
+def _suppress_erased(channel: Channel, evidence: Evidence) -> None:
+    """Suppress an address as erased, stored only as its hash."""
+    hashed = crypto.hash_address(channel.kind, channel.key)
+    address = Address(channel.kind, channel.value, channel.key)
+    # Receipts without a message yet may name the address in their text.
+    run("UPDATE receipt SET text = NULL WHERE instr(text, ?)", (channel.key.lstrip("+"),))
+    by_request = Evidence(evidence.source, evidence.actor, test=evidence.test)
+    suppressions.suppress(channel.account_id, address, SuppressionCause("erased", evidence.source), by_request)
+    where = (channel.account_id, channel.kind, hashed)
+    run(
+        "UPDATE suppression SET address = NULL, diagnostic = NULL, note = NULL "
+        "WHERE account_id = ? AND kind = ? AND address_hash = ?",
+        where,
+    )
+    run(
+        f"UPDATE consent SET {_ANONYMIZE_EVIDENCE} WHERE account_id = ? AND address_hash = ? AND contact_id IS NULL",
+        (channel.account_id, hashed),
+    )
+
+
+# A merge loses no data, and the stricter consent of the two contacts applies.
+
+_FIRST_WINS = ("first_name", "last_name", "source", "country_code")
+_SUMMED = ("email_sent_count", "email_open_count", "email_click_count", "email_soft_bounce_count", "sms_sent_count")
+_LATEST = ("email_last_sent_at", "email_last_opened_at", "email_last_clicked_at", "last_interacted_at")
+_TRACKING = ("full", "aggregate", "none")
+
+
+def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Contact, Contact]:
+    """Return the two contacts of a merge; raises NotFound or Invalid."""
+    contact = store.get(account_id, contact_id)
+    if other_id == contact_id:
+        raise Invalid({"contact_id": ["is invalid"]})
+    others = store.fetch_by_ids([other_id])
+    if not others or others[0].account_id != account_id:
+        raise Invalid({"contact_id": ["must exist"]})
+    return contact, others[0]
+
+
+def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
+    """Merge another contact into this one, delete the other, and return this one. Raises NotFound or Invalid."""
+    require_write_transaction()
+    contact, other = find_merge_pair(account_id, contact_id, other_id)
+    data, faults = _merge_data(contact, other), Faults()
+    data = write.check_data(data, "data", faults)
+    faults.check()
+    old_tags = write.tags_of(contact.data)
+    opt_outs = {kind: _find_opt_out(contact, kind) or _find_opt_out(other, kind) for kind in ("email", "phone")}
+    _merge_fields(contact, other, data)
+    _move_rows(contact.id, other.id)
+    _merge_lists(contact.id, other.id)
+    search.remove_from_index(other.id)
+    Contact.delete().where(Contact.id == other.id).execute()
+    CONTACTS.save(contact)
+    store.load_relations([contact])
+    _apply_strictest_consent(contact, opt_outs, evidence)
+    write.record_tag_changes(contact, old_tags)
+    event_data = {"merged_contact_id": other.id, "merged_uuid": other.uuid, "source": evidence.source}
+    log.record(NewEvent(account_id, "contact_merge", contact.id, event_data))
+    search.index_contact(contact, contact.channels)
+    return contact
+
+
+def _merge_data(contact: Contact, other: Contact) -> dict[str, Any]:
+    """Return the data of both contacts; this one's values win, and tags are united without case."""
+    data = {**other.data, **contact.data}
+    tags = {fold_case(tag): tag for tag in write.tags_of(other.data) + write.tags_of(contact.data)}
+    return {**data, "tags": list(tags.values())} if tags else data
+
+
+def _merge_fields(contact: Contact, other: Contact, data: dict[str, Any]) -> None:
+    contact.data = data
+    for name in _FIRST_WINS:
+        setattr(contact, name, getattr(contact, name) or getattr(other, name))
+    for name in _SUMMED:
+        setattr(contact, name, getattr(contact, name) + getattr(other, name))
+    for name in _LATEST:
+        setattr(contact, name, max(getattr(source_contact, name) or 0 for source_contact in (contact, other)) or None)
+    contact.tracking = max(contact.tracking, other.tracking, key=_TRACKING.index)
+    contact.created_at = min(contact.created_at, other.created_at)
+    contact.updated_at = clock.now_ms()
+
+
+def _find_opt_out(contact: Contact, kind: str) -> consent.By | None:
+    """Return who opted a contact out of a kind of address, or None if any is subscribed or none was opted out."""
+    channels_of_kind = [channel for channel in contact.channels if channel.kind == kind]
+    if any(channel.subscribed for channel in channels_of_kind):
+        return None
+    by = {channel.opted_out_by or "recipient" for channel in channels_of_kind if channel.opt_out_at is not None}
+    return ("recipient" if "recipient" in by else "operator") if by else None
+
+
+def _apply_strictest_consent(contact: Contact, opt_outs: dict[str, consent.By | None], evidence: Evidence) -> None:
+    """Opt all addresses of a kind out if either contact had opted out of it."""
+    merge_evidence = Evidence(
+        "merge", evidence.actor, evidence.ip, evidence.user_agent,
+        text="one of the two merged contacts had opted out", test=evidence.test,
+    )  # fmt: skip
+    for channel in contact.channels:
+        by = opt_outs[channel.kind]
+        if by is not None and channel.subscribed:
+            consent.opt_out(channel, by, merge_evidence)
+
+
+def _move_rows(contact_id: int, other_id: int) -> None:
+    """Move the rows of the other contact to this one; of a campaign to both, only one message is moved or kept."""
+    ids = {"contact": contact_id, "other": other_id, "now": clock.now_ms()}
+    shared_campaigns = (
+        "SELECT mine.id AS mine, theirs.id AS theirs, mine.status IN ('skipped', 'cancelled') "
+        "AND theirs.status NOT IN ('skipped', 'cancelled') AS weaker FROM message mine JOIN message theirs "
+        "ON theirs.campaign_id = mine.campaign_id WHERE mine.contact_id = :contact AND theirs.contact_id = :other "
+        "AND mine.campaign_id IS NOT NULL"
+    )
+    # The sender skips unsent messages without a contact, so that no contact gets a campaign twice.
+    for own_message, other_message, is_weaker in rows(shared_campaigns, ids):
+        run("UPDATE message SET contact_id = NULL WHERE id = ?", (own_message if is_weaker else other_message,))
+    contact_merging.send(contact_id, other_id, ids["now"])
+    run("UPDATE message_content SET shown_as = :contact WHERE shown_as = :other", ids)
+    # Memberships of watched segments are united, so that the merge itself is neither an entry nor an unnoticed exit.
+    run(
+        "INSERT INTO segment_member (segment_id, contact_id) SELECT segment_id, :contact FROM segment_member "
+        "WHERE contact_id = :other ON CONFLICT DO NOTHING",
+        ids,
+    )
+    for table in ("channel", "message", "incoming", "event", "consent", "run"):
+        run(f"UPDATE {table} SET contact_id = :contact WHERE contact_id = :other", ids)
+
+
+def _merge_lists(contact_id: int, other_id: int) -> None:
+    """Unite the lists of both contacts, without lists that either of them left themselves."""
+    ids = {"contact": contact_id, "other": other_id}
+    count_sql = "SELECT contact_list_id, count(*) FROM membership WHERE contact_id IN (:contact, :other) GROUP BY 1"
+    counts_before = dict(rows(count_sql, ids))
+    for table in ("membership", "list_opt_out"):
+        run(
+            f"INSERT INTO {table} (contact_list_id, contact_id, created_at) SELECT contact_list_id, :contact, "
+            f"created_at FROM {table} WHERE contact_id = :other ON CONFLICT DO NOTHING",
+            ids,
+        )
+        run(f"DELETE FROM {table} WHERE contact_id = :other", ids)
+    run(
+        "DELETE FROM membership WHERE contact_id = :contact AND contact_list_id IN "
+        "(SELECT contact_list_id FROM list_opt_out WHERE contact_id = :contact)",
+        ids,
+    )
+    counts_after = dict(rows(count_sql, ids))
+    for list_id, number in counts_before.items():
+        lost = number - counts_after.get(list_id, 0)
+        if lost:
+            run("UPDATE contact_list SET contacts_count = contacts_count - ? WHERE id = ?", (lost, list_id))
+
+
+def delete(account_id: int, contact_id: int) -> Contact:
+    """Delete a contact and return it; opt-outs stay as hashes. Raises NotFound."""
+    require_write_transaction()
+    contact = store.get(account_id, contact_id)
+    for channel in contact.channels:
+        consent.remember_opt_out(channel)
+    for list_id in contact.list_ids:
+        lists.remove_members(account_id, list_id, [contact.id])
+    search.remove_from_index(contact.id)
+    contacts_deleting.send([contact.id])
+    log.record(NewEvent(account_id, "contact_delete", None, {"contact_id": contact.id}))
+    Contact.delete().where(Contact.id == contact.id).execute()
+    return contact
+
+
+def overwrite_deleted_data() -> None:
+    """Make SQLite overwrite deleted data until the running transaction is committed.
+
+    Otherwise the file keeps the bytes until their space is needed.
+    """
+    require_write_transaction()
+    database.set_secure_delete(wholly=True)
+    after_commit(_stop_overwriting)
+
+
+def _stop_overwriting() -> None:
+    database.set_secure_delete(wholly=False)
+
+
+def purge_search_index(pages: int = 250) -> bool:
+    """Purge some words of deleted contacts from the search index, and return whether more may remain.
+
+    The index keeps a word until its segment is merged, which may never happen by itself.
+    """
+    overwrite_deleted_data()
+    changes_before = connection().total_changes()
+    search.merge_index_pages(pages)
+    return bool(connection().total_changes() - changes_before > 1)

@@ -1,0 +1,524 @@
+"""Contact lists: static lists with members, and mirrors, which follow a segment.
+
+A mirror is populated by the difference to its segment, in small batches, soon after contacts change.
+"""
+
+import json
+import threading
+import time
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts.audit import Actor
+from appliance.audience.filters import compiler, parse
+from appliance.audience.segments import members
+from appliance.audience.segments import store as segments
+from appliance.core import clock, signals
+from appliance.core.cache import CostAwareCache
+from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.validation import Id, Name, PageQuery, Short, default
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.storage import database as storage_sql
+from appliance.storage import transactions
+from appliance.storage.database import Page, connection, fetch_one, normalize_name, paginate, rows, run, scalar
+from appliance.storage.models import ContactList, Segment
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+_CHUNK = 500
+_CLOCK_MARGIN_MS = 1_000
+MIRROR_MESSAGE = "is a view of a segment"
+
+
+class ListCreate(Struct):
+    """A new list: empty, with members, or a mirror of a segment."""
+
+    name: Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")]
+    segment_id: (
+        Annotated[Id, Meta(description="id of the segment that the list follows; null for a static list")]
+        | None
+        | UnsetType
+    ) = UNSET
+    contact_ids: (
+        Annotated[
+            list[Id], Meta(max_length=10_000), Meta(description="ids of the members; replaces the existing members")
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    double_opt_in: (
+        Annotated[
+            bool,
+            default(False),
+            Meta(description="whether members must confirm their address before they are sent marketing"),
+        ]
+        | UnsetType
+    ) = UNSET
+    public: (
+        Annotated[bool, default(False), Meta(description="whether the list is shown on the preference page")]
+        | UnsetType
+    ) = UNSET
+
+
+class ListPatch(Struct):
+    """A change of a list; `contact_ids` replaces the members."""
+
+    name: (
+        Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")] | UnsetType
+    ) = UNSET
+    segment_id: (
+        Annotated[Id, Meta(description="id of the segment to follow; null makes the list static and keeps its members")]
+        | None
+        | UnsetType
+    ) = UNSET
+    contact_ids: (
+        Annotated[
+            list[Id], Meta(max_length=10_000), Meta(description="ids of the members; replaces the existing members")
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    double_opt_in: (
+        Annotated[bool, Meta(description="whether members must confirm their address before they are sent marketing")]
+        | UnsetType
+    ) = UNSET
+    public: Annotated[bool, Meta(description="whether the list is shown on the preference page")] | UnsetType = UNSET
+
+
+class ListQuery(PageQuery):
+    """Filters of the list of contact lists."""
+
+    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
+
+
+class MembershipChange(NamedTuple):
+    """How many contacts joined or left, and `list:N` if a contact who had opted out of the list was kept out."""
+
+    changed_count: int
+    kept: list[str]
+
+
+_ORDERS: dict[str, Any] = {"name": ContactList.name_key, "people": ContactList.contacts_count,
+                           "updated": ContactList.updated_at, "created": ContactList.created_at}  # fmt: skip
+
+
+def fetch_page(account_id: int, query: ListQuery, order: str = "-created") -> Page:
+    """Return a page of lists, newest first or ordered by `name`, `people` or `updated`; a minus sorts descending."""
+    query_set = ContactList.select().where(ContactList.account == account_id)
+    if isinstance(query.search, str) and query.search.strip():
+        query_set = query_set.where(ContactList.name_key.contains(normalize_name(query.search)))
+    column = _ORDERS[order.removeprefix("-")]
+    ordering = [column.desc(), ContactList.id.desc()] if order.startswith("-") else [column, ContactList.id]
+    result = paginate(query_set.order_by(*ordering), query.page, query.size())
+    return result._replace(rows=[set_staleness(row) for row in result.rows])
+
+
+def get(account_id: int, list_id: int) -> ContactList:
+    """Return a list; raises NotFound."""
+    contact_list = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
+    if contact_list is None:
+        raise NotFound
+    return set_staleness(contact_list)
+
+
+def set_staleness(contact_list: ContactList) -> ContactList:
+    """Set whether contacts changed since a mirror was populated; a static list is never stale."""
+    if contact_list.segment_id is None:
+        contact_list.stale, contact_list.last_populated_at = False, None
+    elif not contact_list.stale:
+        contact_list.stale = has_changed_since(
+            contact_list.account_id, contact_list.last_populated_at or 0, contact_list.seen_event_id
+        )
+    return contact_list
+
+
+def has_changed_since(account_id: int, moment: int, event_id: int) -> bool:
+    """Return whether data that segments depend on may have changed since a time and an event."""
+    newest = scalar("SELECT max(updated_at) FROM contact WHERE account_id = ?", (account_id,)) or 0
+    # The timestamp of a change is a little older than the moment when its transaction becomes visible.
+    return newest > moment - _CLOCK_MARGIN_MS or (scalar("SELECT max(id) FROM event") or 0) > event_id
+
+
+def count_sendable(list_id: int) -> dict[str, int]:
+    """Count the members who may receive marketing now, by channel; with double opt-in only confirmed members."""
+    counts = dict(
+        rows(
+            "SELECT h.kind, count(DISTINCT h.contact_id) FROM membership m "
+            "JOIN channel h ON h.contact_id = m.contact_id "
+            "WHERE m.contact_list_id = ?1 AND h.subscribed = 1 AND h.suppression IS NULL "
+            "AND (h.verified_at IS NOT NULL OR (SELECT double_opt_in FROM contact_list WHERE id = ?1) = 0) "
+            "GROUP BY h.kind",
+            (list_id,),
+        )
+    )
+    return {"email": counts.get("email", 0), "sms": counts.get("phone", 0)}
+
+
+def create(account_id: int, request: ListCreate) -> ContactList:
+    """Create a list; raises Invalid with all errors."""
+    require_write_transaction()
+    check(account_id, request)
+    now = clock.now_ms()
+    contact_list = ContactList.create(
+        account=account_id, name=request.name.strip(), name_key=normalize_name(request.name),
+        double_opt_in=request.double_opt_in is True, public=request.public is True, created_at=now, updated_at=now,
+        segment=request.segment_id if isinstance(request.segment_id, int) else None,
+        stale=isinstance(request.segment_id, int),
+    )  # fmt: skip
+    if contact_list.stale:
+        after_commit(lambda: signals.wake("segments"))
+    if request.contact_ids is not UNSET and request.contact_ids:
+        add_members(account_id, contact_list.id, request.contact_ids)
+    return get(account_id, contact_list.id)
+
+
+def update(account_id: int, list_id: int, request: ListPatch, by: Actor = Actor()) -> ContactList:
+    """Update a list; raises NotFound, or Invalid with all errors.
+
+    Approved campaigns and flows that use the list need approval again when it becomes a mirror of a segment.
+    """
+    require_write_transaction()
+    contact_list = get(account_id, list_id)
+    check(account_id, request, list_id)
+    if isinstance(request.name, str):
+        contact_list.name, contact_list.name_key = request.name.strip(), normalize_name(request.name)
+    for name in ("double_opt_in", "public"):
+        if isinstance(getattr(request, name), bool):
+            setattr(contact_list, name, getattr(request, name))
+    _set_segment(contact_list, request.segment_id, by)
+    contact_list.updated_at = clock.now_ms()
+    contact_list.save()
+    # The members stay if `contact_ids` is omitted, or null beside a segment.
+    if isinstance(request.contact_ids, list) and contact_list.segment_id is None:
+        wanted_ids = set(request.contact_ids)
+        current_ids = {
+            row[0] for row in rows("SELECT contact_id FROM membership WHERE contact_list_id = ?", (list_id,))
+        }
+        remove_members(account_id, list_id, sorted(current_ids - wanted_ids))
+        add_members(account_id, list_id, sorted(wanted_ids - current_ids))
+    return get(account_id, list_id)
+
+
+def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, by: Actor) -> None:
+    """Turn a list into a mirror of a segment, or freeze its members."""
+    if segment_id is UNSET or segment_id == contact_list.segment_id:
+        return
+    contact_list.segment_id, contact_list.stale = segment_id, segment_id is not None
+    if segment_id is not None:
+        segments.revoke_approvals(contact_list.account_id, "list", contact_list.id, by)
+        after_commit(lambda: signals.wake("segments"))
+    else:
+        contact_list.last_populated_at = None
+
+
+def delete(account_id: int, list_id: int) -> ContactList:
+    """Delete a list and return it; its contacts stay. Raises NotFound, or Invalid while the list is in use."""
+    require_write_transaction()
+    contact_list = get(account_id, list_id)
+    campaigns = rows(
+        "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE (t.contact_list_id = :id "
+        "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.contact_list_ids') WHERE value = :id) "
+        "OR EXISTS (SELECT 1 FROM json_each(t.data, '$.exclude_contact_list_ids') WHERE value = :id)) "
+        "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL AND t.account_id = :account",
+        {"id": list_id, "account": account_id},
+    )
+    used_by: list[dict[str, Any]] = [{"campaign_id": row[0], "name": row[1]} for row in campaigns]
+    used_by += segments.find_flows_using(account_id, "list", list_id)
+    if used_by:
+        raise Invalid({"base": ["is in use"]}, reason="in_use", used_by=used_by)
+    segments.detach("list", list_id)
+    ContactList.delete().where(ContactList.id == list_id).execute()
+    return contact_list
+
+
+def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None = None) -> None:
+    """Raise Invalid with all errors of a list that its types do not cover."""
+    faults = Faults()
+    if isinstance(request.name, str):
+        key = normalize_name(request.name)
+        same_name = fetch_one("SELECT id FROM contact_list WHERE account_id = ? AND name_key = ?", (account_id, key))
+        if same_name is not None and same_name[0] != list_id:
+            faults.add("name", "has already been taken")
+    if isinstance(request.segment_id, int):
+        if Segment.get_or_none(Segment.account == account_id, Segment.id == request.segment_id) is None:
+            faults.add("segment_id", "must exist")
+        elif list_id is not None and list_id in segments.find_reachable_lists(account_id, request.segment_id):
+            faults.add("segment_id", "refers back to this list")
+        if isinstance(request.contact_ids, list):
+            faults.add("base", "a list has either members or a segment")
+    if isinstance(request.contact_ids, list):
+        if request.segment_id is UNSET and list_id is not None and get(account_id, list_id).segment_id is not None:
+            faults.add("contact_ids", MIRROR_MESSAGE)
+        missing = find_unknown_contacts(account_id, request.contact_ids)
+        if missing:
+            faults.add("contact_ids", "must exist")
+    faults.check()
+
+
+def find_unknown_contacts(account_id: int, contact_ids: list[int]) -> set[int]:
+    """Return the ids that belong to no contact of the account."""
+    existing_ids: set[int] = set()
+    for start in range(0, len(contact_ids), _CHUNK):
+        batch = contact_ids[start : start + _CHUNK]
+        placeholders = ",".join("?" * len(batch))
+        sql = f"SELECT id FROM contact WHERE account_id = ? AND id IN ({placeholders})"
+        existing_ids |= {row[0] for row in rows(sql, [account_id, *batch])}
+    return set(contact_ids) - existing_ids
+
+
+def find_list_errors(account_id: int, list_ids: list[int], contact_id: int | None = None) -> dict[str, list[str]]:
+    """Return the errors of the lists of a contact: each must exist and take members.
+
+    A mirror takes no members, but it may be named if the contact is a member already.
+    """
+    errors: list[str] = []
+    for list_id in dict.fromkeys(list_ids):
+        row = fetch_one("SELECT segment_id FROM contact_list WHERE account_id = ? AND id = ?", (account_id, list_id))
+        membership = fetch_one(
+            "SELECT 1 FROM membership WHERE contact_list_id = ? AND contact_id = ?", (list_id, contact_id)
+        )
+        if row is None or (row[0] is not None and membership is None):
+            errors.append("must exist" if row is None else MIRROR_MESSAGE)
+    return {"list_ids": list(dict.fromkeys(errors))} if errors else {}
+
+
+def add_members(account_id: int, list_id: int, contact_ids: list[int]) -> MembershipChange:
+    """Add contacts to a list, except members and contacts who left it themselves; a mirror takes no members."""
+    require_write_transaction()
+    contact_list = get(account_id, list_id)
+    if contact_list.segment_id is not None or not contact_ids:
+        return MembershipChange(0, [])
+    params = {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()}
+    kept_out = rows(
+        "SELECT 1 FROM list_opt_out WHERE contact_list_id = :list AND contact_id IN (SELECT value "
+        "FROM json_each(:ids)) LIMIT 1",
+        params,
+    )
+    added = rows(
+        "INSERT INTO membership (contact_list_id, contact_id, created_at) "
+        "SELECT :list, value, :now FROM json_each(:ids) WHERE NOT EXISTS (SELECT 1 FROM list_opt_out r "
+        "WHERE r.contact_list_id = :list AND r.contact_id = value) ON CONFLICT DO NOTHING RETURNING contact_id",
+        params,
+    )
+    _record_membership_change(account_id, list_id, contact_list.name, "list_add", [row[0] for row in added])
+    return MembershipChange(len(added), [f"list:{list_id}"] if kept_out else [])
+
+
+def remove_members(account_id: int, list_id: int, contact_ids: list[int]) -> MembershipChange:
+    """Remove contacts from a list."""
+    require_write_transaction()
+    name = get(account_id, list_id).name
+    removed = rows(
+        "DELETE FROM membership WHERE contact_list_id = ? AND contact_id IN (SELECT value FROM "
+        "json_each(?)) RETURNING contact_id",
+        (list_id, json.dumps(contact_ids)),
+    )
+    _record_membership_change(account_id, list_id, name, "list_remove", [row[0] for row in removed])
+    return MembershipChange(len(removed), [])
+
+
+def replace_lists_of_contact(account_id: int, contact_id: int, list_ids: list[int]) -> list[str]:
+    """Set the static lists of a contact to exactly these and return the lists it had left; mirrors do not change."""
+    static = {
+        row[0]
+        for row in rows(
+            "SELECT m.contact_list_id FROM membership m JOIN contact_list l ON l.id = m.contact_list_id "
+            "WHERE m.contact_id = ? AND l.segment_id IS NULL",
+            (contact_id,),
+        )
+    }
+    kept: list[str] = []
+    for list_id in static - set(list_ids):
+        remove_members(account_id, list_id, [contact_id])
+    for list_id in [new_list_id for new_list_id in dict.fromkeys(list_ids) if new_list_id not in static]:
+        kept += add_members(account_id, list_id, [contact_id]).kept
+    return kept
+
+
+def _record_membership_change(account_id: int, list_id: int, name: str, event: str, contact_ids: list[int]) -> None:
+    if not contact_ids:
+        return
+    change = len(contact_ids) if event == "list_add" else -len(contact_ids)
+    connection().execute(
+        "UPDATE contact_list SET contacts_count = contacts_count + ?, updated_at = ? WHERE id = ?",
+        (change, clock.now_ms(), list_id),
+    )
+    data: dict[str, Any] = {"contact_list_id": list_id}
+    log.record_many(
+        [
+            NewEvent(account_id, event, contact_id, data, resource_uid=f"list:{list_id}", resource_name=name)
+            for contact_id in contact_ids
+        ]
+    )
+
+
+_DAY_MS = 86_400_000
+_LARGEST_LISTS = (
+    "SELECT id, name, contacts_count FROM contact_list WHERE account_id = ? ORDER BY contacts_count DESC, id LIMIT ?"
+)
+_JOINED_BY_DAY = (
+    "SELECT (created_at - ?1) / ?2, count(*) FROM membership WHERE contact_list_id = ?3 AND created_at >= ?1 GROUP BY 1"
+)
+_growth_cache: CostAwareCache[list["Growth"]] = CostAwareCache(min_age_seconds=5)
+
+
+class Growth(NamedTuple):
+    """A list, its size, and how many current members joined on each of the last days, oldest first."""
+
+    id: int
+    name: str
+    size: int
+    joined: tuple[int, ...]
+    since: int
+
+
+def measure_growth(account_id: int, limit: int = 4, days: int = 30) -> list[Growth]:
+    """Return the growth of the largest lists; a member counts on the day of joining."""
+    return _growth_cache.get((account_id, limit, days), lambda: _measure_growth(account_id, limit, days))
+
+
+def _measure_growth(account_id: int, limit: int, days: int) -> list[Growth]:
+    since = clock.now_ms() - days * _DAY_MS
+    growths = []
+    for number, name, size in rows(_LARGEST_LISTS, (account_id, limit)):
+        joined_by_day: dict[int, int] = dict(rows(_JOINED_BY_DAY, (since, _DAY_MS, number)))
+        # A contact who joined since `since` was computed counts on the last day.
+        joined = [joined_by_day.get(day, 0) for day in range(days)]
+        joined[-1] += sum(count for day, count in joined_by_day.items() if day >= days)
+        growths.append(Growth(number, name, size, tuple(joined), since))
+    return growths
+
+
+# Seconds until a stale mirror is populated again; populating may take at most a tenth of the time (_SHARE).
+_SOON, _SHARE, _LATEST = 1.0, 10, 45.0
+
+
+class _Refresh(NamedTuple):
+    at: float
+    took: float
+    version: int
+
+
+_last_refreshes: dict[int, _Refresh] = {}
+# Due mirrors, with the data version that the connection of the check saw; versions differ by connection.
+_pending: dict[int, int] = {}
+_refresh_lock = threading.Lock()
+
+
+def has_stale_mirrors() -> bool:
+    """Return whether any mirror should be populated now; called once a second, always from the same thread."""
+    for mirror in ContactList.select().where(ContactList.segment.is_null(False)).order_by(ContactList.id):
+        version = storage_sql.data_version()
+        if mirror.id not in _pending and _needs_refresh(mirror, version):
+            _pending[mirror.id] = version
+    return bool(_pending)
+
+
+def refresh_stale_mirrors() -> None:
+    """Populate the mirrors that were found due; a second caller returns at once."""
+    if not _refresh_lock.acquire(blocking=False):
+        return
+    try:
+        for list_id, version in list(_pending.items()):
+            started = time.monotonic()
+            try:
+                refresh_mirror(list_id)
+            finally:
+                _last_refreshes[list_id] = _Refresh(time.monotonic(), time.monotonic() - started, version)
+                _pending.pop(list_id, None)
+    finally:
+        _refresh_lock.release()
+
+
+def _needs_refresh(mirror: ContactList, version: int) -> bool:
+    last_refresh = _last_refreshes.get(mirror.id)
+    if last_refresh is None:
+        return True
+    passed = time.monotonic() - last_refresh.at
+    if set_staleness(mirror).stale:
+        return passed > min(max(_SOON, last_refresh.took * _SHARE), _LATEST)
+    # Some changes leave no timestamp or event, and relative time windows move without any write.
+    return passed > _LATEST and (last_refresh.version != version or _depends_on_time(mirror.account_id))
+
+
+def _depends_on_time(account_id: int) -> bool:
+    return bool(rows("SELECT 1 FROM segment WHERE account_id = ? AND filters LIKE '%within_days%' LIMIT 1",
+                     (account_id,)))  # fmt: skip
+
+
+def refresh_mirror(list_id: int) -> None:
+    """Update the members of a mirror to those of its segment; contacts who left the list themselves stay out."""
+    mirror = ContactList.get_or_none(ContactList.id == list_id)
+    if mirror is None or mirror.segment_id is None:
+        return
+    stale = set_staleness(mirror).stale
+    now, event_id = clock.now_ms(), int(scalar("SELECT max(id) FROM event") or 0)
+    changed_at = _segments_changed_at(mirror.account_id)
+    joining, leaving = _find_difference(mirror)
+    for ids, verb in ((joining, _add_mirrored), (leaving, _remove_mirrored)):
+        for start in range(0, len(ids), _CHUNK):
+            transactions.write(verb, list_id, mirror.segment_id, ids[start : start + _CHUNK])
+    if stale or joining or leaving or mirror.last_populated_at is None:
+        transactions.write(_mark_populated, mirror, now, event_id, changed_at)
+
+
+def _segments_changed_at(account_id: int) -> int:
+    return int(scalar("SELECT max(updated_at) FROM segment WHERE account_id = ?", (account_id,)) or 0)
+
+
+def _find_difference(mirror: ContactList) -> tuple[list[int], list[int]]:
+    scope = members.build_scope(mirror.account_id)
+    nodes = parse.parse_filters(Segment.get_by_id(mirror.segment_id).filters, scope)
+    selection = members.select_members(mirror.account_id, nodes, scope)
+    joining = rows(
+        f"SELECT c.id {selection.sql} "
+        "AND NOT EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = :list AND m.contact_id = c.id) "
+        "AND NOT EXISTS (SELECT 1 FROM list_opt_out r WHERE r.contact_list_id = :list AND r.contact_id = c.id)",
+        {**selection.parameters, "list": mirror.id},
+    )
+    exact = compiler.compile_filters(nodes, scope)
+    leaving = rows(
+        f"SELECT m.contact_id FROM membership m CROSS JOIN contact c ON c.id = m.contact_id "
+        f"WHERE m.contact_list_id = :list AND ({exact.sql}) IS NOT TRUE",
+        {**exact.parameters, "list": mirror.id},
+    )
+    return [row[0] for row in joining], [row[0] for row in leaving]
+
+
+def _add_mirrored(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
+    # Contacts that were deleted meanwhile are not added.
+    _change_mirror(
+        list_id, segment_id, 1,
+        "INSERT INTO membership SELECT :list, c.id, :now FROM contact c "
+        "WHERE c.id IN (SELECT value FROM json_each(:ids)) ON CONFLICT DO NOTHING",
+        {"list": list_id, "ids": json.dumps(contact_ids), "now": clock.now_ms()},
+    )  # fmt: skip
+
+
+def _remove_mirrored(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
+    _change_mirror(
+        list_id, segment_id, -1,
+        "DELETE FROM membership WHERE contact_list_id = :list AND contact_id IN (SELECT value FROM json_each(:ids))",
+        {"list": list_id, "ids": json.dumps(contact_ids)},
+    )  # fmt: skip
+
+
+def _change_mirror(list_id: int, segment_id: int, sign: int, sql: str, parameters: dict[str, object]) -> None:
+    require_write_transaction()
+    # The list may have been frozen or got another segment while the difference was computed.
+    if scalar("SELECT segment_id FROM contact_list WHERE id = ?", (list_id,)) != segment_id:
+        return
+    number = run(sql, parameters)
+    connection().execute(
+        "UPDATE contact_list SET contacts_count = contacts_count + ? WHERE id = ?", (sign * number, list_id)
+    )
+
+
+def _mark_populated(mirror: ContactList, now: int, event_id: int, changed_at: int) -> None:
+    require_write_transaction()
+    still_stale = _segments_changed_at(mirror.account_id) != changed_at
+    connection().execute(
+        "UPDATE contact_list SET stale = ?, last_populated_at = ?, seen_event_id = ? WHERE id = ? AND segment_id = ?",
+        (still_stale, now, event_id, mirror.id, mirror.segment_id),
+    )

@@ -1,0 +1,403 @@
+"""Members of segments: SQL over the contact alias `c`, counts, samples, and counts in the background."""
+
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from appliance.audience.filters import compiler, parse
+from appliance.audience.filters.fields import Compiled, Scope
+from appliance.audience.filters.parse import Node
+from appliance.audience.segments import query_plan
+from appliance.core import clock
+from appliance.core.errors import Invalid
+from appliance.storage import database as storage_sql
+from appliance.storage import transactions
+from appliance.storage.database import close_database, connection, fetch_one, rows, scalar
+from appliance.storage.models import Account, Segment
+
+_MAX_SECONDS = 20
+_PROGRESS_STEPS = 200_000
+# Up to this number of contacts the matches of each filter are counted; above it they are estimated from a sample.
+EXACT_BELOW = 20_000
+_SAMPLE_CONTACTS = 2_000
+_MAX_CACHED_COUNTS = 100
+_EXISTS = {
+    "list": "SELECT 1 FROM contact_list WHERE account_id = ? AND id = ?",
+    "segment": "SELECT 1 FROM segment WHERE account_id = ? AND id = ?",
+    "flow": "SELECT 1 FROM flow WHERE account_id = ? AND hidden = 0 AND deleted_at IS NULL AND id = ?",
+    "campaign": "SELECT 1 FROM campaign WHERE account_id = ? AND id = ?",
+}
+
+
+class _CountCache(threading.local):
+    """The counts of the connection of this thread, by query, with the state of the database at that time."""
+
+    state: tuple[Any, ...] | None = None
+    counts: dict[tuple[Any, ...], int]
+
+
+_counts = _CountCache()
+
+
+class Share(Struct):
+    """The number of contacts that match one filter alone, and whether it is estimated from a sample."""
+
+    count: int
+    estimated: bool
+
+
+def build_scope(account_id: int, writing: bool = False) -> Scope:
+    """Return the scope of the filters of an account now; with `writing`, ids must refer to existing objects."""
+    zone = str(Account.get_by_id(account_id).time_zone)
+    parsed_segments: dict[int, list[Node] | None] = {}
+    existing: dict[tuple[str, int], bool] = {}
+
+    def exists(kind: str, number: int) -> bool:
+        if (kind, number) not in existing:
+            existing[kind, number] = fetch_one(_EXISTS[kind], (account_id, number)) is not None
+        return existing[kind, number]
+
+    def segment(number: int) -> list[Node] | None:
+        if number not in parsed_segments:
+            row = Segment.get_or_none(Segment.account == account_id, Segment.id == number)
+            parsed_segments[number] = parse.parse_filters(row.filters, scope._replace(exists=None)) if row else None
+        return parsed_segments[number]
+
+    scope = Scope(account_id, zone, clock.now_ms(), exists=exists if writing else None, segment=segment)
+    return scope
+
+
+def parse_filters(account_id: int, filters: Any, writing: bool = False) -> list[Node]:
+    """Parse filters of an account; raises Invalid with all errors."""
+    return parse.parse_filters(filters, build_scope(account_id, writing))
+
+
+def compile_condition(account_id: int, filters: Any, prefix: str = "f") -> Compiled:
+    """Compile stored filters of an account into a condition on the contact alias `c`."""
+    scope = build_scope(account_id)
+    return compiler.compile_filters(parse.parse_filters(filters, scope), scope, prefix)
+
+
+def compile_segment(account_id: int, segment_id: int, prefix: str) -> Compiled:
+    """Compile the filters of a segment; a segment that does not exist has no members."""
+    segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
+    return Compiled("0", {}) if segment is None else compile_condition(account_id, segment.filters, prefix)
+
+
+def select_members(account_id: int, filters: Sequence[Node], scope: Scope, prefix: str = "f") -> Compiled:
+    """Return FROM and WHERE of all contacts that match filters, in the fastest form for many contacts."""
+    return _select_members(account_id, filters, scope, prefix)[1]
+
+
+def _select_members(account_id: int, filters: Sequence[Node], scope: Scope, prefix: str) -> tuple[bool, Compiled]:
+    """Return whether the query begins with an index, and its FROM and WHERE."""
+    start, remainder = query_plan.plan_query(filters, scope, prefix)
+    parameters = {**remainder.parameters, f"{prefix}_account": account_id, **(start.parameters if start else {})}
+    first_clause = [f"c.id IN ({start.sql})"] if start else []
+    clauses = [contacts_source(f":{prefix}_account", start is not None), *first_clause, remainder.sql]
+    return start is not None, Compiled(f"FROM {' AND '.join(clauses)}", parameters)
+
+
+def contacts_source(placeholder: str, narrowed: bool = False) -> str:
+    """Return FROM and the beginning of WHERE of the contacts of an account as `c`.
+
+    If the installation has one account, the table is read in the order of its ids: an index on the account would add a
+    step, and would look up events and addresses in another order than theirs.
+    """
+    is_unindexed = narrowed or fetch_one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
+    return f"contact c {'NOT INDEXED ' if is_unindexed else ''}WHERE c.account_id = {placeholder}"
+
+
+@contextmanager
+def time_limit(is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Limit the statements inside to twenty seconds; a longer one raises Invalid instead of blocking others.
+
+    A statement is also interrupted when `ends` returns True.
+    """
+    db = connection()
+    deadline = clock.now() + _MAX_SECONDS
+    db.set_progress_handler(lambda: clock.now() > deadline or is_cancelled(), _PROGRESS_STEPS)
+    try:
+        yield
+    except apsw.InterruptError:
+        raise Invalid({"filters": ["takes too long to count: ask for less"]}) from None
+    finally:
+        db.set_progress_handler(None)
+
+
+def count_contacts(account_id: int) -> int:
+    """Count the contacts of an account; the count is cached until the next write."""
+    return cached_count("SELECT count(*) FROM contact WHERE account_id = :account", {"account": account_id})
+
+
+def cached_count(sql: str, parameters: dict[str, Any]) -> int:
+    """Return a count, cached until the next write by this or any other connection."""
+    db = connection()
+    # The connection is part of the key because a thread may have another one for a while (`storage.sandbox`).
+    state = (db, storage_sql.data_version(), int(db.total_changes()))
+    if _counts.state != state or len(_counts.counts) > _MAX_CACHED_COUNTS:
+        _counts.state, _counts.counts = state, {}
+    key = (sql, *parameters.items())
+    if key not in _counts.counts:
+        with time_limit():
+            _counts.counts[key] = int(scalar(sql, parameters))
+    return _counts.counts[key]
+
+
+def count_members(account_id: int, filters: Sequence[Node], scope: Scope) -> int:
+    """Count the contacts that match filters."""
+    if not filters:
+        return count_contacts(account_id)
+    selection = select_members(account_id, filters, scope)
+    with time_limit():
+        return int(scalar(f"SELECT count(*) {selection.sql}", selection.parameters))
+
+
+def fetch_some(account_id: int, filters: Sequence[Node], scope: Scope, limit: int = 5) -> list[int]:
+    """Return the ids of some contacts that match filters."""
+    selection = select_members(account_id, filters, scope)
+    with time_limit():
+        return [row[0] for row in rows(f"SELECT c.id {selection.sql} LIMIT {int(limit)}", selection.parameters)]
+
+
+def count_and_fetch_some(
+    account_id: int, filters: Sequence[Node], scope: Scope, limit: int = 5
+) -> tuple[int, list[int]]:
+    """Count the contacts that match filters, and return the ids of some of them too."""
+    if not filters:
+        return count_contacts(account_id), fetch_some(account_id, filters, scope, limit)
+    uses_index, selection = _select_members(account_id, filters, scope, "f")
+    with time_limit():
+        if uses_index:
+            # The index is read once for both results.
+            result = rows(
+                f"WITH hit AS MATERIALIZED (SELECT c.id AS id {selection.sql}) SELECT (SELECT count(*) FROM hit), "
+                f"(SELECT json_group_array(id) FROM (SELECT id FROM hit LIMIT {int(limit)}))",
+                selection.parameters,
+            )[0]
+            return int(result[0]), msgspec.json.decode(result[1], type=list[int])
+        first_ids = [row[0] for row in rows(f"SELECT c.id {selection.sql} LIMIT {int(limit)}", selection.parameters)]
+        if len(first_ids) < limit:
+            return len(first_ids), first_ids
+        return int(scalar(f"SELECT count(*) {selection.sql}", selection.parameters)), first_ids
+
+
+def count_each(
+    account_id: int,
+    filters: Sequence[Node],
+    scope: Scope,
+    exact_below: int = EXACT_BELOW,
+    sampled: int = _SAMPLE_CONTACTS,
+) -> list[Share]:
+    """Return the number of contacts that match each filter alone, counted or, for many contacts, estimated."""
+    if not filters:
+        return []
+    total = count_contacts(account_id)
+    with time_limit():
+        if total > exact_below:
+            shares = query_plan.estimate_shares(filters, scope, sampled)
+            if shares:
+                return [Share(round(shares[id(node)] * total), True) for node in filters]
+        return [Share(number, False) for number in query_plan.count_matching(filters, scope)[1]]
+
+
+# Background counts run on their own thread and connection, so that neither pages nor writers wait. A newer count for
+# the same client replaces an older one. A count reports the matches so far and a random sample, which depends on the
+# seed.
+
+# The number of remembered counts; a page that requests an older one starts it again.
+_MAX_REMEMBERED = 200
+_running = threading.BoundedSemaphore(2)
+_latest_counts: "OrderedDict[tuple[int, str], BackgroundCount]" = OrderedDict()
+_refreshing: set[int] = set()
+_lock = threading.Lock()
+# Background counts have no time limit.
+_NO_HURRY_SECONDS = 3600.0
+SAMPLE_SIZE = 8
+
+
+class BackgroundCount:
+    """A count in the background: `found` grows until `is_done`; `fault` is the error that ended it, if any."""
+
+    def __init__(self, account_id: int, filters: Any, seed: int) -> None:
+        self.account_id = account_id
+        self.filters = filters
+        self.seed = seed
+        self.found = 0
+        self.everybody = 0
+        self.sample: list[int] = []
+        self.fault: Invalid | None = None
+        self.is_stale = False
+        self._ended = threading.Event()
+        self._began_stopped = transactions.is_stopped()
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the count is complete."""
+        return self._ended.is_set()
+
+    @property
+    def floor(self) -> int:
+        """Return the largest round number reached so far; 0 for small counts."""
+        step = next((step for step in (100_000, 10_000, 1_000) if self.found >= step), 0)
+        return self.found // step * step if step else 0
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the count, with a timeout, and return whether it is complete."""
+        return self._ended.wait(seconds)
+
+    def run(self) -> None:
+        """Run the count on this thread."""
+        try:
+            with _running:
+                if not self._shall_end():
+                    self._count()
+        except Invalid as error:
+            self.fault = error
+        finally:
+            close_database()
+            self._ended.set()
+
+    def _shall_end(self) -> bool:
+        return self.is_stale or (transactions.is_stopped() and not self._began_stopped)
+
+    def _count(self) -> None:
+        rng = random.Random(self.seed)
+        self.everybody = count_contacts(self.account_id)
+        nodes = parse_filters(self.account_id, self.filters)
+        if not nodes:
+            self.sample = _sample_anybody(self.account_id, rng)
+            self.found = self.everybody
+            return
+        selection = select_members(self.account_id, nodes, build_scope(self.account_id))
+        with time_limit(self._shall_end):
+            cursor = connection().execute(f"SELECT c.id {selection.sql}", selection.parameters)
+            try:
+                for (contact_id,) in cursor:
+                    self._take(contact_id, rng)
+            finally:
+                cursor.close(True)
+
+    def _take(self, contact_id: int, rng: random.Random) -> None:
+        """Add a match; each has the same chance of being in the sample (reservoir sampling)."""
+        self.found += 1
+        if len(self.sample) < SAMPLE_SIZE:
+            self.sample.append(contact_id)
+            return
+        position = int(rng.random() * self.found)
+        if position < SAMPLE_SIZE:
+            self.sample[position] = contact_id
+
+
+def start_count(account_id: int, asker: str, filters: Any, seed: int = 0) -> BackgroundCount:
+    """Start a count for a client (`asker`) and supersede its older one; an equal count in progress continues."""
+    count = BackgroundCount(account_id, filters, seed)
+    with _lock:
+        previous = _latest_counts.pop((account_id, asker), None)
+        if previous is not None and not previous.is_done and (previous.filters, previous.seed) == (filters, seed):
+            count = previous
+        elif previous is not None:
+            previous.is_stale = True
+        _latest_counts[account_id, asker] = count
+        if len(_latest_counts) > _MAX_REMEMBERED:
+            _latest_counts.popitem(last=False)[1].is_stale = True
+    if count is not previous:
+        threading.Thread(target=count.run, name="counter", daemon=True).start()
+    return count
+
+
+def find_count(account_id: int, asker: str) -> BackgroundCount | None:
+    """Return the last count of a client (`asker`), or None if it is no longer remembered."""
+    with _lock:
+        return _latest_counts.get((account_id, asker))
+
+
+def refresh_counts(account_id: int, segments: list[Segment]) -> None:
+    """Count segments in the background, unless a count is in progress or their counts are fresh."""
+    with _lock:
+        if are_fresh(segments) or account_id in _refreshing:
+            return
+        _refreshing.add(account_id)
+    threading.Thread(target=_refresh_counts, args=(account_id, segments), name="counter", daemon=True).start()
+
+
+def _refresh_counts(account_id: int, segments: list[Segment]) -> None:
+    began_stopped = transactions.is_stopped()
+    try:
+        for segment in segments:
+            if transactions.is_stopped() and not began_stopped:
+                return
+            with suppress(Invalid):
+                count_segments(account_id, [segment], patience=_NO_HURRY_SECONDS)
+    finally:
+        close_database()
+        with _lock:
+            _refreshing.discard(account_id)
+
+
+def _sample_anybody(account_id: int, rng: random.Random) -> list[int]:
+    """Return a random sample of all contacts without reading all of them."""
+    min_id, max_id = rows("SELECT min(id), max(id) FROM contact WHERE account_id = ?", (account_id,))[0]
+    if min_id is None:
+        return []
+    random_ids = ",".join(str(rng.randint(min_id, max_id)) for _ in range(SAMPLE_SIZE * 8))
+    ids = [
+        row[0] for row in rows(f"SELECT id FROM contact WHERE account_id = ? AND id IN ({random_ids})", (account_id,))
+    ]
+    if len(ids) < SAMPLE_SIZE:
+        ids = [row[0] for row in rows("SELECT id FROM contact WHERE account_id = ? LIMIT 500", (account_id,))]
+    rng.shuffle(ids)
+    return ids[:SAMPLE_SIZE]
+
+
+# Up to this number of contacts a count is always current; above it a count may be a minute old.
+_ALWAYS_BELOW = 20_000
+
+_FRESH_MS = 60_000
+
+_PATIENCE_SECONDS = 1.5
+
+# By segment: (time of the last change of the segment, time of the count, count)
+_cached_counts: dict[int, tuple[int, int, int]] = {}
+
+
+def are_fresh(segments: list[Segment]) -> bool:
+    """Return whether all segments were counted within the last minute, as they are now."""
+    counted = [(_cached_counts.get(segment.id), segment) for segment in segments]
+    return all(
+        cached and cached[0] == counted_segment.updated_at and clock.now_ms() - cached[1] < _FRESH_MS
+        for cached, counted_segment in counted
+    )
+
+
+def count_segments(
+    account_id: int, segments: list[Segment], patience: float = _PATIENCE_SECONDS
+) -> dict[int, int | None]:  # fmt: skip
+    """Return the member counts of segments; for many contacts a count may be a minute old, or None if not known yet.
+
+    New counts are made for `patience` seconds; after that, older counts are returned.
+    """
+    started = time.monotonic()
+    is_large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _ALWAYS_BELOW
+    counts: dict[int, int | None] = {}
+    for segment in segments:
+        cached = _cached_counts.get(segment.id)
+        is_fresh = cached is not None and cached[0] == segment.updated_at and clock.now_ms() - cached[1] < _FRESH_MS
+        if is_large and cached is not None and (is_fresh or time.monotonic() - started >= patience):
+            counts[segment.id] = cached[2]
+        elif is_large and time.monotonic() - started >= patience:
+            counts[segment.id] = None
+        else:
+            scope = build_scope(account_id)
+            number = count_members(account_id, parse_filters(account_id, segment.filters), scope)
+            _cached_counts[segment.id] = (segment.updated_at, clock.now_ms(), number)
+            counts[segment.id] = number
+    return counts

@@ -1,0 +1,310 @@
+"""The links of a campaign: the check of a draft's links, the link map of the report, and the stored links of a send.
+
+The check runs in the background, only if the operator enabled it, and leads to warnings at most. Each URL is requested
+once, with HEAD first. Results are cached in memory for one revision of the draft; a URL that is still in the next
+revision is not requested again for a while. A URL that is not on the public web, or that contains a merge tag, is not
+requested and is reported as unchecked.
+"""
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from appliance.campaigns.findings import Finding, PreflightInput
+from appliance.campaigns.report import LinkFigures
+from appliance.content import brand as brands
+from appliance.content.designs import document, merge
+from appliance.content.designs import links as numbered
+from appliance.content.designs.links import Link
+from appliance.content.templates.revisions import to_document
+from appliance.core import signals
+from appliance.sending.delivery import safe_http
+from appliance.sending.delivery.safe_http import RequestFailed
+from appliance.sending.messages import compose, merge_tags, preview, shared_content
+from appliance.settings import config
+from appliance.storage.database import run
+from appliance.storage.models import Account, Campaign
+from appliance.storage.models import Link as LinkRow
+from appliance.storage.transactions import require_write_transaction
+
+log = logging.getLogger("campanero.links")
+_MAX_CONCURRENT, _MAX_LINKS, _REQUEST_SECONDS, _CHECK_SECONDS = 4, 100, 5.0, 60.0
+# How long a result is used, across revisions of a draft.
+FRESH_SECONDS = 600.0
+_MAX_CHECKS, _MAX_RESPONSE_BYTES, _MAX_NAMED = 200, 4096, 10
+# The server responds, but not to an automated request.
+_ACCESS_STATUSES = frozenset({401, 403, 405, 406, 407, 429, 451, 999})
+_MERGE_TAG_MARKS = ("{{", "{%")
+
+
+class LinkAnswer(Struct):
+    """The result for one URL; `words` say what is wrong, or why it was not requested."""
+
+    href: str
+    state: Literal["waiting", "fine", "broken", "unchecked"] = "waiting"
+    words: str = ""
+    at: float = 0.0
+
+
+class LinkCheck(Struct):
+    """The links of one revision of a draft."""
+
+    revision: int
+    answers: dict[str, LinkAnswer]
+    status: Literal["waiting", "running", "complete"] = "waiting"
+
+
+_lock = threading.Lock()
+_checks: "OrderedDict[int, LinkCheck]" = OrderedDict()
+
+
+def get_link_check(case: PreflightInput) -> LinkCheck | None:
+    """Return the check of the draft's current links and start it if needed; None if link checks are off."""
+    if not config.current().network.check_links or case.content is None:
+        return None
+    template, now = case.campaign.template, time.monotonic()
+    hrefs = dict.fromkeys(link.href for link in case.content.links if link.href.lower().startswith(("http:", "https:")))
+    with _lock:
+        check = _checks.get(template.id)
+        if check is None or check.revision != template.revision or _is_expired(check, now):
+            known_answers = check.answers if check is not None else {}
+            fresh = {
+                href: answer for href, answer in known_answers.items() if answer.at and answer.at > now - FRESH_SECONDS
+            }
+            check = LinkCheck(
+                template.revision, {href: fresh.get(href) or _create_answer(href) for href in list(hrefs)[:_MAX_LINKS]}
+            )
+            _checks[template.id] = check
+            while len(_checks) > _MAX_CHECKS:
+                _checks.popitem(last=False)
+        _checks.move_to_end(template.id)
+    if check.status == "waiting":
+        signals.wake("links")
+    return check
+
+
+def _is_expired(check: LinkCheck, now: float) -> bool:
+    return check.status == "complete" and any(
+        answer.at and answer.at < now - FRESH_SECONDS for answer in check.answers.values()
+    )
+
+
+def _create_answer(href: str) -> LinkAnswer:
+    if any(tag in href for tag in _MERGE_TAG_MARKS):
+        return LinkAnswer(href, "unchecked", "it has a merge tag in it")
+    fault = safe_http.find_url_fault(href)
+    return LinkAnswer(href, "unchecked", fault) if fault else LinkAnswer(href)
+
+
+def run_pending_checks(stopping: threading.Event) -> None:
+    """Run the waiting checks, the most recently requested first."""
+    while not stopping.is_set():
+        with _lock:
+            check = next((candidate for candidate in reversed(_checks.values()) if candidate.status == "waiting"), None)
+            if check is None:
+                return
+            check.status = "running"
+        try:
+            asyncio.run(_run_check(check, stopping))
+        finally:
+            check.status = "complete"
+
+
+async def _run_check(check: LinkCheck, stopping: threading.Event) -> None:
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
+
+    async def fetch(answer: LinkAnswer) -> None:
+        async with semaphore:
+            if not stopping.is_set():
+                answer.state, answer.words = await _fetch_link(answer.href)
+                answer.at = time.monotonic()
+
+    waiting = [answer for answer in check.answers.values() if answer.state == "waiting"]
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            await asyncio.gather(*map(fetch, waiting))
+    except TimeoutError:
+        log.info("links: check timed out seconds=%g", _CHECK_SECONDS)
+    for answer in waiting:
+        if answer.state == "waiting":
+            answer.state, answer.words = "unchecked", "there was no time for it"
+
+
+async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"], str]:
+    """Return the state of a URL and its words, from a HEAD request or, if that fails, a GET request."""
+    address, status = href.partition("#")[0], 0
+    for method in ("HEAD", "GET"):
+        try:
+            status = (
+                await safe_http.request(method, address, most=_MAX_RESPONSE_BYTES, seconds=_REQUEST_SECONDS, cut=True)
+            ).status
+        except RequestFailed:
+            continue
+        if status < 400:
+            return "fine", ""
+    if status in _ACCESS_STATUSES:
+        return "unchecked", f"it answers {status} to a machine"
+    return "broken", f"answers {status}" if status else "does not answer"
+
+
+def describe_check(check: LinkCheck) -> dict[str, Any]:
+    """Return the check as the facts of a preflight."""
+    results = list(check.answers.values())
+    by_state = {
+        state: [{"href": answer.href, "why": answer.words} for answer in results if answer.state == state]
+        for state in ("broken", "unchecked")
+    }
+    return {
+        "status": check.status,
+        "fine": sum(answer.state == "fine" for answer in results),
+        **msgspec.to_builtins(by_state),
+    }
+
+
+def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
+    """Return findings for the broken links, each with its section, and for the unchecked ones."""
+    results = check.answers.values()
+    broken, unchecked = ([answer for answer in results if answer.state == state] for state in ("broken", "unchecked"))
+    findings = [
+        Finding(
+            "link_broken",
+            f"a link {answer.words}: {answer.href[:200]}",
+            find_section(case.campaign.template.design, answer.href),
+        )
+        for answer in broken[:_MAX_NAMED]
+    ]
+    if unchecked:
+        others = f" and {len(unchecked) - 1} more" if len(unchecked) > 1 else ""
+        words = f"a link was not checked, for {unchecked[0].words}: {unchecked[0].href[:200]}{others}"
+        findings.append(
+            Finding("link_unchecked", words, find_section(case.campaign.template.design, unchecked[0].href))
+        )
+    return findings
+
+
+def find_section(design: Any, href: str) -> str:
+    """Return the field path of a link: the innermost section that contains it, else the body."""
+    for entry in reversed(document.list_entries(design)):
+        own = {**entry.section.props, "columns": None}
+        if any(href in text or href.replace("&", "&amp;") in text for text in merge.iterate_strings(own)):
+            return f"template_attributes.design.{entry.section.path}"
+    return "template_attributes.body"
+
+
+# The link map of a report: the message with the clicks of each link marked in place.
+
+_LINK_END = re.compile(r"</a\s*>", re.IGNORECASE)
+# The marks are visible on any background: dark with a light border, and inverted for a link without clicks.
+_MARK = (
+    '<span class="campanero-mark" style="display:inline-block;margin:0 0 0 4px;padding:0 6px;border-radius:9px;'
+    "font:600 11px/18px ui-sans-serif,system-ui,sans-serif;letter-spacing:0;text-decoration:none;text-transform:none;"
+    'white-space:nowrap;vertical-align:middle;{}">{}&#160;&#183;&#160;{}</span>'
+)
+_CLICKED_STYLE = "background:#1b1f27;color:#ffffff;border:1px solid #ffffff"
+_UNCLICKED_STYLE = "background:#ffffff;color:#5c6068;border:1px solid #8a8d93"
+
+
+def render_link_map(campaign: Campaign, links: list[LinkFigures]) -> str:
+    """Return the message filled with sample values, with its number and clicks after each link.
+
+    Raises MergeError if it does not render.
+    """
+    figures = {link.number: link for link in links}
+    if campaign.channel == "sms":
+        return _render_text_map(campaign, figures)
+    content = shared_content.compile_shared(campaign.id).content
+    template = merge.compile_template(_mark_links(content.html.source, figures), "html")
+    return template.render(
+        _get_sample_values(campaign) | merge_tags.get_show_values(campaign.account_id, None, content.conditions)
+    )
+
+
+def _mark_links(source: str, figures: dict[int, LinkFigures]) -> str:
+    """Insert a mark at the end of each link, in the order in which the links are numbered."""
+    parts: list[str] = []
+    position = 0
+    places = numbered.find_positions_in_html(source)
+    for number, link_position in enumerate(places, 1):
+        until = places[number].start if number < len(places) else len(source)
+        end = _LINK_END.search(source, link_position.end, until)
+        if number in figures and end is not None:
+            parts += (source[position : end.start()], _render_mark(figures[number]))
+            position = end.start()
+    return "".join((*parts, source[position:]))
+
+
+def _render_text_map(campaign: Campaign, figures: dict[int, LinkFigures]) -> str:
+    body = campaign.template.body or ""
+    text = preview.fill_sms_preview(
+        campaign.account_id, body, _get_sample_values(campaign), True, False, campaign.name
+    ).body
+    page = compose.render_sms_page(text)
+    for link in figures.values():
+        page = page.replace(escape(link.url), f"{escape(link.url)}{_render_mark(link)}", 1)
+    return page
+
+
+def _render_mark(link: LinkFigures) -> str:
+    if not link.counted:
+        return ""
+    return _MARK.format(
+        _CLICKED_STYLE if link.clicked.count else _UNCLICKED_STYLE,
+        link.number,
+        f"{link.clicked.count:,}".replace(",", "\u202f"),
+    )
+
+
+def _get_sample_values(campaign: Campaign) -> dict[str, Any]:
+    account = Account.get_by_id(campaign.account_id)
+    sample_name = {"first_name": "Anna", "last_name": "Example"}
+    person = merge_tags.get_contact_values(None, "anna@example.org")
+    return {
+        **person, **sample_name, "contact": {**person["contact"], **sample_name},
+        **merge_tags.get_account_values(account, brands.get(account.id)), "campaign": {"name": campaign.name},
+        "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#",
+    }  # fmt: skip
+
+
+# The links of a campaign, numbered when it goes live, so that later changes of brand and design do not affect them.
+
+_INSERT_BATCH = 500
+
+
+def save_links(campaign: Campaign) -> None:
+    """Store the links of the current message in place of earlier ones.
+
+    Raises MergeError.
+    """
+    require_write_transaction()
+    delete_links(campaign.id)
+    values = [
+        {"account": campaign.account_id, "campaign": campaign.id, "template": campaign.template_id,
+         "number": link.number, "url": link.href, "words": link.words}
+        for link in _collect_links(campaign)
+    ]  # fmt: skip
+    for start in range(0, len(values), _INSERT_BATCH):
+        LinkRow.insert_many(values[start : start + _INSERT_BATCH]).execute()
+
+
+def _collect_links(campaign: Campaign) -> Sequence[Link]:
+    if campaign.channel == "sms":
+        return compose.find_sms_links(campaign.template.body)
+    look = brands.build_look(brands.get(campaign.account_id))
+    # Preflight has compiled this source already, so the result comes from the cache.
+    source = compose.build_source(to_document(campaign.template), look, campaign.account.locale, marketing=True)
+    return compose.compile_message(source).links
+
+
+def delete_links(campaign_id: int) -> None:
+    """Delete the links of a campaign whose send was undone."""
+    require_write_transaction()
+    run("DELETE FROM link WHERE campaign_id = ?", (campaign_id,))

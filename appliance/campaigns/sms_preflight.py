@@ -1,0 +1,173 @@
+"""The preflight checks of SMS campaigns: text, length and parts, opt-out hint, sender, countries and quiet hours."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from appliance.campaigns.findings import Finding, PreflightInput, count_people, find_transport
+from appliance.campaigns.rehearsal import UNKNOWN, Rehearsal, SmsTotals
+from appliance.content.designs import merge
+from appliance.core import clock
+from appliance.sending.messages import compose, senders, sms_rules
+from appliance.sending.sms import segments
+from appliance.settings import config
+from appliance.storage.models import Campaign
+
+if TYPE_CHECKING:
+    from appliance.content.designs.compiled_template import CompiledTemplate
+
+_BODY, _BASE, _AUDIENCE = "template_attributes.body", "base", "trigger_attributes"
+# Words that count as an opt-out hint, in addition to those of the settings.
+_OPT_OUT_WORDS = (
+    "stop",
+    "unsubscribe",
+    "opt out",
+    "optout",
+    "abmelden",
+    "arret",
+    "baja",
+    "alto",
+    "desuscribir",
+    "stopp",
+)
+_OPT_OUT_LINKS = ("unsubscribe_url", "preferences_url")
+_NAME_TAGS = ("brand.company_name", "account.name")
+# Networks treat messages with public URL shorteners as fraud, because anyone can hide behind them.
+_SHORTENERS = re.compile(
+    r"//(?:www\.)?(?:bit\.ly|tinyurl\.com|goo\.gl|t\.co|ow\.ly|is\.gd|buff\.ly|rebrand\.ly|cutt\.ly|rb\.gy|t\.ly)\b",
+    re.I,
+)
+_MAX_CHARACTERS_NAMED = 3
+
+
+def compile_sms(campaign: Campaign) -> "CompiledTemplate | None":
+    """Return the compiled text of an SMS campaign, or None if it is empty.
+
+    Raises MergeError.
+    """
+    body = campaign.template.body
+    if not (body or "").strip():
+        return None
+    return compose.compile_sms(body)
+
+
+def check_length(case: PreflightInput) -> Iterator[Finding]:
+    """Yield a blocker for a text too long for every recipient; one too long for some only skips those."""
+    fault = segments.find_length_fault(case.campaign.template.body) if case.text is not None else None
+    if fault is not None:
+        yield Finding("preflight_failed", fault, _BODY)
+
+
+def describe_sms(case: PreflightInput) -> dict[str, Any]:
+    """Return the SMS facts that need no rehearsal: sender and opt-out hint; the parts are still unknown."""
+    sender = senders.pick_sms_sender(case.account.sms_from, None, find_transport(case.campaign)) or None
+    return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
+
+
+def foreseen(rehearsed: Rehearsal) -> dict[str, Any]:
+    """Return the number of parts from a complete rehearsal; empty until then."""
+    totals = rehearsed.outcome.sms
+    if rehearsed.status != "complete" or totals is None:
+        return {}
+    return {"parts": totals.parts, "is_exact": totals.is_exact}
+
+
+def check_opt_out_hint(case: PreflightInput) -> Iterator[Finding]:
+    """Warn if the text does not say how to opt out."""
+    if case.text is None or case.account.sms_opt_out_hint:
+        return
+    body = " ".join((case.campaign.template.body or "").casefold().split())
+    words = {*_OPT_OUT_WORDS, *(word.casefold() for word in config.current().sms.stop_words)}
+    has_link = any(name in case.text.variables for name in _OPT_OUT_LINKS)
+    if not has_link and not any(re.search(rf"\b{re.escape(word)}\b", body) for word in words):
+        message = "it does not say how to leave: set the opt-out hint of the account (sms_opt_out_hint), or write it"
+        yield Finding("opt_out_hint_missing", message, _BODY)
+
+
+def check_wording(case: PreflightInput) -> Iterator[Finding]:
+    """Warn of unknown merge tags, of an unnamed sender, and of URL shorteners that networks block."""
+    if case.text is None:
+        return
+    for name in merge.find_unknown_roots(list(case.text.variables)):
+        yield Finding("unknown_merge_tag", f"{name} is known to nobody and stays empty", _BODY)
+    body, account = case.campaign.template.body or "", case.account
+    sender = senders.pick_sms_sender(account.sms_from, None, find_transport(case.campaign))
+    names = [value.casefold() for value in (case.brand.company_name, account.name) if value]
+    is_named = any(value in body.casefold() for value in names) or any(
+        value in case.text.variables for value in _NAME_TAGS
+    )
+    if not is_named and not senders.is_alphanumeric(sender):
+        yield Finding("sender_unnamed", "it does not say who writes: name the brand", _BODY)
+    if match := _SHORTENERS.search(body):
+        words = f"networks block {match.group()[2:]}: write the whole address, it is shortened to one of ours"
+        yield Finding("public_shortener", words if case.campaign.tracking else words.partition(":")[0], _BODY)
+
+
+def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
+    """Warn of a start within quiet hours in the account's time zone; each contact has their own."""
+    hours = case.account.sms_quiet_hours
+    start = max(case.campaign.scheduled_at or 0, clock.now_ms())
+    end = sms_rules.get_quiet_end(hours, case.account.time_zone, start) if hours else None
+    if case.real and end is not None:
+        words = f"it starts in the quiet hours ({_format_hours(hours)}): people get it when theirs end"
+        yield Finding("quiet_hours", words, "scheduled_at")
+
+
+def _format_hours(hours: dict[str, str]) -> str:
+    return f"{hours['from']} to {hours['to']}"
+
+
+def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[Finding]:
+    """Yield the warnings from the SMS that a rehearsal rendered."""
+    sms = rehearsal.outcome.sms
+    if sms is None or rehearsal.status != "complete":
+        return
+    yield from _check_encoding(sms)
+    if sms.refused:
+        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in sms.refused.items())
+        words = f"{count_people(sum(sms.refused.values()))} will be skipped for their number or consent: {reasons}"
+        yield Finding("numbers_refused", words, _AUDIENCE)
+    if sms.resting:
+        hours = _format_hours(case.account.sms_quiet_hours or {"from": "", "to": ""})
+        words = (
+            f"it is quiet for {count_people(sms.resting)} when it starts ({hours}, their time): they get it afterwards"
+        )
+        yield Finding("quiet_hours_of_people", words, "scheduled_at")
+    yield from _check_daily_limit(case, sms)
+    if sms.fixed_lines:
+        yield Finding(
+            "fixed_line", f"{count_people(sms.fixed_lines)} gave a fixed line, which may show no SMS", _AUDIENCE
+        )
+    countries = {country for country in sms.countries if country != UNKNOWN}
+    account = case.account
+    for code, words in senders.find_sms_advice(account, countries, account.sms_opt_out_hint, case.real):
+        yield Finding(code, words, _BASE)
+
+
+def _check_daily_limit(case: PreflightInput, sms: SmsTotals) -> Iterator[Finding]:
+    """Warn of a campaign that needs more parts than are left of the daily limit."""
+    daily_parts = config.current().sms.parts_per_day
+    if not case.real or not daily_parts:
+        return
+    remaining = daily_parts - sms_rules.get_parts_used(case.account.id, case.account.time_zone, clock.now_ms())
+    if sms.parts > remaining:
+        days = 1 + -(-(sms.parts - max(remaining, 0)) // daily_parts)
+        limit = f"{daily_parts:,} leave a day (sms.parts_per_day)"
+        words = f"it takes {sms.parts:,} parts, and {limit}: it is done in {days} days"
+        yield Finding("parts_per_day", words, _BASE)
+
+
+def _check_encoding(sms: SmsTotals) -> Iterator[Finding]:
+    if not sms.ucs2:
+        return
+    characters = [
+        f"{entry.character} ({segments.character_name(entry.character)})"
+        for entry in sms.forcing[:_MAX_CHARACTERS_NAMED]
+    ]
+    others = " and others" if len(sms.forcing) > _MAX_CHARACTERS_NAMED else ""
+    lacking = f"the short alphabet lacks {', '.join(characters)}{others}"
+    words = f"{lacking}: for {count_people(sms.ucs2)} a part holds 70 signs, not 160"
+    yield Finding("ucs2", words, _BODY)
+
+
+SMS_CHECKS = (check_opt_out_hint, check_wording, check_quiet_hours)

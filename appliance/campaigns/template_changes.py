@@ -1,0 +1,114 @@
+"""Changes of a template's content: over the API, from another template, and from pasted HTML (docs/decisions.md#2).
+
+An author may write but not send, so they can neither change a scheduled campaign, nor reschedule it, nor stop it. A key
+without `campaigns:send` may write, but not reschedule. A test key may change the state only of what test keys sent.
+"""
+
+from typing import Any
+
+from appliance.accounts.audit import Actor
+from appliance.campaigns import store
+from appliance.campaigns.store import check_template_change
+from appliance.content import brand as brands
+from appliance.content.templates import revisions, starters, validation
+from appliance.content.templates import store as templates
+from appliance.content.templates.validation import TemplateWrite
+from appliance.core.errors import Invalid, NotAllowed, NotFound
+from appliance.storage.models import Campaign, Flow, Template
+from appliance.storage.transactions import require_write_transaction
+
+# Changes over the API, of a standalone template, of a campaign's template, or of a flow step's.
+
+_TEST_KEY_REFUSED = "a test key changes no flow that is live for real"
+_LIVE_FLOW = "the flow is live: what it says is changed by those who may send"
+
+
+def update_template(account_id: int, template_id: int, request: TemplateWrite, by: Actor) -> Template:
+    """Update a template on behalf of an actor.
+
+    The user is recorded as the last editor, so that they cannot approve a change that they made with a token. Raises as
+    `templates.update`, and NotAllowed for content that is live or scheduled.
+    """
+    require_write_transaction()
+    _require_access(account_id, template_id, by)
+    row = templates.get(account_id, template_id)
+    if row.action_id is None:
+        return templates.update(account_id, template_id, request, by.user_id)
+    before = row.revision
+    # Without a user id, because an edit by a user would stay a draft until it is published.
+    template = templates.update(account_id, template_id, request)
+    if by.user_id is not None and template.revision != before:
+        Flow.update(edited_by=by.user_id).where(Flow.id == row.flow_id).execute()
+    return template
+
+
+def _require_access(account_id: int, template_id: int, by: Actor) -> None:
+    """Raise NotAllowed if the template is used by a live flow or scheduled campaign and `by` may not send."""
+    if by.is_test or (by.user_id is not None and not by.can_send):
+        live = (Flow.account == account_id) & (Flow.status == "active") & ~Flow.hidden & Flow.deleted_at.is_null()
+        live &= (Template.id == template_id) & (~Flow.test if by.is_test else True)
+        if Flow.select().join(Template, on=(Template.flow == Flow.id)).where(live).exists():
+            raise (
+                NotAllowed(_TEST_KEY_REFUSED) if by.is_test else NotAllowed(_LIVE_FLOW, required_scope="campaigns:send")
+            )
+    check_template_change(account_id, template_id, by)
+
+
+# Content for a campaign from elsewhere: a copy, which later changes of the source do not affect.
+
+_CONTENT_FIELDS = ("body", "design")
+# Written only if they are empty in the campaign, so that deliberate text is not overwritten.
+_TEXT_FIELDS = ("subject", "preheader")
+
+
+def apply_template(account_id: int, campaign_id: int, source: int | str, user_id: int | None = None) -> Campaign:
+    """Copy the content of a template, or of a starter by its key, into a draft.
+
+    Raises NotFound, or Invalid.
+    """
+    require_write_transaction()
+    campaign = store.get(account_id, campaign_id)
+    name, content = _read_starter(account_id, source) if isinstance(source, str) else _read_template(account_id, source)
+    values: dict[str, Any] = {key: validation.normalize_field(key, content.get(key)) for key in _CONTENT_FIELDS}
+    if not isinstance(source, str) and content["channel"] != campaign.channel:
+        raise Invalid({"template": ["is for the other channel"]})
+    if campaign.channel == "email":
+        values |= {
+            key: content[key] for key in _TEXT_FIELDS if content.get(key) and not getattr(campaign.template, key)
+        }
+    templates.write(campaign.template, values, user_id, label=f"Content of {name}"[:200], begins=True)
+    # The write withdrew the approval, so the campaign is read again before it is saved.
+    store.mark_changed(store.get(account_id, campaign_id))
+    return store.get(account_id, campaign_id)
+
+
+def paste_html(account_id: int, campaign_id: int, html: str, user_id: int | None = None) -> Campaign:
+    """Replace the content of a draft with HTML.
+
+    Raises NotFound, or Invalid.
+    """
+    require_write_transaction()
+    campaign = store.get(account_id, campaign_id)
+    if campaign.channel != "email":
+        raise Invalid({"body": ["is for the other channel"]})
+    values = {"body": validation.normalize_field("body", html), "design": validation.normalize_field("design", None)}
+    templates.write(campaign.template, values, user_id, label="Pasted HTML", begins=True)
+    store.mark_changed(campaign)
+    return store.get(account_id, campaign_id)
+
+
+def _read_template(account_id: int, template_id: int) -> tuple[str, dict[str, Any]]:
+    row = templates.get(account_id, template_id)
+    return row.name or templates.UNTITLED, {**revisions.to_document(row), "channel": row.channel}
+
+
+def _read_starter(account_id: int, key: str) -> tuple[str, dict[str, Any]]:
+    starter = starters.find_starter(brands.build_look(brands.get(account_id)), key)
+    if starter is None:
+        raise NotFound
+    return starter.label, {
+        "body": None,
+        "design": starter.design,
+        "subject": starter.subject,
+        "preheader": starter.preheader,
+    }

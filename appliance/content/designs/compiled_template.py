@@ -1,0 +1,445 @@
+"""A parsed Liquid template: checked, with its outputs encoded for where they stand, and ready to be filled.
+
+`merge` compiles and caches templates. It imports this module when it first needs the Liquid library. All code loads the
+library through this module: its parts import each other, so two threads must not start at two ends of it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from html import unescape
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from liquid.builtin.expressions import BooleanExpression, Filter, Nil, Path, StringLiteral
+from liquid.builtin.expressions.logical import (
+    ContainsExpression,
+    EqExpression,
+    GeExpression,
+    GtExpression,
+    LeExpression,
+    LogicalAndExpression,
+    LogicalNotExpression,
+    LogicalOrExpression,
+    LtExpression,
+    NeExpression,
+)
+from liquid.builtin.output import OutputNode
+from liquid.builtin.tags.for_tag import ForNode
+from liquid.builtin.tags.if_tag import IfNode
+from liquid.builtin.tags.unless_tag import UnlessNode
+from liquid.exceptions import LiquidError
+from liquid.static_analysis import TemplateAnalysis
+
+from appliance.content.designs import markup
+from appliance.content.designs.language import (
+    AS_ADDRESS,
+    AS_PART,
+    AS_PICTURE,
+    AS_QUERY,
+    AS_STYLE,
+    NeedsLiquid,
+    Piece,
+    SpliceTemplate,
+    liquid_environment,
+    prepare_nodes,
+    render_template,
+)
+from appliance.content.designs.markup import MERGE_TAG
+from appliance.content.designs.merge import (
+    FILTERS,
+    MAX_HEADER_CHARACTERS,
+    Context,
+    MergeError,
+    line_and_column,
+    render_deadline,
+    scan_tags,
+)
+
+# Addresses with merge tags are read once, in order, for the text before each tag.
+#
+# Logic tags may leave text out, so the text before a tag is not always there. Until the host of an address has surely
+# ended, no combination of texts may form another scheme, and no data of a contact may become part of the host.
+
+MAX_ADDRESS_CHARACTERS = 2_000
+HOSTLESS_SCHEME = re.compile(r"(?:mailto|tel|sms):", re.IGNORECASE)
+# Browsers treat any number of slashes after a scheme as two, and backslashes as slashes.
+_TO_HOST = re.compile(r"https?:[/\\]*|[/\\]{2,}", re.IGNORECASE)
+_WHOLE_HOST = re.compile(r"https?://[^/?#\\]+[/?#]", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:https?|mailto|tel|sms):", re.IGNORECASE)
+_PORT = re.compile(r"[^:]*:\d{1,5}\Z")
+_END_OF_HOST = re.compile(r"[/?#\\]")
+# Browsers ignore these characters in an address.
+_IGNORED_CHARACTERS = re.compile(r"[\x00-\x20\x7f-\xa0]+")
+_TAG_NAME = re.compile(r"\{%-?\s*(\w+)")
+_BLOCKS = ("if", "unless", "case", "for", "comment", "raw")
+
+
+class AddressError(Exception):
+    """A fault of an address or an attribute: a message and its index."""
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.message, self.index = message, index
+
+
+class AddressPrefix(NamedTuple):
+    """The text before a tag in an address, optional parts included, and whether the host has surely ended."""
+
+    text: str
+    has_host: bool
+
+
+def read_prefixes(html: str, start: int, end: int) -> dict[int, AddressPrefix]:
+    """Return the address text before each output tag, by the index of the tag; raises AddressError."""
+    prefixes: dict[int, AddressPrefix] = {}
+    text = run_text = ""
+    is_sure = has_logic = begins_with_tag = False
+    position, size = start, 0
+    for tag in (*MERGE_TAG.finditer(html, start, end), None):
+        until = tag.start() if tag else end
+        size += until - position
+        if size > MAX_ADDRESS_CHARACTERS:
+            raise AddressError(f"an address is too long (maximum is {MAX_ADDRESS_CHARACTERS} characters)", start)
+        run = _IGNORED_CHARACTERS.sub("", unescape(html[position:until]))
+        if not is_sure and not _has_safe_scheme(run):
+            raise AddressError("an address may only begin with https, http, mailto, tel or sms", position)
+        text, run_text = text + run, run_text + run
+        is_sure = is_sure or (not has_logic and has_host_ended(text))
+        if tag is None:
+            break
+        position = tag.end()
+        if tag[0].startswith("{{"):
+            prefixes[until] = AddressPrefix(text, is_sure or _WHOLE_HOST.match(run_text) is not None)
+            begins_with_tag = begins_with_tag or not (text or has_logic)
+            run_text += "{"
+            continue
+        if text and not (is_sure or has_logic or begins_with_tag):
+            raise AddressError("logic may not stand in an address before its host has ended", until)
+        has_logic, run_text = True, ""
+    return prefixes
+
+
+def has_host_ended(text: str) -> bool:
+    """Return whether the host of an address has ended, or its scheme has no host."""
+    return HOSTLESS_SCHEME.match(text) is not None or _END_OF_HOST.search(_TO_HOST.sub("", text, count=1)) is not None
+
+
+def _has_safe_scheme(run: str) -> bool:
+    """Return whether a text within an address can only form the allowed schemes."""
+    lead = _END_OF_HOST.split(run, maxsplit=1)[0]
+    return ":" not in lead or _SCHEME.match(lead) is not None or _PORT.match(lead) is not None
+
+
+def check_blocks(html: str, start: int, end: int) -> None:
+    """Raise AddressError if a block begins within an attribute and ends outside of it, or the other way around.
+
+    Leaving such a block out would remove the end of the attribute, and make text a part of the element.
+    """
+    open_blocks: list[str] = []
+    for tag in MERGE_TAG.finditer(html, start, end):
+        word = _TAG_NAME.match(tag[0])
+        name = word[1] if word else ""
+        if open_blocks and open_blocks[-1] in ("comment", "raw"):
+            if name == f"end{open_blocks[-1]}":
+                open_blocks.pop()
+        elif name in _BLOCKS:
+            open_blocks.append(name)
+        elif name.startswith("end") or name in ("else", "elsif", "when"):
+            if not open_blocks:
+                raise AddressError(f"{name}: a block may not end within an attribute", tag.start())
+            if name.startswith("end"):
+                open_blocks.pop()
+    if open_blocks:
+        raise AddressError(f"{open_blocks[-1]}: a block within an attribute must end there", start)
+
+
+# Which variables have a value wherever the content of a block is shown.
+
+Names = frozenset[str]
+NO_NAMES: Names = frozenset()
+_COMPARISONS = (ContainsExpression, GeExpression, GtExpression, LeExpression, LtExpression)
+
+
+def iterate_branches(node: Any) -> list[tuple[Any, Names]]:
+    """Return the child nodes, each with the variables that have a value where it is shown."""
+    if not isinstance(node, IfNode | UnlessNode):
+        return [(child, NO_NAMES) for child in node.children(None)]
+    holds = isinstance(node, IfNode)
+    result: list[tuple[Any, Names]] = [(node.consequence, names_with_value(node.condition, holds))]
+    # A later branch is shown only if the earlier conditions are false.
+    names = names_with_value(node.condition, not holds)
+    for alternative in node.alternatives:
+        result.append((alternative, names | names_with_value(alternative.expression, True)))
+        names |= names_with_value(alternative.expression, False)
+    return [*result, (node.default, names)] if node.default else result
+
+
+def names_with_value(condition: Any, holds: bool) -> Names:
+    """Return the variables that have a value if a condition is true, or false."""
+    if isinstance(condition, BooleanExpression):
+        return names_with_value(condition.expression, holds)
+    if isinstance(condition, LogicalNotExpression):
+        return names_with_value(condition.right, not holds)
+    if isinstance(condition, LogicalAndExpression | LogicalOrExpression):
+        left, right = names_with_value(condition.left, holds), names_with_value(condition.right, holds)
+        return left | right if isinstance(condition, LogicalAndExpression) == holds else left & right
+    if isinstance(condition, EqExpression | NeExpression):
+        return _compared_names(condition, holds == isinstance(condition, EqExpression))
+    if isinstance(condition, _COMPARISONS):
+        return _path_name(condition.left) | _path_name(condition.right) if holds else NO_NAMES
+    return _path_name(condition) if holds else NO_NAMES
+
+
+def _compared_names(condition: Any, is_same: bool) -> Names:
+    """Return the variables that have a value if two operands are equal, or not."""
+    for side, other_side in ((condition.left, condition.right), (condition.right, condition.left)):
+        if isinstance(other_side, Nil):
+            return NO_NAMES if is_same else _path_name(side)
+        if isinstance(other_side, StringLiteral) and other_side.value:
+            return _path_name(side) if is_same else NO_NAMES
+    return NO_NAMES
+
+
+def _path_name(expression: Any) -> Names:
+    return frozenset((str(expression),)) if isinstance(expression, Path) else NO_NAMES
+
+
+# Encoding of values by their position in HTML.
+#
+# Values are always escaped. Within an address they are encoded as one part of it. An address that begins with a value
+# must have an allowed scheme. Within styles a value is reduced to a word. Logic tags are not changed.
+
+# The roots of contact data, which may not decide where a link leads.
+RECIPIENT_ROOTS = ("contact", "first_name", "last_name", "email")
+
+_LINKS = ("href", "action", "formaction", "xlink:href")
+_PICTURES = ("src", "background", "poster")
+_URL = re.compile(r"url\s*\(\s*(?:&quot;|&#39;|[\"'])?([^)\"']*)", re.IGNORECASE)
+_STYLE = re.compile(r"<style\b[^<>]*>(.*?)(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
+_NO_PREFIX = AddressPrefix("", False)
+
+
+class Output(NamedTuple):
+    """An output tag: its index, the roots of its variables, its node, and the blocks around it."""
+
+    offset: int
+    roots: frozenset[str]
+    node: Any
+    blocks: tuple[int, ...]
+
+
+class _Region(NamedTuple):
+    """A range of HTML in which escaping is not enough: `href`, `src` or `style`."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def encode_outputs(html: str, nodes: list[Any], whole: bool = False) -> None:
+    """Encode every output for its position; raises AddressError. `whole` is for a source that is one address."""
+    masked = markup.mask_tags(html)
+    all_outputs = sorted(iterate_outputs(nodes), key=lambda item: item.offset)
+    regions = [_Region(0, len(html), "href")] if whole else sorted(_iterate_regions(html, masked))
+    index = 0
+    for region in regions:
+        prefixes = read_prefixes(html, region.start, region.end) if region.kind != "style" else {}
+        earlier: list[Output] = []
+        while index < len(all_outputs) and all_outputs[index].offset < region.end:
+            output = all_outputs[index]
+            index += 1
+            if output.offset < region.start:
+                continue
+            if region.kind == "style":
+                _add_filter(output, AS_STYLE)
+                continue
+            _encode_output(output, region.kind, prefixes.get(output.offset, _NO_PREFIX), earlier)
+            earlier.append(output)
+
+
+def iterate_outputs(
+    nodes: list[Any], bound: Mapping[str, frozenset[str]] = MappingProxyType({}), blocks: tuple[int, ...] = ()
+) -> Iterator[Output]:
+    """Yield all outputs of a template; a loop variable has the roots of what the loop iterates over."""
+    for node in nodes:
+        if isinstance(node, OutputNode):
+            yield Output(node.token.start_index, _expression_roots(node.expression, bound), node, blocks)
+            continue
+        names = bound
+        if isinstance(node, ForNode):
+            names = {**bound, node.expression.identifier: _expression_roots(node.expression.iterable, bound)}
+        children = list(node.children(None))
+        if children:
+            yield from iterate_outputs(children, names, (*blocks, id(node)))
+
+
+def _expression_roots(expression: Any, bound: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the roots of all variables of an expression, including the arguments of filters."""
+    roots: set[str] = set()
+    if isinstance(expression, Path):
+        name = str(expression.head())
+        roots |= bound.get(name, {name})
+    for child in expression.children():
+        roots |= _expression_roots(child, bound)
+    return frozenset(roots)
+
+
+def _iterate_regions(html: str, masked: str) -> Iterator[_Region]:
+    for element in markup.iterate_elements(masked, only_marked=True):
+        for attribute in element.attributes:
+            value = masked[attribute.start : attribute.end]
+            if markup.MASK not in value:
+                continue
+            check_blocks(html, attribute.start, attribute.end)
+            if attribute.name in _LINKS or attribute.name in _PICTURES:
+                yield _Region(attribute.start, attribute.end, "href" if attribute.name in _LINKS else "src")
+            elif attribute.name == "style":
+                yield from _iterate_style_regions(masked, attribute.start, attribute.end)
+    for style in _STYLE.finditer(masked):
+        if markup.MASK in style[1]:
+            yield from _iterate_style_regions(masked, style.start(1), style.end(1))
+
+
+def _iterate_style_regions(masked: str, start: int, end: int) -> Iterator[_Region]:
+    position = start
+    for match in _URL.finditer(masked, start, end):
+        yield _Region(position, match.start(1), "style")
+        yield _Region(match.start(1), match.end(1), "src")
+        position = match.end(1)
+    yield _Region(position, end, "style")
+
+
+def _encode_output(output: Output, kind: str, prefix: AddressPrefix, earlier: list[Output]) -> None:
+    """Encode an output within an address, given the outputs before it."""
+    root = next((root for root in RECIPIENT_ROOTS if root in output.roots), None)
+    if root is not None and not prefix.has_host:
+        raise AddressError(f"{root}: a contact's data may not say where a link leads", output.offset)
+    # After an output that is always shown, this one cannot begin the address.
+    if not prefix.text and not any(item.blocks == output.blocks[: len(item.blocks)] for item in earlier):
+        _add_filter(output, AS_ADDRESS if kind == "href" else AS_PICTURE)
+    else:
+        _add_filter(output, AS_PART if HOSTLESS_SCHEME.match(prefix.text) and "?" not in prefix.text else AS_QUERY)
+
+
+def _add_filter(output: Output, name: str) -> None:
+    expression = output.node.expression
+    filters = expression.filters or []
+    if name in (AS_PART, AS_QUERY) and any(item.name == "url_encode" for item in filters):
+        return
+    expression.filters = [*filters, Filter(output.node.token, name, [])]
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+class CompiledTemplate:
+    """A compiled template; it may be filled many times and by several threads."""
+
+    def __init__(self, source: str, context: Context) -> None:
+        self.context = context
+        self.source = source
+        self.size = scan_tags(source)  # bytes, about
+        environment = liquid_environment(context in ("html", "url"))
+        try:
+            self._template = environment.from_string(source)
+            prepare_nodes(self._template.nodes)
+            analysis = self._template.analyze()
+        except LiquidError as error:
+            raise _to_merge_error(error) from None
+        except RecursionError:
+            raise MergeError("is nested too deeply") from None
+        self.variables = sorted(
+            {".".join(str(part) for part in item.segments) for found in analysis.globals.values() for item in found}
+        )
+        self.defaults = _find_defaults(self._template.nodes, self.variables)
+        self._check(analysis)
+        if environment.autoescape:
+            try:
+                encode_outputs(source, self._template.nodes, whole=context == "url")
+            except AddressError as fault:
+                raise MergeError(fault.message, *line_and_column(source, fault.index)) from None
+        try:
+            self._splice: SpliceTemplate | None = SpliceTemplate(self._template.nodes, environment)
+        except NeedsLiquid:
+            self._splice = None
+
+    @property
+    def pieces(self) -> list[Piece] | None:
+        """The fixed texts and outputs, or None for a template that needs the Liquid library."""
+        return None if self._splice is None else self._splice.pieces
+
+    def _check(self, analysis: TemplateAnalysis) -> None:
+        for variables in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):
+            for variable in variables:
+                if not isinstance(variable.segments[0], str):
+                    # The name of the variable would depend on data of the contact.
+                    raise MergeError(
+                        "a value must begin with its name", *line_and_column(self.source, variable.span.index)
+                    )
+                if any(str(part).startswith("_") for part in variable.segments):
+                    name = ".".join(map(str, variable.segments))
+                    raise MergeError(
+                        f"{name}: names may not begin with _", *line_and_column(self.source, variable.span.index)
+                    )
+        for name, uses in analysis.filters.items():
+            if name not in FILTERS:
+                raise MergeError(f"unknown filter '{name}'", *line_and_column(self.source, uses[0].index))
+
+    def render(self, values: Mapping[str, Any], until: float | None = None) -> str:
+        """Fill the template; raises MergeError past a limit, or if a filter cannot process a value.
+
+        `until` is the deadline of the message that this is a part of (`merge.render_deadline`).
+        """
+        until = render_deadline() if until is None else until
+        text = self._splice.fill(values, until) if self._splice is not None else None
+        text = self.render_whole(values, until) if text is None else text
+        if self.context != "header":
+            return text
+        if len(text) > MAX_HEADER_CHARACTERS:
+            raise MergeError(f"is too long once it is filled in (maximum is {MAX_HEADER_CHARACTERS} characters)")
+        return _CONTROL.sub(" ", text).strip()
+
+    def render_whole(self, values: Mapping[str, Any], until: float | None = None) -> str:
+        """Fill the template by the Liquid library, as `render` does where splicing is not possible."""
+        try:
+            return render_template(self._template, values, render_deadline() if until is None else until)
+        except LiquidError as error:
+            raise _to_merge_error(error) from None
+        except (TypeError, ValueError, ArithmeticError, RecursionError, OSError) as error:
+            raise MergeError(f"cannot be filled: {error}") from None
+
+
+def _find_defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return each use of a variable with its default; None if it has no default."""
+    defaults: list[tuple[str, str | None]] = []
+    pending = [(node, NO_NAMES) for node in nodes]
+    while pending:
+        node, names_known = pending.pop()
+        pending += [(one, names_known | asked) for one, asked in iterate_branches(node)]
+        if isinstance(node, OutputNode):
+            expression: Any = node.expression
+            name = str(expression.left) if isinstance(expression.left, Path) else ""
+            if name in names:
+                default = _find_default(expression)
+                # The block around the output hides it from contacts without a value.
+                defaults.append((name, "" if default is None and name in names_known else default))
+    shown_names = {name for name, _ in defaults}
+    # Variables that are only tested or iterated over need no value.
+    return (*defaults, *((name, "") for name in names if name not in shown_names))
+
+
+def _find_default(expression: Any) -> str | None:
+    for filter_ in expression.filters or ():
+        if filter_.name == "default" and filter_.args and isinstance(filter_.args[0].value, StringLiteral):
+            return str(filter_.args[0].value.value)
+    return None
+
+
+def _to_merge_error(error: LiquidError) -> MergeError:
+    message = str(error.args[0]) if error.args else "cannot be parsed"
+    if error.token is None:
+        return MergeError(message)
+    start = error.token.start_index
+    source = error.token.source
+    # The library reports a negative index when it reached the end of the source.
+    return MergeError(message, *line_and_column(source, start if start >= 0 else len(source)))

@@ -1,0 +1,322 @@
+"""Texts with merge tags: splitting, protecting, masking, and conversion between HTML and plain text.
+
+MJML is XML and emails are HTML, and neither knows Liquid: a quote inside a tag would be escaped, a `<` would end it. So
+every tag is replaced by a token while a document is rendered, and restored at the end.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator
+from html import unescape
+from typing import Any, NamedTuple
+
+# Control characters, which no email needs and XML refuses.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+# For sources that are known to be valid templates; `split_tags` handles any text.
+MERGE_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+# The start of a merge tag, and the end that belongs to it.
+_ENDS = {"{{": "}}", "{%": "%}"}
+_BEGIN = re.compile(r"\{[{%]")
+
+
+def split_tags(text: str) -> list[str]:
+    """Split a text at its merge tags, which are the parts with odd index; one pass, even if tags never end."""
+    parts: list[str] = []
+    position = cut = 0
+    ends = dict(_ENDS)
+    while ends and (match := _BEGIN.search(text, position)) is not None:
+        position = match.end()
+        if match[0] not in ends:
+            continue
+        end = text.find(ends[match[0]], position)
+        if end < 0:
+            # If one tag does not end, no later tag of the same kind does.
+            del ends[match[0]]
+            continue
+        parts += (text[cut : match.start()], text[match.start() : end + 2])
+        position = cut = end + 2
+    return [*parts, text[cut:]]
+
+
+def remove_control_characters(text: str) -> str:
+    """Remove control characters."""
+    return _CONTROL.sub("", text)
+
+
+class Tokens:
+    """The tokens that stand for merge tags and HTML in one document."""
+
+    def __init__(self) -> None:
+        # The random prefix is created for each document, so that no author can write a token; none is in the output.
+        self._word = f"q{secrets.token_hex(8)}"
+        self._kept: list[str] = []
+        self._find = re.compile(f"{self._word}x(\\d+)z")
+
+    def keep(self, text: str) -> str:
+        """Return a token that stands for a text until `restore`; tokens within the text are restored at once."""
+        self._kept.append(self.restore(text))
+        return f"{self._word}x{len(self._kept) - 1}z"
+
+    def protect(self, value: Any) -> Any:
+        """Replace the merge tags of every string by tokens, and remove control characters."""
+        if isinstance(value, str):
+            value = remove_control_characters(value)
+            if "{" not in value:
+                return value
+            return "".join(self.keep(part) if index % 2 else part for index, part in enumerate(split_tags(value)))
+        if isinstance(value, dict):
+            return {key: self.protect(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.protect(item) for item in value]
+        return value
+
+    def unprotect(self, value: Any) -> Any:
+        """Return a part of a protected document in its original form."""
+        if isinstance(value, str):
+            return self.restore(value)
+        if isinstance(value, dict):
+            return {key: self.unprotect(one) for key, one in value.items()}
+        return [self.unprotect(item) for item in value] if isinstance(value, list) else value
+
+    def starts(self, text: str) -> bool:
+        """Return whether a text begins with a token."""
+        return self._find.match(text) is not None
+
+    def has(self, text: str) -> bool:
+        """Return whether a text contains a token."""
+        return self._find.search(text) is not None
+
+    def restore(self, text: str) -> str:
+        """Replace tokens by their texts, in one pass."""
+        return self._find.sub(self._meant, text)
+
+    def _meant(self, match: re.Match[str]) -> str:
+        number = match[1]
+        # Leave a number that is not a token.
+        return self._kept[int(number)] if len(number) < 10 and int(number) < len(self._kept) else match[0]
+
+
+# Positions in HTML with merge tags: elements and attributes, in one pass over the source.
+
+# The character that masks merge tags: no letter, no quote, no white space.
+MASK = "\ue000"
+_ELEMENT = re.compile(r"<([a-zA-Z][a-zA-Z0-9:-]*)")
+_ATTRIBUTE = re.compile(r"[\s/]*(?:(>)|([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?|=)")
+# A start tag that surely contains no merge tag.
+_UNMARKED = re.compile(rf"<[^<>\"'{MASK}]*(?:\"[^\"<>{MASK}]*\"[^<>\"'{MASK}]*|'[^'<>{MASK}]*'[^<>\"'{MASK}]*)*>")
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+
+
+class Attribute(NamedTuple):
+    """An attribute with the range of its value."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Element(NamedTuple):
+    """A start tag: its range, its attributes with values, and the number of all its attributes."""
+
+    name: str
+    start: int
+    end: int
+    attributes: tuple[Attribute, ...]
+    attribute_count: int
+
+    def value(self, name: str) -> Attribute | None:
+        """Return an attribute by name."""
+        return next((attribute for attribute in self.attributes if attribute.name == name), None)
+
+
+def mask_tags(html: str) -> str:
+    """Return HTML with merge tags masked; all indexes stay the same."""
+    return MERGE_TAG.sub(lambda found: MASK * len(found[0]), html)
+
+
+def mask_comments(html: str) -> str:
+    """Return HTML with comments masked; all indexes stay the same."""
+    return _COMMENT.sub(lambda found: " " * len(found[0]), html)
+
+
+def iterate_elements(html: str, names: re.Pattern[str] = _ELEMENT, only_marked: bool = False) -> Iterator[Element]:
+    """Yield the start tags of masked HTML, including those in comments, which Outlook reads.
+
+    `only_marked` skips tags without merge tags, which is faster.
+    """
+    position = 0
+    while (match := names.search(html, position)) is not None:
+        unmarked = _UNMARKED.match(html, match.start()) if only_marked else None
+        if unmarked is not None:
+            position = unmarked.end()
+            continue
+        attributes, position, attribute_count = [], match.end(), 0
+        while (attribute := _ATTRIBUTE.match(html, position)) is not None:
+            position = attribute.end()
+            if attribute[1]:
+                break
+            attribute_count += 1
+            value = next((number for number in (3, 4, 5) if attribute[number] is not None), None)
+            if value is not None:
+                attributes.append(Attribute(attribute[2].lower(), attribute.start(value), attribute.end(value)))
+        yield Element(match[1].lower(), match.start(), position, tuple(attributes), attribute_count)
+
+
+# The plain text of HTML: readable, with links, without markup.
+
+_BLOCKS = {
+    "p", "div", "section", "article", "header", "footer", "table", "tr", "ul", "ol", "h1", "h2", "h3", "h4", "h5", "h6",
+    "blockquote", "pre", "hr", "figure",
+}  # fmt: skip
+_HIDDEN = {"head", "style", "script", "title", "template"}
+_MAX_TAG_CHARACTERS = 4_000
+# Follows the hidden preview text, so that inboxes do not show the beginning of the email after it.
+PREVIEW_FILLER = "&#847;&zwnj;&nbsp;"
+# How much HTML is read for the preview text, and the maximum length of that text.
+MAX_PREVIEW_SOURCE_CHARACTERS, MAX_PREVIEW_CHARACTERS = 100_000, 140
+_HTML_TAG = re.compile(r"<(/?)([a-zA-Z!?][a-zA-Z0-9]*)([^<>]*)>")
+_TAG_ATTRIBUTE = re.compile(r"([a-zA-Z-]{1,40})\s{0,9}=\s{0,9}(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
+
+
+class _TextWriter:
+    """Collects the text of a document tag by tag."""
+
+    def __init__(self, keeps_links: bool = True) -> None:
+        self.parts: list[str] = []
+        self.keeps_links = keeps_links
+        self.hidden = 0
+        self.link: tuple[str, int] | None = None
+        self.numbers: list[int | None] = []
+
+    def open(self, tag: str, attributes: str) -> None:
+        if tag in _HIDDEN:
+            self.hidden += 1
+        elif tag == "br":
+            self.parts.append("\n")
+        elif tag == "hr":
+            self.parts.append("\n\n----\n\n" if self.keeps_links else "\n")
+        elif tag in _BLOCKS:
+            self.parts.append("\n\n" if tag not in ("tr", "div") else "\n")
+            if tag in ("ul", "ol"):
+                self.numbers.append(1 if tag == "ol" else None)
+        elif tag == "li":
+            self._item()
+        elif tag == "a":
+            # Links cannot be nested: the link before has ended without its end tag.
+            self.link = (get_attribute(attributes, "href"), len(self.parts))
+        elif tag == "img":
+            alt = get_attribute(attributes, "alt")
+            brackets = f"[{alt}]" if self.keeps_links else alt
+            self.parts.append(brackets if alt else "")
+        elif tag in ("td", "th"):
+            self.parts.append(" ")
+
+    def _item(self) -> None:
+        number = self.numbers[-1] if self.numbers else None
+        self.parts.append("\n- " if number is None else f"\n{number}. ")
+        if number is not None:
+            self.numbers[-1] = number + 1
+
+    def close(self, tag: str) -> None:
+        if tag in _HIDDEN:
+            self.hidden = max(0, self.hidden - 1)
+        elif tag == "a" and self.link is not None:
+            (href, start), self.link = self.link, None
+            link_text = "".join(self.parts[start:]).strip()
+            if self.keeps_links and href and not href.startswith("#") and href.removeprefix("mailto:") != link_text:
+                self.parts.append(f" ({href})" if link_text else href)
+        elif tag in _BLOCKS and tag != "hr":
+            if tag in ("ul", "ol") and self.numbers:
+                self.numbers.pop()
+            self.parts.append("\n\n" if tag not in ("tr", "div") else "\n")
+
+    def text(self, content: str) -> None:
+        if not self.hidden and content:
+            self.parts.append(re.sub(r"\s+", " ", unescape(content)))
+
+
+def get_attribute(attributes: str, name: str) -> str:
+    """Return the value of an attribute of a start tag, or an empty string."""
+    for match in _TAG_ATTRIBUTE.finditer(attributes[:_MAX_TAG_CHARACTERS]):
+        if match[1].lower() == name:
+            return unescape(match[2].strip("\"'")).strip()
+    return ""
+
+
+def _feed(html: str, writer: _TextWriter) -> None:
+    """Feed a document to the writer, in linear time for any input, which the standard parser does not guarantee."""
+    position = 0
+    while True:
+        begin = html.find("<", position)
+        writer.text(html[position : begin if begin >= 0 else len(html)])
+        if begin < 0:
+            return
+        if html.startswith("<!--", begin):
+            end = html.find("-->", begin + 4)
+            if end < 0:
+                return
+            position = end + 3
+            continue
+        match = _HTML_TAG.match(html, begin)
+        if match is None:
+            writer.text("<")
+            position = begin + 1
+            continue
+        position = match.end()
+        tag = match[2].lower()
+        if match[1]:
+            writer.close(tag)
+        else:
+            writer.open(tag, match[3])
+
+
+def html_to_text(html: str) -> str:
+    """Return HTML as text."""
+    writer = _TextWriter()
+    _feed(html, writer)
+    text = "".join(writer.parts).replace("\xa0", " ")
+    text = re.sub(r"[ \t]+", " ", text)
+    text = re.sub(r" ?\n ?", "\n", text)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def extract_preview_text(html: str) -> str:
+    """Return the preview text of an email: its first words, beginning with the hidden preview text.
+
+    The filler after a hidden preview text ends it.
+    """
+    writer = _TextWriter(keeps_links=False)
+    # Emails may be large, and the beginning is enough.
+    _feed(html.partition(PREVIEW_FILLER)[0][:MAX_PREVIEW_SOURCE_CHARACTERS], writer)
+    preview = " ".join("".join(writer.parts).replace("\u200c", " ").split())
+    return preview if len(preview) <= MAX_PREVIEW_CHARACTERS else preview[:MAX_PREVIEW_CHARACTERS].rstrip()
+
+
+def html_template_to_text(html: str) -> str:
+    """Return HTML as text with its merge tags unchanged."""
+    if "{" not in html:
+        return html_to_text(remove_control_characters(html))
+    tokens = Tokens()
+    return str(tokens.restore(html_to_text(tokens.protect(html))))
+
+
+def is_html(body: str) -> bool:
+    """Return whether a body is HTML; a body without any tag is plain paragraphs (docs/decisions.md#11)."""
+    # Stopping at the next "<" keeps this linear for any input.
+    return re.search(r"<[a-zA-Z!/][^<>]*>", body) is not None
+
+
+def escape_text(text: str) -> str:
+    """Escape text for HTML, except its merge tags."""
+    parts = split_tags(text)
+    return "".join(
+        part if index % 2 else part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        for index, part in enumerate(parts)
+    )
+
+
+def text_to_html(text: str) -> str:
+    """Return paragraphs of text as HTML, with merge tags unchanged."""
+    escaped = escape_text(text)
+    paragraphs = re.split(r"\n[ \t]*\n", escaped.replace("\r\n", "\n").strip("\n"))
+    return "\n".join(f"<p>{paragraph.replace(chr(10), '<br>' + chr(10))}</p>" for paragraph in paragraphs)

@@ -1,0 +1,391 @@
+"""Sanitizing of HTML by allow-list: rich texts, fragments, style rules and pasted documents (T03)."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from typing import NamedTuple
+
+import css_inline
+import nh3
+
+from appliance.content.designs import markup
+from appliance.content.designs.markup import Tokens
+
+_TEXT_TAGS = {"p", "br", "strong", "b", "em", "i", "u", "s", "a", "ul", "ol", "li", "span", "sub", "sup", "code"}
+_TAGS = _TEXT_TAGS | {
+    "div", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "hr", "img", "table", "thead", "tbody", "tfoot",
+    "tr", "td", "th", "caption", "center", "font", "small", "figure", "figcaption", "section", "header", "footer",
+    "article", "dl", "dt", "dd",
+}  # fmt: skip
+_EVERYWHERE = {"style", "class", "title", "align", "dir", "lang", "role", "aria-label", "aria-hidden", "id"}
+_ATTRIBUTES = {
+    "*": _EVERYWHERE,
+    "a": {"href", "target", "name"},
+    "img": {"src", "alt", "width", "height", "border"},
+    "table": {"width", "height", "cellpadding", "cellspacing", "border", "bgcolor", "background"},
+    "tr": {"valign", "bgcolor", "height"},
+    "td": {"width", "height", "valign", "bgcolor", "colspan", "rowspan", "background", "nowrap"},
+    "th": {"width", "height", "valign", "bgcolor", "colspan", "rowspan", "background"},
+    "font": {"color", "face", "size"},
+    "ol": {"start", "type"}, "ul": {"type"}, "hr": {"width", "size", "color"},
+}  # fmt: skip
+_TEXT_ATTRIBUTES = {"a": {"href", "title"}, "span": {"style"}, "p": {"style"}}
+_SCHEMES = {"http", "https", "mailto", "tel", "sms"}
+# The allowed CSS properties: none loads anything, contains expressions, or positions content over other content.
+_STYLES = {
+    "background", "background-color", "border", "border-bottom", "border-collapse", "border-color", "border-left",
+    "border-radius", "border-right", "border-spacing", "border-style", "border-top", "border-width", "color",
+    "direction", "display", "font", "font-family", "font-size", "font-style", "font-weight", "height",
+    "letter-spacing", "line-height", "list-style", "list-style-type", "margin", "margin-bottom", "margin-left",
+    "margin-right", "margin-top", "max-width", "min-width", "mso-line-height-rule", "mso-padding-alt", "opacity",
+    "overflow", "padding", "padding-bottom", "padding-left", "padding-right", "padding-top", "text-align",
+    "text-decoration", "text-indent", "text-transform", "vertical-align", "white-space", "width", "word-break",
+    "word-spacing",
+}  # fmt: skip
+_START_OR_END_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+# Elements without end tags, or that the next element of their kind ends.
+_UNCLOSED_TAGS = {
+    "br", "hr", "img", "p", "li", "tr", "td", "th", "dt", "dd", "tbody", "thead", "tfoot", "meta", "link", "col", "wbr",
+}  # fmt: skip
+_MAX_DEPTH = 250
+_MAX_ATTRIBUTES = 200
+_CSS_URL = re.compile(r"url\s*\(|expression\s*\(|@import|\\|behavior\s*:|-moz-binding", re.IGNORECASE)
+
+
+def _filter_attribute(tag: str, name: str, value: str) -> str | None:
+    if name == "style" and _CSS_URL.search(value):
+        return None
+    if name == "background" and not value.lower().startswith(("http://", "https://")):
+        return None
+    return value
+
+
+def _is_too_complex(html: str) -> bool:
+    """Return whether nesting or attributes exceed those of any email, since parsing takes quadratic time."""
+    if any(element.attribute_count > _MAX_ATTRIBUTES for element in markup.iterate_elements(html)):
+        return True
+    depth, names = 0, Counter[str]()
+    for match in _START_OR_END_TAG.finditer(html):
+        name = match[2].lower()
+        if name in _UNCLOSED_TAGS:
+            continue
+        if not match[1]:
+            names[name] += 1
+            depth += 1
+        elif names[name]:
+            names[name] -= 1
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            return True
+    return False
+
+
+def _to_plain_paragraphs(html: str) -> str:
+    return markup.text_to_html(markup.html_to_text(html))
+
+
+def clean_text(html: str) -> str:
+    """Return sanitized rich text: paragraphs, emphasis, links and lists."""
+    if _is_too_complex(html):
+        return _to_plain_paragraphs(html)
+
+    return nh3.clean(
+        html, tags=_TEXT_TAGS, attributes=_TEXT_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
+        attribute_filter=_filter_attribute,
+        filter_style_properties={"color", "text-align", "font-weight", "font-style"},
+    )  # fmt: skip
+
+
+def clean_fragment(html: str, comments: bool = False) -> str:
+    """Return sanitized HTML of any kind; comments are kept only for a caller that checks them."""
+    if _is_too_complex(html):
+        return _to_plain_paragraphs(html)
+
+    return nh3.clean(
+        html, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes=_SCHEMES, link_rel=None,
+        attribute_filter=_filter_attribute,
+        filter_style_properties=_STYLES, strip_comments=not comments,
+    )  # fmt: skip
+
+
+def clean_css(text: str) -> str:
+    """Return style rules without those that load or run something."""
+    rules = [part for part in re.split(r"(?<=\})", text.replace("<", "")) if not _CSS_URL.search(part)]
+    cleaned = "".join(rules)
+    return cleaned if cleaned.count("{") == cleaned.count("}") else ""
+
+
+# Rich text has one stored form, whatever browser produced it.
+
+_SYNONYMS = {"b": "strong", "i": "em"}
+_SYNONYM_TAG = re.compile(r"<(/?)(b|i)(?=[\s>])")
+_EMPTY_ELEMENT = re.compile(r"<(strong|em|u|s|span|sub|sup|code)[^<>]*></\1>")
+_TRAILING_EMPTY_PARAGRAPHS = re.compile(r"(?:<p>(?:\s|&nbsp;|<br>)*</p>\s*)+\Z")
+
+
+def normalize_rich_text(html: str) -> str:
+    """Return rich text in its stored form, with merge tags unchanged; plain text is returned as it is. Idempotent."""
+    tokens = Tokens()
+    text = tokens.protect(html)
+    if not markup.is_html(text):
+        return html
+    normalized = _SYNONYM_TAG.sub(lambda found: f"<{found[1]}{_SYNONYMS[found[2]]}", clean_text(text))
+    previous = ""
+    while previous != normalized:
+        previous, normalized = normalized, _EMPTY_ELEMENT.sub("", normalized)
+    return tokens.restore(_TRAILING_EMPTY_PARAGRAPHS.sub("", normalized))
+
+
+# Pasted documents are sanitized, and their style rules are inlined with merge tags unchanged.
+#
+# Mail clients drop style blocks, so rules are written into elements; rules for small screens and dark mode stay in the
+# head. Nothing is read from files or the network. Any input gives an email, in bounded time.
+
+# Style sheets: rules that can be inlined, and rules that only work in the head.
+
+_CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
+_STATEMENT = re.compile(r"@(?:charset|import|namespace)\b[^;{}]*(?:;|\Z)", re.IGNORECASE)
+# Pseudo-classes, attribute selectors and hacks for single clients cannot be inlined.
+_ONLY_IN_HEAD = re.compile(r":|\[|\.ExternalClass|^\s*u\s*\+")
+_KEPT_AT_RULES = ("@media", "@supports")
+# Enough for any email; matching time grows with the parts of a selector.
+_MAX_SELECTOR_CHARACTERS = 300
+_MAX_CHARACTERS = 100_000
+
+
+class StyleSheet(NamedTuple):
+    """Rules to inline, rules to keep in the head, and the number of selectors of the first."""
+
+    inlined: str
+    kept: str
+    selectors: int
+
+
+def read_style_sheet(css: str) -> StyleSheet:
+    """Return the rules of a style sheet, without those that load or run something or do not end."""
+    write: list[str] = []
+    keep: list[str] = []
+    selectors = 0
+    for selector, block in _iterate_rules(_STATEMENT.sub("", _CSS_COMMENT.sub(" ", css[:_MAX_CHARACTERS]))):
+        rule = clean_css(selector + block).strip()
+        if not rule or len(selector) > _MAX_SELECTOR_CHARACTERS * 20:
+            continue
+        if selector.startswith("@"):
+            if selector.lower().startswith(_KEPT_AT_RULES):
+                keep.append(rule)
+        elif _ONLY_IN_HEAD.search(selector) or any(
+            len(item) > _MAX_SELECTOR_CHARACTERS for item in selector.split(",")
+        ):
+            keep.append(rule)
+        else:
+            write.append(rule)
+            selectors += selector.count(",") + 1
+    return StyleSheet("\n".join(write), "\n".join(keep), selectors)
+
+
+def _iterate_rules(css: str) -> Iterator[tuple[str, str]]:
+    """Yield the selectors and the block of each rule."""
+    depth = start = block_start = 0
+    for match in re.finditer(r"[{}]", css):
+        if match[0] == "{":
+            if not depth:
+                block_start = match.start()
+            depth += 1
+        elif depth:
+            depth -= 1
+            if not depth:
+                yield css[start:block_start].strip(), css[block_start : match.end()]
+                start = match.end()
+        else:
+            start = match.end()
+
+
+# Conditional comments for Outlook (`<!--[if mso]>`) are kept if they contain only layout.
+#
+# They contain halves of tables, which no HTML parser can sanitize, so each tag is checked by itself.
+
+_CONDITIONAL_COMMENT = re.compile(r"<!--(.*?)(?:-->|\Z)", re.DOTALL)
+_CONDITION = re.compile(r"\[if [a-zA-Z0-9 .|&()!]{1,60}\]>(.*)<!\[endif\]\Z", re.DOTALL)
+# The two halves around content that all other clients show.
+_CONDITION_HALF = re.compile(r"\[if !mso[a-zA-Z0-9 .|&()!]{0,40}\]><!(?:-- ?)?|<!\[endif\]", re.DOTALL)
+_CONDITIONAL_TAG = re.compile(
+    r"/?((?:[vow]:)?[a-zA-Z][a-zA-Z0-9]*)((?:\s+[a-zA-Z][a-zA-Z:-]*=(?:\"[^\"<>]*\"|'[^'<>]*'))*)\s*/?>[^<>]*"
+)
+_ATTRIBUTE = re.compile(r"([a-zA-Z][a-zA-Z:-]*)=(?:\"([^\"]*)\"|'([^']*)')")
+_CONDITIONAL_NAMES = {
+    "table", "tbody", "tr", "td", "center", "div", "p", "br", "span", "a", "b", "i", "strong", "font", "img", "xml",
+    "v:rect", "v:roundrect", "v:fill", "v:textbox", "v:image", "v:stroke", "v:shape", "v:oval", "v:background",
+    "w:anchorlock", "o:officedocumentsettings", "o:allowpng", "o:pixelsperinch", "o:lock",
+}  # fmt: skip
+_HARMFUL = re.compile(r"script:|expression\s*\(|url\s*\(|@import|\\|behavior|binding|data:", re.IGNORECASE)
+_SAFE_ADDRESS = re.compile(r"\s*(?:https?:|mailto:|tel:|#|\Z)", re.IGNORECASE)
+_MAX_CONDITIONAL_CHARACTERS = 5_000
+
+
+class ConditionalComments:
+    """The conditional comments of a document, replaced by tokens while the rest is sanitized."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._words: set[str] = set()
+
+    def extract(self, html: str) -> str:
+        """Replace the comments to keep by tokens, and remove the others."""
+        return _CONDITIONAL_COMMENT.sub(self._word, html)
+
+    def _word(self, match: re.Match[str]) -> str:
+        if not self._is_layout(match[1]):
+            return ""
+        word = self._tokens.keep(match[1])
+        self._words.add(word)
+        return f"<!--{word}-->"
+
+    def restore(self, html: str) -> str:
+        """Return sanitized HTML with only the kept comments."""
+        return _CONDITIONAL_COMMENT.sub(lambda found: found[0] if found[1] in self._words else "", html)
+
+    def _is_layout(self, comment: str) -> bool:
+        if _CONDITION_HALF.fullmatch(comment):
+            return True
+        asks = _CONDITION.match(comment)
+        if asks is None or len(comment) > _MAX_CONDITIONAL_CHARACTERS or "--" in asks[1]:
+            return False
+        first, *pieces = asks[1].split("<")
+        return ">" not in first and all(self._is_harmless(piece) for piece in pieces)
+
+    def _is_harmless(self, piece: str) -> bool:
+        match = _CONDITIONAL_TAG.fullmatch(piece)
+        if match is None or match[1].lower() not in _CONDITIONAL_NAMES:
+            return False
+        for attribute in _ATTRIBUTE.finditer(match[2]):
+            name, value = attribute[1].lower(), attribute[2] if attribute[2] is not None else attribute[3]
+            if name.startswith("on") or (_HARMFUL.search(value) and not name.startswith("xmlns")):
+                return False
+            if name in ("href", "src") and not (_SAFE_ADDRESS.match(value) or self._tokens.starts(value)):
+                return False
+        return True
+
+
+_STYLE = re.compile(r"<style\b[^<>]*>(.*?)(?:</style\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title\b[^<>]*>([^<]*)(?:</title\s*>)?", re.IGNORECASE)
+_HTML = re.compile(r"<html\b([^<>]*)>", re.IGNORECASE)
+_BODY = re.compile(r"<body\b([^<>]*)>", re.IGNORECASE)
+_HEAD = re.compile(r"<head\b[^<>]*>(.*?)(?:</head\s*>|(?=<body\b)|\Z)", re.IGNORECASE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_BODY_ELEMENT = re.compile(r"<body([^<>]*)>(.*)</body>", re.DOTALL)
+_LANGUAGE = re.compile(r"[A-Za-z0-9\-]{1,35}")
+# The attributes of a body are sanitized as those of a table, which has the same ones.
+_TABLE_TAG = re.compile(r"<table([^<>]*)>")
+# Elements times selectors; beyond it the rules stay in the head.
+_MAX_MATCHES = 1_000_000
+# The approximate limit of inlined styles; Gmail clips emails of a fortieth of it.
+_MAX_WRITTEN_CHARACTERS = 4_000_000
+_NAME = re.compile(r"[\w-]+")
+
+
+class _DocumentParts(NamedTuple):
+    """The parts of a document."""
+
+    root: str  # attributes of its html element
+    title: str
+    body: str  # attributes of its body
+    conditions: str  # what of its head only Outlook reads
+    content: str
+    sheet: StyleSheet
+
+
+class _CleanBody(NamedTuple):
+    """A sanitized body: attributes, content, and whether its rules are inlined."""
+
+    attributes: str
+    content: str
+    is_inlined: bool
+
+
+def clean_document(html: str, locale: str = "en") -> str:
+    """Return a pasted document as sanitized HTML; a fragment stays a fragment."""
+    html = html.encode("utf-8", "replace").decode().replace("\x00", "")
+    tokens = Tokens()
+    comments = ConditionalComments(tokens)
+    source = comments.extract(_STYLE.sub(_uncomment_style, tokens.protect(html)))
+    if not any(found.search(source) for found in (_HTML, _BODY, _HEAD, _STYLE)):
+        return tokens.restore(comments.restore(clean_fragment(source, comments=True)))
+    parts = _split_document(source)
+    body = _clean_body(parts)
+    rules = parts.sheet.kept if body.is_inlined else f"{parts.sheet.inlined}\n{parts.sheet.kept}"
+    head = (f"<title>{escape(parts.title)}</title>" if parts.title else "") + parts.conditions
+    head += f"<style>{rules}</style>" if rules.strip() else ""
+    return tokens.restore(
+        f"<!doctype html>\n<html{_html_attributes(parts.root, locale)}>\n"
+        '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"{head}</head>\n<body{body.attributes}>{comments.restore(body.content)}</body>\n</html>\n"
+    )
+
+
+def _uncomment_style(match: re.Match[str]) -> str:
+    # Old documents hide their style sheets in comments.
+    return match[0].replace("<!--", "").replace("-->", "")
+
+
+def _split_document(html: str) -> _DocumentParts:
+    sheet = read_style_sheet("\n".join(found[1] for found in _STYLE.finditer(html)))
+    html = _STYLE.sub("", html)
+    root, body, head = _HTML.search(html), _BODY.search(html), _HEAD.search(html)
+    title = _TITLE.search(html)
+    content = html[body.end() :] if body else _HEAD.sub("", html)
+    return _DocumentParts(
+        root[1] if root else "", " ".join(markup.html_to_text(title[1]).split()) if title else "",
+        body[1] if body else "", "".join(_COMMENT.findall(head[1])) if head else "", _TITLE.sub("", content), sheet,
+    )  # fmt: skip
+
+
+def _html_attributes(attributes: str, locale: str) -> str:
+    language = markup.get_attribute(attributes, "lang")
+    direction = markup.get_attribute(attributes, "dir").lower()
+    language_code = language if _LANGUAGE.fullmatch(language) else locale
+    return f' lang="{escape(language_code)}"' + (f' dir="{direction}"' if direction in ("ltr", "rtl") else "")
+
+
+def _clean_body(parts: _DocumentParts) -> _CleanBody:
+    """Sanitize a body, inline its rules, and sanitize the result."""
+    attributes, content = _clean_attributes(parts.body), clean_fragment(parts.content, comments=True)
+    sheet = parts.sheet
+    if (
+        not sheet.inlined
+        or content.count("<") * sheet.selectors > _MAX_MATCHES
+        or _exceeds_written_limit(sheet, content)
+    ):
+        return _CleanBody(attributes, content, not sheet.inlined)
+    inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, extra_css=sheet.inlined)
+    try:
+        inlined = inliner.inline(f"<html><head></head><body{attributes}>{content}</body></html>")
+    except css_inline.InlineError:
+        return _CleanBody(attributes, content, False)
+    match = _BODY_ELEMENT.search(inlined)
+    if match is None:
+        return _CleanBody(attributes, content, False)
+    return _CleanBody(_clean_attributes(match[1]), clean_fragment(match[2], comments=True), True)
+
+
+def _exceeds_written_limit(sheet: StyleSheet, content: str) -> bool:
+    """Return whether inlining the rules would make the email too long.
+
+    The estimate: a rule matches as many elements as name the last class, id or tag of its selector.
+    """
+    name_counts = Counter(_NAME.findall(content))
+    element_count, characters = content.count("<"), 0
+    for selectors, block in _iterate_rules(sheet.inlined):
+        for selector in selectors.split(","):
+            names = _NAME.findall(selector)
+            characters += len(block) * (
+                element_count if not names or selector.rstrip().endswith("*") else name_counts[names[-1]]
+            )
+        if characters > _MAX_WRITTEN_CHARACTERS:
+            return True
+    return False
+
+
+def _clean_attributes(attributes: str) -> str:
+    match = _TABLE_TAG.match(clean_fragment(f"<table {attributes}></table>"))
+    return match[1] if match else ""

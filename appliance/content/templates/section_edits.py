@@ -1,0 +1,244 @@
+"""Edits of sections: adding, moving, duplicating and removing sections and their list entries."""
+
+import copy
+import secrets
+from typing import Any
+
+from msgspec import Struct
+
+from appliance.content.designs import document
+from appliance.content.designs.document import Entry
+from appliance.content.designs.kind import Kind
+from appliance.content.designs.sections import BY_NAME
+from appliance.content.templates.editing import SectionEdit
+from appliance.core.errors import Invalid, NotFound
+
+# The properties of a new section, for kinds whose defaults show nothing.
+INITIAL_PROPS: dict[str, dict[str, Any]] = {
+    "header": {"layout": "left"},
+    "hero": {"title": "Say it in five words", "subtitle": "One sentence about what it is and for whom.",
+             "cta_text": "Learn more"},
+    "heading": {"text": "Heading", "level": "2"},
+    "text": {"content": "<p>Write something here.</p>"},
+    "list": {"items": [{"title": "First"}, {"title": "Second"}, {"title": "Third"}]},
+    "quote": {"text": "What somebody said about you.", "author": "Their name"},
+    "button": {"text": "Learn more"},
+    "split": {"title": "A title", "text": "<p>A few words beside the picture.</p>"},
+    "product": {"name": "A product", "price": "€ 20"},
+    "product_grid": {"items": [{"name": "One product", "price": "€ 20"}, {"name": "Another product", "price": "€ 30"}]},
+    "gallery": {"items": [{}, {}]},
+    "columns": {"preset": "1:1", "columns": [
+        {"sections": [{"type": "text", "props": {"content": "<p>Left</p>"}}]},
+        {"sections": [{"type": "text", "props": {"content": "<p>Right</p>"}}]},
+    ]},
+    "coupon": {"code": "WELCOME10", "text": "<p>10 % off your next order</p>"},
+}  # fmt: skip
+
+
+class SectionTarget(Struct):
+    """The target of a section: before or behind another section, or last in a column or the email; sections by key."""
+
+    before: str | None = None
+    behind: str | None = None
+    parent: str | None = None
+    column: int = 0
+
+
+def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
+    """Return an edit that adds a section; it raises NotFound for an unknown kind, Invalid if it cannot be placed there.
+
+    A section that is not allowed in columns goes behind the columns; the footer stays last.
+    """
+
+    def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
+        section_kind = BY_NAME.get(kind)
+        if section_kind is None:
+            raise NotFound
+        raw = _set_ids({"type": kind, "props": copy.deepcopy(INITIAL_PROPS.get(kind, {}))})
+        _insert(design, entries, raw, section_kind, spot, lenient=True)
+        return f"{section_kind.label} added", str(raw["id"])
+
+    return make
+
+
+def move_section(key: str, spot: SectionTarget) -> SectionEdit:
+    """Return an edit that moves a section; it raises NotFound, or Invalid if the section cannot be placed there."""
+
+    def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
+        entry = _get_entry(entries, key)
+        targets = [target for target in (spot.before, spot.behind, spot.parent) if target]
+        if any(target == key or _is_inside(entries, target, key) for target in targets):
+            raise Invalid({"base": ["a section cannot stand in itself"]})
+        # A marker holds the old position until the section is inserted, so that no index shifts.
+        mark: dict[str, Any] = {}
+        entry.siblings[entry.position] = mark
+        _insert(design, entries, entry.raw, entry.section.kind, spot)
+        _remove_marker(entry.siblings, mark)
+        return f"{entry.label} moved", _find_key(design, entry.raw)
+
+    return make
+
+
+def shift_section(key: str, by: int) -> SectionEdit:
+    """Return an edit that moves a section up (-1) or down (1) among its siblings; at the end it does nothing."""
+
+    def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
+        entry = _get_entry(entries, key)
+        to = max(0, min(len(entry.siblings) - 1, entry.position + by))
+        entry.siblings.insert(to, entry.siblings.pop(entry.position))
+        return f"{entry.label} moved {'up' if by < 0 else 'down'}", _find_key(design, entry.raw)
+
+    return make
+
+
+def duplicate_section(key: str) -> SectionEdit:
+    """Return an edit that inserts a copy behind a section; it raises NotFound."""
+
+    def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
+        entry = _get_entry(entries, key)
+        copied = _set_ids(copy.deepcopy(entry.raw), renew=True)
+        entry.siblings.insert(entry.position + 1, copied)
+        return f"{entry.label} duplicated", _find_key(design, copied)
+
+    return make
+
+
+def remove_section(key: str) -> SectionEdit:
+    """Return an edit that removes a section and selects a neighbour; it raises NotFound."""
+
+    def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
+        entry = _get_entry(entries, key)
+        neighbours = [other for other in entries if other.siblings is entry.siblings and other.key != key]
+        neighbour = min(neighbours, key=lambda other: abs(other.position - entry.position), default=None)
+        del entry.siblings[entry.position]
+        return f"{entry.label} removed", _find_key(design, neighbour.raw) if neighbour is not None else (
+            entry.parent or None
+        )
+
+    return make
+
+
+def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
+    """Return an edit that adds, removes or moves an entry of a list property.
+
+    It raises NotFound, or Invalid past the minimum or maximum.
+    """
+
+    def make(design: dict[str, Any], section_entries: list[Entry]) -> tuple[str, str | None]:
+        entry = _get_entry(section_entries, key)
+        prop = next((each for each in (entry.section.kind.props if entry.section.kind else ())
+                     if each.name == name and each.kind == "items"), None)  # fmt: skip
+        if prop is None or act not in ("add", "remove", "up", "down"):
+            raise NotFound
+        props = entry.raw.setdefault("props", {})
+        entries = list(prop.get_value(props) or [])
+        if act != "add" and not 0 <= at < len(entries):
+            raise NotFound
+        if act == "add":
+            if len(entries) >= prop.maximum:
+                raise Invalid({"base": [f"there can be {prop.maximum:g} at most"]})
+            entries.append({"sections": []} if name == "columns" else {})
+        elif act == "remove":
+            if len(entries) <= prop.minimum:
+                raise Invalid({"base": [f"there must be {prop.minimum:g} at least"]})
+            del entries[at]
+        else:
+            to = max(0, min(len(entries) - 1, at + (-1 if act == "up" else 1)))
+            entries.insert(to, entries.pop(at))
+        for alias in prop.aliases:
+            props.pop(alias, None)
+        props[name] = entries
+        if name == "columns" and props.get("preset") and act in ("add", "remove"):
+            props.pop("preset")
+        outcome = {"add": "one more", "remove": "one removed"}.get(act, "order changed")
+        return f"{entry.label}: {prop.label.lower()}, {outcome}", key
+
+    return make
+
+
+def _get_entry(entries: list[Entry], key: str) -> Entry:
+    entry = document.find_section(entries, key)
+    if entry is None:
+        raise NotFound
+    return entry
+
+
+def _is_inside(entries: list[Entry], key: str, ancestor: str) -> bool:
+    entry = document.find_section(entries, key)
+    while entry is not None and entry.parent:
+        if entry.parent == ancestor:
+            return True
+        entry = document.find_section(entries, entry.parent)
+    return False
+
+
+def _insert(
+    design: dict[str, Any], entries: list[Entry], raw: dict[str, Any], kind: Kind | None, target: SectionTarget,
+    lenient: bool = False,
+) -> None:  # fmt: skip
+    beside = target.before or target.behind
+    if beside:
+        entry = _get_entry(entries, beside)
+        is_behind = target.behind is not None and not target.before
+        while entry.parent and lenient and not _fits_in_column(kind, entry.level):
+            entry, is_behind = _get_entry(entries, entry.parent), True
+        if entry.parent and not _fits_in_column(kind, entry.level):
+            raise Invalid({"base": ["this cannot stand in a column"]})
+        place = next(index for index, other in enumerate(entry.siblings) if other is entry.raw) + is_behind
+        entry.siblings.insert(place, raw)
+        if lenient and not entry.parent:
+            _keep_footer_last(entry.siblings, raw, kind)
+        return
+    if target.parent:
+        parent = _get_entry(entries, target.parent)
+        columns = document.get_columns(parent.raw)
+        if not 0 <= target.column < len(columns) or not isinstance(columns[target.column], dict):
+            raise NotFound
+        if not _fits_in_column(kind, parent.level + 1):
+            raise Invalid({"base": ["this cannot stand in a column"]})
+        inner = columns[target.column].setdefault("sections", [])
+        if not isinstance(inner, list):
+            inner = columns[target.column]["sections"] = []
+        inner.append(raw)
+        return
+    design["sections"].append(raw)
+    if lenient:
+        _keep_footer_last(design["sections"], raw, kind)
+
+
+def _fits_in_column(kind: Kind | None, level: int) -> bool:
+    """Return whether a kind is allowed in columns at this level."""
+    if kind is None or not kind.in_columns:
+        return False
+    return level <= document.MAX_COLUMN_LEVELS and (kind.name != "columns" or level < document.MAX_COLUMN_LEVELS)
+
+
+def _keep_footer_last(siblings: list[Any], raw: dict[str, Any], kind: Kind | None) -> None:
+    """Move the footer behind a new section at the end."""
+    place = next(index for index, one in enumerate(siblings) if one is raw)
+    previous = siblings[place - 1] if place else None
+    is_last = place == len(siblings) - 1
+    if kind is not None and kind.name != "footer" and is_last and isinstance(previous, dict):
+        section = document.read_section(previous, "")
+        if section.kind is not None and section.kind.name == "footer":
+            siblings[place - 1], siblings[place] = raw, previous
+
+
+def _remove_marker(siblings: list[Any], mark: dict[str, Any]) -> None:
+    del siblings[next(index for index, one in enumerate(siblings) if one is mark)]
+
+
+def _find_key(design: dict[str, Any], raw: dict[str, Any]) -> str | None:
+    return next((entry.key for entry in document.list_entries(design) if entry.raw is raw), None)
+
+
+def _set_ids(raw: dict[str, Any], renew: bool = False) -> dict[str, Any]:
+    """Set a new id on a section and the sections in it."""
+    if renew or raw.get("id") is None:
+        raw["id"] = f"s{secrets.token_hex(4)}"
+    for column in document.get_columns(raw):
+        inner = column.get("sections") if isinstance(column, dict) else None
+        for item in inner if isinstance(inner, list) else []:
+            if isinstance(item, dict):
+                _set_ids(item, renew)
+    return raw

@@ -1,0 +1,246 @@
+"""The fields of templates: request structs, validation, and the form in which fields are stored."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.audience.filters import parse
+from appliance.audience.segments import members
+from appliance.content.designs import document, merge
+from appliance.core.errors import Faults, Invalid
+from appliance.core.validation import (
+    EmailText,
+    Line,
+    PageQuery,
+    RefusedKeys,
+    Short,
+    Subject,
+    Text,
+    When,
+    content_keys,
+    default,
+    schema_name,
+)
+from appliance.sending.sms import segments
+from appliance.storage.models.content import EMPTY_DESIGN
+
+MAX_DESIGN_BYTES = 1_048_576
+Design = Annotated[dict[str, Any], Meta(extra={"bytes": MAX_DESIGN_BYTES}), schema_name("Design")]
+
+
+class Content(Struct):
+    """Subject, body and sender of one message."""
+
+    REFUSED: ClassVar[RefusedKeys] = content_keys()
+
+    subject: Subject | None | UnsetType = UNSET
+    body: Text | None | UnsetType = UNSET
+    preheader: Line | None | UnsetType = UNSET
+    from_name: Line | None | UnsetType = UNSET
+    from_email: EmailText | None | UnsetType = UNSET
+    reply_to: EmailText | None | UnsetType = UNSET
+    design: Annotated[Design, Meta(description="design; replaces the whole existing design")] | None | UnsetType = UNSET
+
+
+class TemplateWrite(Content):
+    """A template as created or changed; its channel is chosen once. `updated_at` of what was read guards it."""
+
+    name: Line | None | UnsetType = UNSET
+    channel: Annotated[Literal["email", "sms"], Meta(description="channel; cannot be changed")] | UnsetType = UNSET
+    updated_at: (
+        Annotated[
+            When, Meta(description="`updated_at` as last read; if the object was changed since, the response is 409")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class TemplateCreate(TemplateWrite):
+    """A new template; nothing is needed."""
+
+    name: Annotated[Line, default("Untitled template")] | None | UnsetType = UNSET
+    channel: (
+        Annotated[Literal["email", "sms"], default("email"), Meta(description="channel; cannot be changed")] | UnsetType
+    ) = UNSET
+    design: (
+        Annotated[
+            Design,
+            default({"sections": [], "theme": {}}),
+            Meta(description="design; replaces the whole existing design"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+class TemplateQuery(PageQuery):
+    """Filters of the template list."""
+
+    standalone: (
+        Annotated[bool, Meta(description="true: only templates that belong to no campaign or flow; false: only others")]
+        | UnsetType
+    ) = UNSET
+    channel: Annotated[Literal["email", "sms"], Meta(description="only those of this channel")] | UnsetType = UNSET
+    search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
+
+
+# The merge context of each field.
+FIELD_CONTEXTS: dict[str, merge.Context] = {
+    "subject": "header",
+    "preheader": "header",
+    "from_name": "header",
+    "body": "html",
+}
+# As many documents as a flow has steps are validated before the write transaction; the cached results are small.
+_MAX_CACHED = 512
+# The fields that may contain variables.
+_FIELDS_WITH_VARIABLES = (*merge.VARIABLE_FIELDS, "design")
+_Faults = tuple[tuple[str, str], ...]
+
+
+def validate_content(account_id: int, request: Content, prefix: str, faults: Faults, channel: str = "email") -> None:
+    """Add errors of merge tags, of the design and of the text of an SMS."""
+    for name, context in FIELD_CONTEXTS.items():
+        text = getattr(request, name)
+        if isinstance(text, str):
+            is_sms = channel == "sms" and name == "body"
+            error = segments.find_length_fault(text) if is_sms else merge.find_error(text, context)
+            if error:
+                faults.add(prefix + name, error)
+    if isinstance(request.design, dict):
+        validate_design(account_id, request.design, f"{prefix}design.", faults)
+
+
+def validate_design(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
+    """Add every error of a design, at paths such as `design.sections[2].props.href`."""
+    faults_found = _design_faults(_HashedDocument(design))
+    for path, message in faults_found:
+        faults.add(prefix + path, message)
+    if "sections" in (path for path, _ in faults_found):
+        return
+    scope = None
+    for path, raw in _iterate_conditions(design):
+        scope = scope or members.build_scope(account_id, writing=True)
+        try:
+            parse.parse_filters(raw, scope, prefix + path)
+        except Invalid as refused:
+            faults.merge(refused.fields)
+
+
+class _HashedDocument:
+    """A document that is hashable by its content, as a key of caches."""
+
+    __slots__ = ("design", "digest")
+
+    def __init__(self, design: dict[str, Any]) -> None:
+        self.design = design
+        self.digest = hashlib.blake2b(json.dumps(design, sort_keys=True).encode(), digest_size=16).digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _HashedDocument) and self.digest == other.digest
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def _design_faults(text: _HashedDocument) -> _Faults:
+    if message := merge.find_code_error(merge.iterate_strings(text.design)):
+        return (("sections", message),)
+    faults: list[tuple[str, str]] = []
+    document.validate(text.design, lambda path, words: faults.append((path, words)))
+    # The cache keeps the result and not the document.
+    text.design = {}
+    return tuple(faults)
+
+
+def find_variables(fields: dict[str, Any], channel: str = "email") -> dict[str, Any]:
+    """Return the merge variables of a template, each with default, sample and whether it is required; cached."""
+    return dict(_find_variables(_HashedDocument({name: fields.get(name) for name in _FIELDS_WITH_VARIABLES}), channel))
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def _find_variables(text: _HashedDocument, channel: str) -> dict[str, Any]:
+    variables = merge.find_variables(text.design, channel)
+    text.design = {}
+    return variables
+
+
+def _iterate_conditions(design: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section in document.walk_sections(design):
+        if section.kind is not None and section.props.get("show_if") is not None:
+            yield f"{section.path}.props.show_if", section.props["show_if"]
+
+
+def normalize_field(name: str, value: Any) -> Any:
+    """Return a field in its stored form: lines stripped, sections with `id` and `type`."""
+    if name == "design":
+        return set_ids(value) if value is not None else dict(EMPTY_DESIGN)
+    return value.strip() or None if isinstance(value, str) and name != "body" else value
+
+
+def set_ids(design: dict[str, Any]) -> dict[str, Any]:
+    """Return a design in which every section has an `id`, and a `type` if it can be inferred.
+
+    An id is derived from the content of its section, so that the same design gets the same ids again.
+    """
+    taken_ids = {str(section["id"]): 0 for section in _iterate_sections(design) if section.get("id") is not None}
+    return (
+        design | {"sections": _set_ids_in_list(design["sections"], "sections", 0, taken_ids)}
+        if "sections" in design
+        else design
+    )
+
+
+def _iterate_sections(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every raw section, including those in columns."""
+    for section in document.get_sections(value):
+        if isinstance(section, dict):
+            yield section
+            columns = section["props"].get("columns") if isinstance(section.get("props"), dict) else None
+            for column in columns if isinstance(columns, list) else []:
+                yield from _iterate_sections(column)
+
+
+def _set_ids_in_list(raw: Any, path: str, level: int, taken_ids: dict[str, int]) -> Any:
+    if not isinstance(raw, list):
+        return raw
+    return [_set_id(one, f"{path}[{index}]", level, taken_ids) if isinstance(one, dict) else one
+            for index, one in enumerate(raw)]  # fmt: skip
+
+
+def _set_id(raw: dict[str, Any], path: str, level: int, taken_ids: dict[str, int]) -> dict[str, Any]:
+    section = document.read_section(raw, path)
+    added: dict[str, Any] = {}
+    if raw.get("id") is None:
+        added["id"] = _generate_id(raw, taken_ids)
+    if raw.get("type") is None and section.type:
+        added["type"] = section.type
+    columns = raw["props"].get("columns") if isinstance(raw.get("props"), dict) else None
+    is_columns = section.kind is not None and section.kind.name == "columns" and level < document.MAX_COLUMN_LEVELS
+    if is_columns and isinstance(columns, list):
+        inner = [
+            column | {"sections": _set_ids_in_list(
+                column["sections"], f"{path}.props.columns[{number}].sections", level + 1, taken_ids)}
+            if isinstance(column, dict) and "sections" in column else column
+            for number, column in enumerate(columns)
+        ]  # fmt: skip
+        added["props"] = raw["props"] | {"columns": inner}
+    return raw | added
+
+
+def _generate_id(raw: dict[str, Any], taken_ids: dict[str, int]) -> str:
+    text = json.dumps({key: value for key, value in raw.items() if key not in ("id", "type")}, sort_keys=True)
+    # Continue at the last number of an equal section: thousands of equal sections would take quadratic time.
+    same = f"={text}"
+    number = taken_ids.get(same, 0)
+    while True:
+        candidate = "s" + hashlib.blake2b(f"{number}{text}".encode(), digest_size=4).hexdigest()
+        number += 1
+        if candidate not in taken_ids:
+            taken_ids |= {candidate: 0, same: number}
+            return candidate

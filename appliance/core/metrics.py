@@ -1,0 +1,136 @@
+"""Counters, gauges and histograms of this process, kept in memory from zero at each start, for Prometheus.
+
+A metric is declared once, where it is counted. Its labels come from short lists: no ids, addresses or request paths.
+Counts are kept by account, so that the metrics of an account show nothing of another. `prometheus_client` is not used
+because it cannot keep a label (the account) that some scrapes must not show: its registry would have to be copied
+and filtered for each scrape.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+# The account id of what belongs to the installation and not to one account.
+INSTALLATION = 0
+_SECONDS = (0.005, 0.02, 0.1, 0.25, 1.0, 2.5, 10.0)
+Labels = tuple[str, ...]
+
+
+class Sample(NamedTuple):
+    """One number of a metric family: the suffix of its name, its labels with their values, and the number."""
+
+    suffix: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
+class Family(NamedTuple):
+    """All samples of one metric."""
+
+    name: str
+    kind: str  # counter, gauge, histogram
+    help: str
+    samples: list[Sample]
+
+
+class _Metric(ABC):
+    def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
+        self.name, self.help, self.labels = f"campanero_{name}", words, labels
+        self._lock = threading.Lock()
+        _declared[self.name] = self
+
+    @abstractmethod
+    def family(self, account_id: int | None) -> Family:
+        """Return the samples of an account, or of everything (None)."""
+
+    def _named(self, values: Labels) -> tuple[tuple[str, str], ...]:
+        return tuple(zip(self.labels, values, strict=True))
+
+
+_declared: dict[str, _Metric] = {}
+
+
+class Counter(_Metric):
+    """A metric that counts how often something happened."""
+
+    def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
+        super().__init__(name, words, labels)
+        self._counts: dict[tuple[int, Labels], int] = {}
+
+    def increment(self, *values: str, account_id: int = INSTALLATION, number: int = 1) -> None:
+        """Add to the count of some label values; may be called on any thread."""
+        key = (account_id, values)
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + number
+
+    def family(self, account_id: int | None) -> Family:
+        """Return the samples; a counter without labels is shown from the start with 0."""
+        sums: dict[Labels, int] = {} if self.labels else {(): 0}
+        with self._lock:
+            for (whose, values), number in self._counts.items():
+                if account_id is None or whose == account_id:
+                    sums[values] = sums.get(values, 0) + number
+        found = [Sample("", self._named(values), number) for values, number in sorted(sums.items())]
+        return Family(self.name, "counter", self.help, found)
+
+
+class Histogram(_Metric):
+    """A metric of durations in seconds."""
+
+    def __init__(self, name: str, words: str, labels: Labels = (), bounds: tuple[float, ...] = _SECONDS) -> None:
+        super().__init__(name, words, labels)
+        self._bounds = bounds
+        self._seen: dict[Labels, tuple[list[int], list[float]]] = {}
+
+    def observe(self, seconds: float, *values: str) -> None:
+        """Record a duration for some label values; may be called on any thread."""
+        with self._lock:
+            counts, total = self._seen.setdefault(values, ([0] * (len(self._bounds) + 1), [0.0]))
+            counts[bisect_left(self._bounds, seconds)] += 1
+            total[0] += seconds
+
+    def family(self, account_id: int | None) -> Family:
+        """Return the samples; durations belong to the installation."""
+        with self._lock:
+            seen = [(values, [*counts], total[0]) for values, (counts, total) in sorted(self._seen.items())]
+        found: list[Sample] = []
+        for values, counts, total in seen:
+            named, so_far = self._named(values), 0
+            for bound, number in zip((*map(str, self._bounds), "+Inf"), counts, strict=True):
+                so_far += number
+                found.append(Sample("_bucket", (*named, ("le", bound)), so_far))
+            found += [Sample("_sum", named, total), Sample("_count", named, so_far)]
+        return Family(self.name, "histogram", self.help, found)
+
+
+class Gauge(_Metric):
+    """A metric whose present values come from a function, which must be quick and not use the database."""
+
+    def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
+        super().__init__(name, words, labels)
+        self._function: Callable[[], Iterable[tuple[Labels, float]]] | None = None
+
+    def set_function(self, function: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
+        """Set the function that yields label values with their number; it is called on any thread."""
+        self._function = function
+
+    def family(self, account_id: int | None) -> Family:
+        """Return the present samples; none before `set_function`."""
+        found = [] if self._function is None else sorted(self._function())
+        return Family(self.name, "gauge", self.help, [Sample("", self._named(values), one) for values, one in found])
+
+
+def gauge_family(name: str, words: str, samples: Iterable[tuple[dict[str, str], Any]]) -> Family:
+    """Return a gauge family of values that were looked up just now."""
+    found = [Sample("", tuple(labels.items()), float(one)) for labels, one in samples]
+    return Family(f"campanero_{name}", "gauge", words, found)
+
+
+def collect(account_id: int | None) -> list[Family]:
+    """Return all metric families, or only the counters of an account."""
+    return [
+        one.family(account_id) for _, one in sorted(_declared.items())
+        if account_id is None or isinstance(one, Counter)
+    ]  # fmt: skip

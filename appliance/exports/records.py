@@ -1,0 +1,226 @@
+"""Exports of events, messages, the audit log, runs of flows and campaign recipients, with the fields of the API."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from appliance.accounts import audit
+from appliance.accounts.audit import AuditQuery
+from appliance.core import addresses
+from appliance.events import listing, log
+from appliance.events.log import EventQuery, parse_time_filters
+from appliance.exports import streaming
+from appliance.flows import runs
+from appliance.flows.runs import RunQuery
+from appliance.sending.messages.ledger import MessageQuery
+from appliance.storage.database import rows
+from appliance.storage.models import Account, Audit
+
+_decode_json = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_BOOLEAN_FIELDS = frozenset(("test", "generated", "transactional"))
+_JSON_FIELDS = frozenset(("data", "tags"))
+
+
+class ExportKind(NamedTuple):
+    """A kind of export: its table, its columns by API name, and the filters that are equalities."""
+
+    table: str
+    columns: dict[str, str]
+    equal: dict[str, str]
+    narrow: tuple[str, ...]  # filters that match few rows, found by an index of their own
+
+
+def _map_same(names: str) -> dict[str, str]:
+    return {name: name for name in names.split()}
+
+
+EVENTS = ExportKind(
+    "event",
+    _map_same(
+        "id account_id contact_id user_id event amount data idempotency_key resource_uid resource_name resource_url "
+        "test generated chain_depth ip user_agent browser os device_type referrer utm_source utm_medium utm_term "
+        "utm_content utm_campaign created_at updated_at"
+    ),
+    _map_same("event contact_id resource_uid resource_name test"),
+    ("contact_id", "resource_uid"),
+)
+MESSAGES = ExportKind(
+    "message",
+    _map_same("id account_id contact_id campaign_id flow_id step_id template_id source_type channel status")
+    | {"to": "recipient", "from": "sender"}
+    | _map_same(
+        "reply_to subject skip_reason provider provider_id idempotency_key internet_message_id transactional test tags "
+        "segments attempts error_code error_smtp error_enhanced error_text"
+    )
+    | {"next_attempt_at": "CASE WHEN status IN ('queued', 'held') THEN max(due_at, created_at) END"}
+    | _map_same("sent_at delivered_at opened_at clicked_at bounced_at created_at updated_at"),
+    _map_same("source_type channel status contact_id campaign_id flow_id test") | {"to": "recipient_key"},
+    ("contact_id", "campaign_id", "flow_id"),
+)
+
+
+def write_csv(kind: ExportKind, account_id: int, query: EventQuery | MessageQuery) -> Iterator[str]:
+    """Yield the CSV lines of what a query selects, newest first, some at a time."""
+    pages = _select_pages(kind, account_id, query)
+    yield streaming.format_line(kind.columns)
+    for page in pages.pages():
+        yield "".join(
+            [
+                streaming.format_line([_format_record_cell(name, value) for name, value in _get_fields(kind, row)])
+                for row in page
+            ]
+        )
+
+
+def write_jsonl(kind: ExportKind, account_id: int, query: EventQuery | MessageQuery) -> Iterator[bytes]:
+    """Yield the JSON lines of what a query selects, newest first, some at a time."""
+    for page in _select_pages(kind, account_id, query).pages():
+        yield b"".join([_encode(dict(_get_fields(kind, row))) + b"\n" for row in page])
+
+
+def _get_fields(kind: ExportKind, row: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    return [(name, _convert_value(name, value)) for name, value in zip(kind.columns, row, strict=False)]
+
+
+def _convert_value(name: str, value: Any) -> Any:
+    if name.endswith("_at"):
+        return streaming.format_time(value)
+    if name in _BOOLEAN_FIELDS:
+        return bool(value)
+    return _decode_json(value) if name in _JSON_FIELDS and value is not None else value
+
+
+def _format_record_cell(name: str, value: Any) -> str:
+    return streaming.format_phone(value) if name in ("to", "from") else streaming.format_cell(value)
+
+
+def _select_pages(kind: ExportKind, account_id: int, query: Any) -> streaming.PagedRows:
+    table, where, parameters = _build_condition(kind, account_id, query)
+    columns = ", ".join(kind.columns.values())
+    order = "ORDER BY created_at DESC, id DESC"
+    if any(getattr(query, name) is not UNSET for name in kind.narrow if hasattr(query, name)):
+        return streaming.IdListRows(
+            f"SELECT id FROM {table} WHERE {where} {order}", parameters,
+            f"SELECT {columns} FROM {kind.table} WHERE id IN ({{ids}}) {order}",
+        )  # fmt: skip
+    # The raw time is selected once more, because the row shows it as text
+    return streaming.TimeOrderedRows(
+        f"SELECT {columns}, created_at, id FROM {table} WHERE {where} "
+        f"AND (created_at, id) < (:at, :last) {order}",
+        parameters, -2, -1,
+    )  # fmt: skip
+
+
+def _build_condition(kind: ExportKind, account_id: int, query: Any) -> tuple[str, str, dict[str, Any]]:
+    """Return table, condition and parameters of a query."""
+    if kind is EVENTS:
+        return listing.build_query(log.read_filters(account_id, query))
+    clauses: list[str] = ["account_id = :account"]
+    parameters: dict[str, Any] = {"account": account_id}
+    for name, column in kind.equal.items():
+        value = getattr(query, name)
+        if value is not UNSET:
+            clauses.append(f"{column} = :{name}")
+            parameters[name] = addresses.normalize_query(value) if name == "to" else value
+    zone = Account.get_by_id(account_id).time_zone
+    for sign, edge, value in zip(
+        (">=", "<"),
+        ("after", "before"),
+        parse_time_filters(query.created_after, query.created_before, zone),
+        strict=True,
+    ):
+        if value is not None:
+            clauses.append(f"created_at {sign} :{edge}")
+            parameters[edge] = value
+    return kind.table, " AND ".join(clauses), parameters
+
+
+_AUDIT_COLUMNS = ("id", "actor", "actor_name", "action", "subject", "data", "ip", "created_at")
+
+
+def write_audit_csv(account_id: int, query: AuditQuery) -> Iterator[str]:
+    """Yield the CSV lines of the audit entries that a query selects, newest first, some at a time."""
+    names = audit.fetch_actor_names(account_id)
+    yield streaming.format_line(_AUDIT_COLUMNS)
+    for page in audit.iterate_batches(account_id, query):
+        yield "".join(
+            [
+                streaming.format_line([streaming.format_cell(value) for value in _get_audit_values(row, names)])
+                for row in page
+            ]
+        )
+
+
+def _get_audit_values(row: Audit, names: dict[str, str]) -> tuple[Any, ...]:
+    return (
+        row.id, row.actor, names.get(row.actor), row.action, row.subject, row.data or None, row.ip,
+        streaming.format_time(row.created_at),
+    )  # fmt: skip
+
+
+_RUN_PAGE_SIZE = 400
+_RUN_COLUMNS = (
+    "id", "contact_id", "first_name", "last_name", "email", "phone", "status", "exit_reason", "step_id", "version",
+    "test", "due_at", "ended_at", "created_at",
+)  # fmt: skip
+_SELECT_ADDRESS = "(SELECT h.value FROM channel h WHERE h.contact_id = c.id AND h.kind = '{}' ORDER BY h.id LIMIT 1)"
+_SELECT_RUNS = (
+    f"SELECT r.id, r.contact_id, c.first_name, c.last_name, {_SELECT_ADDRESS.format('email')}, "
+    f"{_SELECT_ADDRESS.format('phone')}, "
+    "r.status, r.exit_reason, r.action_id, r.version, r.test, r.due_at, r.ended_at, r.created_at "
+    f"FROM run r LEFT JOIN contact c ON c.id = r.contact_id WHERE r.id IN (SELECT value FROM json_each(?))"
+)
+
+
+def write_runs_csv(account_id: int, flow_id: int, query: RunQuery) -> Iterator[str]:
+    """Yield the CSV lines of the runs of a flow that a query selects, in the order of their list, some at a time."""
+    run_ids = runs.list_run_ids(account_id, flow_id, query)
+    yield streaming.format_line(_RUN_COLUMNS)
+    for start in range(0, len(run_ids), _RUN_PAGE_SIZE):
+        page_ids = run_ids[start : start + _RUN_PAGE_SIZE].tolist()
+        by_id = {row[0]: row for row in rows(_SELECT_RUNS, (json.dumps(page_ids),))}
+        yield "".join(
+            [streaming.format_line(map(_format_run_cell, _RUN_COLUMNS, by_id[run_id])) for run_id in page_ids]
+        )
+
+
+def _format_run_cell(name: str, value: Any) -> str:
+    if name.endswith("_at"):
+        return streaming.format_time(value) or ""
+    if name == "test":
+        return streaming.format_cell(bool(value))
+    return streaming.format_phone(value) if name in ("email", "phone") else streaming.format_cell(value)
+
+
+_RECIPIENT_PAGE_SIZE = 400
+_RECIPIENT_COLUMNS = {
+    "contact_id": "m.contact_id", "first_name": "c.first_name", "last_name": "c.last_name", "to": "m.recipient",
+    "status": "m.status", "skip_reason": "m.skip_reason", "answer": "m.error_text", "sent_at": "m.sent_at",
+    "delivered_at": "m.delivered_at", "opened_at": "m.opened_at", "clicked_at": "m.clicked_at",
+    "bounced_at": "m.bounced_at", "message_id": "m.id",
+}  # fmt: skip
+
+
+def write_recipients_csv(message_ids: list[int]) -> Iterator[str]:
+    """Yield the CSV lines of the recipients of some messages by message id, newest first, some at a time."""
+    yield streaming.format_line(_RECIPIENT_COLUMNS)
+    sql = f"SELECT {', '.join(_RECIPIENT_COLUMNS.values())} FROM message m LEFT JOIN contact c ON c.id = m.contact_id"
+    for start in range(0, len(message_ids), _RECIPIENT_PAGE_SIZE):
+        ids_sql = ",".join(map(str, message_ids[start : start + _RECIPIENT_PAGE_SIZE]))
+        page = rows(f"{sql} WHERE m.id IN ({ids_sql}) ORDER BY m.id DESC")
+        yield "".join(
+            streaming.format_line(
+                [_format_recipient_cell(name, value) for name, value in zip(_RECIPIENT_COLUMNS, row, strict=True)]
+            )
+            for row in page
+        )
+
+
+def _format_recipient_cell(name: str, value: Any) -> str:
+    if name.endswith("_at"):
+        return streaming.format_cell(streaming.format_time(value))
+    return streaming.format_phone(value) if name == "to" else streaming.format_cell(value)

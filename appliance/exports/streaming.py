@@ -1,0 +1,181 @@
+"""Streaming of large tables: rows in short paged reads, and CSV cells that spreadsheets do not run as formulas.
+
+The import reads every cell back to its original value.
+"""
+
+import re
+import time
+from array import array
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from appliance.storage.database import connection, rows
+
+# The beginning of a formula, also in full width, with quotes that are before it already
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_PHONE = re.compile(r"\+[1-9]\d{6,14}\Z")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
+_SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
+_encode_json = msgspec.json.Encoder().encode
+
+
+def guard_formula(text: str) -> str:
+    """Return a text with a quote before it if a spreadsheet would run it."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def format_phone(text: str | None) -> str:
+    """Return the cell of a phone number, whose plus is no formula; other text is guarded."""
+    return "" if text is None else text if _PHONE.match(text) else guard_formula(text)
+
+
+def format_cell(value: Any) -> str:
+    """Return the cell of a value: text, number, boolean, or JSON for objects and arrays."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return guard_formula(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return guard_formula(repr(value))
+    return format_json(value)
+
+
+def format_json(value: Any) -> str:
+    """Return a value as JSON."""
+    return _encode_json(value).decode()
+
+
+def format_line(cells: Iterable[str]) -> str:
+    """Return a line of quoted cells."""
+    return (
+        ",".join([f'"{text}"' if '"' not in text else '"' + text.replace('"', '""') + '"' for text in cells]) + "\r\n"
+    )
+
+
+def is_read_back_alike(value: Any) -> bool:
+    """Return whether a value of custom data stays the same when its cell is read back without its type."""
+    if isinstance(value, str):
+        if not value or value[0] in _SPACES or value[-1] in _SPACES or value in ("true", "false"):
+            return False
+        return not _NUMBER.match(value) and "\0" not in value
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, int | float):
+        text = repr(value)
+        return bool(_NUMBER.match(text)) and text not in ("-0", "-0.0")
+    return False
+
+
+def format_time(ms: int | None) -> str | None:
+    """Return a stored time as the API shows it."""
+    if ms is None:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+_PAGE_SIZE = 400
+_NEWEST_SAMPLE = 2000
+_WINDOWS, _WINDOW_SIZE = 20, 100
+_MAX_SECONDS = 0.2
+_MAX_KEY = 2**62
+
+Row = tuple[Any, ...]
+
+
+class PagedRows(Protocol):
+    """Rows in pages, and a sample of them."""
+
+    def pages(self) -> Iterator[list[Row]]:
+        """Yield the rows in pages; one read each."""
+
+    def sample(self) -> list[Row]:
+        """Return a sample of the rows."""
+
+
+class KeysetRows(NamedTuple):
+    """Rows in descending order of a number: `sql` takes it as `:last` (its place in a row is `key`)."""
+
+    sql: str
+    parameters: dict[str, Any]
+    last: str
+    key: int
+
+    def pages(self) -> Iterator[list[Row]]:
+        """Yield the rows in pages; one read each."""
+        last = _MAX_KEY
+        while page := self._page(last, _PAGE_SIZE):
+            yield page
+            last = page[-1][self.key]
+
+    def _page(self, last: int, size: int) -> list[Row]:
+        return rows(f"{self.sql} LIMIT {size}", {**self.parameters, self.last: last})
+
+    def sample(self) -> list[Row]:
+        """Return the newest rows, and windows of others at equal distances."""
+        newest = self._page(_MAX_KEY, _NEWEST_SAMPLE)
+        if len(newest) < _NEWEST_SAMPLE:
+            return newest
+        sampled = newest
+        end = newest[-1][self.key]
+        started = time.monotonic()
+        for number in range(1, _WINDOWS + 1):
+            # Where few rows match, a window reads far
+            if time.monotonic() - started > _MAX_SECONDS:
+                break
+            sampled = sampled + self._page(end * number // _WINDOWS, _WINDOW_SIZE)
+        return sampled
+
+
+class TimeOrderedRows(NamedTuple):
+    """Rows in descending order of time and id: `sql` takes them as `:at` and `:last`, from these places of a row."""
+
+    sql: str
+    parameters: dict[str, Any]
+    at: int
+    key: int
+
+    def pages(self) -> Iterator[list[Row]]:
+        """Yield the rows in pages; one read each."""
+        at = last = _MAX_KEY
+        while page := rows(f"{self.sql} LIMIT {_PAGE_SIZE}", {**self.parameters, "at": at, "last": last}):
+            yield page
+            at, last = page[-1][self.at], page[-1][self.key]
+
+    def sample(self) -> list[Row]:
+        """Return the newest rows."""
+        return rows(f"{self.sql} LIMIT {_NEWEST_SAMPLE}", {**self.parameters, "at": _MAX_KEY, "last": _MAX_KEY})
+
+
+class IdListRows(NamedTuple):
+    """Rows whose ids are read first, eight bytes each: for conditions too expensive to repeat for each page."""
+
+    ids: str
+    parameters: dict[str, Any]
+    sql: str
+
+    def _all(self) -> "array[int]":
+        return array("q", (row[0] for row in connection().execute(self.ids, self.parameters)))
+
+    def pages(self) -> Iterator[list[Row]]:
+        """Yield the rows in pages; one read each."""
+        ids = self._all()
+        for start in range(0, len(ids), _PAGE_SIZE):
+            # A page may be empty because its rows were deleted meanwhile; it is not the end
+            if page := self._rows(ids[start : start + _PAGE_SIZE]):
+                yield page
+
+    def _rows(self, ids: "array[int]") -> list[Row]:
+        return rows(self.sql.format(ids=",".join("?" * len(ids))), list(ids))
+
+    def sample(self) -> list[Row]:
+        """Return rows at equal distances."""
+        ids = self._all()
+        chosen = ids[:: max(1, len(ids) // (_NEWEST_SAMPLE * 2))]
+        return [
+            row for start in range(0, len(chosen), _PAGE_SIZE) for row in self._rows(chosen[start : start + _PAGE_SIZE])
+        ]

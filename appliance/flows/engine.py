@@ -1,0 +1,393 @@
+"""The engine: due runs advance from step to step, each effect in the transaction that moves the run.
+
+So a step is done exactly once, whenever the process dies: either its effects and the move are on disk, or neither is
+and the run is still due. Nothing waits in memory.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+
+import apsw
+import msgspec
+
+from appliance.core import clock
+from appliance.core.errors import Unavailable
+from appliance.events import log as events
+from appliance.flows import run_ends, versions
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.base import ActiveRun, Node, StepContext, StepResult, leave
+from appliance.flows.versions import Plan
+from appliance.storage import transactions
+from appliance.storage.database import connection, fetch_one, rows
+from appliance.storage.disk_guard import to_storage_error
+from appliance.storage.transactions import require_write_transaction
+
+# Simulations use the same executor, which needs only rows, this thread's connection and the clock.
+
+log = logging.getLogger("campanero.flows")
+# Called with the result of each step for each run; a simulation reports it
+StepObserver = Callable[[Node, ActiveRun, StepResult], None]
+
+_INSERT_CLOSED_VISIT = (
+    "INSERT INTO step_visit (run_id, flow_id, action_id, test, entered_at, left_at, outcome, reason) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_CLOSE_VISIT = "UPDATE step_visit SET left_at = ?, outcome = ?, reason = ? WHERE id = ?"
+_INSERT_OPEN_VISIT = (
+    "INSERT INTO step_visit (run_id, flow_id, action_id, test, entered_at) VALUES (?, ?, ?, ?, ?) RETURNING id"
+)
+_MOVE_RUN = "UPDATE run SET action_id = ?, step_visit_id = ?, due_at = ?, updated_at = ? WHERE id = ?"
+_SET_LAST_STEP = "UPDATE run SET action_id = ? WHERE id = ?"
+
+
+class StepExecutor:
+    """Executes runs of one version as far as they go now; `execute` once, then `save` in the same transaction."""
+
+    def __init__(self, plan: Plan, context: StepContext, observer: StepObserver | None = None) -> None:
+        self._plan, self._context, self._observer = plan, context, observer
+        self._pending: dict[int, list[ActiveRun]] = {}  # by step id: runs to execute now
+        self._closed_visits: list[tuple[object, ...]] = []
+        self._left_visits: list[tuple[object, ...]] = []
+        self._waiting_runs: list[ActiveRun] = []
+        self._ended_runs: dict[tuple[run_ends.EndStatus, str | None], list[ActiveRun]] = {}
+
+    def execute(self, runs: Sequence[ActiveRun], until: float | None = None) -> None:
+        """Advance runs until each waits or has ended, or until that moment of `time.perf_counter`."""
+        require_write_transaction()
+        for run in runs:
+            self._place_at(run, run.action_id)
+        # Every branch leads to a later step of the document, so one pass executes each step once for all runs that
+        # reach it
+        for node in self._plan.nodes.values():
+            arrived = self._pending.pop(node.id, None)
+            if arrived is None:
+                continue
+            for run, result in self._execute_step(node, arrived, until):
+                self._apply_result(node, run, result)
+            if not self._pending or _is_past(until):
+                break
+
+    def save(self) -> None:
+        """Write where each run is now, the steps it left, and the runs that ended."""
+        require_write_transaction()
+        db, now = connection(), self._context.now
+        db.executemany(_CLOSE_VISIT, self._left_visits)
+        db.executemany(_INSERT_CLOSED_VISIT, self._closed_visits)
+        entering = [run for run in self._waiting_runs if run.step_visit_id is None]
+        visit_rows = db.executemany(
+            _INSERT_OPEN_VISIT, [(run.id, run.flow_id, run.action_id, run.test, now) for run in entering]
+        )
+        for run, (step_visit_id,) in zip(entering, visit_rows.fetchall(), strict=True):
+            run.step_visit_id = step_visit_id
+        postponed = [run for runs in self._pending.values() for run in runs]
+        db.executemany(
+            _MOVE_RUN,
+            [(run.action_id, run.step_visit_id, run.due_at, now, run.id) for run in [*self._waiting_runs, *postponed]],
+        )
+        for (status, reason), runs in self._ended_runs.items():
+            db.executemany(_SET_LAST_STEP, [(run.action_id, run.id) for run in runs])
+            run_ends.end_runs([run.id for run in runs], status, reason, now)
+
+    def _place_at(self, run: ActiveRun, action_id: int | None) -> None:
+        """Place a run at its next step; behind the last one it is completed."""
+        if action_id is None:
+            self._finish(run, "completed", None)
+        elif run.contact_id is None:
+            run.action_id = action_id
+            self._finish(run, "exited", "contact_deleted")
+        elif action_id not in self._plan.nodes:
+            log.error("flows: run is at an unknown step run=%s flow=%s step=%s", run.id, run.flow_id, action_id)
+            self._finish(run, "exited", "failed")
+        else:
+            run.action_id = action_id
+            self._pending.setdefault(action_id, []).append(run)
+
+    def _finish(self, run: ActiveRun, status: run_ends.EndStatus, reason: str | None) -> None:
+        self._ended_runs.setdefault((status, reason), []).append(run)
+
+    def _apply_result(self, node: Node, run: ActiveRun, result: StepResult) -> None:
+        if self._observer is not None:
+            self._observer(node, run, result)
+        now = self._context.now
+        if result.to == "wait" and result.until > now:
+            run.due_at = result.until
+            self._waiting_runs.append(run)
+            return
+        outcome = result.outcome or "on"
+        if run.step_visit_id is not None:
+            self._left_visits.append((now, outcome, result.reason, run.step_visit_id))
+            run.step_visit_id = None
+        else:
+            self._closed_visits.append((run.id, run.flow_id, node.id, run.test, now, now, outcome, result.reason))
+        run.due_at = now
+        if result.to == "exit":
+            self._finish(run, "exited", result.reason)
+        else:
+            self._place_at(run, {"yes": node.yes, "no": node.no}.get(result.to, node.next))
+
+    def _execute_step(
+        self, node: Node, runs: list[ActiveRun], until: float | None
+    ) -> list[tuple[ActiveRun, StepResult]]:
+        """Execute a step for all runs at it, test runs apart from real ones.
+
+        Its events are one deeper in the chain than the event that started the run.
+        """
+        runs.sort(key=_get_chain)
+        results: list[tuple[ActiveRun, StepResult]] = []
+        for (depth, test), chain_runs in groupby(runs, key=_get_chain):
+            together = list(chain_runs)
+            size = BY_TYPE[node.kind].batch_size or len(together)
+            # The loop is inside the context, so that events which this thread records afterwards are not of this chain
+            with events.at_chain_depth(depth + 1, test):
+                for start in range(0, len(together), size):
+                    if start and _is_past(until):
+                        self._postpone(node, together[start:])
+                        break
+                    part = together[start : start + size]
+                    part_results = _try_step(node, part, self._context)
+                    results += (
+                        zip(part, part_results, strict=True)
+                        if part_results
+                        else self._execute_one_by_one(node, part, until)
+                    )
+        return results
+
+    def _postpone(self, node: Node, runs: list[ActiveRun]) -> None:
+        """Leave some runs at a step for the next transaction."""
+        self._pending[node.id] = runs + self._pending.get(node.id, [])
+
+    def _execute_one_by_one(
+        self, node: Node, runs: list[ActiveRun], until: float | None
+    ) -> Iterator[tuple[ActiveRun, StepResult]]:
+        """Execute a step that failed for several runs for each alone, so that only the failing run ends.
+
+        That takes longer, so runs that come after `until` are left for the next transaction.
+        """
+        for index, run in enumerate(runs):
+            if index and _is_past(until):
+                return self._postpone(node, runs[index:])
+            results = _try_step(node, [run], self._context)
+            if not results:
+                log.error("flows: run failed run=%s flow=%s step=%s", run.id, run.flow_id, node.id)
+            yield run, results[0] if results else leave("failed")
+
+
+def _get_chain(run: ActiveRun) -> tuple[int, bool]:
+    return run.chain_depth, bool(run.test)
+
+
+def _is_past(until: float | None) -> bool:
+    return until is not None and time.perf_counter() > until
+
+
+def _try_step(node: Node, runs: list[ActiveRun], context: StepContext) -> list[StepResult]:
+    """Execute a step for runs; if it fails nothing is changed and the result is empty."""
+    try:
+        with _savepoint():
+            results = BY_TYPE[node.kind].run(node, runs, context)
+            if len(results) != len(runs):
+                raise RuntimeError(f"{len(results)} results for {len(runs)} runs")
+            return results
+    except Exception as error:
+        if to_storage_error(error) is not None or not connection().in_transaction:
+            raise  # the storage failed, not a run: the whole transaction is repeated
+        log.warning("flows: step failed step=%s flow=%s runs=%s", node.id, context.flow_id, len(runs), exc_info=error)
+        return []
+
+
+@contextmanager
+def _savepoint() -> Iterator[None]:
+    db = connection()
+    db.execute("SAVEPOINT step")
+    try:
+        yield
+    except BaseException:
+        _roll_back(db)
+        raise
+    db.execute("RELEASE step")
+
+
+def _roll_back(db: apsw.Connection) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK TO step")
+        db.execute("RELEASE step")
+
+
+# The seconds that one transaction may occupy the writer, which serves all requests.
+_TARGET_SECONDS = 0.012
+_MAX_SECONDS = 0.02
+_MIN_BATCH_SIZE, _FIRST_BATCH_SIZE, _MAX_BATCH_SIZE = 10, 50, 500
+_MAX_KNOWN_FLOWS = 1_000
+_SELECT_ACTIVE_FLOWS = (
+    "SELECT id, account_id, name, drop_before FROM flow WHERE {where} AND status = 'active' AND deleted_at IS NULL"
+)
+_HAS_DUE_RUN = "EXISTS (SELECT 1 FROM run r WHERE r.flow_id = flow.id AND r.status = 'live' AND r.due_at <= ?)"
+_RUN_COLUMNS = (
+    "id, account_id, flow_id, version, contact_id, event_id, event_data, chain_depth, test, created_at, action_id, "
+    "step_visit_id, due_at"
+)
+_SELECT_DUE_RUNS = (
+    f"SELECT {_RUN_COLUMNS} FROM run WHERE flow_id = ? AND status = 'live' AND due_at <= ? ORDER BY due_at, id LIMIT ?"
+)
+_SELECT_RUNS_BY_ID = f"SELECT {_RUN_COLUMNS} FROM run WHERE id IN (SELECT value FROM json_each(?)) AND +status = 'live'"
+_decode = msgspec.json.Decoder(dict).decode
+
+
+class _BatchSizes:
+    """An adaptive batch size: the runs of each flow per transaction, so that it lasts about the target time."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, int] = {}
+
+    def get(self, flow_id: int) -> int:
+        """Return the size of the next batch."""
+        return self._runs.get(flow_id, _FIRST_BATCH_SIZE)
+
+    def record(self, flow_id: int, run_count: int, seconds: float) -> None:
+        """Adjust the size to a transaction; a batch that was not full can only make it smaller."""
+        size = self.get(flow_id)
+        if seconds <= _TARGET_SECONDS and run_count < size:
+            return
+        if len(self._runs) >= _MAX_KNOWN_FLOWS:
+            self._runs.clear()
+        fitting = int(run_count * _TARGET_SECONDS / max(seconds, 0.0005))
+        self._runs[flow_id] = min(max(fitting, size // 4, _MIN_BATCH_SIZE), size * 2, _MAX_BATCH_SIZE)
+
+
+_batch_sizes = _BatchSizes()
+
+
+def advance_due_runs() -> bool:
+    """Advance a batch of due runs of each flow as far as they go now; return whether there were any."""
+    has_advanced = False
+    for flow_id in list_due_flows():
+        try:
+            run_count, seconds = transactions.write(advance_flow, flow_id, _batch_sizes.get(flow_id))
+        except Unavailable:
+            raise
+        except Exception:
+            # The transaction was rolled back. Other flows continue; the next pulse tries this one again.
+            log.exception("flows: advancing runs failed flow=%s", flow_id)
+            continue
+        _batch_sizes.record(flow_id, run_count, seconds)
+        has_advanced = True
+    return has_advanced
+
+
+def list_due_flows() -> list[int]:
+    """Return the active flows that have due runs."""
+    return [
+        row[0] for row in rows(_SELECT_ACTIVE_FLOWS.format(where=f"hidden = 0 AND {_HAS_DUE_RUN}"), (clock.now_ms(),))
+    ]
+
+
+def is_due() -> bool:
+    """Return whether a run of an active flow is due."""
+    return bool(
+        rows(_SELECT_ACTIVE_FLOWS.format(where=f"hidden = 0 AND {_HAS_DUE_RUN}") + " LIMIT 1", (clock.now_ms(),))
+    )
+
+
+def advance_flow(flow_id: int, limit: int) -> tuple[int, float]:
+    """Advance up to `limit` due runs of an active flow; return how many, and the seconds it took."""
+    require_write_transaction()
+    started, now = time.perf_counter(), clock.now_ms()
+    flow = fetch_one(_SELECT_ACTIVE_FLOWS.format(where="id = ?"), (flow_id,))
+    if flow is None:
+        return 0, 0.0
+    runs = [ActiveRun(*row) for row in rows(_SELECT_DUE_RUNS, (flow_id, now, limit))]
+    drop_before = flow[3] or 0
+    late = [run.id for run in runs if run.due_at < drop_before]
+    run_ends.end_runs(late, "exited", "overdue_on_resume", now)
+    on_time = [run for run in runs if run.due_at >= drop_before]
+    _execute_runs(on_time, flow[2], now, None, started + _MAX_SECONDS)
+    return len(runs), time.perf_counter() - started
+
+
+def advance_runs(run_ids: Iterable[int], flow_name: str, plan: Plan, observer: StepObserver | None = None) -> None:
+    """Advance live runs of one version of a flow at once, whatever the state of the flow; for simulations."""
+    require_write_transaction()
+    runs = [ActiveRun(*row) for row in rows(_SELECT_RUNS_BY_ID, (msgspec.json.encode(list(run_ids)).decode(),))]
+    _execute_runs(runs, flow_name, clock.now_ms(), observer, None, plan)
+
+
+def _execute_runs(
+    runs: list[ActiveRun],
+    flow_name: str,
+    now: int,
+    observer: StepObserver | None,
+    until: float | None,
+    plan: Plan | None = None,
+) -> None:
+    by_version: dict[int, list[ActiveRun]] = {}
+    unreadable = [run.id for run in runs if not _decode_event_data(run)]
+    run_ends.end_runs(unreadable, "exited", "failed", now)
+    for run in runs:
+        if isinstance(run.event_data, dict):
+            by_version.setdefault(run.version, []).append(run)
+    for version, version_runs in by_version.items():
+        first = version_runs[0]
+        context = StepContext(first.account_id, first.flow_id, flow_name, version, now)
+        executor = StepExecutor(plan or versions.load_plan(first.flow_id, version), context, observer)
+        executor.execute(version_runs, until)
+        executor.save()
+
+
+def _decode_event_data(run: ActiveRun) -> bool:
+    """Decode the data of the event that started a run; return whether it is readable."""
+    try:
+        run.event_data = _decode(run.event_data or "{}")  # type: ignore[arg-type]  # as stored
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        log.exception("flows: event data is unreadable run=%s", run.id)
+        return False
+    return True
+
+
+# The background job `flows` wakes the worker: events become runs and due runs advance until nothing is left
+
+# Does a batch of its work in its own transactions and returns whether there was any
+WorkUnit = Callable[[], bool]
+
+
+class FlowWorker:
+    """Works on flows in one thread at a time; a wake-up meanwhile makes that thread continue."""
+
+    def __init__(self, units: tuple[WorkUnit, ...]) -> None:
+        self.stopping = threading.Event()
+        self._units = units
+        self._working = threading.Lock()
+        self._woken = threading.Event()
+
+    def work(self) -> None:
+        """Work until nothing is left to do, or the process ends."""
+        self._woken.set()
+        while self._woken.is_set() and self._working.acquire(blocking=False):
+            try:
+                self._woken.clear()
+                self._run_rounds()
+            finally:
+                self._working.release()
+
+    def _run_rounds(self) -> None:
+        active = list(self._units)
+        while not self.stopping.is_set():
+            # Each unit gets one batch in each round, so that none waits until another is done
+            worked = [self._run_unit(unit, active) for unit in self._units if unit in active]
+            if not any(worked):
+                return
+
+    @staticmethod
+    def _run_unit(unit: WorkUnit, active: list[WorkUnit]) -> bool:
+        """Run a batch of a unit; a unit that fails is left out until the next wake-up."""
+        try:
+            return unit()
+        except Exception as error:
+            if isinstance(error, Unavailable) or to_storage_error(error) is not None:
+                raise
+            log.exception("flows: work unit failed")
+            active.remove(unit)
+            return False

@@ -1,0 +1,365 @@
+"""Runs of a flow: list them, show the steps they visited, skip their wait, or remove them from the flow."""
+
+import json
+from array import array
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.audience.contacts import store as contacts
+from appliance.core import clock, signals
+from appliance.core.errors import CurrentState, Faults, NotAllowed, NotFound, Transition, refuse_transition
+from appliance.core.validation import ContactId, DayOrWhen, Id, PageQuery, Short
+from appliance.flows import document, report, run_ends, store
+from appliance.sending.messages.ledger import Status
+from appliance.storage.database import Page, connection, rows, scalar
+from appliance.storage.models import Account, Flow, Run, Step, StepVisit
+from appliance.storage.models.message import OPEN
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+RunStatus = Literal["live", "completed", "exited", "ignored"]
+Outcome = Literal["waiting", "went_on", "on", "yes", "no", "skipped", "exited"]
+MessageFilter = Literal["any", "pending", "accepted", "opened", "clicked"] | Status
+_MAX_OFFSET = 2**53
+_STARTED_STATUSES = "('live', 'completed', 'exited')"
+_OUTCOME_CONDITIONS = {
+    "waiting": "p.outcome IS NULL",
+    "went_on": "p.outcome IN ('on', 'yes', 'no', 'skipped')",
+}
+_MESSAGE_CONDITIONS = {
+    "any": "1",
+    "pending": f"m.status IN {OPEN}",
+    "accepted": "m.status IN ('sent', 'delivered', 'bounced', 'complained')",
+    "opened": "m.opened_at IS NOT NULL",
+    "clicked": "m.clicked_at IS NOT NULL",
+}
+
+
+class RunQuery(PageQuery):
+    """Filters of the runs of a flow; all of them must match.
+
+    `outcome` and `message` are about a `step`. `reason` is why runs were skipped at the step, left it or got no
+    message; without a step it is why runs ended (empty: no reason). `since` is when contacts entered the step, or the
+    flow if there is none.
+    """
+
+    status: Annotated[RunStatus, Meta(description="only those with this status")] | UnsetType = UNSET
+    step: Annotated[int, Meta(description="only runs that reached this step")] | UnsetType = UNSET
+    outcome: (
+        Annotated[Outcome, Meta(description="with `step`: only runs that left it with this outcome, or wait there")]
+        | UnsetType
+    ) = UNSET
+    message: (
+        Annotated[MessageFilter, Meta(description="with `step`: only runs whose message from it has this status")]
+        | UnsetType
+    ) = UNSET
+    reason: (
+        Annotated[
+            Short,
+            Meta(
+                description="with `step`: why it was skipped or left; otherwise why the run ended; empty for no reason"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    contact_id: Annotated[ContactId, Meta(description="only those of this contact")] | UnsetType = UNSET
+    test: Annotated[bool, Meta(description="true: only tests; false: no tests")] | UnsetType = UNSET
+    since: (
+        Annotated[
+            DayOrWhen,
+            Meta(description="only runs that started at or after this time, or reached the step, if one is given"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class _RunSelect(NamedTuple):
+    """A statement in parts: FROM, conditions and order; the columns of the run id and of its time; the parameters."""
+
+    tables: str
+    where: list[str]
+    order: str
+    run_id: str
+    came: str
+    values: dict[str, Any]
+
+    @property
+    def alias(self) -> str:
+        """Return the alias of the table whose rows are listed."""
+        return self.run_id.partition(".")[0]
+
+    def add(self, value: Any, condition: str, name: str) -> None:
+        """Add a condition with its parameter, if there is a value."""
+        if value is not UNSET:
+            self.where.append(condition)
+            self.values[name] = value
+
+
+def list_runs(account_id: int, flow_id: int, query: RunQuery) -> Page:
+    """List runs of a flow, newest first; those of a step in the order of their entry. Raises NotFound, Invalid.
+
+    Triggers that started nothing are ignored runs, listed only by the status `ignored`.
+    """
+    return _fetch_page(_build_select(account_id, flow_id, query), query)
+
+
+def list_run_ids(account_id: int, flow_id: int, query: RunQuery) -> "array[int]":
+    """Return the ids of all runs that a query names, in the order of the list; raises NotFound, Invalid."""
+    select = _build_select(account_id, flow_id, query)
+    sql = f"SELECT {select.run_id} FROM {select.tables} WHERE {' AND '.join(select.where)} ORDER BY {select.order}"
+    return array("q", (row[0] for row in rows(sql, select.values)))
+
+
+def _build_select(account_id: int, flow_id: int, query: RunQuery) -> _RunSelect:
+    store.find(account_id, flow_id)
+    since = _check_query(account_id, query)
+    if query.message is not UNSET:
+        select = _select_by_message(query)
+    elif query.step is not UNSET:
+        select = _select_by_step(query)
+    else:
+        select = _RunSelect("run r", ["r.flow_id = :flow"], "r.created_at DESC, r.id DESC", "r.id", "created_at", {})
+        select.add(query.reason, "r.exit_reason IS NOT DISTINCT FROM nullif(:reason, '')", "reason")
+    select.values["flow"] = flow_id
+    select.add(query.test, f"{select.alias}.test = :test", "test")
+    select.add(since, f"{select.alias}.{select.came} >= :since", "since")
+    _add_run_filters(query, select)
+    return select
+
+
+def _check_query(account_id: int, query: RunQuery) -> int | UnsetType:
+    """Return the moment of `since`; raises Invalid for filters that cannot be combined."""
+    faults = Faults()
+    since: int | UnsetType = UNSET
+    if isinstance(query.since, str):
+        try:
+            since = clock.parse_day_or_time(query.since, Account.get_by_id(account_id).time_zone)
+        except (ValueError, OverflowError):
+            faults.add("since", "is invalid")
+    for name in ("outcome", "message"):
+        if getattr(query, name) is not UNSET and query.step is UNSET:
+            faults.add("step", "can't be blank")
+    if query.outcome is not UNSET and query.message is not UNSET:
+        faults.add("message", "is invalid")
+    faults.check()
+    return since
+
+
+def _fetch_page(select: _RunSelect, query: PageQuery) -> Page:
+    source = f"FROM {select.tables} WHERE {' AND '.join(select.where)}"
+    total = int(scalar(f"SELECT count(*) {source}", select.values))
+    offset = min((query.page - 1) * query.size(), _MAX_OFFSET)
+    ids = []
+    if offset < total:
+        ids = [row[0] for row in rows(
+            f"SELECT {select.run_id} {source} ORDER BY {select.order} LIMIT :limit OFFSET :offset",
+            {**select.values, "limit": query.size(), "offset": offset},
+        )]  # fmt: skip
+    return Page(load_runs(ids), total, query.page, query.size())
+
+
+def _select_by_step(query: RunQuery) -> _RunSelect:
+    select = _RunSelect(
+        "step_visit p", ["p.flow_id = :flow", "p.action_id = :step"], "p.entered_at DESC, p.id DESC", "p.run_id",
+        "entered_at", {"step": query.step},
+    )  # fmt: skip
+    if isinstance(query.outcome, str):
+        select.add(query.outcome, _OUTCOME_CONDITIONS.get(query.outcome, "p.outcome = :outcome"), "outcome")
+    select.add(query.reason, "p.reason IS NOT DISTINCT FROM nullif(:reason, '')", "reason")
+    return select
+
+
+def _select_by_message(query: RunQuery) -> _RunSelect:
+    select = _RunSelect(
+        "message m INDEXED BY message_of_flow", ["m.flow_id = :flow", "m.step_id = :step", "m.run_id IS NOT NULL"],
+        "m.created_at DESC, m.id DESC", "m.run_id", "created_at", {"step": query.step},
+    )  # fmt: skip
+    select.add(query.message, _MESSAGE_CONDITIONS.get(str(query.message), "m.status = :message"), "message")
+    select.add(query.reason, "m.skip_reason IS NOT DISTINCT FROM nullif(:reason, '')", "reason")
+    return select
+
+
+def _add_run_filters(query: RunQuery, select: _RunSelect) -> None:
+    """Add the filters of the run itself to the select."""
+    run_select = _RunSelect("run r", [], "", "r.id", "", select.values)
+    run_select.add(query.status, "r.status = :status", "status")
+    run_select.add(query.contact_id, "r.contact_id = :contact", "contact")
+    if select.alias == "r":
+        select.where.extend(
+            run_select.where if query.status is not UNSET else [*run_select.where, f"r.status IN {_STARTED_STATUSES}"]
+        )
+    elif run_select.where:
+        select.where.append(
+            f"EXISTS (SELECT 1 FROM run r WHERE r.id = {select.run_id} AND {' AND '.join(run_select.where)})"
+        )
+
+
+class ContactRunQuery(PageQuery):
+    """Filter of the flows that a contact is or was in."""
+
+    status: Annotated[RunStatus, Meta(description="only those with this status")] | UnsetType = UNSET
+
+
+def list_contact_runs(account_id: int, contact_id: int, query: ContactRunQuery) -> Page:
+    """List the runs of a contact in all flows that are not deleted, newest first; raises NotFound."""
+    contacts.get(account_id, contact_id)
+    select = _RunSelect(
+        "run r",
+        ["r.contact_id = :contact", "EXISTS (SELECT 1 FROM flow f WHERE f.id = r.flow_id AND f.deleted_at IS NULL)"],
+        "r.created_at DESC, r.id DESC", "r.id", "created_at", {"contact": contact_id},
+    )  # fmt: skip
+    select.add(query.status, "r.status = :status", "status")
+    if query.status is UNSET:
+        select.where.append(f"r.status IN {_STARTED_STATUSES}")
+    return _fetch_page(select, query)
+
+
+def load_runs(ids: list[int]) -> list[Run]:
+    """Load runs in the order of the ids given, each with the name of its flow as `flow_name`."""
+    runs = {row.id: row for row in Run.select().where(Run.id.in_(ids))} if ids else {}
+    flows = Flow.select(Flow.id, Flow.name).where(Flow.id.in_({row.flow_id for row in runs.values()}))
+    names = {flow.id: flow.name for flow in flows} if runs else {}
+    for row in runs.values():
+        row.flow_name = names[row.flow_id]
+    return [runs[run_id] for run_id in ids if run_id in runs]
+
+
+def get_run(account_id: int, flow_id: int, run_id: int) -> Run:
+    """Return a run of a flow; raises NotFound."""
+    store.find(account_id, flow_id)
+    runs = load_runs([run_id])
+    if not runs or runs[0].flow_id != flow_id:
+        raise NotFound
+    return runs[0]
+
+
+class VisitedStep(NamedTuple):
+    """A visit of a run to a step, the step, and the message that it created there, if any."""
+
+    visit: StepVisit
+    type: str
+    summary: str
+    message_id: int | None
+    message_status: str | None
+
+
+def list_visited_steps(run: Run) -> list[VisitedStep]:
+    """Return the steps that a run visited in their order, as they are in its version."""
+    steps = {row.action_id: row for row in Step.select().where(Step.flow == run.flow_id, Step.version == run.version)}
+    messages = {
+        step_id: (number, status)
+        for step_id, number, status in rows("SELECT step_id, id, status FROM message WHERE run_id = ?", (run.id,))
+    }
+    visited = []
+    for passage in StepVisit.select().where(StepVisit.run == run.id).order_by(StepVisit.id):
+        step = steps.get(passage.action_id)
+        summary = report.summarize_step(run.account_id, {**step.data, "type": step.kind}) if step else ""
+        visited.append(
+            VisitedStep(passage, step.kind if step else "", summary, *messages.get(passage.action_id, (None, None)))
+        )
+    return visited
+
+
+RunAction = Literal["move_on", "take_out"]
+# The runs that one transaction moves, so that other writers do not wait.
+ACTION_BATCH_SIZE = 200
+ACTIONS = {
+    "move_on": Transition("moved on", "live", ("live",)), "take_out": Transition("taken out", "exited", ("live",)),
+}  # fmt: skip
+_IS_INSIDE = "flow_id = ? AND status = 'live'"
+
+
+class RunSelection(Struct):
+    """Runs to move: by their ids, or all that wait in a step."""
+
+    run_ids: Annotated[list[Id], Meta(max_length=10_000), Meta(description="ids of the runs")] | None | UnsetType = (
+        UNSET
+    )
+    step: (
+        Annotated[Id, Meta(description="alternatively, the id of a step, for all runs that wait there")]
+        | None
+        | UnsetType
+    ) = UNSET
+
+
+class RunActionResult(Struct):
+    """The number of moved runs; `unchanged` are given ids that are not live runs of this flow."""
+
+    changed: Annotated[int, Meta(description="number of changed runs")]
+    unchanged: Annotated[list[int], Meta(description="ids in the request that are not active runs of this flow")]
+
+
+def act_on_run(account_id: int, flow_id: int, run_id: int, action: RunAction, by: Actor) -> Run:
+    """Move one run and return it; raises NotFound, NotAllowed, or Invalid (`invalid_transition`) if it has ended."""
+    require_write_transaction()
+    run = get_run(account_id, flow_id, run_id)
+    if by.is_test and not run.test:
+        raise NotAllowed("A test API key can only act on test runs.")
+    if run.status != "live":
+        raise refuse_transition("run", CurrentState(run.status, [], []), action, ACTIONS[action])
+    act_on_runs(flow_id, [run_id], action)
+    audit.record(by, account_id, f"flow_run_{action}", f"run:{run_id}", {"flow_id": flow_id})
+    return get_run(account_id, flow_id, run_id)
+
+
+def resolve_runs(account_id: int, flow_id: int, request: RunSelection) -> list[int]:
+    """Return the run ids that a request names, also unknown ones; raises NotFound, Invalid."""
+    check_selection(account_id, request, flow_id)
+    if isinstance(request.run_ids, list):
+        return list(dict.fromkeys(request.run_ids))
+    return [row[0] for row in rows(
+        "SELECT run_id FROM step_visit WHERE flow_id = ? AND action_id = ? AND outcome IS NULL ORDER BY run_id",
+        (flow_id, request.step),
+    )]  # fmt: skip
+
+
+def check_selection(account_id: int, request: RunSelection, flow_id: int) -> None:
+    """Raise Invalid unless a request names runs in one of two ways, and a current or former step; raises NotFound."""
+    flow, faults = store.find(account_id, flow_id), Faults()
+    run_ids = request.run_ids if isinstance(request.run_ids, list) else None
+    step = request.step if isinstance(request.step, int) else None
+    if run_ids is None and step is None:
+        faults.add("run_ids", "can't be blank")
+    elif run_ids is not None and step is not None:
+        faults.add("step", "is invalid")
+    if step is not None and not _has_step(flow, step):
+        faults.add("step", "must exist")
+    faults.check()
+
+
+def _has_step(flow: Flow, step_id: int) -> bool:
+    """Return whether a flow has a step, or had it when a contact visited it."""
+    if any(step["id"] == step_id for _, step in document.walk(flow.steps)):
+        return True
+    return bool(rows("SELECT 1 FROM step_visit WHERE flow_id = ? AND action_id = ? LIMIT 1", (flow.id, step_id)))
+
+
+def act_on_runs(flow_id: int, run_ids: Sequence[int], action: RunAction, tests_only: bool = False) -> list[int]:
+    """Move the live ones of some runs of a flow (with `tests_only` only those of tests), and return their ids."""
+    require_write_transaction()
+    live_ids = [row[0] for row in rows(
+        f"SELECT id FROM run WHERE {_IS_INSIDE} AND test >= ? AND id IN (SELECT value FROM json_each(?))",
+        (flow_id, tests_only, json.dumps(list(run_ids))),
+    )]  # fmt: skip
+    ids_json, now = json.dumps(live_ids), clock.now_ms()
+    if action == "move_on":
+        # A wait ends when it is due. While the flow is paused the runs stay, and advance with the others when it
+        # resumes
+        connection().execute(
+            "UPDATE run SET due_at = min(coalesce(due_at, ?2), ?2), updated_at = ?2 WHERE id IN "
+            "(SELECT value FROM json_each(?1))",
+            (ids_json, now),
+        ).fetchall()
+        after_commit(lambda: signals.wake("flows"))
+        return live_ids
+    # Their unsent messages are cancelled, except those that a worker is sending
+    run_ends.cancel_messages(live_ids, now)
+    return run_ends.end_runs(live_ids, "exited", "taken_out", now)
+
+
+def audit_bulk_action(account_id: int, flow_id: int, action: RunAction, count: int, by: Actor) -> None:
+    """Record a bulk action on runs in the audit log."""
+    audit.record(by, account_id, f"flow_runs_{action}", f"flow:{flow_id}", {"runs": count})

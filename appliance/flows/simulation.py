@@ -1,0 +1,593 @@
+"""Simulation of a flow with one contact: the real steps, filters and messages in a sandbox, with time skipped ahead.
+
+Sent messages count as accepted at once, unless the script assumes a bounce; the contact does only what the script says.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from appliance.accounts.audit import Actor
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts import write
+from appliance.audience.contacts.store import ContactWrite
+from appliance.audience.segments import members
+from appliance.core import addresses, clock
+from appliance.core.errors import Faults, Invalid, Refused
+from appliance.core.validation import read, sent_fields
+from appliance.events import log
+from appliance.flows import (
+    document,
+    drafts,
+    engine,
+    enrollment,
+    lifecycle,
+    simulation_events,
+    simulation_sandbox,
+    simulation_timeline,
+    store,
+    triggers,
+    versions,
+)
+from appliance.flows.drafts import FlowDraft
+from appliance.flows.enrollment import MAX_CHAIN_DEPTH
+from appliance.flows.simulation_events import (
+    Assumption,
+    ImpossibleEvent,
+    RealEvent,
+    SimulatedRun,
+    SimulateRequest,
+    SimulationInput,
+)
+from appliance.flows.simulation_sandbox import SimulatedSend, SimulationSandbox
+from appliance.flows.simulation_timeline import End, Entry, Person, Reason, Rendered, Simulation, format_moment
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.base import ActiveRun, Node, StepContext, StepResult
+from appliance.flows.triggers import MANUAL, TriggerSpec
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one, rows, scalar
+from appliance.storage.models import Contact, Flow, Trigger
+from appliance.storage.sandbox import FIRST_SANDBOX_ID
+
+# Other flows that events of the simulation would start; they are reported, not simulated
+
+_SELECT_LIVE_FLOWS = (
+    "SELECT f.id, f.name, t.event, t.segment_id, t.contact_list_id, t.data FROM main.flow f "
+    "JOIN main.trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.id <> ? AND f.status = 'active' "
+    f"AND f.hidden = 0 AND f.deleted_at IS NULL AND t.event <> '{MANUAL}' ORDER BY f.id"
+)
+
+
+class OtherFlow(NamedTuple):
+    """A live flow, and the event that would start it."""
+
+    flow_id: int
+    name: str
+    event: str
+
+
+class OtherFlows:
+    """Matches the events of a simulation against the triggers of other flows."""
+
+    def __init__(self, account_id: int, flow_id: int) -> None:
+        self._account_id = account_id
+        self._flows = [
+            (row[0], row[1], TriggerSpec(row[2], row[3], row[4], msgspec.json.decode(row[5])))
+            for row in rows(_SELECT_LIVE_FLOWS, (account_id, flow_id))
+        ]
+        self._reported = int(scalar("SELECT coalesce(max(id), 0) FROM event"))
+
+    def find_started(self) -> Iterator[OtherFlow]:
+        """Yield the flows that events recorded since the last call would start."""
+        last_seen, self._reported = self._reported, int(scalar("SELECT coalesce(max(id), 0) FROM event"))
+        if not self._flows or self._reported == last_seen:
+            return
+        event_ids: dict[str, list[int]] = {}
+        for event_id, name in rows(
+            "SELECT id, event FROM event WHERE id > ? AND quiet = 0 AND chain_depth < ? ORDER BY id",
+            (last_seen, MAX_CHAIN_DEPTH),
+        ):
+            event_ids.setdefault(name, []).append(event_id)
+        for flow_id, name, start in self._flows:
+            if start.event in event_ids and triggers.match_events(
+                self._account_id, flow_id, start, event_ids[start.event]
+            ):
+                yield OtherFlow(flow_id, name, start.event)
+
+
+# A flow has at most 200 steps and a run leaves each once, so more moments than this are an error
+_MAX_MOMENTS = 2_000
+_MAX_ROUNDS = 50
+# The time limit of a simulation, because others wait for this thread.
+_MAX_SECONDS = 10.0
+
+
+class PlannedEvent(NamedTuple):
+    """An assumed event and its moment; None until the message that it counts from is sent."""
+
+    at: int | None
+    order: int
+    assumption: Assumption
+
+
+class FlowSimulator:
+    """The simulation of one run; `run` it in the open sandbox in which the run was started."""
+
+    def __init__(
+        self, flow: Flow, version: int, paths: dict[Any, str], simulated_run: SimulatedRun, until: int
+    ) -> None:
+        self.flow, self.version, self.paths, self.simulated_run, self.until = flow, version, paths, simulated_run, until
+        self.entries: list[Entry] = []
+        self.notes: list[str] = []
+        self.zone = members.build_scope(flow.account_id).zone
+        self._runs_json = json.dumps([simulated_run.run_id])
+        self._renderer = MessagePreparer()
+        # The plan cache is not used, because it must not contain a version that was never live.
+        self._plan = versions.read_plan(flow.id, version)
+        self._steps: dict[int | None, Entry] = {}  # the last entry of each step, for the message it sends
+        # Events that this flow looks for, in its filters or as its goal
+        self._relevant_events = {str(flow.goal), *simulation_events.find_event_names(flow.steps)}
+        self._other_flows = OtherFlows(flow.account_id, flow.id)
+        self._planned_events: list[PlannedEvent] = []
+        self._reported: set[int] = set()  # messages that were reported
+        self._stuck_messages: set[int] = set()  # those that stay unsent
+        self._deadline = time.monotonic() + _MAX_SECONDS
+
+    def run(self, script: list[Assumption], real_events: Sequence[RealEvent]) -> End:
+        """Advance time until the run has ended or the time is over; `real_events` are replayed."""
+        start = clock.now_ms()
+        self._planned_events = [_plan_event(order, assumption, start) for order, assumption in enumerate(script)]
+        remaining = list(real_events)
+        now: int | None = start
+        for _ in range(_MAX_MOMENTS):
+            if now is None or now > self.until:
+                break
+            with clock.simulated_time(now):
+                while remaining and remaining[0].at <= now:
+                    self._replay(remaining.pop(0))
+                self._settle()
+                for planned in self._pop_due(now):
+                    self._apply(planned.assumption)
+                    self._settle()
+            if (
+                self._get_end_reason() is not None
+                and not self._has_later_message(now)
+                and not self._has_overdue_message(now)
+            ):
+                break
+            if self._is_late():
+                self._add_note(f"It took too long and was ended early, at {format_moment(now, self.zone)}.")
+                break
+            now = self._get_next_moment(now, remaining)
+        self._report_unreached()
+        return self._build_end()
+
+    # -- one moment ------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Do everything that is due at this moment: goals, steps, messages, and what follows from them."""
+        for _ in range(_MAX_ROUNDS):
+            entry_count = len(self.entries)
+            has_processed = enrollment.process_events()
+            self._report_goal()
+            due = fetch_one(
+                "SELECT 1 FROM run WHERE id = ? AND status = 'live' AND due_at <= ?",
+                (self.simulated_run.run_id, clock.now_ms()),
+            )
+            if due:
+                transactions.write(
+                    engine.advance_runs, [self.simulated_run.run_id], self.flow.name, self._plan, self._observe
+                )
+            self._report_skipped()
+            for sent in simulation_sandbox.send_due_messages(self._runs_json, self._renderer, self._stuck_messages):
+                self._report_sent(sent)
+                if self._is_late():  # hundreds may be due at one moment, and rendering takes time
+                    return
+            for other_flow in self._other_flows.find_started():
+                self._add_entry(
+                    "starts", f"{other_flow.event} would start the flow “{other_flow.name}” too", event=other_flow.event
+                )
+            if not has_processed and not due and len(self.entries) == entry_count:
+                return
+
+    def _observe(self, node: Node, run: ActiveRun, result: StepResult) -> None:
+        """Report a step that the run has reached, and where it goes from there."""
+        if run.step_visit_id is not None and node.kind == "wait":
+            return  # the wait was reported when it began
+        kind = BY_TYPE[node.kind]
+        context = StepContext(run.account_id, run.flow_id, self.flow.name, self.version, clock.now_ms())
+        details = kind.simulate(node, run, result, context)
+        is_waiting = result.to == "wait" and result.until > context.now
+        outcome = "waits" if is_waiting else result.outcome or "on"
+        filters: list[Reason] = details.pop("filters", [])
+        entry = self._add_entry(
+            "step", self._describe_step(node, result, is_waiting, filters), step_id=node.id,
+            path=self.paths.get(node.id), type=node.kind, outcome=outcome, reason=result.reason,
+            until=clock.iso(result.until) if is_waiting else None, filters=filters,
+            asks=sorted({*simulation_events.find_event_names([node.props])}) if filters else [], data=details or None,
+        )  # fmt: skip
+        self._steps[node.id] = entry
+
+    def _describe_step(self, node: Node, result: StepResult, is_waiting: bool, filters: list[Reason]) -> str:
+        kind = BY_TYPE[node.kind]
+        if is_waiting:
+            return f"{kind.summary(node.props, self.flow.account_id)}: until {format_moment(result.until, self.zone)}"
+        if filters:
+            is_yes = result.to == "yes"
+            return (
+                f"{kind.label}: {'Yes' if is_yes else 'No'}, {simulation_timeline.describe_decision(filters, is_yes)}"
+            )
+        summary = kind.summary(node.props, self.flow.account_id)
+        if result.outcome == "skipped":
+            return f"{summary}: skipped, {simulation_timeline.describe_skip(result.reason)}"
+        return f"{summary}: failed, and they leave the flow" if result.reason == "failed" else summary
+
+    def _report_goal(self) -> None:
+        if self._get_end_reason() == "goal" and not any(entry.told == "goal" for entry in self.entries):
+            self._add_entry("goal", f"The goal is reached: {self.flow.goal}", event=self.flow.goal)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _report_sent(self, sent: SimulatedSend) -> None:
+        """Report a message that was sent or not: in the entry of its step if that is of the same moment."""
+        entry = self._steps.get(sent.step_id)
+        says = simulation_timeline.describe_message(sent.message, self.zone)
+        if entry is None or entry.at != clock.iso(clock.now_ms()) or entry.message is not None:
+            entry = self._add_entry("message", says, step_id=sent.step_id, path=self.paths.get(sent.step_id))
+        else:
+            is_skipped = sent.message.status == "skipped"
+            entry.says = (
+                f"{entry.says}: skipped, {simulation_timeline.describe_skip(sent.message.skip_reason)}"
+                if is_skipped
+                else says
+            )
+        entry.message = sent.message
+        if sent.message.status in ("queued", "held") and not sent.message.is_held(clock.now_ms()):
+            self._stuck_messages.add(sent.message_id)
+        if sent.note is not None:
+            self._add_note(f"Step {sent.step_id}: {sent.note}")
+        self._schedule_after_message(sent)
+
+    def _report_skipped(self) -> None:
+        """Add skipped and held messages to the entries of the steps that created them."""
+        message_rows = rows(
+            "SELECT id, step_id, channel, status, skip_reason, recipient, subject, due_at FROM message "
+            "WHERE run_id = ? AND (status = 'skipped' OR (status = 'held' AND due_at > ?)) ORDER BY id",
+            (self.simulated_run.run_id, clock.now_ms()),
+        )
+        for message_id, step_id, channel, status, reason, recipient, subject, due in message_rows:
+            entry = self._steps.get(step_id)
+            if message_id in self._reported or entry is None or entry.message is not None:
+                continue
+            self._reported.add(message_id)
+            leaves = clock.iso(due) if status == "held" else None
+            entry.message = Rendered(channel, status, reason, recipient, None, subject, None, None, leaves)
+            if status == "held":
+                entry.says = f"{entry.says}: held until {format_moment(due, self.zone)}"
+            elif entry.outcome != "skipped":
+                entry.says = f"{entry.says}: skipped, {simulation_timeline.describe_skip(reason)}"
+
+    def _schedule_after_message(self, sent: SimulatedSend) -> None:
+        """Set the moments of assumed events that count from a message that was just sent."""
+        if sent.message.status != "sent":
+            return
+        self._planned_events = [
+            planned._replace(at=clock.now_ms() + planned.assumption.after * 1000)
+            if planned.at is None
+            and planned.assumption.step == sent.step_id
+            and isinstance(planned.assumption.after, int)
+            else planned
+            for planned in self._planned_events
+        ]
+
+    # -- what is assumed -------------------------------------------------------------------------------------------
+
+    def _pop_due(self, now: int) -> Iterator[PlannedEvent]:
+        while True:
+            due = sorted(planned for planned in self._planned_events if planned.at is not None and planned.at <= now)
+            if not due:
+                return
+            self._planned_events.remove(due[0])
+            yield due[0]
+
+    def _apply(self, assumption: Assumption) -> None:
+        step_id = assumption.step if isinstance(assumption.step, int) else None
+        try:
+            says = transactions.write(simulation_events.apply_assumption, assumption, self.simulated_run)
+        except (ImpossibleEvent, Refused) as reason:
+            self._add_note(f"{assumption.event} could not happen: {reason}")
+            return
+        self._add_entry(
+            "assumed", f"Assumed: {says}", event=assumption.event, data=assumption.given or None, step_id=step_id
+        )
+
+    def _replay(self, real_event: RealEvent) -> None:
+        """Replay a real event at its time."""
+        transactions.write(simulation_events.replay_event, real_event)
+        if real_event.event in self._relevant_events:
+            sentence = f"As it really was: {log.describe(real_event.event)} ({real_event.event})"
+            self._add_entry("recorded", sentence, event=real_event.event)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _get_next_moment(self, now: int, real_events: Sequence[RealEvent]) -> int | None:
+        moments = [moment.at for moment in self._planned_events if moment.at is not None]
+        # Other events need no moment of their own: they are replayed before the next one
+        moments += [real_event.at for real_event in real_events if real_event.event in self._relevant_events][:1]
+        due = scalar("SELECT due_at FROM run WHERE id = ? AND status = 'live'", (self.simulated_run.run_id,))
+        moments += [moment for moment in (due, simulation_sandbox.get_next_due(self._runs_json)) if moment is not None]
+        return min((moment for moment in moments if moment > now), default=None)
+
+    def _has_later_message(self, now: int) -> bool:
+        """Return whether a message of the run is due later than its end."""
+        due = simulation_sandbox.get_next_due(self._runs_json)
+        return due is not None and due > now
+
+    def _has_overdue_message(self, now: int) -> bool:
+        """Return whether a message of the run is overdue because the simulation ran out of time."""
+        due = simulation_sandbox.get_next_due(self._runs_json)
+        return due is not None and due <= now and self._is_late()
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def _get_end_reason(self) -> str | None:
+        row = fetch_one("SELECT coalesce(exit_reason, status) FROM run WHERE id = ? AND status <> 'live'",
+                    (self.simulated_run.run_id,))  # fmt: skip
+        return str(row[0]) if row else None
+
+    def _report_unreached(self) -> None:
+        for planned in sorted(self._planned_events, key=lambda planned: planned.order):
+            assumption = planned.assumption
+            if planned.at is None:
+                self._add_note(f"{assumption.event} did not happen: step {assumption.step} sent no message that left")
+            else:
+                self._add_note(f"{assumption.event} would come after the end, {format_moment(planned.at, self.zone)}")
+
+    def _build_end(self) -> End:
+        status, reason, ended_at, step_id, due = rows(
+            "SELECT status, exit_reason, ended_at, action_id, due_at FROM run WHERE id = ?",
+            (self.simulated_run.run_id,),
+        )[0]
+        if status == "live":
+            says = f"Still inside at the end of the rehearsal, {format_moment(self.until, self.zone)}"
+            if due is not None:
+                says += f"; goes on {format_moment(due, self.zone)}"
+            return End(status, None, None, step_id, f"{says}.")
+        why = simulation_timeline.describe_end(status, reason)
+        says = f"{'Completed' if status == 'completed' else 'Left'} {format_moment(ended_at, self.zone)}: {why}."
+        return End(status, reason, clock.iso(ended_at), step_id, says)
+
+    # -- words -----------------------------------------------------------------------------------------------------
+
+    def _add_entry(self, kind: Any, says: str, **details: Any) -> Entry:
+        now = clock.now_ms()
+        entry = Entry(str(clock.iso(now)), kind, says, **details)
+        self.entries.append(entry)
+        return entry
+
+    def _add_note(self, note: str | None) -> None:
+        if note is not None and note not in self.notes:
+            self.notes.append(note)
+
+
+def _plan_event(order: int, assumption: Assumption, start: int) -> PlannedEvent:
+    """Return when an assumed event happens; one that counts from a message waits for it."""
+    if isinstance(assumption.at, int):
+        return PlannedEvent(max(assumption.at, start), order, assumption)
+    if isinstance(assumption.step, int) and isinstance(assumption.after, int):
+        return PlannedEvent(None, order, assumption)
+    return PlannedEvent(
+        start + (assumption.after * 1000 if isinstance(assumption.after, int) else 0), order, assumption
+    )
+
+
+DAY_MS = 86_400_000
+# How far back a simulation may start, how far ahead it may end, and its default length
+_MAX_BACK_MS, _MAX_AHEAD_MS, _DEFAULT_SPAN_MS = 365 * DAY_MS, 5 * 366 * DAY_MS, 400 * DAY_MS
+SAMPLE_CONTACT = {"first_name": "Alex", "last_name": "Sample", "email": "alex@example.org", "phone": "+12025550143"}
+_EVIDENCE = Evidence("rehearsal", "operator")
+
+
+class Times(NamedTuple):
+    """The start of a simulation, and its latest end (ms)."""
+
+    start: int
+    until: int
+
+
+def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_people: bool = True) -> Simulation:
+    """Simulate a flow; raises NotFound, or Invalid with all errors. Nothing is saved, sent or woken."""
+    flow = store.get(account_id, flow_id)
+    faults = Faults()
+    simulation = run_simulation(flow, request, parse_tried_steps(flow, request.steps, faults), faults, sees_people)
+    simulation.text = simulation_timeline.format_text(simulation, _format_title(flow, simulation))
+    return simulation
+
+
+def check_simulation(account_id: int, request: SimulateRequest, flow_id: int) -> None:
+    """Raise Invalid with all errors of a request beyond its types, or NotFound; nothing is simulated."""
+    flow, faults = store.get(account_id, flow_id), Faults()
+    steps = parse_tried_steps(flow, request.steps, faults)
+    _parse_times(request, faults)
+    _check_input(flow, request, flow.steps if steps is None else steps, faults)
+
+
+def parse_tried_steps(flow: Flow, raw: Any, faults: Faults) -> list[dict[str, Any]] | None:
+    """Return the steps to try instead of those of the flow, None for its own; add every error."""
+    if raw is UNSET:
+        return None
+    return document.parse_steps(flow.account_id, raw, faults, flow.steps, flow.last_action).steps
+
+
+def run_simulation(
+    flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, faults: Faults, sees_people: bool = True,
+    trigger: TriggerSpec | None = None,
+) -> Simulation:  # fmt: skip
+    """Simulate a flow, or other steps or another trigger in their place; raises Invalid with all errors.
+
+    A user who may not see contacts must not learn from it that an address is suppressed or opted out.
+    """
+    times = _parse_times(request, faults)
+    contact_id = request.contact_id if isinstance(request.contact_id, int) else None
+    _check_input(flow, request, flow.steps if steps is None else steps, faults)
+    contact_ids = [contact_id] if contact_id is not None else []
+    addresses = _get_addresses(request) if sees_people else []
+    with SimulationSandbox(flow, contact_ids, times.start, steps or (), addresses).open() as version:
+        if trigger is not None:
+            values = {**trigger._asdict(), "data": dict(trigger.data)}
+            transactions.write(Trigger.update(**values).where(Trigger.flow == flow.id).execute)
+        return _simulate_in_sandbox(flow, request, steps, times, version)
+
+
+def simulate_draft(draft: FlowDraft, request: SimulationInput, sees_people: bool = True) -> Simulation:
+    """Simulate a flow with its unpublished changes; raises Invalid with all errors."""
+    is_changed = draft.is_changed
+    return run_simulation(
+        store.get(draft.flow.account_id, draft.flow.id), request, draft.steps if is_changed else None, Faults(),
+        sees_people, draft.trigger if is_changed else None,
+    )  # fmt: skip
+
+
+def _parse_times(request: SimulationInput, faults: Faults) -> Times:
+    now = clock.now_ms()
+    start = request.start_at if isinstance(request.start_at, int) else now
+    until = request.until if isinstance(request.until, int) else start + _DEFAULT_SPAN_MS
+    if not now - _MAX_BACK_MS <= start <= now + _MAX_AHEAD_MS:
+        faults.add("start_at", "is invalid")
+    if not start <= until <= start + _MAX_AHEAD_MS:
+        faults.add("until", "is invalid")
+    return Times(start, until)
+
+
+def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any]], faults: Faults) -> None:
+    contact_id = request.contact_id if isinstance(request.contact_id, int) else None
+    if isinstance(request.contact, ContactWrite):
+        try:
+            write.check_simulated(flow.account_id, request.contact)
+        except Invalid as invalid:
+            faults.merge(_prefix_contact_fields(invalid.fields))
+    if contact_id is not None:
+        if request.contact:
+            faults.add("contact", "cannot be combined with contact_id")
+        if fetch_one("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (flow.account_id, contact_id)) is None:
+            faults.add("contact_id", "must exist")
+    ids = {step["id"] for _, step in document.walk(steps)}
+    simulation_events.check_assumptions(flow.account_id, request.events or [], ids, faults)
+    faults.check()
+
+
+def _simulate_in_sandbox(
+    flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, times: Times, version: int
+) -> Simulation:
+    """Run the simulation in the open sandbox."""
+    contact_id = request.contact_id if isinstance(request.contact_id, int) else None
+    is_made_up = contact_id is None
+    if contact_id is None:
+        contact_id = transactions.write(_create_sample_contact, flow.account_id, request)
+    flow = Flow.get_by_id(flow.id)
+    live_version = flow.version if flow.status == "active" and steps is None and flow.version else None
+    notes = transactions.write(activate_in_sandbox, flow, steps, version) if live_version is None else []
+    entered = transactions.write(simulation_sandbox.enter_flow, flow, contact_id, request.event or {}, times.start)
+    simulated_run = SimulatedRun(flow.account_id, contact_id, entered.run_id)
+    paths = {step["id"]: path for path, step in document.walk(flow.steps)}
+    simulator = FlowSimulator(flow, flow.version, paths, simulated_run, times.until)
+    simulator.notes = [*note_stopped_sending(flow.account_id), *notes, *entered.notes]
+    real_events: list[RealEvent] = []
+    if not is_made_up:
+        simulator.notes += _list_contact_notes(contact_id, flow.id, times.start)
+        real_events = simulation_events.list_real_events(contact_id, flow.id, times.start)
+    simulator.entries.append(_build_entry(entered, times.start))
+    end = simulator.run(request.events or [], real_events)
+    zone = members.build_scope(flow.account_id).zone
+    return Simulation(
+        flow.id, live_version, Person(None if is_made_up else contact_id, _get_contact_name(contact_id)), zone,
+        str(clock.iso(times.start)), str(clock.iso(times.until)), end, simulator.entries, simulator.notes,
+    )  # fmt: skip
+
+
+def _get_addresses(request: SimulationInput) -> list[tuple[str, str]]:
+    """Return the addresses of a made-up contact: they may really be opted out or suppressed."""
+    contact = request.contact if isinstance(request.contact, ContactWrite) else ContactWrite()
+    values = {"email": contact.email, "phone": contact.phone}
+    return [(kind, addresses.parse(kind, text).key) for kind, text in values.items() if isinstance(text, str)]
+
+
+def _create_sample_contact(account_id: int, request: SimulationInput) -> int:
+    """Create the made-up contact; without any fields it has a name and addresses."""
+    contact = request.contact if isinstance(request.contact, ContactWrite) and sent_fields(request.contact) else None
+    return int(write.upsert(account_id, contact or read(ContactWrite, SAMPLE_CONTACT), _EVIDENCE).contact.id)
+
+
+def _prefix_contact_fields(fields: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {f"contact.{field}": messages for field, messages in fields.items()}
+
+
+def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version: int) -> list[str]:
+    """Activate a flow with its draft content or other steps; return notes on what would block that in reality."""
+    if steps is not None:
+        flow.steps = versions.save_contents(flow.account_id, flow.id, steps)
+    trigger = Trigger.get(Trigger.flow == flow.id)
+    blockers = lifecycle.list_blockers(flow, trigger, Actor(can_approve=True))
+    flow.version = version - 1
+    versions.publish(flow)
+    flow.status, flow.paused_at, flow.drop_before = "active", None, None
+    flow.save(only=[Flow.steps, Flow.version, Flow.status, Flow.paused_at, Flow.drop_before])
+    steps_with_content = drafts.add_contents(flow.steps)
+    unfinished = [
+        f"{path}.{blocker.field}: {blocker.message}"
+        for path, _, blocker in lifecycle.list_unfinished(flow.account_id, steps_with_content)
+    ]
+    return [
+        *(f"It could not go live as it is: {blocker.field}: {blocker.message}" for blocker in blockers),
+        *(f"It is unfinished: {words}" for words in unfinished),
+    ]
+
+
+def note_stopped_sending(account_id: int) -> list[str]:
+    """Return a note that in reality nothing would be sent now, if that is so."""
+    if not fetch_one("SELECT 1 FROM main.account WHERE id = ? AND sending_stopped = 1", (account_id,)):
+        return []
+    return ["All sending of the account is stopped now: in reality messages would wait until it goes on."]
+
+
+def _build_entry(entered: simulation_sandbox.EntryResult, at: int) -> Entry:
+    return Entry(
+        str(clock.iso(at)), "enter", entered.says, event=entered.event, data=entered.data, filters=entered.filters
+    )  # fmt: skip
+
+
+def _list_contact_notes(contact_id: int, flow_id: int, start: int) -> list[str]:
+    """Return notes on a simulation with a real contact."""
+    notes = []
+    if simulation_events.is_really_inside(contact_id, flow_id):
+        notes.append("They are in this flow now: in reality they could not enter it again before they have left.")
+    if start < clock.now_ms():
+        notes.append(
+            "Events are those that came by then; fields, lists and counts of the person are as they are today."
+        )
+    return notes
+
+
+def _get_contact_name(contact_id: int) -> str:
+    """Return the name and address of a contact, as far as it has them."""
+    contact = contacts.load_relations([Contact.get_by_id(contact_id)])[0]
+    address = next((channel.value for channel in contact.channels), None)
+    name = " ".join(filter(None, (contact.first_name, contact.last_name)))
+    return (
+        f"{name} <{address}>"
+        if name and address
+        else name or address or ("somebody" if contact.id >= FIRST_SANDBOX_ID else f"contact {contact.id}")
+    )
+
+
+def _format_title(flow: Flow, simulation: Simulation) -> str:
+    version = f"version {simulation.version}, which is live" if simulation.version else "as it is edited"
+    start = format_moment(clock.parse(simulation.started_at), simulation.time_zone)
+    return f"Rehearsal of “{flow.name}” ({version}) with {simulation.contact.name}, from {start}"

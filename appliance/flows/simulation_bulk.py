@@ -1,0 +1,532 @@
+"""Simulation in bulk: a flow with all contacts that recently matched its trigger, and the scripts saved with a flow.
+
+In bulk all contacts enter at one moment, each with the event that matched. Above a limit a sample is drawn, and the
+result says so.
+"""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from appliance.core import clock
+from appliance.core.errors import Faults, Invalid, RateLimitExceeded, Refused
+from appliance.core.validation import PageQuery, When
+from appliance.flows import (
+    document,
+    engine,
+    enrollment,
+    simulation_events,
+    simulation_sandbox,
+    simulation_timeline,
+    store,
+    triggers,
+    versions,
+)
+from appliance.flows.document import StepsWrite
+from appliance.flows.drafts import FlowDraft
+from appliance.flows.enrollment import Entrant, OpenFlow
+from appliance.flows.simulation import (
+    DAY_MS,
+    activate_in_sandbox,
+    note_stopped_sending,
+    parse_tried_steps,
+    run_simulation,
+    simulate_draft,
+)
+from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, Assumption, Expect, ImpossibleEvent, SimulatedRun
+from appliance.flows.simulation_sandbox import SimulationSandbox
+from appliance.flows.simulation_timeline import Entry, Simulation
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.triggers import EVENT_ALIAS, MANUAL, TriggerSpec
+from appliance.storage import transactions
+from appliance.storage.database import Page, fetch_one, rows
+from appliance.storage.models import Flow, Trigger
+from appliance.storage.sandbox import FIRST_SANDBOX_ID
+from appliance.storage.transactions import fetch
+
+# Result of a bulk simulation, for clients and as text
+
+
+class StepCount(Struct):
+    """Counts of one step; `reasons` are those of skipped and exited contacts, and of unsent messages."""
+
+    step_id: Annotated[int, Meta(description="id of the step")]
+    path: Annotated[str, Meta(description="path of the step in the flow")]
+    type: str
+    summary: Annotated[str, Meta(description="description of the step")]
+    entered: int = 0
+    on: Annotated[int, Meta(description="contacts that continued, for steps without branches")] = 0
+    yes: Annotated[int, Meta(description="contacts that continued with the `yes` branch")] = 0
+    no: Annotated[int, Meta(description="contacts that continued with the `no` branch")] = 0
+    skipped: Annotated[int, Meta(description="contacts for which the step was skipped")] = 0
+    exited: Annotated[int, Meta(description="contacts that exited the flow at the step")] = 0
+    waiting: Annotated[int, Meta(description="contacts that wait at the step")] = 0
+    sent: Annotated[int, Meta(description="number of messages sent")] = 0
+    unsent: Annotated[int, Meta(description="number of messages not sent")] = 0
+    reasons: Annotated[
+        dict[str, int],
+        Meta(description="why contacts were skipped or exited and why messages were not sent, with counts"),
+    ] = field(default_factory=dict)
+
+
+class BulkSimulation(Struct):
+    """A bulk simulation: how many contacts matched the trigger, how many were simulated, and where they went."""
+
+    flow_id: Annotated[int, Meta(description="id of the flow")]
+    version: Annotated[int, Meta(description="version that was simulated; null for steps given in the request")] | None
+    days: Annotated[int, Meta(description="number of past days whose triggers are simulated")]
+    met: Annotated[int, Meta(description="number of contacts that met the trigger")]
+    rehearsed: Annotated[int, Meta(description="number of contacts simulated")]
+    sampled: Annotated[bool, Meta(description="whether the simulated contacts are a sample")]
+    completed: Annotated[int, Meta(description="completed runs")]
+    exited: Annotated[int, Meta(description="runs that ended early")]
+    live: Annotated[int, Meta(description="runs that were still active at the end")]
+    reasons: Annotated[dict[str, int], Meta(description="why contacts exited, with counts")]
+    steps: Annotated[list[StepCount], Meta(description="results by step")]
+    notes: Annotated[list[str], Meta(description="limits of the simulation")]
+    text: Annotated[str, Meta(description="whole result as text")] = ""
+
+
+def count_steps(flow: Flow) -> list[StepCount]:
+    """Count visits and messages of each step, in document order."""
+    counts = {}
+    for path, step in document.walk(flow.steps):
+        summary = BY_TYPE[step["type"]].summary(document.get_props(step), flow.account_id)
+        counts[step["id"]] = StepCount(step["id"], path, step["type"], summary)
+    for action_id, outcome, reason, count in rows(
+        "SELECT action_id, outcome, reason, count(*) FROM step_visit WHERE flow_id = ? GROUP BY 1, 2, 3", (flow.id,)
+    ):
+        step_count = counts[action_id]
+        step_count.entered += count
+        name = outcome or "waiting"
+        setattr(step_count, name, getattr(step_count, name) + count)
+        if reason is not None:
+            step_count.reasons[reason] = step_count.reasons.get(reason, 0) + count
+    for step_id, status, reason, count in rows(
+        "SELECT step_id, status, skip_reason, count(*) FROM message WHERE flow_id = ? AND id > ? GROUP BY 1, 2, 3",
+        (flow.id, FIRST_SANDBOX_ID),
+    ):
+        step_count = counts[step_id]
+        if status in ("skipped", "held", "queued", "failed"):
+            step_count.unsent += count
+            step_count.reasons.setdefault(reason or status, count)
+        else:
+            step_count.sent += count
+    return list(counts.values())
+
+
+def format_bulk_text(flow: Flow, simulation: BulkSimulation) -> str:
+    """Return the counts as text."""
+    version = f"version {simulation.version}, which is live" if simulation.version else "as it is edited"
+    lines = [
+        f"Rehearsal of “{flow.name}” ({version}) with those who met its trigger in the last {simulation.days} days",
+        f"{simulation.met} people met it; {simulation.rehearsed} were taken.", "",
+    ]  # fmt: skip
+    for step in simulation.steps:
+        lines += [
+            f"{simulation_timeline.format_position(step.path)}. {step.summary}",
+            f"     {', '.join(_format_counts(step))}",
+        ]
+    lines += [
+        "",
+        f"In the end {simulation.completed} completed it, {simulation.exited} left before, "
+        f"{simulation.live} are inside.",
+    ]
+    lines += [f"Note: {note}" for note in simulation.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _format_counts(step: StepCount) -> Iterator[str]:
+    yield f"{step.entered} come"
+    if step.type == "split" and step.entered:
+        yield f"Yes {step.yes} ({_format_share(step.yes, step.entered)})"
+        yield f"No {step.no} ({_format_share(step.no, step.entered)})"
+    for name in ("sent", "unsent", "skipped", "exited", "waiting"):
+        if number := getattr(step, name):
+            yield f"{number} {name}"
+    for reason, number in step.reasons.items():
+        yield f"{simulation_timeline.describe_skip(reason)}: {number}"
+
+
+def _format_share(number: int, total: int) -> str:
+    return f"{number / total:.0%}"
+
+
+# A sample is drawn above this number, or a smaller one for a flow of many steps
+MAX_CONTACTS, _MAX_VISITS = 1_000, 40_000
+_MAX_SECONDS, _MAX_MOMENTS = 15.0, 2_000
+_DEFAULT_SPAN_MS, _MINUTE_MS = 400 * DAY_MS, 60_000
+# One bulk simulation at a time: it takes a second or two, and other requests read meanwhile
+_bulk_lock = threading.Lock()
+# A hash of the id as order: the sample is even and always the same.
+_SAMPLE_ORDER = "(c.id * 2654435761 + 40503) % 4294967296"
+
+
+class BulkAssumption(Assumption):
+    """An event that is assumed for a share of the contacts (all by default)."""
+
+    share: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1),
+            Meta(description="share of contacts to which the event happens, from 0 to 1; default: 1"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class BulkSimulateRequest(Struct):
+    """Contacts that matched the trigger in so many days; `steps` are tried instead of the stored ones."""
+
+    days: (
+        Annotated[int, Meta(ge=1, le=365), Meta(description="number of past days whose triggers are simulated")]
+        | UnsetType
+    ) = UNSET
+    events: (
+        Annotated[list[BulkAssumption], Meta(max_length=10), Meta(description="assumed events")] | None | UnsetType
+    ) = UNSET
+    start_at: Annotated[When, Meta(description="start of the simulation; default: now")] | None | UnsetType = UNSET
+    until: Annotated[When, Meta(description="latest end of the simulation")] | None | UnsetType = UNSET
+    steps: Annotated[StepsWrite, Meta(description="steps to simulate instead of the stored ones")] | UnsetType = UNSET
+
+
+class _Audience(NamedTuple):
+    """The contacts that matched the trigger, or a sample of them, each with its event; and how many there are."""
+
+    arrivals: list[Entrant]
+    number: int
+
+
+def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -> BulkSimulation:
+    """Simulate a flow with all contacts that matched its trigger.
+
+    Raises NotFound, Invalid, or RateLimitExceeded while another bulk simulation runs.
+    """
+    flow = store.get(account_id, flow_id)
+    now = clock.now_ms()
+    steps, start, until = _parse_request(flow, request, now)
+    tried_steps = steps if steps is not None else flow.steps
+    assumptions = list(request.events or [])
+    if not _bulk_lock.acquire(blocking=False):
+        raise RateLimitExceeded("Another bulk simulation is running.", 5)
+    try:
+        days = request.days if isinstance(request.days, int) else 90
+        limit = min(MAX_CONTACTS, max(_MAX_VISITS // max(len([*document.walk(tried_steps)]), 1), 1))
+        audience = _find_audience(account_id, flow, now - days * DAY_MS, limit)
+        contact_ids = [entrant.contact_id for entrant in audience.arrivals]
+        with SimulationSandbox(flow, contact_ids, start, steps or ()).open() as version:
+            simulation = _BulkSimulator(flow, steps, version, assumptions, until).run(audience, days)
+    finally:
+        _bulk_lock.release()
+    simulation.text = format_bulk_text(flow, simulation)
+    return simulation
+
+
+def check_bulk_simulation(account_id: int, request: BulkSimulateRequest, flow_id: int) -> None:
+    """Raise Invalid with all errors of a request beyond its types, or NotFound; nothing is simulated."""
+    _parse_request(store.get(account_id, flow_id), request, clock.now_ms())
+
+
+def _parse_request(flow: Flow, request: BulkSimulateRequest, now: int) -> tuple[list[dict[str, Any]] | None, int, int]:
+    """Return the steps to try instead of those of a flow, the start and the end; raises Invalid."""
+    faults = Faults()
+    steps = parse_tried_steps(flow, request.steps, faults)
+    tried_steps = steps if steps is not None else flow.steps
+    simulation_events.check_assumptions(
+        flow.account_id, request.events or [], {step["id"] for _, step in document.walk(tried_steps)}, faults
+    )
+    start = request.start_at if isinstance(request.start_at, int) else now
+    until = request.until if isinstance(request.until, int) else start + _DEFAULT_SPAN_MS
+    if not now - DAY_MS <= start <= until <= start + 5 * _DEFAULT_SPAN_MS:
+        faults.add("start_at", "is invalid")
+    faults.check()
+    return steps, start, until
+
+
+def _find_audience(account_id: int, flow: Flow, since: int, limit: int) -> _Audience:
+    """Find the contacts that matched the trigger since a moment, each with their last matching event."""
+    spec: TriggerSpec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
+    if spec.event == MANUAL:
+        return _Audience([], 0)
+    condition = triggers.compile_condition(account_id, flow.id, spec)
+    source = (
+        f"FROM event {EVENT_ALIAS} JOIN contact c ON c.id = {EVENT_ALIAS}.contact_id "
+        f"WHERE {EVENT_ALIAS}.created_at >= :since AND {EVENT_ALIAS}.test = 0 AND {condition.sql}"
+    )
+    values = {**condition.parameters, "since": since}
+    total = fetch_one(f"SELECT count(DISTINCT c.id) {source}", values)
+    sample = rows(
+        f"SELECT c.id, max({EVENT_ALIAS}.id) {source} GROUP BY c.id ORDER BY {_SAMPLE_ORDER} LIMIT :limit",
+        {**values, "limit": limit},
+    )
+    return _Audience([Entrant(contact_id, event_id) for contact_id, event_id in sample], total[0] if total else 0)
+
+
+class _BulkSimulator:
+    """One bulk simulation, in an open sandbox."""
+
+    def __init__(
+        self, flow: Flow, steps: list[dict[str, Any]] | None, version: int, script: list[BulkAssumption], until: int
+    ) -> None:  # fmt: skip
+        self.flow = Flow.get_by_id(flow.id)
+        self.until, self.script = until, script
+        self.notes: list[str] = note_stopped_sending(flow.account_id)
+        is_live = self.flow.status == "active" and steps is None and bool(self.flow.version)
+        if not is_live:
+            self.notes += transactions.write(activate_in_sandbox, self.flow, steps, version)
+        self.live = self.flow.version if is_live else None
+        self._plan = versions.read_plan(self.flow.id, self.flow.version)
+
+    def run(self, audience: _Audience, days: int) -> BulkSimulation:
+        """Start a run for each contact, and advance time until all runs have ended."""
+        started, now = time.monotonic(), clock.now_ms()
+        open_flow = OpenFlow(self.flow.account_id, self.flow.id, self.flow.name, self.flow.version, "every_time")
+        if audience.arrivals:
+            transactions.write(enrollment.start_runs, open_flow, audience.arrivals)
+        transactions.write(simulation_sandbox.close_entry, self.flow.id)
+        runs = rows("SELECT id, contact_id FROM run WHERE flow_id = ? AND status = 'live'", (self.flow.id,))
+        run_ids_json = json.dumps([row[0] for row in runs])
+        planned = _plan_events(self.script, now)
+        for _ in range(_MAX_MOMENTS):
+            with clock.simulated_time(now):
+                self._settle(run_ids_json)
+                for at, assumption in [event for event in planned if event[0] <= now]:
+                    planned.remove((at, assumption))
+                    self._apply(assumption, runs)
+                    self._settle(run_ids_json)
+            moments = [at for at, _ in planned]
+            moments += [
+                due_at
+                for due_at in (
+                    _get_next_run_due(self.flow.id),
+                    _round_up_to_minute(simulation_sandbox.get_next_due(run_ids_json)),
+                )
+                if due_at is not None
+            ]
+            next_moment = min((moment for moment in moments if moment > now), default=None)
+            if next_moment is None or next_moment > self.until:
+                break
+            if time.monotonic() - started > _MAX_SECONDS:
+                self.notes.append("It took too long and was ended early: not everybody has come to their end.")
+                break
+            now = next_moment
+        return self._build_result(audience, days, len(runs))
+
+    def _settle(self, run_ids_json: str) -> None:
+        for _ in range(50):
+            has_processed = enrollment.process_events()
+            due = rows(
+                "SELECT id FROM run WHERE flow_id = ? AND status = 'live' AND due_at <= ?",
+                (self.flow.id, clock.now_ms()),
+            )
+            if due:
+                transactions.write(engine.advance_runs, [row[0] for row in due], self.flow.name, self._plan)
+            if not simulation_sandbox.send_due_unrendered(run_ids_json) and not due and not has_processed:
+                return
+
+    def _apply(self, assumption: BulkAssumption, runs: Sequence[tuple[int, int]]) -> None:
+        share = assumption.share if isinstance(assumption.share, float | int) else 1.0
+        for run_id, contact_id in runs:
+            if (contact_id * 2654435761 + 97) % 10_000 >= share * 10_000:
+                continue
+            try:
+                transactions.write(
+                    simulation_events.apply_assumption,
+                    assumption,
+                    SimulatedRun(self.flow.account_id, contact_id, run_id),
+                )
+            except (ImpossibleEvent, Refused):
+                continue  # a message that was not sent is not opened
+
+    def _build_result(self, audience: _Audience, days: int, run_count: int) -> BulkSimulation:
+        end_counts = rows("SELECT status, exit_reason, count(*) FROM run WHERE flow_id = ? AND version = ? "
+                    "AND status <> 'ignored' AND id > ? GROUP BY 1, 2",
+                    (self.flow.id, self.flow.version, FIRST_SANDBOX_ID))  # fmt: skip
+        status_counts: dict[str, int] = {}
+        for status, _, count in end_counts:
+            status_counts[status] = status_counts.get(status, 0) + count
+        reasons = {reason: count for _, reason, count in end_counts if reason is not None}
+        if audience.number > run_count:
+            self.notes.append(
+                f"{run_count} of the {audience.number} who met the trigger were drawn: shares are close, not exact."
+            )
+        if run_count and fetch_one("SELECT 1 FROM main.run WHERE flow_id = ? AND status <> 'ignored'", (self.flow.id,)):
+            self.notes.append("All of them enter, whether or not they were in this flow before.")
+        if not audience.number:
+            self.notes.append("Nobody met the trigger in that time.")
+        return BulkSimulation(
+            self.flow.id, self.live, days, audience.number, run_count, audience.number > run_count,
+            status_counts.get("completed", 0), status_counts.get("exited", 0), status_counts.get("live", 0), reasons,
+            count_steps(self.flow), self.notes,
+        )  # fmt: skip
+
+
+def _plan_events(script: Sequence[BulkAssumption], start: int) -> list[tuple[int, BulkAssumption]]:
+    """Return when each event is assumed; all contacts enter at once, so delays of messages count from the start."""
+    planned = []
+    for assumption in script:
+        after = assumption.after * 1000 if isinstance(assumption.after, int) else 0
+        planned.append((max(assumption.at, start) if isinstance(assumption.at, int) else start + after, assumption))
+    return planned
+
+
+def _round_up_to_minute(moment: int | None) -> int | None:
+    """Round a moment up to the full minute: messages of one morning are due at different moments."""
+    return None if moment is None else -(-moment // _MINUTE_MS) * _MINUTE_MS
+
+
+def _get_next_run_due(flow_id: int) -> int | None:
+    row = fetch_one("SELECT min(due_at) FROM run WHERE flow_id = ? AND status = 'live'", (flow_id,))
+    return row[0] if row else None
+
+
+# Simulations run one after the other, because each may take seconds and there are few reader threads.
+
+T = TypeVar("T")
+
+# Above this number of waiting simulations, requests are refused
+_MAX_WAITING = 20
+_simulation_turn = asyncio.Semaphore(1)
+_waiting_count = 0
+
+
+async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
+    """Run a simulation on the reader pool after those before it; raises RateLimitExceeded if too many wait."""
+    global _waiting_count
+    if refuses and _waiting_count >= _MAX_WAITING:
+        raise RateLimitExceeded("Too many simulations are waiting.", 10)
+    _waiting_count += 1
+    try:
+        await _simulation_turn.acquire()
+    finally:
+        _waiting_count -= 1
+    running = asyncio.ensure_future(fetch(function, *arguments))
+    running.add_done_callback(_release_turn)
+    # The thread finishes its work even if the client disconnects.
+    return await asyncio.shield(running)
+
+
+def _release_turn(done: "asyncio.Future[Any]") -> None:
+    _simulation_turn.release()
+    if not done.cancelled():
+        done.exception()  # a client that has disconnected does not see the error
+
+
+MAX_SECONDS = 5.0
+
+
+class ScriptResult(Struct):
+    """The result of a script: whether all its expectations are met, and what was found instead."""
+
+    name: str
+    passed: Annotated[bool, Meta(description="true if all expectations are met")]
+    expected: Annotated[int, Meta(description="number of expectations")]
+    failures: Annotated[list[str], Meta(description="expectations that are not met, in words")]
+    end: Annotated[str, Meta(description="how the run ends")]
+
+
+def list_results(account_id: int, flow_id: int, query: PageQuery, sees_people: bool = True) -> Page:
+    """Run the scripts of one page for a flow as it is now; raises NotFound."""
+    flow = store.get(account_id, flow_id)
+    size = query.size()
+    offset = (query.page - 1) * size
+    results = run_scripts(flow, sees_people, range(offset, offset + size))
+    return Page(results, len(_get_scripts(flow)), query.page, size)
+
+
+def run_scripts(
+    flow: Flow, sees_people: bool = True, indexes: range = range(MAX_SCRIPTS), drawn: FlowDraft | None = None
+) -> list[ScriptResult]:
+    """Run scripts of a flow as it is now, or with its draft; those with a real contact fail without `sees_people`.
+
+    Editors wait for the results: scripts after the time limit are not run, and say so.
+    """
+    started, results = time.monotonic(), []
+    for index, raw in enumerate(_get_scripts(flow)):
+        if index not in indexes:
+            continue
+        if time.monotonic() - started > MAX_SECONDS:
+            results.append(
+                ScriptResult(_get_script_name(raw, index), False, 0, ["not played: the others took too long"], "")
+            )
+        else:
+            results.append(_run_script(flow, raw, index, sees_people, drawn))
+    return results
+
+
+def _get_scripts(flow: Flow) -> list[Any]:
+    scripts = flow.data.get(SCRIPTS) if isinstance(flow.data, dict) else None
+    return scripts[:MAX_SCRIPTS] if isinstance(scripts, list) else []
+
+
+def _run_script(flow: Flow, raw: Any, index: int, sees_people: bool, draft: FlowDraft | None) -> ScriptResult:
+    faults = Faults()
+    script = simulation_events.parse_script(raw, faults, f"{SCRIPTS}[{index}]")
+    name = _get_script_name(raw, index)
+    if script is None or faults.fields:
+        return ScriptResult(name, False, 0, _format_faults(faults.fields), "")
+    expectations = script.expect or []
+    if script.contact_id and not sees_people:
+        return ScriptResult(name, False, len(expectations), ["its person may be seen with the scope contacts:read"], "")
+    try:
+        if draft is not None:
+            simulation = simulate_draft(draft, script, sees_people)
+        else:
+            simulation = run_simulation(flow, script, None, Faults(), sees_people)
+    except Invalid as invalid:
+        # The contact or a step of the script was deleted since.
+        return ScriptResult(name, False, len(expectations), _format_faults(invalid.fields), "")
+    failures = [failure for expectation in expectations for failure in _list_failures(expectation, simulation)]
+    return ScriptResult(name, not failures, len(expectations), failures, simulation.end.says)
+
+
+def _get_script_name(raw: Any, index: int) -> str:
+    name = raw.get("name") if isinstance(raw, dict) else None
+    return name if isinstance(name, str) else f"Script {index + 1}"
+
+
+def _format_faults(fields: dict[str, list[str]]) -> list[str]:
+    return [f"{name} {message}" for name, messages in fields.items() for message in messages]
+
+
+def _list_failures(expectation: Expect, simulation: Simulation) -> Iterator[str]:
+    """Yield what differs from an expectation."""
+    if isinstance(expectation.end, str):
+        if simulation.end.status != expectation.end:
+            yield f"it should end {expectation.end}: {simulation.end.says}"
+        elif isinstance(expectation.reason, str) and simulation.end.reason != expectation.reason:
+            yield f"it should end for {expectation.reason}: {simulation.end.says}"
+        return
+    entries = [
+        entry
+        for entry in simulation.timeline
+        if entry.step_id == expectation.step and entry.told in ("step", "message")
+    ]
+    if expectation.outcome == "not_reached":
+        if entries:
+            yield f"step {expectation.step} should not be reached: {entries[0].says}"
+        return
+    if not entries:
+        yield f"step {expectation.step} was not reached"
+        return
+    yield from _list_step_failures(expectation, entries)
+
+
+def _list_step_failures(expectation: Expect, entries: Sequence[Entry]) -> Iterator[str]:
+    says = entries[-1].says
+    if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
+        yield f"step {expectation.step} should be left with {expectation.outcome}: {says}"
+    messages = [entry.message for entry in entries if entry.message is not None]
+    reasons = {entry.reason for entry in entries} | {message.skip_reason for message in messages}
+    if expectation.reason is not UNSET and expectation.reason not in reasons:
+        yield f"step {expectation.step} should be left for {expectation.reason}: {says}"
+    for key, expected_text in (("subject", expectation.subject), ("text", expectation.text)):
+        if isinstance(expected_text, str) and not any(
+            expected_text.casefold() in (getattr(message, key) or "").casefold() for message in messages
+        ):
+            yield f"the {key} of step {expectation.step} should have “{expected_text}”: {says}"

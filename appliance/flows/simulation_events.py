@@ -1,0 +1,376 @@
+"""Input of simulations: the request, saved scripts, and assumed events, which the real code of each event carries out.
+
+If a simulation starts in the past, events that really happened since are replayed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.audience import consent, lists
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import write
+from appliance.audience.contacts.store import ContactPatch, ContactWrite
+from appliance.core import clock
+from appliance.core.errors import Faults, Invalid
+from appliance.core.validation import Data, EventName, Id, Name, Short, When, read, read_partial
+from appliance.events import log, submit
+from appliance.events.log import NewEvent
+from appliance.events.submit import EventWrite
+from appliance.flows.document import StepsWrite
+from appliance.inbound import delivery_reports, incoming_sms
+from appliance.inbound.delivery_reports import DeliveryReport, ReportKind
+from appliance.sending.messages.links import LinkRequest, LinkResolver
+from appliance.sending.sms.error_codes import IncomingSms
+from appliance.storage.database import fetch_one, rows, run, scalar
+from appliance.storage.models import Channel, ContactList
+from appliance.storage.transactions import require_write_transaction
+from appliance.tracking import bot_detection, engagement
+from appliance.tracking.bot_detection import HUMAN, ObservedHit, Verdict
+from appliance.tracking.engagement import HitEvent
+
+MAX_ASSUMPTIONS = 100
+MAX_SECONDS = 3 * 366 * 86_400
+# The user agent of a mail client, as in the responses for captured messages.
+_USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+_SOURCE = "rehearsal"
+_DELIVERY_FACTS: dict[str, tuple[ReportKind, int | None, str | None, str]] = {
+    "email_delivered": ("delivered", None, None, "delivered"),
+    "email_bounced": ("bounced", 550, "5.1.1", "550 5.1.1 there is no such recipient"),
+    "email_soft_bounced": ("soft_bounced", 452, "4.2.2", "452 4.2.2 the mailbox is full"),
+    "email_complained": ("complained", None, None, "complained"),
+    "sms_delivered": ("delivered", None, None, "delivered"),
+    "sms_failed": ("bounced", None, "5.1.1", "this number is not in service"),
+}
+MESSAGE_EVENTS = frozenset({*_DELIVERY_FACTS, "email_opened", "email_clicked", "email_replied", "sms_clicked"})
+_LIST_EVENTS = frozenset({"list_add", "list_remove"})
+_PLAIN_EVENTS = frozenset({"form_submitted", "double_opt_in_confirmed", "tag_add", "tag_remove"})
+ASSUMABLE_EVENTS = (
+    MESSAGE_EVENTS | _LIST_EVENTS | _PLAIN_EVENTS | {"opt_out", "opt_in", "contact_update", "message", "keyword"}
+)
+
+
+class Assumption(Struct):
+    """An event that is assumed: at a moment, or some seconds after the start.
+
+    A message event (`email_clicked` ...) is about the message of step `step`, or else the last one sent; `after` counts
+    from when that message is sent. `data` of `contact_update` are fields of a contact, that of `list_add` names the
+    list, that of a click may name its `url`.
+    """
+
+    event: Annotated[EventName, Meta(description="name of the assumed event")]
+    after: Annotated[int, Meta(ge=0, le=MAX_SECONDS), Meta(description="seconds after the start")] | UnsetType = UNSET
+    at: Annotated[When, Meta(description="time of the event")] | UnsetType = UNSET
+    step: (
+        Annotated[
+            Id,
+            Meta(
+                description="id of the step to whose message the event refers; default: that of the last message sent"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    data: Annotated[Data, Meta(description="data of the event")] | UnsetType = UNSET
+    amount: Annotated[float, Meta(description="amount of the event")] | UnsetType = UNSET
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return its data, empty if it has none."""
+        return self.data if isinstance(self.data, dict) else {}
+
+
+class SimulatedRun(NamedTuple):
+    """The account, contact and run that assumed events are about."""
+
+    account_id: int
+    contact_id: int
+    run_id: int
+
+
+class ImpossibleEvent(Exception):
+    """An assumed event that cannot happen here; the text says why."""
+
+
+def check_assumptions(
+    account_id: int, assumptions: Sequence[Assumption], step_ids: set[int], faults: Faults, path: str = "events"
+) -> None:
+    """Add an error for each event of a script that can never happen."""
+    for index, assumption in enumerate(assumptions):
+        item_path = f"{path}[{index}]"
+        if assumption.after is not UNSET and assumption.at is not UNSET:
+            faults.add(f"{item_path}.at", "cannot be combined with after")
+        if not isinstance(assumption.event, str):
+            continue  # the checks below depend on the event
+        is_reserved = log.find_name_error(assumption.event) is not None and assumption.event not in ASSUMABLE_EVENTS
+        if is_reserved:
+            faults.add(f"{item_path}.event", "cannot be assumed: it follows from other events")
+        if assumption.step is not UNSET and assumption.event not in MESSAGE_EVENTS:
+            faults.add(f"{item_path}.step", "is only allowed for events of a message")
+        elif assumption.step is not UNSET and assumption.step not in step_ids:
+            faults.add(f"{item_path}.step", "must exist")
+        list_id = assumption.given.get("contact_list_id")
+        if assumption.event in _LIST_EVENTS and not (type(list_id) is int and _has_list(account_id, list_id)):
+            faults.add(f"{item_path}.data.contact_list_id", "must exist")
+        if assumption.event == "contact_update":
+            try:
+                read(ContactPatch, assumption.given, f"{item_path}.data")
+            except Invalid as error:
+                faults.merge(error.fields)
+
+
+def _has_list(account_id: int, list_id: int) -> bool:
+    return 0 < list_id < 2**63 and ContactList.select().where(
+        ContactList.account == account_id, ContactList.id == list_id, ContactList.segment.is_null()
+    ).exists()  # fmt: skip
+
+
+def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
+    """Apply an assumed event now, with all its effects, and return it in words; raises ImpossibleEvent."""
+    require_write_transaction()
+    if assumption.event in MESSAGE_EVENTS:
+        return _apply_to_message(assumption, run)
+    apply = _APPLY.get(assumption.event)
+    if apply is not None:
+        return apply(assumption, run)
+    if assumption.event in _PLAIN_EVENTS:
+        log.record(NewEvent(run.account_id, assumption.event, run.contact_id, assumption.given))
+        return log.describe(assumption.event)
+    amount = assumption.amount if isinstance(assumption.amount, float) else UNSET
+    request = EventWrite(assumption.event, contact_id=run.contact_id, data=assumption.given, amount=amount)
+    submit.submit(run.account_id, submit.prepare(request))
+    data_json = msgspec.json.encode(assumption.given).decode()
+    return f"{assumption.event} happens" + (f", with {data_json[:300]}" if assumption.given else "")
+
+
+def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
+    """Apply an event to a sent message: that of a step, or the last one."""
+    step_id = assumption.step if isinstance(assumption.step, int) else None
+    message_rows = rows(
+        "SELECT id, step_id, subject, recipient, sent_at FROM message WHERE run_id = ?1 AND sent_at IS NOT NULL "
+        "AND channel = ?3 AND (?2 IS NULL OR step_id = ?2) ORDER BY sent_at DESC, id DESC LIMIT 1",
+        (run.run_id, step_id, assumption.event.partition("_")[0]),
+    )
+    channel_name = "SMS" if assumption.event.startswith("sms_") else "email"
+    if not message_rows:
+        raise ImpossibleEvent(
+            f"no {channel_name} of this flow has left by then"
+            if step_id is None
+            else f"step {step_id} has sent no {channel_name}"
+        )
+    message_id, _, subject, recipient, sent_at = message_rows[0]
+    message_name = f"“{subject}”" if subject else f"the {channel_name}"
+    if assumption.event == "email_replied":
+        engagement.record_reply(message_id, _SOURCE)
+        return f"they reply to {message_name}"
+    if assumption.event in _DELIVERY_FACTS:
+        kind, smtp, enhanced, text = _DELIVERY_FACTS[assumption.event]
+        delivery_reports.record_report(DeliveryReport(message_id, kind, _SOURCE, text, smtp, enhanced, recipient))
+        return {"delivered": f"{message_name} is delivered", "complained": f"they call {message_name} spam"}.get(
+            kind, f"{message_name} comes back ({text})"
+        )
+    return _open_or_click(assumption, message_id, message_name, sent_at)
+
+
+def _open_or_click(assumption: Assumption, message_id: int, message_name: str, sent_at: int) -> str:
+    wanted_target = LinkRequest(message_id, None)
+    target = LinkResolver().resolve([wanted_target]).get(wanted_target)
+    if target is None or target.tracking != "full":
+        raise ImpossibleEvent("this person has chosen not to be counted, so nobody would know")
+    url = str(assumption.given.get("url") or "") or None
+    # Bot detection would attribute an earlier hit to a machine.
+    at = max(clock.now_ms(), sent_at + bot_detection.TOO_SOON_MS)
+    is_click = assumption.event.endswith("_clicked")
+    seen = ObservedHit(at, "click" if is_click else "open", 1 if is_click else None, "GET", None, _USER_AGENT)
+    hit_event = HitEvent(target._replace(url=url), seen, None, Verdict(HUMAN, None))
+    engagement.record_hit_events([hit_event])
+    engagement.count_engagement([(hit_event.found, seen, hit_event.verdict)])
+    return f"they click in {message_name}" + (f" on {url}" if url else "") if is_click else f"they open {message_name}"
+
+
+def _change_consent(assumption: Assumption, run: SimulatedRun) -> str:
+    kind = "phone" if assumption.given.get("channel") == "sms" else "email"
+    evidence = Evidence(_SOURCE, "recipient")
+    channels = list(Channel.select().where(Channel.contact == run.contact_id, Channel.kind == kind))
+    if not channels:
+        raise ImpossibleEvent("they have no such address")
+    for channel in channels:
+        if assumption.event == "opt_out":
+            consent.opt_out(channel, "recipient", evidence)
+        else:
+            consent.opt_in_by_recipient(channel, evidence)
+    return f"they opt {'out of' if assumption.event == 'opt_out' else 'in to'} {'SMS' if kind == 'phone' else 'email'}"
+
+
+def _change_list(assumption: Assumption, run: SimulatedRun) -> str:
+    list_id = int(assumption.given["contact_list_id"])
+    name = ContactList.get_by_id(list_id).name
+    if assumption.event == "list_add":
+        lists.add_members(run.account_id, list_id, [run.contact_id])
+        return f"they join {name}"
+    lists.remove_members(run.account_id, list_id, [run.contact_id])
+    return f"they leave {name}"
+
+
+def _update_contact(assumption: Assumption, run: SimulatedRun) -> str:
+    patch = read(ContactPatch, assumption.given)
+    write.update(run.account_id, run.contact_id, patch, Evidence(_SOURCE, "operator"))
+    return f"they change: {msgspec.json.encode(assumption.given).decode()[:300]}"
+
+
+def _receive_sms(assumption: Assumption, run: SimulatedRun) -> str:
+    """Receive an SMS from the contact: keywords are acted on, anything else is recorded as its event."""
+    text = next(
+        (assumption.given[key] for key in ("body", "text", "keyword") if isinstance(assumption.given.get(key), str)), ""
+    )
+    number = scalar("SELECT key FROM channel WHERE contact_id = ? AND kind = 'phone' ORDER BY id", (run.contact_id,))
+    if number is not None and incoming_sms.is_consent_keyword(run.account_id, number, text):
+        incoming_sms.receive_sms(_SOURCE, IncomingSms(None, number, "", text), account_id=run.account_id)
+    else:
+        log.record(NewEvent(run.account_id, assumption.event, run.contact_id, assumption.given))
+    return f"they write “{text[:160]}”" if text else log.describe(assumption.event)
+
+
+_APPLY: dict[str, Callable[[Assumption, SimulatedRun], str]] = {
+    "message": _receive_sms, "keyword": _receive_sms,
+    "opt_out": _change_consent, "opt_in": _change_consent,
+    "list_add": _change_list, "list_remove": _change_list, "contact_update": _update_contact,
+}  # fmt: skip
+
+
+SCRIPTS = "scripts"
+MAX_SCRIPTS, MAX_EXPECTED = 20, 50
+Outcome = Literal["on", "yes", "no", "skipped", "exited", "waits", "not_reached"]
+
+
+class SimulationInput(Struct):
+    """The assumptions of a simulation: which contact enters when, with which event, and what happens then.
+
+    Without `contact_id` a contact is made up, with the fields of `contact`. `event` is the data of the event that
+    starts the flow.
+    """
+
+    contact_id: Annotated[Id, Meta(description="id of the contact; absent for a sample contact")] | None | UnsetType = (
+        UNSET
+    )
+    contact: Annotated[ContactWrite, Meta(description="properties of the sample contact")] | None | UnsetType = UNSET
+    start_at: Annotated[When, Meta(description="start of the simulation; default: now")] | None | UnsetType = UNSET
+    event: Annotated[Data, Meta(description="data of the event that starts the flow")] | None | UnsetType = UNSET
+    events: (
+        Annotated[list[Assumption], Meta(max_length=MAX_ASSUMPTIONS), Meta(description="assumed events")]
+        | None
+        | UnsetType
+    ) = UNSET
+    until: Annotated[When, Meta(description="latest end of the simulation")] | None | UnsetType = UNSET
+
+
+class SimulateRequest(SimulationInput):
+    """A simulation; `steps` are tried instead of the stored ones."""
+
+    steps: Annotated[StepsWrite, Meta(description="steps to simulate instead of the stored ones")] | UnsetType = UNSET
+
+
+class Expect(Struct):
+    """An expectation of a script: the outcome or message of a step, or how the simulation ends.
+
+    `subject` and `text` are contained in the message of the step, in any case.
+    """
+
+    step: Id | UnsetType = UNSET
+    outcome: Outcome | UnsetType = UNSET
+    reason: Short | UnsetType = UNSET
+    subject: Short | UnsetType = UNSET
+    text: Short | UnsetType = UNSET
+    end: Literal["completed", "exited", "live"] | UnsetType = UNSET
+
+
+class Script(SimulationInput):
+    """A simulation with a name, and its expected results."""
+
+    name: Name | UnsetType = UNSET
+    expect: Annotated[list[Expect], Meta(max_length=MAX_EXPECTED)] | UnsetType = UNSET
+
+
+def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:
+    """Add the errors of the scripts in a flow's data."""
+    raw = data.get(SCRIPTS) if isinstance(data, dict) else None
+    if raw is None:
+        return
+    scripts_path = f"{path}.{SCRIPTS}"
+    if not isinstance(raw, list):
+        faults.add(scripts_path, "is invalid")
+    elif len(raw) > MAX_SCRIPTS:
+        faults.add(scripts_path, f"is too long (maximum is {MAX_SCRIPTS} entries)")
+    else:
+        for index, script in enumerate(raw):
+            parse_script(script, faults, f"{scripts_path}[{index}]")
+
+
+def parse_script(raw: Any, faults: Faults, path: str) -> Script | None:
+    """Parse a script and add every error at its path; return None if it is unreadable."""
+    parsed = read_partial(Script, raw, path)
+    faults.merge(parsed.faults.fields)
+    script: Script = parsed.value
+    if parsed.value is UNSET:
+        return None
+    if script.name is UNSET and f"{path}.name" not in faults.fields:
+        faults.add(f"{path}.name", "can't be blank")
+    for index, expectation in enumerate(script.expect or []):
+        item_path = f"{path}.expect[{index}]"
+        if (expectation.step is UNSET) == (expectation.end is UNSET):
+            faults.add(item_path, "must have either step or end")
+        elif expectation.end is not UNSET and (expectation.outcome, expectation.subject, expectation.text) != (
+            UNSET,
+            UNSET,
+            UNSET,
+        ):
+            faults.add(item_path, "must not have outcome, subject or text beside end")
+    return script
+
+
+_MAX_EVENTS = 1_000
+
+
+class RealEvent(NamedTuple):
+    """A real event: its time, id and name."""
+
+    at: int
+    id: int
+    event: str
+
+
+def list_real_events(contact_id: int, flow_id: int, start: int) -> list[RealEvent]:
+    """Return the real events of a contact after a moment, the oldest first, without those of this flow."""
+    event_rows = rows(
+        "SELECT created_at, id, event FROM main.event WHERE contact_id = ? AND created_at > ? AND test = 0 "
+        "AND (generated = 1 AND json_extract(data, '$.flow_id') = ?) IS NOT TRUE ORDER BY created_at, id LIMIT ?",
+        (contact_id, start, flow_id, _MAX_EVENTS),
+    )
+    return [RealEvent(*row) for row in event_rows]
+
+
+def replay_event(event: RealEvent) -> None:
+    """Copy a real event into the sandbox."""
+    require_write_transaction()
+    columns_list = [row[1] for row in rows("SELECT * FROM pragma_table_info('event')") if row[1] != "id"]
+    columns = ", ".join(columns_list)
+    run(f"INSERT INTO event ({columns}) SELECT {columns} FROM main.event WHERE id = ?", (event.id,))
+
+
+def find_event_names(steps: Sequence[Any]) -> Iterator[str]:
+    """Yield the event names in filters of steps, at any depth."""
+    for part in steps:
+        if isinstance(part, dict):
+            name = part.get("event")
+            if isinstance(name, str):
+                yield name
+            yield from find_event_names(list(part.values()))
+        elif isinstance(part, list):
+            yield from find_event_names(part)
+
+
+def is_really_inside(contact_id: int, flow_id: int) -> bool:
+    """Return whether a contact is really inside a flow."""
+    sql = "SELECT 1 FROM main.run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0"
+    return fetch_one(sql, (contact_id, flow_id)) is not None

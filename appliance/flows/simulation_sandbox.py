@@ -1,0 +1,446 @@
+"""The sandbox of a simulation: the rows it sees, entry of contacts by the trigger, and sending without a server."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.audience import lists
+from appliance.audience.filters import parse
+from appliance.audience.filters.fields import FilterPlace
+from appliance.audience.segments import explain, members
+from appliance.content.designs.merge import MergeError
+from appliance.core import clock, crypto
+from appliance.core.errors import Invalid, RecipientRejected, SenderRejected
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.flows import enrollment, simulation_events, simulation_timeline, triggers
+from appliance.flows.document import walk
+from appliance.flows.enrollment import Entrant, OpenFlow
+from appliance.flows.simulation_timeline import Reason, Rendered
+from appliance.flows.triggers import MANUAL, TriggerSpec
+from appliance.sending.messages import queue
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.sms import segments
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import fetch_one, rows, run, scalar
+from appliance.storage.database import run as open_run
+from appliance.storage.models import Flow, Message, Trigger
+from appliance.storage.sandbox import ALL_ROWS, FIRST_SANDBOX_ID, NO_ROWS, TableRows, sandbox
+from appliance.storage.transactions import require_write_transaction
+
+# Shadow tables for every table that a flow writes, with rows of the simulated contacts only
+
+# Versions that were never live; numbered over all simulations of this process, so that no cache confuses them
+_versions = itertools.count((1 << 47) + 1, 2)
+
+_CONTACT_IDS = "(SELECT value FROM json_each(:contacts))"
+_EVENT_NAMES = "(SELECT value FROM json_each(:names))"
+_CAMPAIGN_FILTERS = ("campaign_sent", "campaign_opened", "campaign_clicked")
+_ADDRESS_HASHES = "(SELECT value ->> 0, unhex(value ->> 1) FROM json_each(:hashes))"
+
+
+class SimulationSandbox:
+    """The rows for simulating a flow with some contacts from a start time.
+
+    `steps` are tried in place of its own, `addresses` (kind, key) belong to made-up contacts.
+    """
+
+    def __init__(
+        self, flow: Flow, contact_ids: Sequence[int], start: int, steps: Sequence[dict[str, Any]] = (),
+        addresses: Sequence[tuple[str, str]] = (),
+    ) -> None:  # fmt: skip
+        self.flow, self.contact_ids, self.start, self.steps, self.addresses = flow, contact_ids, start, steps, addresses
+        self._templates = [
+            step["template_id"] for _, step in [*walk(flow.steps), *walk(steps)] if step.get("template_id") is not None
+        ]
+
+    @contextmanager
+    def open(self) -> Iterator[int]:
+        """Redirect writes of this thread to shadow tables, and set its clock to the start.
+
+        Yields a version number for a version of the flow that was never live.
+        """
+        with sandbox(self._select_rows()), clock.simulated_time(self.start):
+            # Sending is always on in the sandbox; with stopped sending a simulation would show no messages.
+            transactions.write(open_run, "UPDATE account SET sending_stopped = 0")
+            yield next(_versions)
+
+    def _select_rows(self) -> dict[str, TableRows]:
+        own_addresses = rows(
+            f"SELECT kind, key FROM channel WHERE contact_id IN {_CONTACT_IDS}",
+            {"contacts": json.dumps([*self.contact_ids])},
+        )
+        hashes = [(kind, crypto.hash_address(kind, key).hex()) for kind, key in [*own_addresses, *self.addresses]]
+        filters = self._load_filters()
+        values = {
+            "account": self.flow.account_id, "flow": self.flow.id, "version": self.flow.version,
+            "names": json.dumps(sorted({*simulation_events.find_event_names(filters), *self._list_trigger_events()})),
+            "sent_since": self._get_sent_since(filters), "contacts": json.dumps([*self.contact_ids]),
+            "start": self.start, "hashes": json.dumps(hashes), "templates": json.dumps(self._templates),
+        }  # fmt: skip
+
+        def some(where: str) -> TableRows:
+            return TableRows(where, {name: value for name, value in values.items() if f":{name}" in where})
+
+        of_contacts, of_flow = some(f"contact_id IN {_CONTACT_IDS}"), some("flow_id = :flow")
+        by_address = some(f"account_id = :account AND (kind, address_hash) IN {_ADDRESS_HASHES}")
+        templates = "flow_id = :flow OR id IN (SELECT value FROM json_each(:templates))"
+        return {
+            "account": some("id = :account"),
+            "contact": some(f"id IN {_CONTACT_IDS}"),
+            "channel": of_contacts, "consent": of_contacts, "membership": of_contacts,
+            "list_opt_out": of_contacts, "contact_list": some("account_id = :account"), "contact_search": NO_ROWS,
+            "opt_out": by_address, "suppression": by_address,
+            # Events after the start have not happened yet, and those that no filter looks for are not needed
+            "event": some(f"contact_id IN {_CONTACT_IDS} AND created_at <= :start AND event IN {_EVENT_NAMES}"),
+            "flow": some("id = :flow"), "trigger": of_flow, "cursor": ALL_ROWS, "step_visit": NO_ROWS,
+            "step": some("flow_id = :flow AND version = :version"),
+            # Contacts who are inside now are outside in the simulation; otherwise they could not enter.
+            "run": some(f"contact_id IN {_CONTACT_IDS} AND (flow_id <> :flow OR status <> 'live')"),
+            # Unsent messages are omitted; otherwise the simulation would send them.
+            "message": some(
+                f"contact_id IN {_CONTACT_IDS} AND status NOT IN ('queued', 'held', 'sending') "
+                "AND sent_at >= :sent_since"
+            ),
+            "message_content": NO_ROWS, "retry_payload": NO_ROWS, "hit": NO_ROWS, "bounce": NO_ROWS,
+            "processed_notification": NO_ROWS, "warm_up_day": ALL_ROWS,
+            "sms_day": ALL_ROWS, "receipt": NO_ROWS, "incoming": NO_ROWS,
+            "link": some("account_id = :account AND campaign_id IS NULL"),
+            "template": some(f"account_id = :account AND ({templates})"),
+            "template_revision": some(
+                "id IN (SELECT content_id FROM main.step WHERE flow_id = :flow AND version = :version) OR "
+                f"(template_id, number) IN (SELECT id, revision FROM main.template WHERE {templates})"
+            ),
+        }  # fmt: skip
+
+    def _load_filters(self) -> list[Any]:
+        """Return everything that may filter by events: steps, trigger, designs, and segments that those may name."""
+        parameters = {"account": self.flow.account_id, "flow": self.flow.id}
+        json_rows = rows("SELECT data FROM trigger WHERE flow_id = :flow UNION ALL SELECT filters FROM segment "
+                     "WHERE account_id = :account UNION ALL SELECT design FROM template WHERE flow_id = :flow",
+                     parameters)  # fmt: skip
+        return [self.flow.steps, *self.steps, *(json.loads(text) for (text,) in json_rows)]
+
+    def _list_trigger_events(self) -> list[str]:
+        return [name for (name,) in rows("SELECT event FROM trigger WHERE flow_id = ?", (self.flow.id,))]
+
+    def _get_sent_since(self, filters: list[Any]) -> int:
+        """Return since when sent messages matter: always for campaign filters, else for the frequency cap."""
+        if any(name in json.dumps(filters) for name in _CAMPAIGN_FILTERS):
+            return 0
+        cap = scalar("SELECT frequency_cap FROM account WHERE id = ?", (self.flow.account_id,))
+        return self.start - int(json.loads(cap)["days"]) * 86_400_000 if cap else self.start
+
+
+_REFUSALS = {
+    enrollment.FREQUENCY: "they were in this flow before, and its trigger lets nobody in so often",
+    enrollment.ALREADY_INSIDE: "they are inside already",
+    enrollment.TOO_DEEP: "its event comes from too deep a chain of flows",
+}  # fmt: skip
+
+
+class EntryResult(NamedTuple):
+    """A run that started, and whether the trigger would have started it."""
+
+    run_id: int
+    says: str
+    event: str | None
+    data: dict[str, Any] | None
+    filters: list[Reason]
+    notes: list[str]
+
+
+def enter_flow(flow: Flow, contact_id: int, given: Mapping[str, Any], now: int) -> EntryResult:
+    """Start a run whether or not the trigger matches: the simulation goes on, and notes a mismatch."""
+    require_write_transaction()
+    spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))
+    event_id = None if spec.event == MANUAL else _record_trigger_event(flow, spec, contact_id, given)
+    data: dict[str, Any] = {} if event_id is None else _load_event_data(event_id)
+    reasons = [] if event_id is None else explain_trigger(flow.account_id, spec, contact_id, data, now)
+    # Missing parts of a draft have their own notes.
+    is_matched = (
+        event_id is None
+        or bool(triggers.list_missing(spec))
+        or bool(triggers.match_events(flow.account_id, flow.id, spec, [event_id]))
+    )
+    notes = (
+        []
+        if is_matched
+        else [f"In reality {spec.event} would not let them in: {describe_refusal(spec, reasons, flow)}."]
+    )
+    open_flow = OpenFlow(flow.account_id, flow.id, flow.name, flow.version, triggers.get_frequency(spec))
+    entrant = Entrant(contact_id, event_id)
+    result = enrollment.start_runs(open_flow, [entrant])
+    if not result.started:
+        notes += [f"In reality they would not enter: {_REFUSALS.get(reason, reason)}." for reason in result.ignored]
+        enrollment.start_runs(open_flow._replace(frequency="every_time"), [entrant])
+    run_id = scalar(
+        "SELECT id FROM run WHERE flow_id = ? AND contact_id = ? AND status = 'live'", (flow.id, contact_id)
+    )
+    close_entry(flow.id)
+    says = "Enters the flow by hand" if event_id is None else f"Enters the flow: {log.describe(spec.event)}"
+    if event_id is not None:
+        says += f" ({spec.event})"
+    return EntryResult(int(run_id), says, None if event_id is None else spec.event, data or None, reasons, notes)
+
+
+def close_entry(flow_id: int) -> None:
+    """Close the entry of the flow, and mark all events until now as processed; later ones can reach goals."""
+    require_write_transaction()
+    run("INSERT INTO cursor (name, event_id) VALUES (?, 0) ON CONFLICT DO NOTHING", (enrollment.CURSOR_NAME,))
+    run(
+        "UPDATE cursor SET event_id = (SELECT coalesce(max(id), 0) FROM event) WHERE name = ?",
+        (enrollment.CURSOR_NAME,),
+    )
+    run("UPDATE trigger SET event = ? WHERE flow_id = ?", (MANUAL, flow_id))
+
+
+def _record_trigger_event(flow: Flow, spec: TriggerSpec, contact_id: int, given: Mapping[str, Any]) -> int:
+    """Record the event that starts the flow, with the data it would have; return its id."""
+    is_joining = spec.event == "list_add" and spec.contact_list_id is not None
+    if is_joining and not _is_member(spec.contact_list_id, contact_id):
+        try:
+            lists.add_members(flow.account_id, int(spec.contact_list_id or 0), [contact_id])
+        except Invalid:
+            is_joining = False  # a mirror of a segment, which contacts cannot join
+    row = (
+        fetch_one("SELECT max(id) FROM event WHERE event = 'list_add' AND id > ?", (FIRST_SANDBOX_ID,))
+        if is_joining
+        else None
+    )
+    if row is None or row[0] is None:
+        log.record(NewEvent(flow.account_id, spec.event, contact_id, _get_default_data(flow, spec)))
+    event_id = int(scalar("SELECT max(id) FROM event WHERE event = ?", (spec.event,)))
+    if spec.event not in log.RESERVED_NAMES:
+        run("UPDATE event SET generated = 0 WHERE id = ?", (event_id,))
+    if given:
+        data_json = msgspec.json.encode({**_load_event_data(event_id), **given}).decode()
+        run("UPDATE event SET data = ? WHERE id = ?", (data_json, event_id))
+    return event_id
+
+
+def _get_default_data(flow: Flow, spec: TriggerSpec) -> dict[str, Any]:
+    """Return the data that an event of a trigger always has."""
+    if spec.event == triggers.DATE:
+        return {"flow_id": flow.id, "path": spec.data.get("path")}
+    if spec.event in triggers.LIST_EVENTS and spec.contact_list_id is not None:
+        return {"contact_list_id": spec.contact_list_id}
+    if spec.event in triggers.SEGMENT_EVENTS:
+        return {"segment_id": spec.segment_id}
+    if spec.event in triggers.TAG_EVENTS and spec.data.get("tag"):
+        return {"tag": spec.data["tag"]}
+    if spec.data.get("keywords"):
+        return {"keyword": spec.data["keywords"][0]}
+    return {}
+
+
+def _is_member(list_id: int | None, contact_id: int) -> bool:
+    sql = "SELECT 1 FROM membership WHERE contact_list_id = ? AND contact_id = ?"
+    return fetch_one(sql, (list_id, contact_id)) is not None
+
+
+def _load_event_data(event_id: int) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.json.decode(scalar("SELECT data FROM event WHERE id = ?", (event_id,)), type=dict)
+    return data
+
+
+def explain_trigger(account_id: int, spec: TriggerSpec, contact_id: int, data: Any, now: int) -> list[Reason]:
+    """Explain the conditions of a trigger for a contact."""
+    scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
+    filters = list(spec.data.get("where") or [])
+    if spec.segment_id is not None and spec.event != "segment_exit":
+        filters.append({"name": "contact_segment", "predicate": "eq", "value": spec.segment_id})
+    try:
+        return simulation_timeline.explain_filters(parse.parse_filters(filters, scope), scope, contact_id, data, now)
+    except Invalid:
+        return []  # its filters name something deleted, so it matches no contact
+
+
+def describe_refusal(spec: TriggerSpec, reasons: list[Reason], flow: Flow) -> str:
+    """Return why a trigger does not match a contact, given its explained conditions."""
+    if any(not reason.holds for reason in reasons):
+        return simulation_timeline.describe_decision(reasons, yes=False)
+    if spec.contact_list_id is not None:
+        return f"it is about {explain.fetch_name(flow.account_id, 'list', spec.contact_list_id)}"
+    return "its event is not the one that is waited for"
+
+
+_WORKER_ID = "rehearsal"
+_SELECT_DUE_MESSAGES = (
+    f"SELECT {COLUMNS} FROM message WHERE run_id IN (SELECT value FROM json_each(?)) "
+    "AND status IN ('queued', 'held') AND due_at <= ? ORDER BY due_at, id"
+)
+
+
+class SimulatedSend(NamedTuple):
+    """A message that was sent, or was not, with its step; `note` is what would stop it in reality."""
+
+    message_id: int
+    step_id: int | None
+    message: Rendered
+    note: str | None
+
+
+def send_due_messages(
+    runs: str, renderer: MessagePreparer, excluded: Set[int] = frozenset()
+) -> Iterator[SimulatedSend]:
+    """Send the due messages of some runs (ids as JSON) one after the other, each rendered."""
+    for claim in [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]:
+        if claim.id not in excluded:
+            yield _send_message(claim, renderer)
+
+
+def send_due_unrendered(runs: str) -> int:
+    """Send the due messages of some runs together without rendering; return how many."""
+    claims = [Claim._make(row) for row in rows(_SELECT_DUE_MESSAGES, (runs, clock.now_ms()))]
+    marked_ids = transactions.write(queue.record_and_claim, [], claims, _WORKER_ID) if claims else set()
+    transactions.write(
+        queue.record_and_claim,
+        [Outcome(claim, sender="") for claim in claims if claim.id in marked_ids],
+        [],
+        _WORKER_ID,
+    )
+    return len(marked_ids)
+
+
+def show_message(message: Message, note: str | None = None, renderer: MessagePreparer | None = None) -> SimulatedSend:
+    """Return a message as it is."""
+    rendered, is_sms = None, message.channel == "sms"
+    if renderer is not None:
+        try:
+            rendered = renderer.fill_again(message)
+        except (MergeError, ValueError) as error:
+            note = note or f"the message cannot be shown: {error}"
+    subject = rendered.subject if rendered else message.subject
+    message_shown = Rendered(
+        message.channel, message.status, message.skip_reason, message.recipient, message.sender,
+        None if is_sms else subject, rendered.html if rendered and not is_sms else None,
+        rendered.text if rendered else None,
+        clock.iso(message.due_at) if message.status == "held" else None,
+        segments.count_segments(rendered.text).parts if rendered and is_sms else None,
+    )  # fmt: skip
+    return SimulatedSend(message.id, message.step_id, message_shown, note)
+
+
+def _send_message(claim: Claim, renderer: MessagePreparer) -> SimulatedSend:
+    marked_ids = transactions.write(queue.record_and_claim, [], [claim], _WORKER_ID)
+    if claim.id not in marked_ids:
+        return show_message(Message.get_by_id(claim.id), _explain_waiting(claim))
+    outcome, note = _render(claim, renderer)
+    transactions.write(queue.record_and_claim, [outcome], [], _WORKER_ID)
+    return show_message(Message.get_by_id(claim.id), note, renderer if outcome.skip_reason is None else None)
+
+
+def _explain_waiting(claim: Claim) -> str | None:
+    """Return why a message waits that was not skipped and has no due time, else None."""
+    message = Message.get_by_id(claim.id)
+    if message.status not in ("queued", "held") or (message.status == "held" and message.due_at > clock.now_ms()):
+        return None
+    return disk_guard.send_blocker() or "it would wait for its turn"
+
+
+def _render(claim: Claim, renderer: MessagePreparer) -> tuple[Outcome, str | None]:
+    try:
+        prepared = renderer.build(claim).prepared
+    except SenderRejected as error:
+        # Only the sender is wrong: the content is shown, and the simulation goes on
+        subject = renderer.fill_again(Message.get_by_id(claim.id)).subject
+        message = f"it would wait until its sender is put right: {error.text}"
+        return Outcome(claim, subject=subject, sender=""), message
+    except (MergeError, ValueError) as error:
+        message = error.describe() if isinstance(error, MergeError) else str(error)
+        return Outcome(
+            claim, RecipientRejected(message), skip_reason="render_error"
+        ), f"the message cannot be made: {message}"
+    return Outcome(
+        claim, subject=prepared.subject, sender=prepared.sender, internet_message_id=prepared.internet_message_id,
+        # The parts of an SMS count for the day, and its opt-out text is not repeated in the next one
+        prepared=prepared if claim.channel == "sms" else None,
+    ), None  # fmt: skip
+
+
+def get_next_due(runs: str) -> int | None:
+    """Return when the next unsent message of some runs is due (ms), or None."""
+    due_rows: Sequence[tuple[int | None, ...]] = rows(
+        "SELECT min(due_at) FROM message WHERE run_id IN (SELECT value FROM json_each(?)) AND status "
+        "IN ('queued', 'held')",
+        (runs,),
+    )
+    return due_rows[0][0]
+
+
+DAY_MS = 86_400_000
+MAX_EVENTS = 10
+_SELECT_LAST_EVENTS = (
+    "SELECT contact_id, max(id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND test = 0 "
+    "AND contact_id IS NOT NULL GROUP BY contact_id ORDER BY 2 DESC LIMIT ?"
+)
+
+
+class RecentContact(NamedTuple):
+    """A contact with the event: when, whether they would have entered, and why not."""
+
+    contact_id: int
+    at: int
+    enters: bool
+    why: str
+
+
+class Lookback(NamedTuple):
+    """The last contacts with the trigger's event, the newest first, and their number within `days`."""
+
+    days: int
+    number: int
+    people: list[RecentContact]
+
+
+def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> Lookback:
+    """Match the events of the last days against a trigger; a broken trigger matches no contact."""
+    since_ms = clock.now_ms() - days * DAY_MS
+    if spec.event == MANUAL:
+        return Lookback(days, 0, [])
+    number = int(scalar(
+        "SELECT count(DISTINCT contact_id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
+        "AND test = 0", (flow.account_id, spec.event, since_ms),
+    ))  # fmt: skip
+    event_rows = rows(_SELECT_LAST_EVENTS, (flow.account_id, spec.event, since_ms, MAX_EVENTS))
+    matched = (
+        set()
+        if triggers.list_missing(spec)
+        else set(triggers.match_events(flow.account_id, flow.id, spec, [e for _, e in event_rows]))
+    )
+    return Lookback(days, number, [_build_recent_contact(flow, spec, contact_id, event_id, event_id in matched)
+                                   for contact_id, event_id in event_rows])  # fmt: skip
+
+
+def _build_recent_contact(
+    flow: Flow, spec: TriggerSpec, contact_id: int, event_id: int, is_matched: bool
+) -> RecentContact:
+    data_json, at = rows("SELECT data, created_at FROM event WHERE id = ?", (event_id,))[0]
+    if not is_matched:
+        reasons = explain_trigger(flow.account_id, spec, contact_id, msgspec.json.decode(data_json), clock.now_ms())
+        return RecentContact(contact_id, at, False, describe_refusal(spec, reasons, flow))
+    live_run = fetch_one(
+        "SELECT status FROM run WHERE contact_id = ? AND flow_id = ? AND status = 'live' AND test = 0",
+        (contact_id, flow.id),
+    )
+    if live_run:
+        return RecentContact(contact_id, at, True, "they are inside now")
+    return RecentContact(contact_id, at, True, "")
+
+
+def count_segment(account_id: int, segment_id: int) -> int | None:
+    """Return how many contacts are in a segment now, or None if its filters are broken."""
+    scope = members.build_scope(account_id)
+    try:
+        filters = members.parse_filters(
+            account_id, [{"name": "contact_segment", "predicate": "eq", "value": segment_id}]
+        )
+    except Invalid:
+        return None
+    return members.count_members(account_id, filters, scope)

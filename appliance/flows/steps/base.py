@@ -1,0 +1,336 @@
+"""Base classes of step kinds: a kind parses, describes and executes its step; some create messages in the ledger."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+from msgspec import Struct, convert
+
+from appliance.content.templates import validation
+from appliance.content.templates.validation import Content
+from appliance.core import clock, signals
+from appliance.core.errors import Faults
+from appliance.core.validation import read_partial, sent_fields
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.sending.messages import sms_rules
+from appliance.sending.messages.ledger import FLOWS_DUE_NOW
+from appliance.settings import config
+from appliance.storage.database import fetch_one, rows
+from appliance.storage.models import Account, Template
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+
+class Node(NamedTuple):
+    """One step of a compiled plan; `next`, `yes` and `no` are step ids, None is the end of the flow.
+
+    The last step of a branch holds the step behind its split, so that no lookup is needed.
+    """
+
+    id: int
+    kind: str
+    props: dict[str, Any]
+    next: int | None
+    yes: int | None = None
+    no: int | None = None
+
+
+class ActiveRun(Struct):
+    """A run being executed; it is at `action_id`, and has entered that step before if it has a `step_visit_id`."""
+
+    id: int
+    account_id: int
+    flow_id: int
+    version: int
+    contact_id: int | None
+    event_id: int | None
+    event_data: dict[str, Any]
+    chain_depth: int
+    test: bool
+    started_at: int
+    action_id: int | None
+    step_visit_id: int | None
+    due_at: int
+
+
+class StepResult(NamedTuple):
+    """The direction of a run after a step: `on`, `yes`, `no`, `wait` until a moment (ms), or `exit`.
+
+    `outcome` is what the visit stores (on, yes, no, skipped, exited), `reason` why, if there is one.
+    """
+
+    to: str
+    until: int = 0
+    outcome: str = ""
+    reason: str | None = None
+
+
+CONTINUE = StepResult("on", outcome="on")
+YES = StepResult("yes", outcome="yes")
+NO = StepResult("no", outcome="no")
+
+
+def wait_until(until: int) -> StepResult:
+    """Return the result of a run that stays at its step until a moment (ms)."""
+    return StepResult("wait", until)
+
+
+def skip(reason: str) -> StepResult:
+    """Return the result of a step that did nothing; the run goes on."""
+    return StepResult("on", outcome="skipped", reason=reason)
+
+
+def leave(reason: str) -> StepResult:
+    """Return the result of a step that ends the run."""
+    return StepResult("exit", outcome="exited", reason=reason)
+
+
+class StepContext(NamedTuple):
+    """The context of a step: its flow and version, which all runs share, and the moment (ms)."""
+
+    account_id: int
+    flow_id: int
+    flow_name: str
+    version: int
+    now: int
+
+
+class StepField(NamedTuple):
+    """A field of a step, for forms and for `/flows/spec`."""
+
+    name: str
+    label: str
+    type: str  # text, line, duration, filters, boolean, object, design, list, event
+    required: bool = False
+    help: str = ""
+
+
+class ParseContext(NamedTuple):
+    """The context of parsing a step: its account, its path, and the errors so far."""
+
+    account_id: int
+    path: str
+    faults: Faults
+
+    def add_fault(self, key: str, message: str) -> None:
+        """Add an error of a key of this step (of the step itself if empty)."""
+        self.faults.add(f"{self.path}.{key}" if key else self.path, message)
+
+
+class StepKind(ABC):
+    """A kind of step. A new kind is one file, and one line in the registry."""
+
+    type: ClassVar[str]
+    label: ClassVar[str]
+    icon: ClassVar[str]
+    # A step without `type` is of this kind if it has any of these keys. Empty: by `type` only
+    claims: ClassVar[frozenset[str]] = frozenset()
+    # All its keys besides `id` and `type` (and `yes`, `no` of a kind with branches)
+    keys: ClassVar[frozenset[str]] = frozenset()
+    branches: ClassVar[bool] = False
+    # Runs to execute before the time used of the writer is checked. 0: fast for any number
+    batch_size: ClassVar[int] = 0
+    fields: ClassVar[tuple[StepField, ...]] = ()
+
+    @abstractmethod
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Parse a step into its stored props; add every error at its path."""
+
+    def dump(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return the request keys that a stored step has set; sending them back changes nothing."""
+        return dict(props)
+
+    def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
+        """Return what prevents a step from going live: (key, message)."""
+        return []
+
+    @abstractmethod
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Execute a step for runs that are at it, in the running transaction; return their results in order."""
+
+    def simulate(self, node: Node, run: ActiveRun, result: StepResult, context: StepContext) -> dict[str, Any]:
+        """Return what a simulation reports of a run at this step besides its result."""
+        return {}
+
+    @abstractmethod
+    def summary(self, props: dict[str, Any], account_id: int) -> str:
+        """Return a sentence about what a step does."""
+
+
+# A contact's first sendable address, otherwise the first one, whose state is the skip reason.
+_MARKETING = (
+    "(x.subscribed = 1 AND x.suppression IS NULL)",
+    "CASE WHEN h.id IS NULL THEN 'no_channel' "
+    "WHEN h.suppression IS NOT NULL THEN 'suppressed_' || h.suppression "
+    "WHEN h.subscribed = 0 AND h.opt_out_at IS NOT NULL THEN 'unsubscribed' "
+    "WHEN h.subscribed = 0 THEN 'no_consent' "
+    "WHEN h.verified_at IS NULL AND :double THEN 'not_verified' END",
+)
+# Transactional messages need no consent; a subscribed address still comes first
+_TRANSACTIONAL = (
+    "(x.suppression IS NULL) * 2 + x.subscribed",
+    "CASE WHEN h.id IS NULL THEN 'no_channel' WHEN h.suppression IS NOT NULL THEN 'suppressed_' || h.suppression END",
+)
+_INSERT_MESSAGES = (
+    "INSERT INTO message (account_id, contact_id, flow_id, run_id, step_id, template_id, channel, recipient, "
+    "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
+    "uncertain_count, due_at, created_at, updated_at) "
+    "SELECT :account, contact, :flow, run, :step, :template, :channel, value, key, :sender, :reply_to, "
+    "CASE WHEN why IS NOT NULL THEN 'skipped' WHEN :quiet IS NOT NULL AND NOT test THEN 'held' ELSE 'queued' END, "
+    "why, 'flow', :transactional, test, CASE WHEN test THEN 'capture' ELSE :provider END, 0, 0, "
+    "CASE WHEN why IS NULL THEN CASE WHEN test THEN :due ELSE coalesce(:quiet, :due) END END, :now, :now "
+    "FROM (SELECT r.id AS run, r.contact_id AS contact, r.test AS test, h.value, h.key, coalesce({reason}, "
+    ":unavailable) AS why FROM run r LEFT JOIN channel h ON h.id = (SELECT x.id FROM channel x "
+    "WHERE x.contact_id = r.contact_id AND x.kind = :kind ORDER BY {best} DESC, x.id LIMIT 1) "
+    "WHERE r.id IN (SELECT value FROM json_each(:runs)) ORDER BY r.id) WHERE true "
+    "ON CONFLICT (run_id, step_id) WHERE run_id IS NOT NULL DO NOTHING "
+    "RETURNING run_id, id, contact_id, skip_reason, test"
+)
+_SELECT_STEP = (
+    "SELECT s.template_id, s.pinned, a.time_zone, a.transactional_allowed, json_extract(f.data, '$.quiet_hours') "
+    "FROM step s JOIN flow f ON f.id = s.flow_id JOIN account a ON a.id = f.account_id "
+    "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
+)
+
+
+def create_messages(channel: str, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+    """Create the message of a step for each run, once; a run that may not get it has a skipped message and goes on."""
+    require_write_transaction()
+    values = _get_common_values(channel, node, context)
+    best, reason = _TRANSACTIONAL if values["transactional"] else _MARKETING
+    values["runs"] = json.dumps([run.id for run in runs])
+    message_rows = rows(_INSERT_MESSAGES.format(best=best, reason=reason), values)
+    skipped_rows = [row for row in message_rows if row[3] is not None]
+    log.record_many([_build_skip_event(channel, row, node, context) for row in skipped_rows])
+    if len(skipped_rows) < len(message_rows):
+        after_commit(lambda: signals.wake("outbox"))
+    reasons = {row[0]: row[3] for row in skipped_rows}
+    return [skip(reasons[run.id]) if run.id in reasons else CONTINUE for run in runs]
+
+
+def _get_common_values(channel: str, node: Node, context: StepContext) -> dict[str, Any]:
+    """Return the values that all messages of a step share."""
+    row = fetch_one(_SELECT_STEP, (context.flow_id, context.version, node.id))
+    if row is None or row[1] is None:
+        raise ValueError("the step says nothing")
+    template_id, pinned, zone, allowed, quiet_hours = row
+    message = msgspec.json.decode(pinned)
+    now, transactional = clock.now_ms(), bool(message["transactional"])
+    settings = config.current()
+    return {
+        "account": context.account_id, "flow": context.flow_id, "step": node.id, "template": template_id,
+        "channel": channel, "kind": "phone" if channel == "sms" else "email", "transactional": transactional,
+        # The country of the recipient decides the number of an SMS, when it is sent
+        "sender": None if channel == "sms" else message["sender"]["email"],
+        "reply_to": None if channel == "sms" else message["sender"]["reply_to"],
+        "double": message["double_opt_in"],
+        "provider": settings.sms.transport if channel == "sms" else settings.email.transport,
+        "quiet": (
+            sms_rules.get_quiet_end(msgspec.json.decode(quiet_hours), zone, now)
+            if quiet_hours and not transactional else None
+        ),
+        # This also applies to flows that have been live for long.
+        "unavailable": "transactional_disabled" if transactional and not allowed else None,
+        "due": FLOWS_DUE_NOW, "now": now,
+    }  # fmt: skip
+
+
+def _build_skip_event(channel: str, row: tuple[Any, ...], node: Node, context: StepContext) -> NewEvent:
+    _, message_id, contact_id, reason, test = row
+    return NewEvent(
+        context.account_id, f"{channel}_skipped", contact_id,
+        {"message_id": message_id, "campaign_id": None, "flow_id": context.flow_id, "step_id": node.id,
+         "reason": reason},
+        resource_uid=f"message:{message_id}", resource_name=context.flow_name, test=bool(test),
+    )  # fmt: skip
+
+
+# Content fields in the template of a step, in the order in which they are shown
+MESSAGE_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to", "body", "design")
+SERVICE_MESSAGES_OFF = "service messages are switched off for this account"
+
+
+class MessageStep(StepKind):
+    """A step that sends a message.
+
+    Parsed, it holds the content that was sent with it under `content` (absent keys keep the value of the template, as
+    in every update); stored, only `template_id` and whether it is `transactional`.
+    """
+
+    says: ClassVar[type[Struct]] = Content
+
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Parse the content with all errors of templates, and whether it is transactional."""
+        content = self._content(
+            {name: raw[name] for name in MESSAGE_FIELDS if name in self.keys and name in raw}, context
+        )
+        self.check(content, context)
+        transactional = raw.get("transactional")
+        if transactional not in (None, True):
+            context.add_fault("transactional", "is invalid")
+        if transactional and not _is_allowed(context.account_id):
+            context.add_fault("transactional", SERVICE_MESSAGES_OFF)
+        template_id = raw.get("template_id")
+        if template_id is not None and not _exists(context.account_id, template_id):
+            context.add_fault("template_id", "must exist")
+        return {"template_id": template_id, "transactional": transactional is True, "content": sent_fields(content)}
+
+    def _content(self, raw: dict[str, Any], context: ParseContext) -> Content:
+        parsed = read_partial(self.says, raw, context.path)
+        context.faults.merge(parsed.faults.fields)
+        return convert(sent_fields(parsed.value), Content)
+
+    def check(self, content: Content, context: ParseContext) -> None:
+        """Add the errors of content that no message of this kind may have."""
+        validation.validate_content(context.account_id, content, f"{context.path}.", context.faults)
+
+    def dump(self, props: dict[str, Any]) -> dict[str, Any]:
+        """Return the content fields that are set, with the id of their template."""
+        content = get_content(props)
+        dumped = {name: content[name] for name in MESSAGE_FIELDS if name in self.keys and content.get(name)}
+        if not has_sections(content):
+            dumped.pop("design", None)
+        if props.get("transactional"):
+            dumped["transactional"] = True
+        return dumped | {"template_id": props.get("template_id")}
+
+    def list_missing(self, props: dict[str, Any], account_id: int) -> list[tuple[str, str]]:
+        """Return what its content is missing, and whether the account forbids its category."""
+        missing = self.list_missing_content(get_content(props))
+        if props.get("transactional") and not _is_allowed(account_id):
+            missing.append(("transactional", SERVICE_MESSAGES_OFF))
+        return missing
+
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """Create a message for each run in the ledger, which sends it; runs that may not get it continue."""
+        return create_messages(self.type, node, runs, context)
+
+    @abstractmethod
+    def list_missing_content(self, content: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return what prevents this content from being sent: (key, message)."""
+
+
+def get_content(props: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a step: its own if it is not saved yet, else that of its template."""
+    if "content" in props:
+        return dict(props["content"])
+    template = Template.get_or_none(Template.id == props.get("template_id"))
+    return {} if template is None else {name: getattr(template, name) for name in MESSAGE_FIELDS}
+
+
+def has_sections(content: dict[str, Any]) -> bool:
+    """Return whether the content has a design with anything in it."""
+    design = content.get("design")
+    return isinstance(design, dict) and bool(design.get("sections") or design.get("theme"))
+
+
+def _is_allowed(account_id: int) -> bool:
+    return bool(Account.get_by_id(account_id).transactional_allowed)
+
+
+def _exists(account_id: int, template_id: Any) -> bool:
+    if type(template_id) is not int or not 0 < template_id < 2**63:
+        return False
+    return bool(Template.select().where(Template.account == account_id, Template.id == template_id).exists())

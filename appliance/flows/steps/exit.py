@@ -1,0 +1,26 @@
+"""Exit step: ends the run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from appliance.flows.steps.base import ActiveRun, Node, ParseContext, StepContext, StepKind, StepResult, leave
+
+
+class Exit(StepKind):
+    """Ends the run."""
+
+    type = "exit"
+    label = "Leave the flow"
+    icon = "log-out"
+
+    def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
+        """Return no props: it has only its type."""
+        return {}
+
+    def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
+        """End each run."""
+        return [leave("exit_step") for _ in runs]
+
+    def summary(self, props: dict[str, Any], account_id: int) -> str:
+        """Return a fixed sentence."""
+        return "Leave the flow"

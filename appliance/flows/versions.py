@@ -1,0 +1,378 @@
+"""Versions of a flow: its steps compiled into rows, and the content of its messages, fixed when it is published.
+
+A run keeps the version it entered with. Each sending step has its own template, identified by the id of the step.
+"""
+
+import contextlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import convert
+
+from appliance.content import brand as brands
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
+from appliance.content.templates import store as templates
+from appliance.content.templates import validation
+from appliance.content.templates.revisions import CONTENT_FIELDS, to_document
+from appliance.content.templates.validation import Content, TemplateWrite
+from appliance.core import clock
+from appliance.core.errors import Invalid
+from appliance.flows import document
+from appliance.flows.document import BRANCHES, MAX_TAG_CODE, Step, walk
+from appliance.flows.steps.base import MESSAGE_FIELDS, Node
+from appliance.sending.messages import shared_content
+from appliance.storage.database import connection, rows, run
+from appliance.storage.models import Account, Flow, Template
+from appliance.storage.models import Step as tables_Step
+from appliance.storage.transactions import after_commit, is_in_write_transaction, require_write_transaction
+
+# Plans are cached, because they never change after the commit.
+
+_MAX_CACHED_PLANS = 200
+_INSERT_STEP = (
+    "INSERT INTO step (flow_id, version, action_id, kind, template_id, content_id, pinned, data, next_action, "
+    "yes_action, no_action, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class Plan(NamedTuple):
+    """All steps of one version of a flow; a run of a version without steps completes at once."""
+
+    flow_id: int
+    version: int
+    first: int | None
+    nodes: dict[int, Node]
+
+
+def compile_steps(steps: Sequence[dict[str, Any]]) -> list[Node]:
+    """Compile a nested document, each step with its `id` and `type`, in document order."""
+    return list(_compile_siblings(steps, None))
+
+
+def _compile_siblings(steps: Sequence[dict[str, Any]], after: int | None) -> Iterator[Node]:
+    """Compile siblings, the last of which leads to `after`; branches rejoin after their split."""
+    for index, step in enumerate(steps):
+        following = steps[index + 1]["id"] if index + 1 < len(steps) else after
+        props = {key: value for key, value in step.items() if key not in document.FRAME_KEYS}
+        if "yes" not in step and "no" not in step:
+            yield Node(step["id"], step["type"], props, following)
+            continue
+        yes, no = step.get("yes") or [], step.get("no") or []
+        ways = (yes[0]["id"] if yes else following, no[0]["id"] if no else following)
+        yield Node(step["id"], step["type"], props, following, *ways)
+        yield from _compile_siblings(yes, following)
+        yield from _compile_siblings(no, following)
+
+
+def write_plan(flow_id: int, version: int, nodes: Sequence[Node], messages: dict[int, dict[str, Any]]) -> None:
+    """Insert a version; `messages` holds the `template`, `content` and `pinned` columns by step id."""
+    require_write_transaction()
+    encode = msgspec.json.encode
+    values = []
+    for position, node in enumerate(nodes):
+        message = messages.get(node.id, {})
+        pinned = message.get("pinned")
+        values.append(
+            (
+                flow_id, version, node.id, node.kind, message.get("template"), message.get("content"),
+                None if pinned is None else encode(pinned).decode(), encode(node.props).decode(), node.next, node.yes,
+                node.no, position,
+            )
+        )  # fmt: skip
+    connection().executemany(_INSERT_STEP, values)
+
+
+_plan_cache: "OrderedDict[tuple[int, int], Plan]" = OrderedDict()
+_plan_lock = threading.Lock()
+
+
+def load_plan(flow_id: int, version: int) -> Plan:
+    """Return a version of a flow from the cache.
+
+    A version that this transaction wrote is cached after the commit, because its number is reused if the commit fails.
+    """
+    key = (flow_id, version)
+    with _plan_lock:
+        if key in _plan_cache:
+            _plan_cache.move_to_end(key)
+            return _plan_cache[key]
+    plan = read_plan(flow_id, version)
+    if is_in_write_transaction():
+        after_commit(lambda: _cache_plan(key, plan))
+    else:
+        _cache_plan(key, plan)
+    return plan
+
+
+def _cache_plan(key: tuple[int, int], plan: Plan) -> None:
+    with _plan_lock:
+        _plan_cache[key] = plan
+        while len(_plan_cache) > _MAX_CACHED_PLANS:
+            _plan_cache.popitem(last=False)
+
+
+def read_plan(flow_id: int, version: int) -> Plan:
+    """Read a version of a flow, also an uncommitted one."""
+    step_rows = (
+        tables_Step.select()
+        .where(tables_Step.flow == flow_id, tables_Step.version == version)
+        .order_by(tables_Step.position)
+    )
+    nodes = {
+        row.action_id: Node(row.action_id, row.kind, row.data, row.next_action, row.yes_action, row.no_action)
+        for row in step_rows
+    }
+    return Plan(flow_id, version, next(iter(nodes), None), nodes)
+
+
+def clear_plan_cache() -> None:
+    """Clear the plan cache: for a process whose database was replaced, and for simulations."""
+    with _plan_lock:
+        _plan_cache.clear()
+
+
+def list_versions(flow_id: int) -> list[int]:
+    """Return all versions that were ever live, oldest first."""
+    return [row[0] for row in rows("SELECT DISTINCT version FROM step WHERE flow_id = ? ORDER BY version", (flow_id,))]
+
+
+# The content of a flow's messages: each sending step has its own template, identified by the id of the step.
+
+
+def save_contents(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
+    """Write the content of parsed steps into their templates; return the steps as they are stored."""
+    require_write_transaction()
+    templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
+    stored = _save_step_contents(account_id, flow_id, steps, templates, user_id)
+    used_ids = {step["id"] for _, step in walk(stored) if "template_id" in step}
+    for action_id, template in templates.items():
+        if (action_id not in used_ids) == (template.removed_at is None):
+            template.removed_at = clock.now_ms() if action_id not in used_ids else None
+            template.save(only=[Template.removed_at])
+    return stored
+
+
+def save_draft_contents(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
+    """Write the content of new steps of a draft into templates that do not belong to the flow yet.
+
+    Content of steps that the flow has already is written to its templates; `save_contents` makes all of them the
+    flow's.
+    """
+    require_write_transaction()
+    templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
+    stored = _save_step_contents(account_id, flow_id, steps, templates, user_id)
+    new = [step["template_id"] for _, step in walk(stored) if "template_id" in step and step["id"] not in templates]
+    Template.update(removed_at=clock.now_ms()).where(Template.id.in_(new)).execute()
+    return stored
+
+
+def warm_contents(account_id: int, steps: Sequence[Step]) -> None:
+    """Check the content of parsed steps outside of the writer."""
+    for _, step in walk(steps):
+        if "content" in step:
+            templates.warm(account_id, convert(step["content"], Content), step["template_id"])
+
+
+def foreseen(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
+    """Return the content of parsed steps as it will be stored, by step id."""
+    contents = {}
+    for _, step in walk(steps):
+        if "content" in step:
+            contents[step["id"]] = {
+                name: validation.normalize_field(name, value)
+                for name, value in _resolve_content(account_id, step).items()
+            }
+    return contents
+
+
+def list_flow_templates(flow_id: int) -> list[Template]:
+    """Return the templates of the current steps of a flow, in the order in which the steps were created."""
+    query = Template.select().where(Template.flow == flow_id, Template.removed_at.is_null())
+    return list(query.order_by(Template.action_id))
+
+
+def load_templates_by_flow(flow_ids: Sequence[int]) -> dict[int, list[Template]]:
+    """Return the templates of some flows, by flow."""
+    templates: dict[int, list[Template]] = {number: [] for number in flow_ids}
+    query = Template.select().where(Template.flow.in_(list(flow_ids)), Template.removed_at.is_null())
+    for row in query.order_by(Template.action_id):
+        templates[row.flow_id].append(row)
+    return templates
+
+
+def list_step_templates(steps: Sequence[Step]) -> list[Template]:
+    """Return the templates of steps, also of steps that a flow does not have yet."""
+    ids = [step["template_id"] for _, step in walk(steps) if step.get("template_id")]
+    return list(Template.select().where(Template.id.in_(ids))) if ids else []
+
+
+def get_contents(rows: Sequence[Template]) -> dict[int, Mapping[str, Any]]:
+    """Return the content of templates, by template id."""
+    return {row.id: {name: getattr(row, name) for name in MESSAGE_FIELDS} for row in rows}
+
+
+def _save_step_contents(
+    account_id: int, flow_id: int, steps: Sequence[Step], templates: dict[int, Template], user_id: int | None
+) -> list[Step]:
+    stored_steps = []
+    for step in steps:
+        stored = {key: value for key, value in step.items() if key != "content"}
+        if "content" in step:
+            stored["template_id"] = _write_template(account_id, flow_id, step, templates.get(step["id"]), user_id).id
+        for branch in BRANCHES:
+            if branch in step:
+                stored[branch] = _save_step_contents(account_id, flow_id, step[branch], templates, user_id)
+        stored_steps.append(stored)
+    return stored_steps
+
+
+def _resolve_content(account_id: int, step: Step, own: Template | None = None) -> dict[str, Any]:
+    """Return the content of a parsed step; missing fields are copied from the other template that it names."""
+    template_id = step["template_id"]
+    if template_id is None or (own is not None and template_id == own.id):
+        return dict(step["content"])
+    other = templates.get(account_id, template_id)
+    return {name: getattr(other, name) for name in MESSAGE_FIELDS} | dict(step["content"])
+
+
+def _write_template(account_id: int, flow_id: int, step: Step, own: Template | None, user_id: int | None) -> Template:
+    content = _resolve_content(account_id, step, own)
+    if own is None:
+        request = convert(content, TemplateWrite)
+        return templates.create(
+            account_id, request, flow_id=flow_id, user_id=user_id, action_id=step["id"],
+            channel="sms" if step["type"] == "sms" else "email",
+        )  # fmt: skip
+    return templates.fill(own, convert(content, Content), user_id)
+
+
+_SELECT_PINNED = (
+    "SELECT s.action_id, s.template_id, s.content_id, r.number, s.pinned FROM step s "
+    "JOIN template_revision r ON r.id = s.content_id WHERE s.flow_id = ? AND s.version = ?"
+)
+
+_EMPTY_CONTENT: dict[str, Any] = dict.fromkeys(CONTENT_FIELDS)
+
+_SELECT_CURRENT_REVISIONS = (
+    "SELECT t.id, r.id FROM template t JOIN template_revision r ON r.template_id = t.id AND r.number = t.revision "
+    "WHERE t.flow_id = ? AND t.removed_at IS NULL"
+)
+_LABEL_REVISIONS = (
+    "UPDATE template_revision SET named = 1, label = ?1 WHERE named = 0 AND id IN (SELECT value FROM json_each(?2))"
+)
+
+
+class _PinnedMessage(NamedTuple):
+    """The message of a step in the last published version."""
+
+    template_id: int
+    content_id: int
+    revision: int
+    pinned: dict[str, Any]
+
+
+def publish(flow: Flow) -> bool:
+    """Publish the current state of a flow as the version for new runs; return whether it differs from the last one.
+
+    The caller saves the flow. Raises Invalid for a message that does not render.
+    """
+    require_write_transaction()
+    nodes = compile_steps(flow.steps)
+    messages, is_new = _pin_messages(flow)
+    if flow.version and not is_new and list(read_plan(flow.id, flow.version).nodes.values()) == nodes:
+        return False
+    flow.version += 1
+    write_plan(flow.id, flow.version, nodes, messages)
+    return True
+
+
+def warm(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> None:
+    """Compile the messages that parsed or stored steps will send, outside of the writer."""
+    brand = brands.build_look(brands.get(account_id))
+    locale = Account.get_by_id(account_id).locale
+    own = (
+        {int(row.action_id or 0): to_document(row) for row in list_flow_templates(flow.id)} if flow is not None else {}
+    )
+    new_contents = foreseen(account_id, steps)
+    if _check_code_size(
+        [own.get(number, {}) | new_contents.get(number, {}) for number in own.keys() | new_contents.keys()]
+    ):
+        return  # `publish` reports it
+    for _, step in walk(steps):
+        if step["type"] == "email":
+            content = _EMPTY_CONTENT | own.get(step["id"], {}) | new_contents.get(step["id"], {})
+            pinned = {"look": brand, "locale": locale, "transactional": step["transactional"]}
+            # `publish` reports a message that does not render.
+            with contextlib.suppress(MergeError):
+                shared_content.get_step_links(shared_content.build_step_source(content, pinned))
+
+
+def compile_changed_step(template: Template, document: dict[str, Any]) -> None:
+    """Compile the message of a step with the new fields of its template, if its flow is live."""
+    flow = Flow.get_by_id(template.flow_id)
+    steps = (step for _, step in walk(flow.steps) if step.get("template_id") == template.id)
+    step = next(steps, None)
+    if step is not None and flow.status == "active":
+        warm(flow.account_id, [step | {"content": document}])
+
+
+def _list_message_steps(flow: Flow) -> list[tuple[str, Step, Template]]:
+    templates = {row.id: row for row in list_flow_templates(flow.id)}
+    return [(path, step, templates[step["template_id"]]) for path, step in walk(flow.steps) if "template_id" in step]
+
+
+def _pin_messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
+    """Return the pinned messages of a flow by step id, and whether any of them is new."""
+    previous = {
+        number: _PinnedMessage(template_id, content_id, revision, msgspec.json.decode(pinned))
+        for number, template_id, content_id, revision, pinned in rows(_SELECT_PINNED, (flow.id, flow.version))
+    }
+    sending = _list_message_steps(flow)
+    if error := _check_code_size([to_document(template) for _, _, template in sending]):
+        raise Invalid({"steps": [error]}, reason="preflight_failed",
+                      blockers=[{"code": "preflight_failed", "message": error, "field": "steps"}])  # fmt: skip
+    common, current_revisions = (
+        shared_content.get_flow_defaults(flow),
+        dict(rows(_SELECT_CURRENT_REVISIONS, (flow.id,))),
+    )
+    messages, changed = {}, []
+    for path, step, template in sending:
+        beside = shared_content.build_step_snapshot(common, template, step["transactional"])
+        message = _reuse_pinned(template, beside, previous.get(step["id"]))
+        if message is None:
+            numbered = _number_links(step, template, beside, path)
+            message = {"template": template.id, "content": current_revisions[template.id], "pinned": numbered}
+            changed.append(current_revisions[template.id])
+        messages[step["id"]] = message
+    # Published revisions are kept permanently; one that a user named keeps its name.
+    run(_LABEL_REVISIONS, (f"Live {clock.iso(clock.now_ms())}", json.dumps(changed)))
+    return messages, bool(changed) or set(messages) != set(previous)
+
+
+def _reuse_pinned(template: Template, pinned: dict[str, Any], previous: _PinnedMessage | None) -> dict[str, Any] | None:
+    """Return the pinned message of the last version if it would be identical now, else None."""
+    if previous is None or (previous.template_id, previous.revision) != (template.id, template.revision):
+        return None
+    # Compared as decoded JSON, where tuples are arrays
+    if msgspec.json.decode(msgspec.json.encode(pinned)) | {"links": None} != previous.pinned | {"links": None}:
+        return None
+    return {"template": previous.template_id, "content": previous.content_id, "pinned": previous.pinned}
+
+
+def _check_code_size(documents: Sequence[dict[str, Any]]) -> str | None:
+    """Return an error if the merge tags of all messages together would keep the writer busy for too long, else None."""
+    return merge.find_code_error(merge.iterate_strings(documents), MAX_TAG_CODE)
+
+
+def _number_links(step: Step, template: Template, pinned: dict[str, Any], path: str) -> dict[str, Any]:
+    try:
+        return shared_content.add_step_links(template, pinned, step["type"] == "email")
+    except MergeError as error:
+        message = f"does not render: {error}"
+        blockers = [{"code": "preflight_failed", "message": message, "field": f"{path}.body"}]
+        raise Invalid({f"{path}.body": [message]}, reason="preflight_failed", blockers=blockers) from None

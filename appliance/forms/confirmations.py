@@ -1,0 +1,133 @@
+"""Confirmation links of mails: a page that changes nothing, and one POST that confirms a sign-up or an erasure."""
+
+from typing import Any, Literal, NamedTuple
+
+from appliance.audience import consent
+from appliance.audience.consent import Evidence
+from appliance.core import addresses, clock, crypto
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.forms import submissions
+from appliance.forms.submissions import LINK_LIFETIME_MS, Submission
+from appliance.sending.messages import links
+from appliance.storage.database import rows, run
+from appliance.storage.models import Channel, Confirmation, Form
+from appliance.storage.transactions import require_write_transaction
+from appliance.tracking import erasing, page_style
+from appliance.tracking.page_style import PageStyle
+
+State = Literal["open", "done", "expired"]
+
+
+class ConfirmationPage(NamedTuple):
+    """The content of the confirmation page."""
+
+    purpose: Literal["opt_in", "erase"]
+    state: State
+    face: PageStyle
+    masked: str | None
+    lists: list[str]
+    message_id: int | None
+
+
+def find_confirmation(token: str) -> Confirmation | None:
+    """Return the confirmation of a token, or None if the token is not ours or the row was deleted."""
+    confirmation_id = crypto.read_token(links.CONFIRM, token)
+    return Confirmation.get_or_none(Confirmation.id == confirmation_id) if confirmation_id is not None else None
+
+
+def load_page(token: str) -> ConfirmationPage | None:
+    """Return the page of a token, or None; reading changes nothing."""
+    confirmation = find_confirmation(token)
+    if confirmation is None:
+        return None
+    list_ids = {number for pending in _list_pending(confirmation) for number in pending.list_ids} | set(
+        confirmation.list_ids
+    )
+    names = rows("SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY name_key", (confirmation.account_id,))
+    purpose: Any = confirmation.purpose
+    return ConfirmationPage(
+        purpose, _get_state(confirmation), page_style.get_page_style(confirmation.account_id),
+        page_style.mask_address(confirmation.value) if confirmation.value else None,
+        [row[1] for row in names if row[0] in list_ids], confirmation.message_id,
+    )  # fmt: skip
+
+
+def _get_state(confirmation: Confirmation) -> State:
+    if confirmation.confirmed_at is not None:
+        return "done"
+    is_old = confirmation.created_at <= clock.now_ms() - LINK_LIFETIME_MS
+    return "expired" if is_old or confirmation.key is None else "open"
+
+
+def _list_pending(confirmation: Confirmation) -> list[Confirmation]:
+    """Return all confirmations that this link answers: one mail a day is sent, however many forms were submitted."""
+    if confirmation.purpose != "opt_in" or confirmation.key is None:
+        return [confirmation]
+    return list(
+        Confirmation.select()
+        .where(
+            Confirmation.account == confirmation.account_id, Confirmation.purpose == "opt_in",
+            Confirmation.kind == confirmation.kind, Confirmation.key == confirmation.key,
+            Confirmation.confirmed_at.is_null(), Confirmation.created_at > clock.now_ms() - LINK_LIFETIME_MS,
+        )
+        .order_by(Confirmation.id)
+    )  # fmt: skip
+
+
+def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None) -> State | None:
+    """Confirm what a token is for, once; a repeat changes nothing. None: not ours; `expired`: too late."""
+    require_write_transaction()
+    confirmation = find_confirmation(token)
+    if confirmation is None:
+        return None
+    state = _get_state(confirmation)
+    if state != "open":
+        return state
+    evidence = Evidence("double_opt_in", "recipient", ip, user_agent, text, confirmation.message_id)
+    if confirmation.purpose == "erase":
+        erasing.confirm_erasure(confirmation, evidence)
+    else:
+        _opt_in(_list_pending(confirmation), evidence)
+    return "done"
+
+
+def _opt_in(confirmations: list[Confirmation], evidence: Evidence) -> None:
+    for confirmation in confirmations:
+        channel = submissions.save_contact(
+            confirmation.account_id, _load_submission(confirmation), evidence, is_theirs=True
+        )
+    # Once for all of them, with the state after the last
+    consent.confirm_opt_in(channel, evidence)
+    consent.touch_last_interaction(channel.contact_id)
+    now = clock.now_ms()
+    for confirmation in confirmations:
+        joined_ids = [list_id for list_id in confirmation.list_ids if consent.join_list(channel, list_id, evidence)]
+        _record_confirmation(confirmation, channel, joined_ids)
+        run(
+            "UPDATE confirmation SET confirmed_at = ?, person = '{}', ip = NULL, user_agent = NULL WHERE id = ?",
+            (now, confirmation.id),
+        )
+        run("UPDATE form SET confirmed_count = confirmed_count + 1 WHERE id = ?", (confirmation.form_id,))
+
+
+def _load_submission(confirmation: Confirmation) -> Submission:
+    person: dict[str, Any] = confirmation.person
+    phone = person.get("phone")
+    assert confirmation.value is not None and confirmation.key is not None, "what was erased is never confirmed"
+    return Submission(
+        addresses.Address(confirmation.kind, confirmation.value, confirmation.key),
+        addresses.parse_phone(phone) if phone else None, person.get("names", {}), person.get("data", {}),
+    )  # fmt: skip
+
+
+def _record_confirmation(confirmation: Confirmation, channel: Channel, list_ids: list[int]) -> None:
+    form = Form.get_or_none(Form.id == confirmation.form_id) if confirmation.form_id is not None else None
+    data = {
+        "form_id": confirmation.form_id, "form_name": form.name if form else None, "list_ids": list_ids,
+        "message_id": confirmation.message_id,
+    }  # fmt: skip
+    log.record(NewEvent(
+        confirmation.account_id, "double_opt_in_confirmed", channel.contact_id, data,
+        f"form:{confirmation.form_id}" if form else None, form.name if form else None,
+    ))  # fmt: skip

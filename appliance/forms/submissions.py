@@ -1,0 +1,442 @@
+"""Submissions of sign-up forms: parsed, rate limited, then signed up or confirmed by the owner of the address.
+
+The response does not reveal whether an address is known. Submitted data is stored apart from contacts until it is
+confirmed, and the confirmation mail contains none of it.
+"""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType, to_builtins
+
+from appliance.audience import consent, lists
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import store as contacts
+from appliance.audience.contacts import write
+from appliance.audience.contacts.store import ContactPatch, ContactWrite
+from appliance.core import addresses, clock, crypto, validation
+from appliance.core.addresses import Address
+from appliance.core.errors import Faults, Invalid
+from appliance.core.validation import Line
+from appliance.events import log, user_agents
+from appliance.events.log import NewEvent
+from appliance.forms import store
+from appliance.forms.store import Field
+from appliance.sending.messages import links, transactional
+from appliance.sending.messages.transactional import SystemEmail
+from appliance.storage.database import fetch_one, rows, run
+from appliance.storage.models import Account, Channel, Confirmation, Form, Message
+from appliance.storage.models.account import CHANNELS
+from appliance.storage.transactions import commit, fetch, require_write_transaction
+from appliance.tracking import recipient_texts
+
+# A hidden field; programs that fill in every field fill in this one too
+HONEYPOT_FIELD = "website"
+_MAX_CHARACTERS = 1_000
+
+
+class Names(Struct):
+    """The names that every form takes."""
+
+    first_name: Line | None | UnsetType = UNSET
+    last_name: Line | None | UnsetType = UNSET
+
+
+class Submission(NamedTuple):
+    """A parsed submission: the address to sign up, and other values."""
+
+    address: Address
+    phone: Address | None  # in addition to an email address
+    names: dict[str, str]
+    data: dict[str, Any]
+
+
+def is_honeypot_filled(raw: Mapping[str, Any]) -> bool:
+    """Return whether the hidden field is filled in."""
+    return raw.get(HONEYPOT_FIELD) not in (None, "", UNSET)
+
+
+def parse_submission(form: Form, raw: Mapping[str, Any]) -> Submission:
+    """Parse a submission; raises Invalid with all errors, under the names of the fields.
+
+    A phone number may be in the national format of the account's country.
+    """
+    faults = Faults()
+    form_fields = store.list_fields(form)
+    data = _parse_data(raw, [field for field in form_fields if field.key is not None], faults)
+    names: dict[str, str] = {}
+    try:
+        parsed_names = validation.read(Names, {name: raw[name] for name in ("first_name", "last_name") if name in raw})
+        names = {
+            name: value.strip()
+            for name, value in validation.sent_fields(parsed_names).items()
+            if value and value.strip()
+        }
+    except Invalid as error:
+        faults.merge(error.fields)
+    addresses_by_kind = {kind: _parse_address(form, kind, raw.get(kind), faults) for kind in ("email", "phone")}
+    values: dict[str, Any] = {**addresses_by_kind, **names, **{f"data.{key}": value for key, value in data.items()}}
+    for field in form_fields:
+        if field.required and values.get(field.name) in (None, "") and field.name not in faults.fields:
+            faults.add(field.name, "can't be blank")
+    if not any(addresses_by_kind.values()) and not set(addresses_by_kind) & set(faults.fields):
+        faults.add("phone" if not any(field.name == "email" for field in form_fields) else "email", "can't be blank")
+    faults.check()
+    address = addresses_by_kind["email"] or addresses_by_kind["phone"]
+    assert address is not None
+    return Submission(address, addresses_by_kind["phone"] if addresses_by_kind["email"] else None, names, data)
+
+
+def _parse_address(form: Form, kind: str, text: Any, faults: Faults) -> Address | None:
+    if text is None or text == "":
+        return None
+    if not isinstance(text, str) or len(text) > 300:
+        faults.add(kind, "is invalid")
+        return None
+    try:
+        if kind == "phone":
+            return addresses.parse_written_phone(text, Account.get_by_id(form.account_id).country_code)
+        return addresses.parse_email(text)
+    except ValueError:
+        faults.add(kind, "is invalid")
+        return None
+
+
+def _parse_data(raw: Mapping[str, Any], form_fields: list[Field], faults: Faults) -> dict[str, Any]:
+    """Return the values of `data`, sent as an object, as `data[key]`, as `data.key` or by their plain name."""
+    data = raw.get("data")
+    data = data if isinstance(data, dict) else {}
+    values: dict[str, Any] = {}
+    for field in form_fields:
+        assert field.key is not None
+        candidates = (data.get(field.key), raw.get(field.name), raw.get(f"data[{field.key}]"), raw.get(field.key))
+        value = next((candidate for candidate in candidates if candidate not in (None, "")), None)
+        if isinstance(value, str):
+            value = value.strip()
+            if not _is_text(value):
+                faults.add(field.name, "is invalid")
+            elif len(value) > _MAX_CHARACTERS:
+                faults.add(field.name, f"is too long (maximum is {_MAX_CHARACTERS} characters)")
+        if isinstance(value, bool | int | float | str) and value != "" and _is_finite(value):
+            values[field.key] = value
+    return values
+
+
+def _is_text(value: str) -> bool:
+    return "\x00" not in value and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, int | float) or -(2**53) <= value <= 2**53
+
+
+# A form as plain HTML for the site of the user: it needs no script and takes the style of that page
+
+_INPUT_TYPES = {"email": "email", "phone": "tel"}
+
+
+def render_snippet(form: Form, language: str) -> str:
+    """Return the HTML of a form, to be copied."""
+    words_by_key = recipient_texts.get_texts(language)
+    lines = [f'<form action="{escape(form.url)}" method="post">']
+    lines += [
+        f"  <p><label>{escape(_get_label(field, words_by_key))}<br>{_render_input(field)}</label></p>"
+        for field in store.list_fields(form)
+    ]
+    # Hidden, and skipped by keyboards and screen readers
+    lines.append(
+        f"  <p hidden><label>{escape(words_by_key['form_trap'])} "
+        f'<input name="{HONEYPOT_FIELD}" tabindex="-1" autocomplete="off"></label></p>'
+    )
+    if form.consent_text:
+        lines.append(f"  <p><small>{escape(form.consent_text)}</small></p>")
+    return "\n".join([*lines, f"  <p><button>{escape(words_by_key['form_button'])}</button></p>", "</form>"])
+
+
+def _get_label(field: Field, words_by_key: Mapping[str, str]) -> str:
+    return field.label or (
+        words_by_key[f"form_{field.name}"] if field.key is None else field.key.replace("_", " ").capitalize()
+    )
+
+
+def _render_input(field: Field) -> str:
+    required = " required" if field.required else ""
+    return f'<input name="{escape(field.name)}" type="{_INPUT_TYPES.get(field.name, "text")}"{required}>'
+
+
+SOURCE = "form"
+
+
+def find_channel(account_id: int, kind: str, key: str) -> Channel | None:
+    """Return the channel with an address, or None."""
+    return next(iter(CHANNELS.find("account_id = ? AND kind = ? AND key = ?", (account_id, kind, key))), None)
+
+
+def save_contact(account_id: int, submission: Submission, evidence: Evidence, is_theirs: bool) -> Channel:
+    """Create the contact of an address, or update the one who has it; consent is unchanged. Returns the channel.
+
+    With `is_theirs` the owner of the address has confirmed the values: only then they replace known ones.
+    """
+    require_write_transaction()
+    known = find_channel(account_id, submission.address.kind, submission.address.key)
+    if known is None:
+        body: dict[str, Any] = {
+            submission.address.kind: submission.address.value,
+            "source": SOURCE,
+            "opt_in": False,
+            **submission.names,
+        }
+        body["data"] = submission.data
+        if submission.phone is not None and write.find_owner(account_id, submission.phone) is None:
+            body["phone"] = submission.phone.value
+        write.upsert(account_id, _parse_body(ContactWrite, body), evidence)
+    else:
+        _update_contact(account_id, known, submission, evidence, is_theirs)
+    channel = find_channel(account_id, submission.address.kind, submission.address.key)
+    assert channel is not None
+    return channel
+
+
+def _update_contact(
+    account_id: int, known: Channel, submission: Submission, evidence: Evidence, is_theirs: bool
+) -> None:
+    contact = contacts.get(account_id, known.contact_id)
+    body: dict[str, Any] = {
+        name: value for name, value in submission.names.items() if is_theirs or not getattr(contact, name)
+    }
+    data = {
+        key: value for key, value in submission.data.items() if is_theirs or (contact.data or {}).get(key) in (None, "")
+    }
+    if data:
+        body["data_merge"] = data
+    has_phone = any(channel.kind == "phone" for channel in contact.channels)
+    if submission.phone is not None and not has_phone and write.find_owner(account_id, submission.phone) is None:
+        body["channels_attributes"] = [{"value": submission.phone.value, "kind": "phone", "subscribed": False}]
+    if body:
+        write.update(account_id, contact.id, _parse_body(ContactPatch, body), evidence)
+
+
+def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
+    """Parse a body that was validated before, without its data if the contact cannot hold that."""
+    try:
+        return validation.read(request_type, body)
+    except Invalid:
+        rest = {name: value for name, value in body.items() if name not in ("data", "data_merge")}
+        return validation.read(request_type, rest)
+
+
+DAY_MS = 86_400_000
+# Lifetime of the link in a confirmation mail, and of the submitted data
+LINK_LIFETIME_MS, RETENTION_MS = 7 * DAY_MS, 30 * DAY_MS
+MAX_MAILS_PER_CLIENT = 3
+# Suppressions that a confirmation does not lift: no mail reaches the address
+_UNREACHABLE_REASONS = ("hard_bounce", "soft_bounce", "manual", "stop_keyword")
+
+
+class _SignUp(NamedTuple):
+    """A submission with its account, form, lists, and the channel that has its address."""
+
+    account: Account
+    form: Form
+    submission: Submission
+    lists: dict[int, str]
+    channel: Channel | None
+    evidence: Evidence
+
+
+def accept_submission(form: Form, submission: Submission, ip: str, user_agent: str | None) -> None:
+    """Apply a submission, as far as an anonymous client may."""
+    require_write_transaction()
+    if not Form.select().where(Form.id == form.id).exists():
+        return  # the form was deleted meanwhile
+    account = Account.get_by_id(form.account_id)
+    evidence = Evidence(SOURCE, f"form:{form.id}", ip, user_agent, form.consent_text)
+    channel = find_channel(account.id, submission.address.kind, submission.address.key)
+    sign_up = _SignUp(account, form, submission, _load_lists(form), channel, evidence)
+    run("UPDATE form SET submissions_count = submissions_count + 1 WHERE id = ?", (form.id,))
+    needs_confirmation = _needs_confirmation(sign_up)
+    if not needs_confirmation:
+        channel = _sign_up(sign_up)
+    elif submission.address.kind == "phone":
+        # Confirmation by SMS does not exist, so this number gets no messages
+        channel = save_contact(account.id, submission, evidence, is_theirs=False)
+    data = {"form_id": form.id, "form_name": form.name, "list_ids": list(sign_up.lists)}
+    happened = NewEvent(account.id, "form_submitted", None, data, f"form:{form.id}", form.name)
+    if channel is None:
+        # No contact yet, so client data is left out: nobody could request its erasure
+        log.record(happened)
+    else:
+        happened.contact_id = channel.contact_id
+        log.record_with_client(happened, ip, user_agents.truncate_header(user_agent))
+    if needs_confirmation and submission.address.kind == "email":
+        _request_confirmation(sign_up)
+
+
+def _load_lists(form: Form) -> dict[int, str]:
+    list_ids = set(form.list_ids)
+    list_rows = rows("SELECT id, name FROM contact_list WHERE account_id = ? ORDER BY id", (form.account_id,))
+    return {row[0]: row[1] for row in list_rows if row[0] in list_ids}
+
+
+def _needs_confirmation(sign_up: _SignUp) -> bool:
+    """Return whether the owner must confirm: the form or a list requires it, or the address has opted out."""
+    channel = sign_up.channel
+    if sign_up.form.double_opt_in:
+        return True
+    if (channel is None or channel.verified_at is None) and _requires_double_opt_in(list(sign_up.lists)):
+        return True
+    if channel is not None:
+        is_opted_out = not channel.subscribed and channel.opt_out_at is not None
+        return (
+            is_opted_out
+            or channel.suppression in consent.BLOCKING_REASONS
+            or consent.has_left_list(channel.contact_id, list(sign_up.lists))
+        )
+    kind, address_hash = (
+        sign_up.submission.address.kind,
+        crypto.hash_address(sign_up.submission.address.kind, sign_up.submission.address.key),
+    )
+    remembered = consent.find_remembered_opt_out(sign_up.account.id, kind, address_hash)
+    return (
+        remembered is not None
+        or consent.find_suppression_reason(sign_up.account.id, kind, address_hash) in consent.BLOCKING_REASONS
+    )
+
+
+def _requires_double_opt_in(list_ids: list[int]) -> bool:
+    marks = ",".join("?" * len(list_ids))
+    return fetch_one(f"SELECT 1 FROM contact_list WHERE double_opt_in = 1 AND id IN ({marks})", list_ids) is not None
+
+
+def _sign_up(sign_up: _SignUp) -> Channel:
+    """Sign up a contact who never opted out, without confirmation."""
+    channel = save_contact(sign_up.account.id, sign_up.submission, sign_up.evidence, is_theirs=False)
+    if not channel.subscribed:
+        consent.opt_in(channel, "recipient", sign_up.evidence)
+    for list_id in sign_up.lists:
+        lists.add_members(sign_up.account.id, list_id, [channel.contact_id])
+    consent.touch_last_interaction(channel.contact_id)
+    return channel
+
+
+def _request_confirmation(sign_up: _SignUp) -> None:
+    """Store the submission and mail the owner of the address, at most once a day and only where mail arrives."""
+    account, form, submission = sign_up.account, sign_up.form, sign_up.submission
+    now, contact_id = clock.now_ms(), sign_up.channel.contact_id if sign_up.channel else None
+    person = {
+        "names": submission.names,
+        "data": submission.data,
+        "phone": submission.phone.value if submission.phone else None,
+    }
+    confirmation = _find_unmailed(sign_up, now) or Confirmation(
+        account=account, form=form.id, purpose="opt_in", kind=submission.address.kind, key=submission.address.key
+    )
+    confirmation.value, confirmation.person, confirmation.list_ids = (
+        submission.address.value,
+        to_builtins(person),
+        list(sign_up.lists),
+    )
+    confirmation.ip, confirmation.text = (
+        addresses.anonymize_ip(sign_up.evidence.ip, account.privacy_ip),
+        form.consent_text,
+    )
+    confirmation.user_agent, confirmation.created_at = (sign_up.evidence.user_agent or "")[:400] or None, now
+    confirmation.save()
+    consent.record_evidence(
+        account.id, (submission.address.kind, submission.address.key), "requested", "recipient", sign_up.evidence,
+        contact_id, {"form_id": form.id, "list_ids": list(sign_up.lists)},
+    )  # fmt: skip
+    data = {"form_id": form.id, "form_name": form.name}
+    log.record(NewEvent(account.id, "double_opt_in_requested", contact_id, data, f"form:{form.id}", form.name))
+    if _can_be_mailed(sign_up, now):
+        message = _send_confirmation_mail(sign_up, confirmation.id)
+        confirmation.message_id = message.id
+        # A mail that was not queued does not count: the next submission may send one
+        confirmation.mailed_at = now if message.status == "queued" else None
+        confirmation.save()
+
+
+def _find_unmailed(sign_up: _SignUp, now: int) -> Confirmation | None:
+    """Return an earlier submission of this form that was not mailed; the new one replaces it.
+
+    So repeated submissions for a week leave little work for the confirmation.
+    """
+    confirmation: Confirmation | None = Confirmation.get_or_none(
+        Confirmation.account == sign_up.account.id, Confirmation.form == sign_up.form.id,
+        Confirmation.purpose == "opt_in", Confirmation.kind == sign_up.submission.address.kind,
+        Confirmation.key == sign_up.submission.address.key, Confirmation.mailed_at.is_null(),
+        Confirmation.confirmed_at.is_null(), Confirmation.created_at > now - LINK_LIFETIME_MS,
+    )  # fmt: skip
+    return confirmation
+
+
+def _can_be_mailed(sign_up: _SignUp, now: int) -> bool:
+    kind, key = sign_up.submission.address.kind, sign_up.submission.address.key
+    recent = fetch_one(
+        "SELECT 1 FROM confirmation WHERE account_id = ? AND kind = ? AND key = ? AND purpose = 'opt_in' "
+        "AND mailed_at > ?",
+        (sign_up.account.id, kind, key, now - DAY_MS),
+    )
+    if recent is not None:
+        return False
+    address_hash = crypto.hash_address(kind, key)
+    reason = consent.find_suppression_reason(sign_up.account.id, kind, address_hash, but=consent.BLOCKING_REASONS)
+    if reason in _UNREACHABLE_REASONS:
+        return False
+    household = addresses.client_network(sign_up.evidence.ip or "")
+    return not store.count_submission(f"mail:{household}", MAX_MAILS_PER_CLIENT, store.HOUR_MS)
+
+
+def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
+    texts = recipient_texts.get_texts(recipient_texts.language_of_locale(sign_up.account.locale))
+    text = texts["mail_confirm_text"] + (f" {texts['mail_confirm_lists']}" if sign_up.lists else "")
+    letter = SystemEmail(
+        texts["mail_confirm_subject"], texts["mail_confirm_heading"], text, texts["mail_confirm_button"],
+        links.build_confirmation_url(confirmation_id), texts["mail_confirm_note"],
+    )  # fmt: skip
+    contact_id = sign_up.channel.contact_id if sign_up.channel else None
+    data = {"lists": ", ".join(sign_up.lists.values())}
+    return transactional.queue_system_email(sign_up.account, sign_up.submission.address, contact_id, letter, data)
+
+
+def list_expired(limit: int) -> list[int]:
+    """Return the ids of some sign-ups whose link has expired and that still hold submitted data."""
+    return _list_ids("created_at < ? AND confirmed_at IS NULL AND key IS NOT NULL", LINK_LIFETIME_MS, limit)
+
+
+def clear_personal_data(confirmation_ids: list[int]) -> int:
+    """Clear the submitted data of sign-ups; the rows are kept for a while."""
+    require_write_transaction()
+    return run(
+        "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
+        f"WHERE id IN ({','.join(map(str, confirmation_ids))}) AND confirmed_at IS NULL"
+    )
+
+
+def list_old(limit: int) -> list[int]:
+    """Return the ids of some sign-ups that are older than 30 days."""
+    return _list_ids("created_at < ?", RETENTION_MS, limit)
+
+
+def delete_confirmations(confirmation_ids: list[int]) -> int:
+    """Delete sign-ups."""
+    require_write_transaction()
+    return run(f"DELETE FROM confirmation WHERE id IN ({','.join(map(str, confirmation_ids))})")
+
+
+def _list_ids(condition: str, age_ms: int, limit: int) -> list[int]:
+    id_rows = rows(f"SELECT id FROM confirmation WHERE {condition} LIMIT ?", (clock.now_ms() - age_ms, limit))
+    return [row[0] for row in id_rows]
+
+
+MAX_PER_RECIPIENT, MAX_PER_CLIENT = 10, 50
+
+
+async def submit(form: Form, submission: Submission, client_ip_address: str, user_agent: str | None) -> None:
+    """Apply a submission; raises RateLimitExceeded over a rate (docs/decisions.md#4, Rates per address)."""
+    store.check_rate(f"form client:{addresses.client_network(client_ip_address)}", MAX_PER_CLIENT)
+    store.check_rate(f"form recipient:{submission.address.kind}:{submission.address.key}", MAX_PER_RECIPIENT)
+    # Parsed before, so that the writer does not wait for it
+    await fetch(user_agents.parse_device, user_agents.truncate_header(user_agent))
+    await commit(accept_submission, form, submission, client_ip_address, user_agent)

@@ -1,0 +1,191 @@
+"""Reads HTTP/1.1 requests strictly: refuses those that two programs could read in two ways.
+
+Sanic 25.12 accepts more than RFC 9112 allows: chunk sizes such as `0x0d`, any two bytes where CRLF ends a chunk,
+lengths in digits of other scripts, two Host lines. Where a proxy in front reads such a request differently, the rest
+of it may be taken for another request (request smuggling). A refused request gets 400 and the connection ends, so
+nothing after it is read. A request that stalls or trickles in gets 408 (RFC 9110, section 15.5.9), so that a few
+bytes cannot hold many connections. Everything else is left to Sanic.
+"""
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import Any
+
+from sanic import Request
+from sanic.exceptions import BadRequest, BadURL
+from sanic.http.constants import Stage
+from sanic.http.http1 import HTTP_CONTINUE, Http
+from sanic.router import Router
+from sanic.server.protocols.http_protocol import HttpProtocol
+
+from appliance.settings import config
+
+# Large enough that a credential that is far too long is refused as a wrong one, and not as a large header.
+MAX_HEAD_BYTES = 32_768
+_LINE_BYTES = 8_192
+
+
+async def read_as_text(request: Request) -> None:
+    """Replace bytes in headers that are not UTF-8, which some old programs send and no row can store."""
+    if request.head.isascii():
+        return
+    decoded = [
+        (name, value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+        for name, value in request.headers.items()
+    ]
+    request.headers.clear()
+    request.headers.extend(decoded)
+
+
+def is_unread(request: Request) -> bool:
+    """Return whether a request stands for one whose head could not be read; Sanic creates it for the error."""
+    return not request.head
+
+
+def path_of(request: Request) -> str:
+    """Return the path as the router reads it, without trailing slashes, also of a request that could not be read."""
+    if is_unread(request) and isinstance(request.stream, Http):
+        line = bytes(request.stream.recv_buffer[:_LINE_BYTES]).split(b"\r\n", 1)[0].split(b" ")
+        if len(line) > 1:
+            return line[1].partition(b"?")[0].decode("latin-1").rstrip("/") or "/"
+    return request.path.rstrip("/") or "/"
+
+
+# The line of a chunk with its extensions, which no client uses.
+MAX_CHUNK_LINE_BYTES = 256
+# As in Apache's mod_reqtimeout: a large body may be slow, but single bytes cannot hold a connection.
+MIN_BODY_BYTES_PER_SECOND = 500
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_HOST = rb"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z!$&'()*+,;=._~%-]+)(?::[0-9]{0,5})?"
+# RFC 9112, sections 3 (request line), 3.2 (target, Host), 5 (no space before a colon, no line that goes on with the
+# next), 6.1 (chunked alone) and 6.2 (one length); each line ends in CRLF, which nothing else holds (section 2.2)
+_HEAD = re.compile(
+    _TOKEN + rb" (?:/|(?i:https?)://" + _HOST + rb"/|\*(?= ))[!-~]* HTTP/1\.[01]"
+    rb"(?:\r\n(?:"
+    rb"(?i:host):[ \t]*" + _HOST + rb"[ \t]*"
+    rb"|(?i:content-length):[ \t]*[0-9]{1,100}[ \t]*"
+    rb"|(?i:transfer-encoding):[ \t]*chunked[ \t]*"
+    rb"|(?!(?i:host|content-length|transfer-encoding):)" + _TOKEN + rb":[^\r\n\0]*+"
+    rb"))*+"
+)
+_LONE_LINE_FEED = re.compile(rb"(?:^|[^\r])\n")
+_HOST_LINE = re.compile(rb"(?i)\r\nhost:")
+_CODING_LINE = re.compile(rb"(?i)\r\ntransfer-encoding:")
+# RFC 9112, section 7.1: after the CRLF that ends what came before, a size in hexadecimal digits
+_CHUNK_LINE = re.compile(rb"\r\n[0-9A-Fa-f]{1,16}(?:;[^\r\n\0]*)?")
+
+
+class RequestTooSlow(BadRequest):
+    """A request that did not arrive in time. A BadRequest, after which Sanic gives up what is left of a body."""
+
+    status_code = 408
+
+
+class StrictHttp(Http):
+    """The requests of one connection, read strictly."""
+
+    __slots__ = ("_began", "_received_before")
+    protocol: "StrictProtocol"
+
+    def deadline(self, now: float) -> float | None:
+        """Return by when more of a request must arrive, in seconds of the event loop; None between two requests."""
+        protocol = self.protocol
+        if self.stage is Stage.REQUEST:
+            return self._began + protocol.patience
+        if not self.request_body:
+            return None
+        earned = (protocol.received - self._received_before) / MIN_BODY_BYTES_PER_SECOND
+        return min(now, self._began + earned) + protocol.patience
+
+    async def http1_request_header(self) -> None:
+        """Read the head of a request; raises BadRequest."""
+        self._began = asyncio.get_running_loop().time()
+        self._received_before = self.protocol.received - len(self.recv_buffer)
+        buffer, searched = self.recv_buffer, 0
+        while (end := buffer.find(b"\r\n\r\n", searched)) < 0 and len(buffer) < self.HEADER_MAX_SIZE:
+            if _LONE_LINE_FEED.search(buffer, searched):
+                # The sender may be waiting for a response to a head that never ends for this server.
+                raise BadRequest("Bad Request")
+            searched = max(0, len(buffer) - 3)
+            await self._receive_more()
+        # A head that is too long gets its own error in Sanic.
+        if 0 <= end < self.HEADER_MAX_SIZE and not _is_sound(buffer, end):
+            raise BadRequest("Bad Request")
+        await super().http1_request_header()  # type: ignore[no-untyped-call]  # untyped in the library
+
+    async def read(self) -> bytes | None:
+        """Return the next piece of a body, or None at its end; raises BadRequest and PayloadTooLarge."""
+        if self.request_body == "chunked" and self.request_bytes_left == 0:  # type: ignore[comparison-overlap]  # it is
+            await self._check_chunk_line()
+        piece: bytes | None = await super().read()
+        return piece
+
+    async def _check_chunk_line(self) -> None:
+        if self.expecting_continue:
+            self.expecting_continue = False
+            await self._send(HTTP_CONTINUE)
+        buffer = self.recv_buffer
+        while (end := buffer.find(b"\r\n", 2)) < 0 and len(buffer) <= MAX_CHUNK_LINE_BYTES:
+            await self._receive_more()
+        if not 0 <= end <= MAX_CHUNK_LINE_BYTES or not _CHUNK_LINE.fullmatch(buffer, 0, end):
+            self.keep_alive = False
+            raise BadRequest("Bad chunked encoding")
+
+    def create_empty_request(self) -> None:
+        """Create the stand-in for a request that could not be read, also where its URL is the reason."""
+        with suppress(BadURL):
+            super().create_empty_request()
+            return
+        self.url = None
+        super().create_empty_request()
+
+    async def head_response_ignored(self, data: bytes, end_stream: bool) -> None:  # type: ignore[override]  # async
+        """Drop the body of a response to HEAD; Sanic awaits this function and did not declare it `async`."""
+        super().head_response_ignored(data, end_stream)
+
+
+class StrictProtocol(HttpProtocol):
+    """A connection whose requests are read strictly; `patience` is `limits.request_timeout` in seconds."""
+
+    HTTP_CLASS = StrictHttp
+    __slots__ = ("patience", "received")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set up a connection."""
+        self.received = 0
+        self.patience = config.parse_seconds(self.app.ctx.config.limits.request_timeout)
+        super().connection_made(transport)  # type: ignore[no-untyped-call]  # untyped in the library
+
+    def data_received(self, data: bytes) -> None:
+        """Count and process received bytes."""
+        self.received += len(data)
+        super().data_received(data)
+
+    async def receive_more(self) -> None:
+        """Wait for more bytes; raises RequestTooSlow."""
+        http: StrictHttp = self._http
+        try:
+            async with asyncio.timeout_at(http.deadline(asyncio.get_running_loop().time())):
+                await super().receive_more()  # type: ignore[no-untyped-call]  # untyped in the library
+        except TimeoutError:
+            http.keep_alive = False
+            raise RequestTooSlow("Request Timeout") from None
+
+
+def _is_sound(buffer: bytearray, end: int) -> bool:
+    """Return whether a head may be read: its lines, one Host (HTTP/1.0: at most one), no chunks in HTTP/1.0."""
+    if not _HEAD.fullmatch(buffer, 0, end):
+        return False
+    hosts = sum(1 for _ in _HOST_LINE.finditer(buffer, 0, end))
+    if buffer[: buffer.find(b"\r\n", 0, end + 2)].endswith(b"1.0"):
+        return hosts <= 1 and not _CODING_LINE.search(buffer, 0, end)
+    return hosts == 1
+
+
+class SlashRouter(Router):
+    """A router that drops all trailing slashes at once; Sanic recurses for each one."""
+
+    def resolve(self, path: str, **options: Any) -> Any:
+        """Return the route of a path, its handler, and the values in the path, as the library does."""
+        return super().resolve(path.rstrip("/") or "/", **options)

@@ -1,0 +1,467 @@
+"""Read a file of contacts into its staging file, in a child process because reading is bound by the processor."""
+
+import codecs
+import csv
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from appliance.core import crypto
+from appliance.core.executable import ParentPipe
+from appliance.imports import cells as imports_cells
+from appliance.imports import columns, staging
+from appliance.imports.columns import DateFormat, DateOrder
+from appliance.imports.staging import StagingWriter
+
+ROW_CHARACTERS = 65_536
+_BLOCK = 262_144
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MAX_SHOWN_CHARACTERS = 200
+
+
+class OverlongLine(str):
+    """The beginning of a line that is too long for a row."""
+
+
+def find_encoding(path: Path) -> tuple[str, int]:
+    """Return the encoding of a file and the length of its byte order mark.
+
+    Without a mark, UTF-16 is recognized by its zero bytes. Otherwise the file is UTF-8, unless it has more invalid
+    than valid characters beyond ASCII; then it is Windows-1252.
+    """
+    with path.open("rb") as file:
+        head = file.read(4096)
+        for bom, name in _BOMS:
+            if head.startswith(bom):
+                return name, len(bom)
+        even, odd = head[::2].count(0), head[1::2].count(0)
+        if max(even, odd) > len(head) // 8:
+            return ("utf-16-be" if even > odd else "utf-16-le"), 0
+        file.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        valid_count = invalid_count = 0
+        while block := file.read(_BLOCK):
+            text = decoder.decode(block)
+            if not text.isascii():
+                undecodable = sum("\udc80" <= char <= "\udcff" for char in text)
+                invalid_count += undecodable
+                valid_count += sum(char > "\x7f" for char in text) - undecodable
+    return ("cp1252" if invalid_count > valid_count else "utf-8"), 0
+
+
+def read_lines(path: Path, name: str, skip: int) -> Iterator[str]:
+    """Yield the lines of a file without line ends; a line that is too long is an `OverlongLine` with its beginning."""
+    errors = "surrogateescape" if name == "utf-8" else "replace"
+    decoder = codecs.getincrementaldecoder(name)(errors)
+    with path.open("rb") as file:
+        file.seek(skip)
+        remainder, overlong_start, line_end = "", "", None
+        while True:
+            block = file.read(_BLOCK)
+            text = remainder + decoder.decode(block, final=not block)
+            if line_end is None:
+                # In very old files lines end with a carriage return only.
+                line_end = "\r" if "\n" not in text and "\r" in text[:-1] else "\n"
+            *complete_lines, remainder = text.split(line_end)
+            for line in complete_lines:
+                if overlong_start:
+                    yield OverlongLine(overlong_start)
+                    overlong_start = ""
+                elif len(line) > ROW_CHARACTERS:
+                    yield OverlongLine(line[:_MAX_SHOWN_CHARACTERS])
+                else:
+                    yield line[:-1] if line.endswith("\r") else line
+            if len(remainder) > ROW_CHARACTERS:
+                overlong_start, remainder = overlong_start or remainder[:_MAX_SHOWN_CHARACTERS], ""
+            if not block:
+                if overlong_start or remainder:
+                    yield OverlongLine(overlong_start) if overlong_start else remainder.removesuffix("\r")
+                return
+
+
+MAX_COLUMNS = 200
+_DELIMITERS = (",", ";", "\t", "|")
+# A quoted cell may span this many lines; a longer one is treated as an unclosed quote.
+_MAX_QUOTED_LINES = 1000
+_UNREADABLE = re.compile("[\udc80-\udcff\ufffd]")
+_json = msgspec.json.Decoder()
+
+csv.field_size_limit(ROW_CHARACTERS * 2)
+
+
+class Record(NamedTuple):
+    """The cells of a record by column (a list for CSV, a dict for JSON lines) and its first line, or its fault."""
+
+    line: int
+    cells: Any
+    fault: str | None = None
+
+
+def find_delimiter(line: str) -> str:
+    """Return the delimiter that splits a header into the most columns."""
+    return max(_DELIMITERS, key=lambda delimiter: len(_parse_line(line, delimiter) or ()))
+
+
+def read_csv(lines: Iterator[str], separator: str, first: int = 1) -> Iterator[Record]:
+    """Yield the records of CSV lines, without blank lines; `first` is the number of the first line."""
+    ahead: deque[str] = deque()
+    number = first - 1
+    while True:
+        line = ahead.popleft() if ahead else next(lines, None)
+        if line is None:
+            return
+        number += 1
+        if not line:
+            continue
+        fault = _find_line_error(line)
+        if fault is not None:
+            yield Record(number, line[:200], fault)
+        elif '"' not in line:
+            yield _check_width(number, line.split(separator))
+        else:
+            cells, further_lines = _parse_quoted(line, lines, ahead, separator)
+            if cells is None:
+                yield Record(number, line[:200], "the quotes are not closed or stand in the wrong place")
+            else:
+                yield _check_width(number, cells)
+            number += further_lines
+
+
+def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator: str) -> tuple[list[str] | None, int]:
+    """Parse a line with quotes and the further lines that a quoted cell spans; return the cells and their number."""
+    cells = _parse_line(line, separator)
+    if cells is not None:
+        return cells, 0
+    if line.count('"') % 2 == 0:
+        return None, 0
+    quoted_lines, size, line_count = [line], len(line), 0
+    while line_count < _MAX_QUOTED_LINES:
+        if line_count == len(ahead):
+            ahead.extend(islice(lines, 1))
+        if line_count == len(ahead) or isinstance(ahead[line_count], OverlongLine):
+            return None, 0
+        quoted_lines.append(ahead[line_count])
+        size += len(ahead[line_count]) + 1
+        line_count += 1
+        if size > ROW_CHARACTERS:
+            return None, 0
+        if ahead[line_count - 1].count('"') % 2:
+            cells = _parse_line("\n".join(quoted_lines), separator)
+            if cells is not None and "\0" not in "".join(cells):
+                for _ in range(line_count):
+                    ahead.popleft()
+                return cells, line_count
+            return None, 0
+    return None, 0
+
+
+def _parse_line(text: str, separator: str) -> list[str] | None:
+    try:
+        parsed_rows = list(csv.reader((text,), delimiter=separator, strict=True))
+    except csv.Error:
+        return None
+    return parsed_rows[0] if len(parsed_rows) == 1 else None
+
+
+def _find_line_error(line: str) -> str | None:
+    if isinstance(line, OverlongLine):
+        return f"the row is too long (maximum is {ROW_CHARACTERS} characters)"
+    if "\0" in line:
+        return "the row holds a NUL character"
+    if not line.isascii() and _UNREADABLE.search(line):
+        return "the row holds characters that its encoding does not allow"
+    return None
+
+
+def _check_width(number: int, cells: list[str]) -> Record:
+    if len(cells) > MAX_COLUMNS:
+        return Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
+    return Record(number, cells)
+
+
+def read_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
+    """Yield the records of JSON lines; `first` is the number of the first line."""
+    for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
+        fault = _find_line_error(line)
+        if fault is not None:
+            yield Record(number, line[:200], fault)
+            continue
+        try:
+            cells = _json.decode(line)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            yield Record(number, line[:200], "the line is not JSON")
+            continue
+        if not isinstance(cells, dict):
+            yield Record(number, line[:200], "the line is not a JSON object")
+        elif len(cells) > MAX_COLUMNS:
+            yield Record(number, "", f"the row has too many columns (maximum is {MAX_COLUMNS})")
+        else:
+            yield Record(number, cells)
+
+
+MAX_ROWS = 1_000_000
+_SAMPLES = 3
+# The first bytes of spreadsheet workbooks (XLSX and XLS)
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+_PREVIEW_LINES = 20
+# Titles and remarks may precede the row of column names, up to this many lines.
+_MAX_TITLE_LINES = 10
+# Targets, in addition to custom data, whose dates are read in the order of their column
+_DATED_TARGETS = ("opt_in_at", "opt_out_at", "unsubscribed", "bounced", "subscribed_email", "subscribed_phone")
+
+
+class StagingTask(Struct):
+    """The task of a child process."""
+
+    path: str
+    target: str
+    resource: str
+    map: dict[str, str | None]
+    # The key of the installation, which a child process needs
+    key: bytes = b""
+    # The country of phone numbers without country code
+    country: str | None = None
+    # The order of dates in ambiguous columns
+    date_order: DateOrder | None = None
+
+
+class FilePreview(NamedTuple):
+    """The format, columns and samples at the beginning of a file."""
+
+    format: str
+    encoding: str
+    skip: int
+    delimiter: str | None
+    product: str | None
+    names: list[str]
+    headed: bool
+    samples: list[list[str]]
+    # The number of lines above the row of column names
+    first: int = 0
+
+
+class UnreadableFile(Exception):
+    """A file without a readable table; the text is the reason."""
+
+
+def preview_file(path: Path) -> FilePreview:
+    """Return the format, encoding, columns and samples of a file; raises UnreadableFile."""
+    with path.open("rb") as file:
+        if file.read(4) in _WORKBOOKS:
+            raise UnreadableFile("the file is a workbook of a spreadsheet: save it as CSV first")
+    encoding, skip = find_encoding(path)
+    first_lines = list(islice(read_lines(path, encoding, skip), _PREVIEW_LINES * 5))
+    header_index = next((index for index, line in enumerate(first_lines) if line.strip()), None)
+    if header_index is None:
+        raise UnreadableFile("the file is empty")
+    if first_lines[header_index].lstrip().startswith("{"):
+        return _preview_jsonl(encoding, skip, first_lines)
+    separator = None
+    if _is_separator(first_lines[header_index]):
+        separator = first_lines[header_index][4]
+        header_index += 1
+    header_index = _find_header(first_lines, header_index, separator)
+    if header_index >= len(first_lines) or isinstance(first_lines[header_index], OverlongLine):
+        raise UnreadableFile("the first line is too long for a row of column names")
+    separator = separator or find_delimiter(first_lines[header_index])
+    records = list(read_csv(iter(first_lines[header_index:]), separator))
+    if not records or records[0].fault is not None:
+        raise UnreadableFile(
+            f"the row of column names cannot be read: {records[0].fault if records else 'it is missing'}"
+        )
+    names = [str(cell).strip("\ufeff ").strip() for cell in records[0].cells]
+    has_header = not any("@" in name for name in names)
+    rows = [row.cells for row in records[1 if has_header else 0 :] if row.fault is None and not _is_empty(row.cells)]
+    if not has_header:
+        names = [_name_by_content(cell, index) for index, cell in enumerate(names)]
+    names = _make_unique(names)
+    return FilePreview(
+        "csv",
+        encoding,
+        skip,
+        separator,
+        columns.recognize_product(names),
+        names,
+        has_header,
+        _choose_samples(rows),
+        header_index,
+    )
+
+
+def _choose_samples(rows: list[list[str]]) -> list[list[str]]:
+    """Return a few sample rows in file order, preferring rows with values in otherwise empty columns."""
+    chosen: list[int] = []
+    covered: set[int] = set()
+    for index, row in enumerate(rows):
+        new_columns = {column for column, cell in enumerate(row) if cell.strip(imports_cells.SPACES)} - covered
+        if new_columns and len(chosen) < _SAMPLES:
+            chosen.append(index)
+            covered |= new_columns
+    remaining = [index for index in range(len(rows)) if index not in chosen]
+    return [rows[index] for index in sorted([*chosen, *remaining[: _SAMPLES - len(chosen)]])]
+
+
+def _is_separator(line: str) -> bool:
+    return line.lower().startswith("sep=") and len(line) == 5
+
+
+def _find_header(lines: list[str], start: int, separator: str | None) -> int:
+    """Return the index of the line with the column names.
+
+    It is the first line with a column of addresses, if no address precedes it; else the first line of all.
+    """
+    for index, line in enumerate(lines[start : start + _MAX_TITLE_LINES], start):
+        if not line.strip() or isinstance(line, OverlongLine):
+            continue
+        row = next(read_csv(iter([line]), separator or find_delimiter(line)), None)
+        if row is None or row.fault is not None or any("@" in cell for cell in row.cells):
+            break
+        if {"email", "phone", "channels"} & set(columns.guess_targets(row.cells)):
+            return index
+    return start
+
+
+def _is_empty(row: list[str]) -> bool:
+    return not any(cell.strip(imports_cells.SPACES) for cell in row)
+
+
+def _name_by_content(cell: str, index: int) -> str:
+    """Return a name for a column without a name, chosen by its content."""
+    return "email" if "@" in cell else f"column_{index + 1}"
+
+
+def _make_unique(names: list[str]) -> list[str]:
+    used_names: set[str] = set()
+    for index, name in enumerate(names):
+        name, number = name or f"column_{index + 1}", 2
+        while names[index] in used_names or not names[index]:
+            names[index], number = f"{name}_{number}" if name in used_names else name, number + 1
+        used_names.add(names[index])
+    return names
+
+
+def _preview_jsonl(encoding: str, skip: int, lines: list[str]) -> FilePreview:
+    objects = [row.cells for row in read_jsonl(iter(lines)) if row.fault is None]
+    if not objects:
+        raise UnreadableFile("the file begins like JSON lines, but its lines are not JSON objects")
+    names = list(dict.fromkeys(name for row in objects for name in row))[:MAX_COLUMNS]
+    samples = _choose_samples([[_sample_text(row.get(name)) for name in names] for row in objects])
+    return FilePreview("jsonl", encoding, skip, None, columns.recognize_product(names), names, True, samples)
+
+
+def _sample_text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+
+
+def assign_targets(names: list[str], resource: str, mapping: dict[str, str | None]) -> list[str]:
+    """Return the target of each column: the one in `mapping`, else a guess."""
+    guessed = columns.guess_targets(names, resource)
+    requested = {mapping[name] for name in names if mapping.get(name)}
+    return [
+        (mapping[name] or "")
+        if name in mapping
+        else ""
+        if guess in requested and not guess.startswith("data.")
+        else guess
+        for name, guess in zip(names, guessed, strict=True)
+    ]
+
+
+def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, Any]:
+    """Read a file into its staging file and return the totals; `report` gets the number of rows several times."""
+    path = Path(task.path)
+    preview = preview_file(path)
+    targets = assign_targets(preview.names, task.resource, task.map)
+    is_own = preview.product == columns.OWN_EXPORT
+    date_formats = (
+        {} if is_own or task.resource == "suppressions" else _read_date_formats(path, preview, targets, task.date_order)
+    )
+    reader = staging.PersonReader(preview.names, targets, task.country, date_formats, is_own)
+    read_person = reader.suppressed if task.resource == "suppressions" else reader.person
+    writer = StagingWriter(Path(task.target))
+    reported_at = time.monotonic()
+    is_truncated = False
+    for row in _read_records(path, preview):
+        if writer.good + writer.bad >= MAX_ROWS:
+            writer.fault(row.line, f"the file has more than {MAX_ROWS} rows; the rest was left out", "")
+            is_truncated = True
+            break
+        if row.fault is not None:
+            writer.fault(row.line, row.fault, str(row.cells))
+        elif isinstance(row.cells, list) and _is_empty(row.cells):
+            continue  # Spreadsheets write empty rows below the last one.
+        else:
+            try:
+                writer.person(read_person(row.line, row.cells))
+            except imports_cells.InvalidRecord as fault:
+                writer.fault(row.line, str(fault), _row_start(row.cells))
+        if time.monotonic() - reported_at > 0.3:
+            reported_at = time.monotonic()
+            report(writer.good + writer.bad)
+    writer.close()
+    by_name = {preview.names[index]: verdict for index, verdict in date_formats.items()}
+    return {"total": writer.good + writer.bad, "failed": writer.bad, "cut": is_truncated, "dates": by_name}
+
+
+def _read_date_formats(
+    path: Path, preview: FilePreview, targets: list[str], order: DateOrder | None
+) -> dict[int, DateFormat]:
+    """Return the date formats by column index; the file is read to its end only while a column may contain dates."""
+    if preview.format != "csv":
+        return {}
+    date_columns = {
+        index: columns.DateColumn()
+        for index, target in enumerate(targets)
+        if target.startswith("data.") or target in _DATED_TARGETS
+    }
+    undecided = dict(date_columns)
+    for row in _read_records(path, preview):
+        if not undecided:
+            break
+        for index in list(undecided) if row.fault is None else ():
+            cell = imports_cells.clean_cell(row.cells[index]) if index < len(row.cells) else ""
+            if cell and cell not in imports_cells.BLANKS and not undecided[index].add(cell):
+                del undecided[index]
+    verdicts = {index: column.verdict(order) for index, column in date_columns.items()}
+    return {index: verdict for index, verdict in verdicts.items() if verdict is not None}
+
+
+def _row_start(cells: Any) -> str:
+    text = msgspec.json.encode(cells).decode() if isinstance(cells, dict) else ",".join(cells)
+    return text[:200]
+
+
+def _read_records(path: Path, preview: FilePreview) -> Iterator[Record]:
+    lines = read_lines(path, preview.encoding, preview.skip)
+    if preview.format == "jsonl":
+        return read_jsonl(lines)
+    for _ in range(preview.first):
+        next(lines, None)
+    records = read_csv(lines, preview.delimiter or ",", preview.first + 1)
+    if preview.headed:
+        next(records, None)
+    return records
+
+
+def main() -> int:
+    """Run one task of the service (see `core.subprocesses`)."""
+    os.nice(5)
+    parent = ParentPipe()
+    task = parent.read_task(StagingTask)
+    crypto.use_key(task.key)
+    try:
+        result = stage_file(task, lambda count: parent.send({"rows": count}))
+    except UnreadableFile as fault:
+        result = {"unreadable": str(fault)}
+    parent.send({"done": result})
+    return 0

@@ -1,0 +1,565 @@
+"""Undo imports, and remove erased persons from all data that imports keep.
+
+An undo deletes a contact that the import created, unless it was changed, got a message, or was added to another list
+since. Mirrors and messages that never left do not count. A changed field gets its old value back if it still has the
+value of the import; the same holds for addresses, consent, suppressions and memberships. Chunks are undone in
+transactions, the last chunk first, so that an interruption is harmless.
+
+An erasure inserts a row into the table `erasure` in its own transaction, so that it is not lost when the process ends.
+It waits while an import runs; a contact that the import creates again is erased again after it.
+"""
+
+import logging
+import re
+import shutil
+import threading
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from appliance.audience import lists
+from appliance.audience.consent import Evidence
+from appliance.audience.contacts import removal, search
+from appliance.audience.contacts import store as contacts
+from appliance.core import addresses, clock
+from appliance.core.errors import NotFound
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.flows import run_ends
+from appliance.imports import store
+from appliance.imports.contact_rows import ConsentState, InsertedRange
+from appliance.storage import database, transactions
+from appliance.storage.database import connection, fetch_one, rows, run
+from appliance.storage.models import Erasure, Import
+from appliance.storage.transactions import require_write_transaction
+
+_FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
+_encode_snapshot = msgspec.msgpack.Encoder().encode
+
+
+class ContactChange(msgspec.Struct, array_like=True):
+    """The changes of an existing contact: fields and data keys as (before, after), and its previous `updated_at`."""
+
+    contact_id: int
+    updated_at: int
+    fields: dict[str, tuple[Any, Any]]
+    # Each side is a list of one value, or empty if the key did not exist.
+    data: dict[str, tuple[Any, Any]]
+
+
+class ChunkSnapshot(msgspec.Struct, array_like=True):
+    """The changes of a chunk, as far as its undo needs them."""
+
+    at: int
+    # Ids of contacts as ranges (first, count); most chunks have one range.
+    created: list[tuple[int, int]] = []
+    changes: list[ContactChange] = []
+    channels: list[tuple[int, list[Any], int | None, int]] = []
+    added: list[tuple[str, str]] = []
+    opt_outs: list[tuple[str, bytes, str, int]] = []
+    suppressions: list[tuple[str, bytes, str]] = []
+    joined: dict[int, list[tuple[int, int]]] = {}
+
+
+def to_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ids as ranges (first, count)."""
+    ranges: list[tuple[int, int]] = []
+    for contact_id in sorted(ids):
+        if ranges and contact_id == sum(ranges[-1]):
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
+        else:
+            ranges.append((contact_id, 1))
+    return ranges
+
+
+def from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the ids in ranges (first, count)."""
+    return [contact_id for first, count in ranges for contact_id in range(first, first + count)]
+
+
+class SnapshotBuilder:
+    """Records the changes of a chunk while it is applied."""
+
+    def __init__(self, now: int, inserted: InsertedRange | None = None) -> None:
+        self.notes = ChunkSnapshot(now)
+        self._created = list(range(inserted.first, inserted.first + inserted.number)) if inserted is not None else []
+        self._joined: dict[int, list[int]] = defaultdict(list)
+        self.created = self._created.append
+
+    def line(self, contact_id: int, old_fields: Any, new_fields: Any, updated_at: int) -> None:
+        """Record the change of an existing contact."""
+        fields = {
+            name: (a, b) for name in _FIELDS if (a := getattr(old_fields, name)) != (b := getattr(new_fields, name))
+        }
+        data = {}
+        if old_fields.data != new_fields.data:
+            old_data, new_data = msgspec.json.decode(old_fields.data), msgspec.json.decode(new_fields.data)
+            for key in old_data.keys() | new_data.keys():
+                change = ([old_data[key]] if key in old_data else [], [new_data[key]] if key in new_data else [])
+                if change[0] != change[1]:
+                    data[key] = change
+        self.notes.changes.append(ContactChange(contact_id, updated_at, fields, data))
+
+    def channel(self, number: int, standing: ConsentState, verified_at: int | None, updated_at: int) -> None:
+        """Record the state of an existing address."""
+        self.notes.channels.append((number, list(standing), verified_at, updated_at))
+
+    def channel_added(self, kind: str, key: str) -> None:
+        """Record an address added to an existing contact."""
+        self.notes.added.append((kind, key))
+
+    def forgot(self, kind: str, hashed: bytes, by: str, opted_out_at: int) -> None:
+        """Record a stored opt-out that was lifted."""
+        self.notes.opt_outs.append((kind, hashed, by, opted_out_at))
+
+    def suppressed(self, kind: str, hashed: bytes, reason: str) -> None:
+        """Record a new suppression."""
+        self.notes.suppressions.append((kind, hashed, reason))
+
+    def joined(self, list_id: int, contact_ids: Iterable[int]) -> None:
+        """Record contacts that joined a list."""
+        self._joined[list_id] += contact_ids
+
+    def packed(self) -> bytes:
+        """Return the snapshot in its stored form."""
+        self.notes.created = to_ranges(self._created)
+        self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}
+        return _encode_snapshot(self.notes)
+
+
+_decode_snapshot = msgspec.msgpack.Decoder(ChunkSnapshot).decode
+# Deleting contacts takes longer than inserting them.
+_UNDO_BATCH = 50
+
+
+def run_undo(job: Import, stopping: threading.Event) -> None:
+    """Undo an import batch by batch; after a stop the next process continues."""
+    while not stopping.is_set() and transactions.write(undo_batch, job.id):
+        pass
+
+
+def undo_batch(import_id: int) -> bool:
+    """Undo a batch of the last remaining chunk and return whether more may remain."""
+    require_write_transaction()
+    job = Import.get_by_id(import_id)
+    chunk = fetch_one(
+        "SELECT id, before FROM import_chunk WHERE import_job_id = ? AND before IS NOT NULL "
+        "ORDER BY number DESC LIMIT 1",
+        (import_id,),
+    )
+    now = clock.now_ms()
+    if chunk is None:
+        run("UPDATE import SET phase = 'undone', undone_at = ?, updated_at = ? WHERE id = ?", (now, now, import_id))
+        return False
+    undo = _ChunkUndo(job.account_id, import_id, _decode_snapshot(chunk[1]))
+    restored_count = undo.step()
+    remaining = undo.left()
+    stayed = Counter(job.left_in_place) + undo.stayed
+    run("UPDATE import_chunk SET before = ? WHERE id = ?", (remaining, chunk[0]))
+    run(
+        "UPDATE import SET restored = restored + ?, left_in_place = ?, updated_at = ? WHERE id = ?",
+        (restored_count, msgspec.json.encode(stayed).decode(), now, import_id),
+    )
+    return True
+
+
+class _ChunkUndo:
+    def __init__(self, account_id: int, import_id: int, notes: ChunkSnapshot) -> None:
+        self.account_id, self.import_id, self.notes = account_id, import_id, notes
+        # The number of contacts that are not deleted, by reason
+        self.stayed: Counter[str] = Counter()
+        self._created = from_ranges(notes.created)
+        self._joined = {list_id: from_ranges(members) for list_id, members in notes.joined.items()}
+
+    def left(self) -> bytes | None:
+        """Return the snapshot of the remaining changes, or None."""
+        if not (self._created or self.notes.changes or any(self._joined.values())):
+            return None
+        self.notes.created = to_ranges(self._created)
+        self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}
+        return msgspec.msgpack.encode(self.notes)
+
+    def step(self) -> int:
+        """Undo a batch, remove it from the snapshot, and return the number of restored contacts."""
+        self._addresses()
+        contact_ids = self._created[-_UNDO_BATCH:]
+        del self._created[-_UNDO_BATCH:]
+        if contact_ids:
+            return self._remove(contact_ids)
+        changes = self.notes.changes[-_UNDO_BATCH:]
+        del self.notes.changes[-_UNDO_BATCH:]
+        self._leave([change.contact_id for change in changes])
+        for change in changes:
+            self._restore(change)
+        if not self.notes.changes:
+            self._leave([member for members in self._joined.values() for member in members])
+            self._joined = {}
+        return len(changes)
+
+    def _addresses(self) -> None:
+        """Restore suppressions, opt-outs and channels, first and together because they belong to addresses."""
+        account, at = self.account_id, self.notes.at
+        for kind, hashed, reason in self.notes.suppressions:
+            run(
+                "DELETE FROM suppression WHERE account_id = ? AND kind = ? AND address_hash = ? AND reason = ? "
+                "AND source = 'import' AND created_at = ?",
+                (account, kind, hashed, reason, at),
+            )
+        for kind, hashed, by, opted_out_at in self.notes.opt_outs:
+            run("INSERT INTO opt_out (account_id, kind, address_hash, by, created_at) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", (account, kind, hashed, by, opted_out_at))  # fmt: skip
+        for number, standing, verified_at, updated_at in self.notes.channels:
+            run(
+                "UPDATE channel SET subscribed = ?, opted_out_by = ?, opt_out_at = ?, opt_in_at = ?, suppression = ?, "
+                "verified_at = ?, updated_at = ? WHERE id = ? AND account_id = ? AND updated_at = ?",
+                (*standing, verified_at, updated_at, number, account, at),
+            )
+        for kind, key in self.notes.added:
+            run("DELETE FROM channel WHERE account_id = ? AND kind = ? AND key = ? AND updated_at = ? "
+                    "AND sent_count = 0", (account, kind, key, at))  # fmt: skip
+        self.notes.suppressions, self.notes.opt_outs, self.notes.channels, self.notes.added = [], [], [], []
+
+    def _remove(self, contact_ids: list[int]) -> int:
+        removed_ids = self._untouched(contact_ids)
+        placeholders = ",".join("?" * len(removed_ids))
+        members: dict[int, list[int]] = {}
+        for list_id, contact_id in rows(
+            f"SELECT contact_list_id, contact_id FROM membership WHERE contact_id IN ({placeholders})", removed_ids
+        ):
+            members.setdefault(list_id, []).append(contact_id)
+        for list_id, leaving in members.items():
+            lists.remove_members(self.account_id, list_id, leaving)
+        for list_id, joined in self._joined.items():
+            self._joined[list_id] = sorted(set(joined).difference(contact_ids))
+        db = connection()
+        db.executemany(search.DELETE_SQL, [(removed_id,) for removed_id in removed_ids])
+        run_ends.end_runs_of_deleted_contacts(removed_ids)
+        log.record_many(
+            [NewEvent(self.account_id, "contact_delete", None, {"contact_id": removed_id, "import_id": self.import_id})
+             for removed_id in removed_ids]
+        )  # fmt: skip
+        db.executemany("DELETE FROM contact WHERE id = ?", [(removed_id,) for removed_id in removed_ids])
+        return len(removed_ids)
+
+    def _untouched(self, contact_ids: list[int]) -> list[int]:
+        """Return the new contacts that are unchanged since the import, and count the others by reason."""
+        ids, own = ",".join("?" * len(contact_ids)), ",".join(map(str, self._joined)) or "0"
+        removable_ids = []
+        for contact_id, messaged, listed, changed in rows(
+            "SELECT c.id, EXISTS (SELECT 1 FROM message m WHERE m.contact_id = c.id AND m.status NOT IN "
+            "('skipped', 'cancelled')), EXISTS (SELECT 1 FROM membership b JOIN contact_list l "
+            f"ON l.id = b.contact_list_id WHERE b.contact_id = c.id AND l.segment_id IS NULL AND l.id NOT IN ({own})), "
+            "c.updated_at <> ? OR EXISTS (SELECT 1 FROM channel h WHERE h.contact_id = c.id "
+            f"AND h.updated_at <> c.updated_at) FROM contact c WHERE c.account_id = ? AND c.id IN ({ids})",
+            (self.notes.at, self.account_id, *contact_ids),
+        ):
+            reason = "messaged" if messaged else "in_another_list" if listed else "changed" if changed else None
+            if reason is None:
+                removable_ids.append(contact_id)
+            else:
+                self.stayed[reason] += 1
+        return removable_ids
+
+    def _leave(self, contact_ids: list[int]) -> None:
+        selected = set(contact_ids)
+        for list_id, members in self._joined.items():
+            leaving = [contact_id for contact_id in members if contact_id in selected]
+            if leaving:
+                lists.remove_members(self.account_id, list_id, leaving)
+                self._joined[list_id] = [contact_id for contact_id in members if contact_id not in selected]
+
+    def _restore(self, change: ContactChange) -> None:
+        stored = rows(
+            "SELECT first_name, last_name, source, country_code, tracking, data, updated_at FROM contact "
+            "WHERE account_id = ? AND id = ?",
+            (self.account_id, change.contact_id),
+        )
+        if not stored:
+            return
+        names = ("first_name", "last_name", "source", "country_code", "tracking")
+        values: dict[str, Any] = dict(zip(names, stored[0], strict=False))
+        for name, (old_field, new_field) in change.fields.items():
+            if values[name] == new_field:
+                values[name] = old_field
+        data = msgspec.json.decode(stored[0][5])
+        for key, (old_value, new_value) in change.data.items():
+            if ([data[key]] if key in data else []) == new_value:
+                if old_value:
+                    data[key] = old_value[0]
+                else:
+                    data.pop(key, None)
+        restored_at = change.updated_at if stored[0][6] == self.notes.at else clock.now_ms()
+        run(
+            "UPDATE contact SET first_name = ?, last_name = ?, source = ?, country_code = ?, tracking = ?, data = ?, "
+            "updated_at = ? WHERE id = ?",
+            (*values.values(), msgspec.json.encode(data).decode(), restored_at, change.contact_id),
+        )
+        restored = contacts.get(self.account_id, change.contact_id)
+        search.index_contact(restored, restored.channels)
+
+
+logger = logging.getLogger("campanero.imports")
+
+_BLOCK = 1_048_576
+# Blocks overlap by more than the longest address in the widest encoding.
+_OVERLAP = 2048
+_CHUNK_BATCH = 50
+_PHONE_SEPARATORS = b" \t.-()/\0"
+_BY_SERVICE = Evidence(source="erasure", actor="service")
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class ErasedPerson(NamedTuple):
+    """An erased person: the id of the former contact, and the addresses as (kind, key, value)."""
+
+    id: int
+    account_id: int
+    contact_id: int
+    addresses: list[tuple[str, str, str]]
+    created_at: int
+
+    def words(self) -> list[str]:
+        """Return all forms of the addresses, in lower case."""
+        return sorted({addresses.lowercase(text) for _, key, value in self.addresses for text in (key, value)})
+
+    def finder(self) -> Callable[[bytes], bool]:
+        """Return a function that finds an address in bytes of any encoding, with ASCII letters in lower case."""
+        encoded_words, patterns = set(), set()
+        for word in self.words():
+            for name in ("utf-8", "utf-16-le", "utf-16-be", "cp1252"):
+                try:
+                    encoded_words.add(word.encode(name).lower())
+                except UnicodeEncodeError:
+                    continue  # A file of this encoding cannot contain the word.
+                if not word.isascii():
+                    patterns.add(b"".join(_letter_pattern(char, name) for char in word))
+        compiled = [re.compile(pattern) for pattern in sorted(patterns)]
+        return lambda text: any(word in text for word in encoded_words) or any(regex.search(text) for regex in compiled)
+
+    def digits(self) -> list[bytes]:
+        """Return the digits of phone numbers, without separators."""
+        return [key.lstrip("+").encode() for kind, key, _ in self.addresses if kind == "phone"]
+
+
+def _letter_pattern(char: str, encoding: str) -> bytes:
+    """Return a pattern for a letter in either case, composed or decomposed; `bytes.lower` changes only ASCII."""
+    cases = [character for character in (char, char.upper(), "ẞ" if char == "ß" else char) if len(character) == 1]
+    spellings = {unicodedata.normalize(form, character) for character in cases for form in ("NFC", "NFD")}
+    encoded = set()
+    for spelling in spellings:
+        with suppress(UnicodeEncodeError):  # The encoding may not have this spelling.
+            encoded.add(re.escape(spelling.encode(encoding).lower()))
+    return b"(?:" + b"|".join(sorted(encoded)) + b")"
+
+
+def has_pending_erasures() -> bool:
+    """Return whether any erasure is pending."""
+    return bool(rows("SELECT 1 FROM erasure LIMIT 1"))
+
+
+def run_erasures() -> None:
+    """Run the pending erasures that no import blocks; then prune expired snapshots and outcomes."""
+    erased = [person for person in _pending_erasures() if _erase_person(person)]
+    for person in erased:
+        while transactions.write(removal.purge_search_index):
+            pass
+        transactions.write(_delete_erasure, person)
+    if erased:
+        # Deleted data stays in the write-ahead log until it is truncated.
+        database.truncate_wal(connection())
+    while transactions.write(prune_chunks):
+        pass
+
+
+def _pending_erasures() -> list[ErasedPerson]:
+    return [
+        ErasedPerson(row.id, row.account_id, row.contact_id, [(kind, key, value) for kind, key, value in row.addresses],
+             row.created_at)
+        for row in Erasure.select().order_by(Erasure.id)
+    ]  # fmt: skip
+
+
+def _erase_person(person: ErasedPerson) -> bool:
+    """Remove one person from all imports; return False if a running import blocks it."""
+    params = (person.account_id, person.created_at)
+    if fetch_one(
+        "SELECT 1 FROM import WHERE account_id = ? AND created_at <= ? "
+        "AND (status IN ('pending', 'processing') OR phase = 'undoing') LIMIT 1",
+        params,
+    ):
+        return False
+    for contact_id in _recreated_contacts(person):
+        try:
+            transactions.write(removal.erase, person.account_id, contact_id, _BY_SERVICE)
+        except NotFound:
+            logger.info("imports: erasure skipped contact=%s: already deleted", contact_id)
+    for (import_id,) in rows("SELECT id FROM import WHERE account_id = ? AND created_at <= ?", params):
+        home = store.import_directory(import_id)
+        if home.is_dir() and any(_is_named_in(path, person) for path in home.iterdir()):
+            shutil.rmtree(home)
+        for chunk_id in _chunks_naming(import_id, person):
+            transactions.write(_scrub_chunk, chunk_id, person)
+        transactions.write(_scrub_samples, import_id, person)
+    return True
+
+
+def _recreated_contacts(person: ErasedPerson) -> list[int]:
+    """Return the contacts that an import recreated after the erasure, from an older file with one of the addresses."""
+    contact_ids: dict[int, None] = {}
+    for kind, key, _ in person.addresses:
+        for (contact_id,) in rows(
+            "SELECT h.contact_id FROM channel h JOIN event e ON e.contact_id = h.contact_id "
+            "WHERE h.account_id = ?1 AND h.kind = ?2 AND h.key = ?3 AND e.event = 'contact_add' AND e.created_at >= ?4 "
+            "AND e.data ->> '$.import_id' IN (SELECT id FROM import WHERE account_id = ?1 "
+            "AND created_at <= ?4)",
+            (person.account_id, kind, key, person.created_at),
+        ):
+            contact_ids[contact_id] = None
+    return list(contact_ids)
+
+
+def _is_named_in(path: Path, person: ErasedPerson) -> bool:
+    """Return whether a file contains an erased person."""
+    if path.suffix == ".db":
+        return _is_named_in_staging(path, person)
+    is_named, digits = person.finder(), person.digits()
+    previous_end = b""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            text = previous_end + block.lower()
+            if is_named(text):
+                return True
+            if digits:
+                stripped = text.translate(None, _PHONE_SEPARATORS)
+                if any(number in stripped for number in digits):
+                    return True
+            previous_end = text[-_OVERLAP:]
+    return False
+
+
+def _is_named_in_staging(path: Path, person: ErasedPerson) -> bool:
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        for table, columns in database.list_columns(db).items():
+            text = f"lower(concat_ws(char(10), {', '.join(columns)}))"
+            condition = " OR ".join(f"instr({text}, ?)" for _ in person.words())
+            if db.execute(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", person.words()).fetchall():
+                return True
+    except apsw.Error:
+        # A partial file cannot be read, so it may contain the person.
+        logger.warning("imports: unreadable staging file removed path=%s", path)
+        return True
+    finally:
+        db.close(True)
+    return False
+
+
+def _chunks_naming(import_id: int, person: ErasedPerson) -> Iterator[int]:
+    """Yield the chunks of an import whose outcomes or snapshot name an erased person."""
+    is_named, last_id = person.finder(), 0
+    while True:
+        chunks = rows(
+            "SELECT id, outcomes, before FROM import_chunk WHERE import_job_id = ? AND id > ? ORDER BY id LIMIT ?",
+            (import_id, last_id, _CHUNK_BATCH),
+        )
+        for last_id, outcomes, before in chunks:
+            lowercased = bytes(outcomes).lower() + bytes(before or b"").lower()
+            changed_ids = [change.contact_id for change in _decode_snapshot(before).changes] if before else []
+            if is_named(lowercased) or person.contact_id in changed_ids:
+                yield last_id
+        if len(chunks) < _CHUNK_BATCH:
+            return
+
+
+def _scrub_chunk(chunk_id: int, person: ErasedPerson) -> None:
+    require_write_transaction()
+    chunk = fetch_one("SELECT outcomes, before FROM import_chunk WHERE id = ?", (chunk_id,))
+    if chunk is None:
+        return
+    words = set(person.words())
+    snapshot = None
+    if chunk[1] is not None:
+        notes = _decode_snapshot(chunk[1])
+        notes.changes = [change for change in notes.changes if change.contact_id != person.contact_id]
+        notes.added = [(kind, key) for kind, key in notes.added if addresses.lowercase(key) not in words]
+        snapshot = _pack(notes)
+    outcomes = _pack(_remove_words(msgspec.msgpack.decode(chunk[0]), words))
+    removal.overwrite_deleted_data()
+    run("UPDATE import_chunk SET outcomes = ?, before = ? WHERE id = ?", (outcomes, snapshot, chunk_id))
+
+
+def _remove_words(value: Any, words: set[str]) -> Any:
+    if isinstance(value, list):
+        return [_remove_words(inner, words) for inner in value]
+    return "" if isinstance(value, str) and addresses.lowercase(value) in words else value
+
+
+def _scrub_samples(import_id: int, person: ErasedPerson) -> None:
+    """Remove the rows that name an erased person from the samples of an import."""
+    require_write_transaction()
+    job = Import.get_or_none(Import.id == import_id)
+    if job is None:
+        return
+    needles, digits = person.words(), person.digits()
+
+    def names_person(cell: str) -> bool:
+        stripped = cell.encode().translate(None, _PHONE_SEPARATORS)
+        return any(word in addresses.lowercase(cell) for word in needles) or any(
+            number in stripped for number in digits
+        )
+
+    erased_rows = {
+        index for column in job.columns for index, cell in enumerate(column["samples"]) if names_person(cell)
+    }
+    if not erased_rows:
+        return
+    for column in job.columns:
+        column["samples"] = [cell for index, cell in enumerate(column["samples"]) if index not in erased_rows]
+    removal.overwrite_deleted_data()
+    run("UPDATE import SET columns = ? WHERE id = ?", (msgspec.json.encode(job.columns).decode(), import_id))
+
+
+def _delete_erasure(person: ErasedPerson) -> None:
+    require_write_transaction()
+    removal.overwrite_deleted_data()
+    run("DELETE FROM erasure WHERE id = ?", (person.id,))
+
+
+def _find_expired_import() -> int | None:
+    """Return the id of an import with expired snapshots or outcomes, or None."""
+    now = clock.now_ms()
+    row = fetch_one(
+        "SELECT i.id FROM import i WHERE i.status NOT IN ('pending', 'processing') AND i.phase IS DISTINCT "
+        "FROM 'undoing' AND ((i.created_at < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id)) "
+        "OR (coalesce(i.undo_until, 0) < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id "
+        "AND c.before IS NOT NULL))) LIMIT 1",
+        (now - store.RETENTION_MS, now),
+    )
+    return None if row is None else int(row[0])
+
+
+def prune_chunks() -> bool:
+    """Prune a batch of expired snapshots or outcomes of an import and return whether more may remain.
+
+    Snapshots expire when the import cannot be undone any more.
+    """
+    require_write_transaction()
+    import_id = _find_expired_import()
+    if import_id is None:
+        return False
+    is_expired = fetch_one(
+        "SELECT 1 FROM import WHERE id = ? AND created_at < ?", (import_id, clock.now_ms() - store.RETENTION_MS)
+    )
+    if is_expired:
+        run("DELETE FROM import_chunk WHERE id IN (SELECT id FROM import_chunk WHERE import_job_id = ? LIMIT ?)",
+            (import_id, _CHUNK_BATCH))  # fmt: skip
+    else:
+        run("UPDATE import_chunk SET before = NULL WHERE id IN (SELECT id FROM import_chunk "
+            "WHERE import_job_id = ? AND before IS NOT NULL LIMIT ?)", (import_id, _CHUNK_BATCH))  # fmt: skip
+    return True

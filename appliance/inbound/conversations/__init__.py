@@ -1,1 +1,0 @@
-"""What people write back over SMS, what it asks of us, and what we answer."""

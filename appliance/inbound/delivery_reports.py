@@ -1,0 +1,392 @@
+"""Record what is reported about a message after it was sent: delivery, bounce, complaint, SMS receipt.
+
+A report is accepted if it names a message of ours and its recipient: for two weeks after the message was sent, or for
+90 days for a complaint, because people clear their inboxes late. A status never goes back: sent, delivered, bounced,
+complained. All sources are treated alike: a returned mail, a provider's webhook, a simulation. Only a simulation, or
+the provider of its SMS, reports about a test message, which then changes nothing but the test itself.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from appliance.audience import suppressions
+from appliance.audience.consent import Evidence
+from appliance.audience.suppressions import SuppressionCause
+from appliance.core import addresses, clock
+from appliance.core.addresses import Address
+from appliance.core.errors import Unavailable, Uncertain
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery.bounce_classes import BounceClass
+from appliance.sending.messages import ledger, outcomes, queue, retries, senders
+from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome, PreparedMessage
+from appliance.sending.sms import error_codes
+from appliance.sending.sms.error_codes import STATUSES, Receipt
+from appliance.storage.database import fetch_one, rows, run, scalar
+from appliance.storage.transactions import require_write_transaction
+
+ReportKind = Literal["delivered", "bounced", "soft_bounced", "complained"]
+
+
+class DeliveryReport(NamedTuple):
+    """One report about one message; accepted only as far as `record_report` can verify it.
+
+    `recipient` is the address as reported (None only where no recipient is needed, see `_is_recipient`), `key` is the
+    reporter's id of the report, by which it counts once, and `at` the time of the event in ms. For an SMS, `code` is
+    the provider's own code, and `judged` its bounce class.
+    """
+
+    message_id: int
+    kind: ReportKind
+    source: str  # dsn, arf, smtp, hook, ses, postmark, mailgun, sendgrid, capture, and the providers of SMS
+    text: str = ""
+    smtp: int | None = None
+    enhanced: str | None = None
+    recipient: str | None = None
+    key: str | None = None
+    at: int | None = None
+    code: str | None = None
+    judged: BounceClass | None = None
+
+
+_DAY_MS = 24 * 3600 * 1000
+_MAX_AGE_MS, _MAX_COMPLAINT_AGE_MS = 14 * _DAY_MS, 90 * _DAY_MS
+# Keys are kept longer than any report is accepted
+_KEY_TTL_MS = 100 * _DAY_MS
+_RANK = {"uncertain": 0, "sent": 0, "delivered": 1, "bounced": 2, "complained": 3}
+_STATUS_OF_KIND = {
+    "delivered": "delivered",
+    "bounced": "bounced",
+    "soft_bounced": "bounced",
+    "complained": "complained",
+}
+# Reports that need no recipient: complaints that are proven by our own signatures
+_PROVEN_SOURCES = ("arf",)
+# Sources with the original text of the server; other sources have classified the bounce themselves
+_OWN_SOURCES = ("dsn", "smtp")
+
+
+class MessageInFlight(Unavailable):
+    """The message was sent but is not recorded yet: the report must be repeated."""
+
+    def __init__(self) -> None:
+        super().__init__("this message is still in hand; tell it again in a moment", "unavailable", 30)
+
+
+class _ReportedMessage(NamedTuple):
+    """A reported message with its status and the time it was sent."""
+
+    row: Claim
+    status: str
+    left_at: int
+
+
+def record_report(fact: DeliveryReport) -> bool:
+    """Record a report with its consequences. Returns False if it changes nothing: known, late, or not accepted.
+
+    Raises MessageInFlight while the message was sent but is not recorded yet; the report must be repeated then.
+    """
+    require_write_transaction()
+    message = _find_message(fact)
+    if (
+        message is None
+        or _RANK.get(message.status, 0) >= _RANK[_STATUS_OF_KIND[fact.kind]]
+        or not (fact.key is None or mark_processed(fact.source, fact.key))
+    ):
+        return False
+    if message.status in ("uncertain", "queued", "held"):
+        retries.confirm_arrival(message.row.id)
+    match fact.kind:
+        case "delivered":
+            _record_delivery(message, fact)
+        case "complained":
+            _record_complaint(message, fact)
+        case _:
+            _record_bounce(message, fact)
+    return True
+
+
+def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
+    """Return the message of a report, if the report can be true."""
+    row = fetch_one(
+        f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
+        "AND recipient_key IS NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
+        (fact.message_id, fact.source),
+    )
+    if row is None:
+        return None
+    message = _ReportedMessage(Claim._make(row[:-2]), *row[-2:])
+    if not _is_recipient(message.row, fact):
+        return None
+    if message.status == "sending":
+        raise MessageInFlight
+    max_age = _MAX_COMPLAINT_AGE_MS if fact.kind == "complained" else _MAX_AGE_MS
+    is_late = clock.now_ms() - message.left_at > max_age
+    # A message in doubt waits for its retry or look-up, perhaps for long
+    is_in_doubt = message.status in ("queued", "held") and message.row.uncertain_count > 0
+    return None if is_late or not (message.status in _RANK or is_in_doubt) else message
+
+
+def _is_recipient(row: Claim, fact: DeliveryReport) -> bool:
+    """Return whether a report is about the recipient of its message; SMS are identified by the provider."""
+    if fact.recipient is None:
+        return row.address_kind == "phone" or fact.source in _PROVEN_SOURCES
+    return _is_same_address(row.address_kind, fact.recipient, row.recipient_key)
+
+
+def _is_same_address(kind: str, reported: str, recipient_key: str | None) -> bool:
+    """Return whether a reported address is the recipient, in any spelling of headers and DNS."""
+    if kind == "email":
+        reported = addresses.address_in_header(reported)
+    try:
+        return addresses.parse(kind, reported).key == recipient_key
+    except ValueError:
+        return False
+
+
+def is_recipient(message_id: int, reported: str | None) -> bool:
+    """Return whether a reported email address is the recipient of a message."""
+    row = fetch_one("SELECT recipient_key FROM message WHERE id = ?", (message_id,))
+    return row is not None and reported is not None and _is_same_address("email", reported, row[0])
+
+
+def mark_processed(source: str, key: str) -> bool:
+    """Remember the key of a report. Returns False if it was processed before."""
+    require_write_transaction()
+    now = clock.now_ms()
+    run(
+        "DELETE FROM processed_notification WHERE (source, key) IN (SELECT source, key FROM processed_notification "
+        "WHERE created_at < ? LIMIT 10)",
+        (now - _KEY_TTL_MS,),
+    )
+    return (
+        run("INSERT INTO processed_notification VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (source, key[:400], now)) == 1
+    )
+
+
+def _record_delivery(message: _ReportedMessage, fact: DeliveryReport) -> None:
+    run(
+        "UPDATE message SET status = 'delivered', delivered_at = ?, updated_at = ? WHERE id = ?",
+        (_event_time(message, fact), clock.now_ms(), message.row.id),
+    )
+    ledger.record_event(message.row, f"{message.row.channel}_delivered", {"source": fact.source})
+
+
+def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
+    row = message.row
+    run(
+        "UPDATE message SET status = 'bounced', bounced_at = ?, updated_at = ?, error_code = 'returned', "
+        "error_smtp = ?, error_enhanced = ?, error_text = ? WHERE id = ?",
+        (_event_time(message, fact), clock.now_ms(), fact.smtp, fact.enhanced, fact.text[:1000], row.id),
+    )
+    if not row.test:
+        run(
+            "UPDATE channel SET fail_count = fail_count + 1 WHERE account_id = ? AND kind = ? AND key = ?",
+            (row.account_id, row.address_kind, row.recipient_key),
+        )
+    bounce_class = outcomes.apply_bounce(row, classify_bounce(fact), fact.source, fact.text)
+    event = bounce_class.event if row.channel == "email" else f"{row.channel}_failed"
+    codes = {"smtp": fact.smtp, "enhanced": fact.enhanced} if row.channel == "email" else {"code": fact.code}
+    data = {"reason": "returned", "class": bounce_class.name, **codes, "text": fact.text[:1000], "source": fact.source}
+    ledger.record_event(row, event, data)
+    if bounce_class is bounce_classes.HARD and row.campaign_id is not None and not row.test:
+        ledger.increment_campaign(row.campaign_id, "bounced")
+
+
+def classify_bounce(fact: DeliveryReport) -> BounceClass:
+    """Return the class of a bounce: by its codes and text, or else by its source."""
+    if fact.judged is not None:
+        return fact.judged
+    bounce_class = bounce_classes.classify(fact.smtp, fact.enhanced, fact.text)
+    if fact.source in _OWN_SOURCES or bounce_class in (
+        bounce_classes.FULL,
+        bounce_classes.DISABLED,
+        bounce_classes.EXPIRED,
+    ):
+        return bounce_class
+    if bounce_class.against == "nobody" and bounce_class is not bounce_classes.REFUSED:
+        return bounce_class
+    return bounce_classes.HARD if fact.kind == "bounced" else bounce_classes.TEMPORARY
+
+
+def _record_complaint(message: _ReportedMessage, fact: DeliveryReport) -> None:
+    row = message.row
+    senders.count_warm_up_failure(row, "complaints")
+    run(
+        "UPDATE message SET status = 'complained', updated_at = ? WHERE id = ?",
+        (clock.now_ms(), row.id),
+    )
+    ledger.count_complaint(row)
+    ledger.record_event(row, f"{row.channel}_complained", {"source": fact.source, "text": fact.text[:1000]})
+    if row.test:
+        return  # a complaint about a test has no consequences
+    suppressions.suppress(
+        row.account_id, Address(row.address_kind, row.recipient, row.recipient_key),
+        SuppressionCause("complaint", source=fact.source, diagnostic=fact.text[:1000] or None),
+        Evidence(source=fact.source, actor="recipient", message_id=row.id),
+    )  # fmt: skip
+    if row.campaign_id is not None:
+        ledger.increment_campaign(row.campaign_id, "complained")
+
+
+def _event_time(message: _ReportedMessage, fact: DeliveryReport) -> int:
+    """Return when the event happened, as reported if that is plausible."""
+    now = clock.now_ms()
+    return min(max(fact.at, message.left_at), now) if fact.at is not None else now
+
+
+# Receipts of SMS: each counts once, in any order (docs/decisions.md#15).
+#
+# A receipt may arrive before the response that accepts the message is recorded, or instead of a response that was lost.
+# Such a receipt is stored, and applied in the transaction that records the outcome. A receipt that names a message in
+# doubt by our own token settles the doubt, since a provider only reports about messages that it accepted.
+
+# As long as reports about a message are accepted
+_RECEIPT_TTL_MS = 14 * 24 * 3600 * 1000
+_SELECT_SMS = "SELECT id, status, uncertain_count, provider_id FROM message WHERE channel = 'sms' AND provider = ? AND"
+_RECEIPT_COLUMNS = "id, provider, provider_id, message_id, status, code, text"
+
+
+class _SmsRow(NamedTuple):
+    """The message that a receipt is about, in its current state."""
+
+    id: int
+    status: str
+    uncertain_count: int
+    provider_id: str | None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Return whether acceptance is unknown, also while the message waits for its look-up."""
+        return self.status == "uncertain" or (self.status in ("queued", "held") and self.uncertain_count > 0)
+
+
+def apply_receipt(provider: str, receipt: Receipt) -> bool:
+    """Record a delivery receipt of an SMS with its consequences. Returns False if it changes nothing now."""
+    require_write_transaction()
+    if receipt.status not in STATUSES:
+        return False
+    receipt, row = _find_sms(provider, receipt)
+    if row is None:
+        if receipt.message_id is None:
+            _store_receipt(
+                provider, receipt
+            )  # perhaps of an SMS whose response, with the provider's id, is not recorded yet
+        return False
+    if row.status == "sending":
+        _store_receipt(provider, receipt)
+        return False
+    has_failed = receipt.status in ("undelivered", "failed")
+    if has_failed and receipt.provider_id and row.provider_id not in (None, receipt.provider_id):
+        return False  # another copy, sent while in doubt: its arrival would count, but its failure does not
+    is_settled = row.is_in_doubt
+    if is_settled:
+        retries.confirm_arrival(row.id, receipt.provider_id or None)
+    if receipt.status == "sent":
+        return is_settled
+    return record_report(_to_report(provider, receipt, row.id)) or is_settled
+
+
+def step_with_receipts(outcome_list: list[Outcome], marks: list[Claim], process: str) -> set[int]:
+    """Record outcomes as `queue.record_and_claim` does, and apply stored receipts of messages that were in doubt."""
+    marked = queue.record_and_claim(outcome_list, marks, process)
+    # A message that was in doubt before stays in doubt, whatever the outcome of its second attempt
+    doubtful = (
+        outcome
+        for outcome in outcome_list
+        if outcome.error is not None and (outcome.claim.uncertain_count or isinstance(outcome.error, Uncertain))
+    )
+    _apply_stored_receipts([outcome.claim.id for outcome in doubtful if outcome.claim.channel == "sms"], [])
+    return marked
+
+
+def apply_early_receipts(found: list[Outcome]) -> None:
+    """Apply receipts that came before their SMS were recorded as accepted, and the status in the response itself."""
+    _apply_stored_receipts(
+        [outcome.claim.id for outcome in found], [outcome.provider_id for outcome in found if outcome.provider_id]
+    )
+    for accepted in found:
+        if accepted.first_status != "sent":
+            apply_receipt(
+                accepted.claim.provider, Receipt(accepted.provider_id or "", accepted.first_status, accepted.claim.id)
+            )
+
+
+def recover_with_receipts(found: list[tuple[Claim, PreparedMessage | None]]) -> int:
+    """Decide about interrupted messages as `retries.recover_interrupted` does, and apply their stored receipts."""
+    count = retries.recover_interrupted(found)
+    _apply_stored_receipts([claim.id for claim, _ in found if claim.channel == "sms"], [])
+    return count
+
+
+def _find_sms(provider: str, receipt: Receipt) -> tuple[Receipt, _SmsRow | None]:
+    """Return a receipt and its message: by the provider's id, by our token in the callback URL, or by our id.
+
+    A numeric id without token counts as our id only if the provider's own id of that message is not numeric.
+    """
+    row = None
+    if receipt.provider_id:
+        # If a gateway uses one id for several messages, our token tells them apart
+        row = fetch_one(
+            f"{_SELECT_SMS} provider_id = ? ORDER BY id IS NOT DISTINCT FROM ? DESC, id DESC LIMIT 1",
+            (provider, receipt.provider_id, receipt.message_id),
+        )
+    if row is None and receipt.message_id is not None:
+        row = fetch_one(f"{_SELECT_SMS} id = ?", (provider, receipt.message_id))
+    if row is None and receipt.message_id is None and re.fullmatch(r"[1-9][0-9]{0,14}", receipt.provider_id):
+        row = fetch_one(f"{_SELECT_SMS} id = ? AND provider_id GLOB '*[^0-9]*'", (provider, int(receipt.provider_id)))
+        if row is not None:
+            receipt = receipt._replace(provider_id=row[3])
+    return receipt, _SmsRow(*row) if row is not None else None
+
+
+def _store_receipt(provider: str, receipt: Receipt) -> None:
+    now = clock.now_ms()
+    run(
+        "DELETE FROM receipt WHERE id IN (SELECT id FROM receipt WHERE created_at < ? ORDER BY created_at LIMIT 10)",
+        (now - _RECEIPT_TTL_MS,),
+    )
+    name = receipt.provider_id or f"#{receipt.message_id}"
+    run(
+        "INSERT INTO receipt (provider, provider_id, message_id, status, code, text, created_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (provider_id, provider, status) DO UPDATE SET "
+        "message_id = coalesce(excluded.message_id, message_id)",
+        (provider, name[:200], receipt.message_id, receipt.status, receipt.code, receipt.text[:1000], now),
+    )
+
+
+def _apply_stored_receipts(numbers: Sequence[int], names: Sequence[str]) -> None:
+    """Apply the stored receipts of messages; those that cannot be applied yet are stored again."""
+    if not numbers or scalar("SELECT 1 FROM receipt LIMIT 1") is None:
+        return
+    encode = msgspec.json.encode
+    stored = rows(
+        f"SELECT {_RECEIPT_COLUMNS} FROM receipt WHERE message_id IN (SELECT value FROM json_each(?)) UNION "
+        f"SELECT {_RECEIPT_COLUMNS} FROM receipt WHERE provider_id IN (SELECT value FROM json_each(?)) ORDER BY 1",
+        (encode(numbers).decode(), encode(names).decode()),
+    )
+    for receipt_id, provider, *fields in stored:
+        run("DELETE FROM receipt WHERE id = ?", (receipt_id,))
+        apply_receipt(provider, _to_receipt(*fields))
+
+
+def _to_receipt(provider_id: str, message_id: int | None, status: str, code: str | None, text: str | None) -> Receipt:
+    name = "" if provider_id.startswith("#") else provider_id
+    return Receipt(name, status, message_id, code, text or "")
+
+
+def apply_receipts(provider: str, receipts: Iterable[Receipt]) -> None:
+    """Record several delivery receipts."""
+    for receipt in receipts:
+        apply_receipt(provider, receipt)
+
+
+def _to_report(provider: str, receipt: Receipt, message_id: int) -> DeliveryReport:
+    if receipt.status == "delivered":
+        return DeliveryReport(message_id, "delivered", provider)
+    bounce_class = error_codes.classify_code(receipt.code or receipt.text)
+    text = error_codes.describe_code(receipt.code, receipt.text)
+    kind: Any = "soft_bounced" if bounce_class.against in ("third", "fifth") else "bounced"
+    return DeliveryReport(message_id, kind, provider, text, code=receipt.code, judged=bounce_class)

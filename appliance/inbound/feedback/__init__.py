@@ -1,1 +1,0 @@
-"""What comes back after a message was accepted: deliveries, bounces, complaints."""

@@ -1,0 +1,537 @@
+"""Receive SMS from people: match keywords, opt numbers out and in, start flows, and queue answers.
+
+A message belongs to the account whose number it came to. An opt-out applies to every account that knows the sender's
+number, and START opts in there again; everything else concerns that one account. Unknown numbers create no contact.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from appliance.audience import consent, suppressions
+from appliance.audience.consent import Evidence
+from appliance.audience.suppressions import SuppressionCause
+from appliance.content import brand as brands
+from appliance.core import addresses, clock, crypto, signals
+from appliance.core.addresses import Address
+from appliance.events import log as events
+from appliance.events.log import NewEvent
+from appliance.sending.messages.ledger import DUE_NOW
+from appliance.sending.sms import keywords, segments
+from appliance.sending.sms.error_codes import IncomingSms
+from appliance.sending.sms.keywords import KeywordMatch
+from appliance.settings import config
+from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.models import Account, Channel, MessageContent
+from appliance.storage.models import Message as tables_Message
+from appliance.storage.models.account import CHANNELS
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+# Automatic answers in the language of the account: short, and in letters that every phone has (GSM-7).
+
+# {company} is the sending company, {help} the contact for questions
+_ENGLISH = {
+    "stop": "{company}: You are unsubscribed and will get no more messages. Reply START to get them again.",
+    "start": "{company}: You are subscribed again. Message frequency varies. Msg & data rates may apply. Reply HELP "
+    "for help, STOP to unsubscribe.",
+    "help": "{company}: news and offers by SMS, message frequency varies. Msg & data rates may apply.{help} Reply STOP "
+    "to unsubscribe.",
+    "contact": " Help: {contact}.",
+}
+_GERMAN = {
+    "stop": "{company}: Sie sind abgemeldet und erhalten keine SMS mehr. Mit START melden Sie sich wieder an.",
+    "start": "{company}: Sie sind wieder angemeldet. Wie oft wir schreiben, ist verschieden. Es gelten die Preise "
+    "Ihres Anbieters. Hilfe mit HELP, abmelden mit STOP.",
+    "help": "{company}: Neuigkeiten und Angebote per SMS, unterschiedlich oft. Es gelten die Preise Ihres "
+    "Anbieters.{help} Abmelden mit STOP.",
+    "contact": " Hilfe: {contact}.",
+}
+_SPANISH = {
+    "stop": "{company}: Ha cancelado los SMS y no le enviaremos nuevos mensajes. Responda START para recibirlos otra "
+    "vez.",
+    "start": "{company}: Vuelve a recibir nuestros SMS, con frecuencia variable. Pueden aplicarse cargos de su "
+    "operador. Responda HELP para ayuda, STOP para cancelar.",
+    "help": "{company}: novedades y ofertas por SMS, con frecuencia variable. Pueden aplicarse cargos de su "
+    "operador.{help} Responda STOP para cancelar.",
+    "contact": " Ayuda: {contact}.",
+}
+_FRENCH = {
+    "stop": "{company} : vous ne recevrez plus nos SMS. Répondez START pour les recevoir à nouveau.",
+    "start": "{company} : vous recevez de nouveau nos SMS, à fréquence variable. Prix selon votre opérateur. Répondez "
+    "HELP pour de l'aide, STOP pour ne plus les recevoir.",
+    "help": "{company} : actualités et offres par SMS, à fréquence variable. Prix selon votre opérateur.{help} "
+    "Répondez STOP pour ne plus les recevoir.",
+    "contact": " Aide : {contact}.",
+}
+_LANGUAGES: dict[str, Mapping[str, str]] = {"en": _ENGLISH, "de": _GERMAN, "es": _SPANISH, "fr": _FRENCH}
+
+
+def keyword_answer_text(kind: str, locale: str, company: str, contact: str | None) -> str:
+    """Return the answer to a keyword (`stop`, `start`, `help`), in English for unknown locales."""
+    short = locale.replace("_", "-").partition("-")[0].lower()
+    texts = _LANGUAGES.get(short, _ENGLISH)
+    help_contact = texts["contact"].format(contact=contact) if contact else ""
+    return texts[kind].format(company=company, help=help_contact)
+
+
+# STOP and START: opt-out and opt-in by the owner of a number, in one account (docs/decisions.md#9).
+
+KEYWORD_SOURCE = "keyword"
+_STOPPED_AT = (
+    "SELECT created_at FROM suppression WHERE account_id = ? AND kind = 'phone' AND address_hash = ? "
+    "AND reason = 'stop_keyword'"
+)
+
+
+class ConsentMessage(NamedTuple):
+    """An incoming message about consent: its sender and text, and the message of ours that it may answer."""
+
+    address: Address
+    body: str
+    message_id: int | None
+    test: bool
+    actor: str = "recipient"  # or the user who marked it as an opt-out
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of the consent change, with the text of the message."""
+        return Evidence(KEYWORD_SOURCE, self.actor, text=self.body[:1000], message_id=self.message_id, test=self.test)
+
+
+def opt_out_number(account_id: int, request: ConsentMessage) -> bool:
+    """Opt a number out of everything of an account. Returns False if it was opted out before."""
+    require_write_transaction()
+    cause = SuppressionCause("stop_keyword", KEYWORD_SOURCE, diagnostic=request.body[:200] or None)
+    return suppressions.suppress(account_id, request.address, cause, request.evidence)[1]
+
+
+def has_opted_out(address: Address, account_id: int) -> bool:
+    """Return whether a STOP from a number is in force in an account."""
+    return fetch_one(_STOPPED_AT, (account_id, _address_hash(address))) is not None
+
+
+def can_opt_in(address: Address, account_id: int) -> bool:
+    """Return whether a START has an effect in an account: a contact has the number, or a STOP from it is in force."""
+    query = "SELECT 1 FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ?"
+    return fetch_one(query, (account_id, address.key)) is not None or has_opted_out(address, account_id)
+
+
+def opt_in_number(account_id: int, request: ConsentMessage, is_home: bool) -> bool:
+    """Opt a number in, in the account it wrote to; in other accounts only the effect of STOP is undone.
+
+    Returns False if nothing changes: it was opted in, or a complaint or an erasure blocks it.
+    """
+    require_write_transaction()
+    stopped = fetch_one(_STOPPED_AT, (account_id, _address_hash(request.address)))
+    channels = CHANNELS.find("account_id = ? AND kind = 'phone' AND key = ?", (account_id, request.address.key))
+    if not channels:
+        was_lifted = stopped is not None and consent.lift_stop_without_contact(
+            account_id, request.address, request.evidence
+        )
+        return (
+            was_lifted
+            and consent.find_suppression_reason(account_id, "phone", _address_hash(request.address))
+            not in consent.BLOCKING_REASONS
+        )
+    channel = channels[0]
+    if is_home:
+        was_in = channel.subscribed and stopped is None
+        return consent.opt_in_by_recipient(channel, request.evidence) and not was_in
+    if stopped is None:
+        return False
+    # A number that was never opted in, or was opted out before in another way, stays so in other accounts
+    if channel.opt_in_at is not None and (channel.opt_out_at or 0) >= stopped[0]:
+        return consent.opt_in_by_recipient(channel, request.evidence)
+    consent.lift_suppressions(channel, ("stop_keyword",), "recipient", request.evidence)
+    return True
+
+
+def _address_hash(address: Address) -> bytes:
+    return crypto.hash_address(address.kind, address.key)
+
+
+# The accounts that an incoming SMS concerns: the one it is for, and those that know the number.
+
+_DIGITS = re.compile("[0-9]+")
+# The last message that an account sent to a number, except automatic answers
+_LAST_MESSAGE = (
+    "SELECT id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "
+    "AND sent_at IS NOT NULL AND source_type <> 'system' AND test = ? ORDER BY sent_at DESC, id DESC LIMIT 1"
+)
+_LAST_WRITING_ACCOUNT = (
+    "SELECT account_id FROM message WHERE recipient_key = ? AND account_id IN ({}) AND channel = 'sms' "
+    "AND sent_at IS NOT NULL ORDER BY sent_at DESC, id DESC LIMIT 1"
+)
+_ACCOUNTS_KNOWING = (
+    "SELECT id FROM account a WHERE EXISTS (SELECT 1 FROM channel c WHERE c.account_id = a.id AND c.kind = 'phone' "
+    "AND c.key = :key) OR EXISTS (SELECT 1 FROM message m WHERE m.recipient_key = :key AND m.account_id = a.id "
+    "AND m.channel = 'sms')"
+)
+
+
+def find_home_account(sender: str, to: str) -> int:
+    """Return the account that an SMS is for: by the number it came to, or else the last one that wrote to the sender.
+
+    `to` is empty if the provider does not tell the number.
+    """
+    accounts = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
+    default_sender = config.current().sms.twilio.from_
+    owners = [
+        row.id for row in accounts if to and _comparison_key(row.sms_from or default_sender) == _comparison_key(to)
+    ]
+    if len(owners) == 1:
+        return int(owners[0])
+    candidates = owners or [row.id for row in accounts]
+    last_writer = fetch_one(_LAST_WRITING_ACCOUNT.format(",".join("?" * len(candidates))), (sender, *candidates))
+    if last_writer or len(candidates) == 1:
+        return int(last_writer[0] if last_writer else candidates[0])
+    return next((known_id for known_id in fetch_accounts_knowing(sender) if known_id in candidates), candidates[0])
+
+
+def sender_as_configured(account_id: int, to: str) -> str:
+    """Return our number or name as the account spells it; answers are sent from it."""
+    configured = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
+    return str(configured) if configured and _comparison_key(configured) == _comparison_key(to) else to
+
+
+def fetch_accounts_knowing(sender: str) -> list[int]:
+    """Return the accounts that have a number or have written to it."""
+    return [row[0] for row in rows(_ACCOUNTS_KNOWING, {"key": sender})]
+
+
+def parse_sender(sender: str) -> Address | None:
+    """Return the number of a sender, or None for a short code or a name.
+
+    Some providers drop the plus, or put 00 or a scheme before the number: a STOP from a known number counts anyway.
+    """
+    try:
+        return addresses.parse_phone(sender)
+    except ValueError:
+        pass
+    number = "+" + "".join(_DIGITS.findall(sender)).removeprefix("00")
+    try:
+        address = addresses.parse_phone(number)
+    except ValueError:
+        return None
+    return address if fetch_accounts_knowing(address.key) else None
+
+
+def find_last_message(account_id: int, sender: str, test: bool) -> int | None:
+    """Return the last message of an account to a number, which an SMS may answer; tests match tests."""
+    row = fetch_one(_LAST_MESSAGE, (sender, account_id, test))
+    return row[0] if row else None
+
+
+def _comparison_key(name: str) -> str:
+    """Return a number or name of ours for comparison: digits only, since providers drop the plus."""
+    try:
+        return addresses.parse_phone(name).key[1:]
+    except ValueError:
+        return name.strip().casefold()
+
+
+# Automatic answers to STOP, START and HELP: one for each message, sent at once or not at all, with a daily limit.
+
+_HOUR_MS = 3_600_000
+# For each number, so that two machines do not answer each other without end
+_MAX_ANSWERS_PER_DAY = 20
+_MAX_COMPANY_CHARACTERS = 60
+_RECENT_ANSWERS = (
+    "SELECT count(*) FROM incoming WHERE account_id = ? AND sender = ? AND reply_id IS NOT NULL AND created_at > ? "
+    "AND kind IN (SELECT value FROM json_each(?))"
+)
+
+
+def queue_answer(
+    account_id: int, incoming_id: int, meaning: str, contact_id: int | None, address: Address, sender: str, test: bool
+) -> None:
+    """Queue the answer to a message, from the number that it came to, whatever the consent is."""
+    require_write_transaction()
+    kind = "stop" if meaning == "refusal" else meaning
+    now = clock.now_ms()
+    if kind == "help" and _count_recent_answers(account_id, address, now - _HOUR_MS, '["help"]'):
+        return
+    if (
+        _count_recent_answers(account_id, address, now - 24 * _HOUR_MS, '["stop","refusal","start","help"]')
+        >= _MAX_ANSWERS_PER_DAY
+    ):
+        return
+    account = Account.get_by_id(account_id)
+    text = keyword_answer_text(
+        kind, account.locale, _company_name(account), account.email_reply_to or account.email_from_email
+    )
+    message = tables_Message.create(
+        account=account, contact=contact_id, channel="sms", recipient=address.value, recipient_key=address.key,
+        sender=sender or None, segments=segments.count_segments(text).parts,
+        status="queued", source_type="system", transactional=True, test=test,
+        provider="capture" if test else config.current().sms.transport, due_at=DUE_NOW, created_at=now, updated_at=now,
+    )  # fmt: skip
+    # The text is a value, so that it is never parsed as a merge tag
+    MessageContent.create(message=message, body="{{ data.answer }}", data={"answer": text})
+    run("UPDATE incoming SET reply_id = ? WHERE id = ?", (message.id, incoming_id))
+    after_commit(lambda: signals.wake("outbox"))
+
+
+def _count_recent_answers(account_id: int, address: Address, since: int, kinds: str) -> int:
+    return int(scalar(_RECENT_ANSWERS, (account_id, address.key, since, kinds)))
+
+
+def _company_name(account: Account) -> str:
+    name = brands.get(account.id).company_name or account.name
+    return " ".join(name.split())[:_MAX_COMPANY_CHARACTERS]
+
+
+def get_answer_text(message_id: int) -> str | None:
+    """Return the text of an automatic answer, or None for other messages."""
+    row = fetch_one("SELECT json_extract(data, '$.answer') FROM message_content WHERE message_id = ?", (message_id,))
+    return row[0] if row else None
+
+
+# Keywords of flows, and the events that start flows.
+
+_FLOW_KEYWORDS = (
+    "SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, json_each(t.data, '$.keywords') w "
+    "WHERE f.account_id = ? AND f.status = 'active' AND f.deleted_at IS NULL AND t.event IN ('message', 'keyword') "
+    "AND json_type(t.data, '$.keywords') = 'array' AND w.type = 'text'"
+)
+# Whether an active flow is started by any keyword: a message of one word is one then
+_ANY_KEYWORD = (
+    "SELECT 1 FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.status = 'active' "
+    "AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce(json_array_length(t.data, '$.keywords'), 0) = 0"
+)
+# The number of answers from a number to messages of flows
+_FLOW_ANSWERS = (
+    "SELECT count(*) FROM (SELECT 1 FROM incoming i JOIN message m ON m.id = i.answered_id WHERE i.account_id = ? "
+    "AND i.sender = ? AND i.created_at > ? AND m.source_type = 'flow' LIMIT ?)"
+)
+_DAY_MS = 24 * 3_600_000
+
+
+log = logging.getLogger("campanero.sms")
+
+
+class FlowMatch(NamedTuple):
+    """The meaning of a message for flows: the events to record, each with its keyword."""
+
+    events: tuple[tuple[str, str | None], ...]
+
+    @property
+    def is_keyword(self) -> bool:
+        """Return whether a flow waits for it as a keyword."""
+        return self.events[0][0] == "keyword"
+
+    @property
+    def word(self) -> str | None:
+        """The matched keyword, or None."""
+        return self.events[0][1]
+
+
+def match_flows(account_id: int, body: str) -> FlowMatch:
+    """Return the meaning of a message for the flows of an account.
+
+    It is a `keyword` if an active flow is started by this keyword, or by any and the message is a single word;
+    otherwise it is a `message`. It is both if flows of both kinds name it, so that each of them is started.
+    """
+    text = keywords.normalize(body)
+    first_word = text.partition(" ")[0]
+    keyword_by_event: dict[str, str | None] = {}
+    for event, word in rows(_FLOW_KEYWORDS, (account_id,)):
+        keyword = keywords.normalize(word)
+        # A match of the whole message wins over one of its first word
+        if keyword and keyword in (text, first_word) and (event not in keyword_by_event or keyword == text):
+            keyword_by_event[event] = word.strip()
+    if (
+        "keyword" not in keyword_by_event
+        and text
+        and first_word == text
+        and fetch_one(_ANY_KEYWORD, (account_id,)) is not None
+    ):
+        keyword_by_event["keyword"] = text.upper()
+    return FlowMatch(tuple(sorted(keyword_by_event.items())) or (("message", None),))
+
+
+def is_machine(account_id: int, sender: str) -> bool:
+    """Return whether a number has answered flows so often within a day that it must be a machine.
+
+    Its messages start no more flows, since both sides would answer each other without end, and each SMS costs money.
+    """
+    since = clock.now_ms() - _DAY_MS
+    count = int(scalar(_FLOW_ANSWERS, (account_id, sender, since, _MAX_ANSWERS_PER_DAY + 1)))
+    if count == _MAX_ANSWERS_PER_DAY:
+        log.warning("sms: a number answers flows like a machine; it starts no flows for a day account=%s", account_id)
+    return count >= _MAX_ANSWERS_PER_DAY
+
+
+def record_events(
+    account_id: int, contact_id: int | None, number: int, about: dict[str, Any], heard: FlowMatch, test: bool,
+    quiet: bool = False,
+) -> None:  # fmt: skip
+    """Record the events of an incoming message, which start flows unless `quiet`."""
+    events.record_many(
+        [
+            NewEvent(
+                account_id, event, contact_id, {**about, "keyword": word}, resource_uid=f"incoming:{number}",
+                test=test, quiet=quiet,
+            )
+            for event, word in heard.events
+        ]
+    )  # fmt: skip
+
+
+_MAX_BODY_CHARACTERS, _MAX_NAME_CHARACTERS = 10_000, 64
+_INSERT = (
+    "INSERT INTO incoming (account_id, contact_id, provider, provider_id, sender, recipient, body, kind, "
+    "keyword, answered_id, opted_out, test, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_IS_KNOWN = "SELECT 1 FROM incoming WHERE provider_id = ? AND provider = ? LIMIT 1"
+# The stored kind of a message, by its meaning
+_KIND_OF_MEANING = {"stop": "stop", "refusal": "refusal", "perhaps": "refusal", "start": "start", "help": "help"}
+
+
+class ReceivedSms(NamedTuple):
+    """An incoming SMS; `address` is None for senders that are no phone number (a short code)."""
+
+    provider: str
+    provider_id: str | None
+    sender: str
+    address: Address | None
+    to: str
+    body: str
+    answered: str | None
+    test: bool
+
+
+def receive_sms(provider: str, incoming: IncomingSms, test: bool = False, account_id: int | None = None) -> bool:
+    """Store an incoming SMS and act on it. Returns False if it was known already.
+
+    `test` marks a message to a test: its events are tests, and its answer is captured. With `account_id` it is a
+    simulation of that account, and concerns no other.
+    """
+    require_write_transaction()
+    message = _parse(provider, incoming, test)
+    if message.provider_id is not None and fetch_one(_IS_KNOWN, (message.provider_id, provider)) is not None:
+        return False
+    home = account_id if account_id is not None else find_home_account(message.sender, message.to)
+    message = message._replace(to=sender_as_configured(home, message.to))
+    match = _interpret(home, message)
+    account_ids = [home]
+    if match.meaning in ("stop", "refusal", "start") and account_id is None:
+        account_ids += [known_id for known_id in fetch_accounts_knowing(message.sender) if known_id != home]
+    for recipient_id in account_ids:
+        _store_for_account(
+            recipient_id,
+            message if recipient_id == home else _redact(message, match),
+            match,
+            is_home=recipient_id == home,
+        )
+    if match.meaning == "perhaps":
+        log.warning("sms: a message may be a refusal in other words; review it (GET /v1/my/incoming?unseen=true)")
+    log.info("sms: received meaning=%s accounts=%s", match.meaning, len(account_ids))
+    return True
+
+
+def is_consent_keyword(account_id: int, sender: str, body: str) -> bool:
+    """Return whether a text from a number would now be a keyword about consent or help."""
+    message = _parse("", IncomingSms(None, sender, "", body), test=False)
+    return _interpret(account_id, message).meaning not in ("other", "perhaps")
+
+
+def _parse(provider: str, incoming: IncomingSms, test: bool) -> ReceivedSms:
+    sender = _clean_text(incoming.sender).strip()[:_MAX_NAME_CHARACTERS]
+    address = parse_sender(sender)
+    return ReceivedSms(
+        provider, _clean_text(incoming.provider_id)[:200] if incoming.provider_id else None,
+        address.key if address else sender, address, _clean_text(incoming.to).strip()[:_MAX_NAME_CHARACTERS],
+        _clean_text(incoming.body)[:_MAX_BODY_CHARACTERS], incoming.answered, test,
+    )  # fmt: skip
+
+
+def _redact(message: ReceivedSms, match: KeywordMatch) -> ReceivedSms:
+    """Return the part of a message that another account may know: opt-out or opt-in, without the text."""
+    return message._replace(to="", body="START" if match.meaning == "start" else "STOP")
+
+
+def _clean_text(text: str) -> str:
+    """Return a text without characters that databases and pages cannot hold."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def _interpret(home: int, message: ReceivedSms) -> KeywordMatch:
+    """Return the meaning of a message; a keyword that the provider has handled wins."""
+    match = keywords.match_keyword(message.body, config.current().sms.stop_words)
+    handled = (message.answered or "").strip().lower()
+    if handled in ("stop", "start", "help") and match.meaning != handled:
+        match = KeywordMatch(handled, handled.upper())  # type: ignore[arg-type]  # one of the three
+    if message.address is None:
+        return KeywordMatch("other")  # a short code, to which nothing is ever sent
+    if match.meaning == "yes":
+        return KeywordMatch("start", "YES") if has_opted_out(message.address, home) else KeywordMatch("other")
+    if match.meaning == "start" and not can_opt_in(message.address, home):
+        return KeywordMatch("other")
+    return match
+
+
+def _store_for_account(account_id: int, message: ReceivedSms, match: KeywordMatch, is_home: bool) -> None:
+    """Store a message for one account and apply its keyword there."""
+    channel = _find_channel(account_id, message.address)
+    # In other accounts, which the opt-out concerns too, the message answers nothing
+    last_message_id = (
+        find_last_message(account_id, message.sender, message.test) if message.address and is_home else None
+    )
+    contact_id = channel.contact_id if channel is not None else None
+    flow_match = None
+    if is_home and match.meaning in ("other", "perhaps"):
+        flow_match = match_flows(account_id, message.body)
+    kind = _KIND_OF_MEANING.get(match.meaning) or (
+        "keyword" if flow_match is not None and flow_match.is_keyword else "message"
+    )
+    keyword = flow_match.word if flow_match is not None else match.keyword if is_home else message.body
+    quiet = flow_match is not None and not message.test and is_machine(account_id, message.sender)
+    connection().execute(
+        _INSERT,
+        (
+            account_id, contact_id, message.provider, message.provider_id, message.sender, message.to, message.body,
+            kind, keyword, last_message_id, match.meaning in ("stop", "refusal"), message.test, clock.now_ms(),
+        ),
+    )  # fmt: skip
+    incoming_id = connection().last_insert_rowid()
+    if channel is not None:
+        _mark_verified(channel)
+    if message.address is not None and _apply_keyword(account_id, message, match, last_message_id, is_home) and is_home:
+        queue_answer(account_id, incoming_id, match.meaning, contact_id, message.address, message.to, message.test)
+    if flow_match is not None:
+        data: dict[str, Any] = {"body": message.body, "message_id": last_message_id}
+        record_events(account_id, contact_id, incoming_id, data, flow_match, message.test, quiet)
+
+
+def _apply_keyword(
+    account_id: int, message: ReceivedSms, match: KeywordMatch, last_message_id: int | None, is_home: bool
+) -> bool:
+    """Apply the keyword of a message in an account; return whether it is answered there."""
+    assert message.address is not None
+    request = ConsentMessage(message.address, message.body, last_message_id, message.test)
+    if match.meaning in ("stop", "refusal"):
+        is_answered = opt_out_number(account_id, request)
+    elif match.meaning == "start":
+        is_answered = opt_in_number(account_id, request, is_home)
+    else:
+        is_answered = match.meaning == "help"
+    return is_answered and not message.answered
+
+
+def _find_channel(account_id: int, address: Address | None) -> Channel | None:
+    if address is None:
+        return None
+    channels = CHANNELS.find("account_id = ? AND kind = 'phone' AND key = ?", (account_id, address.key))
+    return channels[0] if channels else None
+
+
+def _mark_verified(channel: Channel) -> None:
+    """Mark the channel as verified: a message from it proves as much as a confirmation."""
+    now = clock.now_ms()
+    run(
+        "UPDATE channel SET verified_at = ?, updated_at = ? WHERE id = ? AND verified_at IS NULL",
+        (now, now, channel.id),
+    )
+    consent.touch_last_interaction(channel.contact_id)

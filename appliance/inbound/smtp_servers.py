@@ -1,0 +1,425 @@
+"""The SMTP servers of the service: the listener for returned mail, and the built-in capture server."""
+
+import asyncio
+import logging
+import re
+import socket
+import ssl
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from email.errors import MessageError
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from aiosmtpd.smtp import SMTP, Envelope, Session
+
+from appliance.core import addresses, crypto
+from appliance.core.errors import Deferred, Unavailable
+from appliance.inbound import bounce_mail
+from appliance.inbound.delivery_reports import DeliveryReport
+from appliance.sending.delivery import smtp_connect
+from appliance.sending.messages import capture_inbox, links
+from appliance.sending.sms.providers import capture
+from appliance.sending.sms.segments import OutgoingSms
+from appliance.settings import config
+from appliance.settings.schema import Config
+from appliance.storage import transactions
+from appliance.storage.database import fetch_one
+from appliance.storage.transactions import commit, fetch
+from appliance.tracking import unsubscribes
+
+# Limits of concurrent connections, in all and for each address.
+
+MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 100, 5
+
+
+class ConnectionLimiter:
+    """A limit of connections, in all and for each address."""
+
+    def __init__(self) -> None:
+        self._of: Counter[str] = Counter()
+
+    def enter(self, address: str) -> bool:
+        """Count a connection. Returns False if it exceeds a limit."""
+        if self._of.total() >= MAX_CONNECTIONS or self._of[address] >= MAX_CONNECTIONS_PER_ADDRESS:
+            return False
+        self._of[address] += 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """Release a connection."""
+        self._of[address] -= 1
+        if self._of[address] <= 0:
+            del self._of[address]
+
+    @property
+    def size(self) -> int:
+        """Return the number of connections."""
+        return self._of.total()
+
+
+log = logging.getLogger("campanero.inbound")
+
+
+class SmtpListener:
+    """The listener for returned mail; does nothing unless it is configured."""
+
+    def __init__(self, settings: Config) -> None:
+        self._here = settings
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._socket: socket.socket | None = None
+        self.certificate: crypto.ServedCertificate | None = None
+        self.crowd = ConnectionLimiter()
+
+    def bind(self) -> None:
+        """Bind the address before anything else starts. Raises OSError if it or the certificate is unusable."""
+        if not self._here.inbound.listen:
+            return
+        host, _, port = self._here.inbound.listen.rpartition(":")
+        host = host.strip("[]")
+        self.certificate = _load_certificate(self._here)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((host, int(port)), family=family, backlog=200)
+        except OSError as error:
+            raise OSError(error.errno, f"inbound.listen: {self._here.inbound.listen}: {error.strerror}") from None
+
+    def start(self) -> None:
+        """Start to listen; returns when mail is accepted."""
+        if self._socket is None:
+            return
+        self._thread = threading.Thread(target=self._run, name="inbound", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """Stop accepting mail; unanswered mail will be sent again."""
+        if self._thread is None or self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        assert self._socket is not None
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        name = self._here.email.direct.helo or urlsplit(config.base_url(self._here)).hostname or "localhost"
+        handler, tls = InboundHandler(), self.certificate.context if self.certificate is not None else None
+        server = await self._loop.create_server(
+            lambda: SmtpSession(handler, self.crowd, name, tls), sock=self._socket, backlog=200
+        )
+        log.info("inbound: listening for returned mail address=%s", self._here.inbound.listen)
+        self._ready.set()
+        await self._stopping.wait()
+        server.close()
+        handler.close()
+
+
+def _load_certificate(settings: Config) -> crypto.ServedCertificate | None:
+    """Return the certificate for STARTTLS, or None if none is configured. Raises OSError for a bad one."""
+    if not settings.inbound.tls_certificate:
+        return None
+    return crypto.ServedCertificate(
+        "inbound.tls_certificate", settings.inbound.tls_certificate, settings.inbound.tls_key, web=False
+    )
+
+
+# SMTP sessions: aiosmtpd's SMTP, with limits on everything that a client can exceed.
+#
+# Lines end in CRLF and in nothing else: where two programs disagree about the end of a line, a second message can be
+# hidden in the first (CVE-2023-51764, CVE-2024-27305).
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+MAX_RECIPIENTS = 10
+IDLE_TIMEOUT_SECONDS = 60.0
+# No client that delivers reports needs more
+_MAX_SESSION_BYTES = 64 * MAX_MESSAGE_BYTES
+_MAX_UNPROCESSED_BYTES = 3 * MAX_MESSAGE_BYTES
+_MAX_LINE_BYTES = 65_536
+# In one message; no report has more lines, and each takes time to parse
+_MAX_MESSAGE_LINES = 40_000
+_BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+_COMMAND_LIMITS = {"MAIL": 500, "RCPT": 1_000, "DATA": 500, "RSET": 500, "NOOP": 100, "*": 30}
+
+
+class SmtpSession(SMTP):
+    """The server's side of one SMTP session."""
+
+    # Returned mail may have longer lines than the standard allows
+    line_length_limit = _MAX_LINE_BYTES
+
+    def __init__(self, handler: Any, crowd: ConnectionLimiter, hostname: str, tls: ssl.SSLContext | None) -> None:
+        super().__init__(
+            handler,
+            data_size_limit=MAX_MESSAGE_BYTES,
+            enable_SMTPUTF8=True,
+            hostname=hostname,
+            ident="ESMTP Campanero",
+            tls_context=tls,
+            timeout=IDLE_TIMEOUT_SECONDS,
+            auth_exclude_mechanism=["LOGIN", "PLAIN"],
+            command_call_limit=_COMMAND_LIMITS,
+            loop=asyncio.get_running_loop(),
+        )
+        self._crowd = crowd
+        self._address: str | None = None
+        self._turned_away = False
+        self._taken = self._unread = self._lines = 0
+        self._in_message = False
+        self._last = b""  # the last byte of the data before
+
+    def connection_made(self, transport: Any) -> None:
+        """Greet, or reject a connection over the limit; called again after STARTTLS."""
+        if self._address is None:
+            # One IPv6 subscriber has more addresses than there are connections, so networks are counted
+            address = addresses.client_network(str((transport.get_extra_info("peername") or ("?",))[0]))
+            if not self._crowd.enter(address):
+                self._turned_away = True
+                transport.write(b"421 4.7.0 Too many connections, come again later\r\n")
+                transport.close()
+                return
+            self._address = address
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Release the connection."""
+        if self._address is not None:
+            self._crowd.leave(self._address)
+            self._address = None
+        if not self._turned_away:
+            super().connection_lost(error)
+
+    def eof_received(self) -> bool | None:
+        """Close rejected connections at once."""
+        return False if self._turned_away else super().eof_received()
+
+    def data_received(self, data: bytes) -> None:
+        """Process bytes within the limits; commands must end in CRLF."""
+        if self._turned_away:
+            return
+        self._taken += len(data)
+        self._unread += len(data)
+        self._lines += data.count(b"\n")
+        if self._taken > _MAX_SESSION_BYTES or self._unread > _MAX_UNPROCESSED_BYTES:
+            self._end(b"421 4.7.0 That is too much\r\n")
+        elif self._in_message and self._lines > _MAX_MESSAGE_LINES:
+            self._end(b"552 5.3.4 That is too much\r\n")
+        elif not self._in_message and _has_bare_command_end(data, self._last):
+            self._end(b"554 5.5.2 Lines end in CRLF\r\n")
+        else:
+            self._last = data[-1:]
+            super().data_received(data)
+
+    def _end(self, reply: bytes) -> None:
+        if self.transport is not None:
+            transport: Any = self.transport
+            transport.write(reply)
+            transport.close()
+
+    async def smtp_DATA(self, arg: str) -> None:
+        """Receive a message, with fresh counters for its limits."""
+        self._unread = self._lines = 0
+        self._in_message = True
+        try:
+            await super().smtp_DATA(arg)
+        finally:
+            self._unread, self._in_message = 0, False
+
+    async def smtp_AUTH(self, arg: str) -> None:
+        """Reject logins: the listener has no accounts."""
+        await self.push("502 5.5.1 Nobody logs in here")
+
+    async def smtp_VRFY(self, arg: str) -> None:
+        """Decline to verify addresses."""
+        await self.push("252 2.5.1 Send and see")
+
+
+def _has_bare_command_end(data: bytes, last: bytes) -> bool:
+    """Return whether commands contain a bare CR or LF; a final CR may still be followed by LF."""
+    return _BARE_LINE_END.search((last + data if last == b"\r" else data).removesuffix(b"\r")) is not None
+
+
+def has_bare_line_ends(content: bytes) -> bool:
+    """Return whether a message contains a bare CR or LF."""
+    return _BARE_LINE_END.search(content) is not None
+
+
+# Accepted mail: to our own return paths, feedback addresses and unsubscribe addresses. Nothing is ever relayed.
+
+_UNSUBSCRIBE = re.compile(r"unsubscribe\+([0-9a-f]{20,80})", re.IGNORECASE)
+_FEEDBACK_NAMES = ("fbl", "feedback")
+_RELAY_DENIED = "550 5.7.1 Only reports about our own mail are taken here; nothing is relayed"
+
+
+class Mailbox(NamedTuple):
+    """The addressee of a mail: a return path, an unsubscribe address, or the feedback address."""
+
+    message_id: int | None = None
+    leaves: str | None = None
+
+
+class InboundHandler:
+    """The handler of all SMTP sessions: accepts reports and unsubscribe mail, and relays nothing."""
+
+    def __init__(self) -> None:
+        # One mail at a time, in a thread: a mail that takes long to parse must not block the event loop
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="inbound-reader")
+
+    def close(self) -> None:
+        """Stop reading mail."""
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    async def handle_EHLO(
+        self, server: SmtpSession, session: Any, envelope: Envelope, hostname: str, responses: list[str]
+    ) -> list[str]:
+        """Return the EHLO lines without AUTH."""
+        session.host_name = hostname
+        return [line for line in responses if not line[4:].upper().startswith("AUTH")]
+
+    async def handle_RCPT(
+        self, server: SmtpSession, session: Any, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        """Accept recipients of ours."""
+        if len(envelope.rcpt_tos) >= MAX_RECIPIENTS:
+            return "452 4.5.3 Too many recipients"
+        try:
+            target = await self._target(address)
+        except Unavailable:
+            return "451 4.3.0 Try again later"
+        if target is None:
+            return _RELAY_DENIED
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 OK"
+
+    async def _target(self, address: str) -> Mailbox | None:
+        local, _, host = address.rpartition("@")
+        domain = host.lower().removeprefix("bounce.")
+        if not local or domain == host.lower():
+            return None
+        message_id = links.read_return_path(local)
+        if message_id is not None:
+            return Mailbox(message_id)
+        match = _UNSUBSCRIBE.fullmatch(local)
+        if match:
+            return Mailbox(None, match[1]) if crypto.read_hex_token(links.LEAVE, match[1], 16) is not None else None
+        return (
+            Mailbox()
+            if local.lower() in _FEEDBACK_NAMES and await transactions.fetch(_is_sending_domain, domain)
+            else None
+        )
+
+    async def handle_DATA(self, server: SmtpSession, session: Any, envelope: Envelope) -> str:
+        """Reply to a message after its reports are on disk."""
+        content = envelope.original_content or b""
+        if has_bare_line_ends(content):
+            return "554 5.6.0 A message holds no CR and no LF by itself"
+        try:
+            targets = [target for address in envelope.rcpt_tos if (target := await self._target(address)) is not None]
+            reports: list[list[DeliveryReport]] = []
+            for target in targets:
+                if target.leaves is None:
+                    reports += await self._read(content, target.message_id)
+            tokens = [target.leaves for target in targets if target.leaves is not None]
+            changed = await transactions.commit(_write_reports, reports, tokens)
+        except Unavailable as error:
+            log.info("inbound: mail deferred: %s", error.message)
+            return "451 4.3.0 This cannot be written now, try again later"
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MessageError) as error:
+            log.warning("inbound: returned mail cannot be read: %r", error)
+            return "554 5.6.0 This cannot be read"
+        log.info("inbound: mail received bytes=%s reports=%s new=%s", len(content), len(reports), changed)
+        return "250 2.0.0 Noted"
+
+    async def _read(self, content: bytes, message_id: int | None) -> list[list[DeliveryReport]]:
+        return await asyncio.get_running_loop().run_in_executor(
+            self._reader, bounce_mail.parse_reports, content, message_id
+        )
+
+    async def handle_exception(self, error: Exception) -> str:
+        """Reply to an unexpected error without details about ourselves."""
+        log.error("inbound: session failed: %r", error)
+        return "451 4.3.0 Something went wrong here"
+
+
+def _is_sending_domain(domain_name: str) -> bool:
+    return fetch_one("SELECT 1 FROM sending_domain WHERE name = ? LIMIT 1", (domain_name,)) is not None
+
+
+def _write_reports(reports: list[list[DeliveryReport]], tokens: list[str]) -> int:
+    """Write all reports of a mail in one transaction; return the number of new ones."""
+    changed = bounce_mail.record_reports(reports)
+    return changed + sum(unsubscribes.opt_out(token, "mailto") for token in tokens)
+
+
+# The built-in capture server: a real SMTP server on loopback, so that a new installation can send without a relay.
+#
+# There is no server for SMS: their capture provider stores them directly.
+
+
+class _CaptureHandler:
+    async def handle_RCPT(
+        self, server: "SMTP", session: "Session", envelope: "Envelope", address: str, options: list[str]
+    ) -> str:
+        if envelope.rcpt_tos:
+            return "452 4.5.3 one recipient a message"
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 OK"
+
+    async def handle_DATA(self, server: "SMTP", session: "Session", envelope: "Envelope") -> str:
+        content: Any = envelope.original_content or envelope.content
+        try:
+            reading = await fetch(capture_inbox.parse_mail, content)
+            if reading is None:
+                return "550 5.7.1 only this installation's own messages are kept here"
+            recipient = envelope.rcpt_tos[0]
+            number = await commit(capture_inbox.store_mail, reading, envelope.mail_from or "", recipient, content)
+        except Unavailable:
+            return "451 4.3.0 the inbox cannot be written now"
+        return f"250 2.0.0 kept as {number}"
+
+
+async def _store_sms(text: OutgoingSms) -> int:
+    try:
+        return await commit(capture_inbox.store_sms, text)
+    except Unavailable:
+        raise Deferred("the inbox cannot be written now") from None
+
+
+def _create_session() -> SMTP:
+    return SMTP(
+        _CaptureHandler(),
+        hostname="localhost",
+        ident="Campanero capture",
+        data_size_limit=50_000_000,
+        enable_SMTPUTF8=True,
+        loop=asyncio.get_running_loop(),
+    )
+
+
+class CaptureServer:
+    """The capture server, on a free loopback port."""
+
+    def __init__(self) -> None:
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Start to listen, and set the port of the capture transport."""
+        self._server = await asyncio.get_running_loop().create_server(_create_session, "127.0.0.1", 0)
+        smtp_connect.set_capture_port(self._server.sockets[0].getsockname()[1])
+        capture.set_inbox(_store_sms)
+
+    async def stop(self) -> None:
+        """Stop accepting connections."""
+        if self._server is not None:
+            self._server.close()
+            smtp_connect.set_capture_port(None)
+            capture.set_inbox(None)

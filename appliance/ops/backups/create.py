@@ -1,0 +1,360 @@
+"""Creation of backups while the service runs: on request, on a schedule, and before an upgrade (P12)."""
+
+import calendar
+import fcntl
+import logging
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import apsw
+
+from appliance import VERSION
+from appliance.core import clock, crypto, data_dir, executable, signals
+from appliance.ops.backups import archive
+from appliance.ops.backups.archive import DATABASE, FILE_DIRECTORIES, KEY, ArchiveWriter, Manifest, Readable
+from appliance.settings import config
+from appliance.storage import journal, migrations
+from appliance.storage.database import scalar
+
+BACKUP_DIRECTORY = "backups"
+# Only scheduled backups are deleted by the schedule.
+_SCHEDULED_NAME = re.compile(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
+_BACKUP_NAME = re.compile(r"[^.].*\.tar\.gz")
+_TIMESTAMP_FORMAT = "%Y%m%dT%H%M%SZ"
+
+
+class BackupFile(NamedTuple):
+    """A backup in the backup directory."""
+
+    path: Path
+    made_at: int  # milliseconds
+    size: int  # bytes
+    is_own: bool  # created by the schedule, which also deletes it
+
+
+def format_timestamp(moment: int) -> str:
+    """Return a time as it is written in file names, in UTC."""
+    return time.strftime(_TIMESTAMP_FORMAT, time.gmtime(moment / 1000))
+
+
+def scheduled_name(moment: int) -> str:
+    """Return the file name of a scheduled backup."""
+    return f"campanero-{format_timestamp(moment)}.tar.gz"
+
+
+def list_backups(directory: Path) -> list[BackupFile]:
+    """List the backups of a data directory, newest first."""
+    backups = []
+    for path in (directory / BACKUP_DIRECTORY).glob("*.tar.gz"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue  # deleted meanwhile
+        if _BACKUP_NAME.fullmatch(path.name) and stat.S_ISREG(status.st_mode):
+            match = _SCHEDULED_NAME.fullmatch(path.name)
+            moment = calendar.timegm(time.strptime(match[1], _TIMESTAMP_FORMAT)) if match else status.st_mtime
+            backups.append(BackupFile(path, int(moment * 1000), status.st_size, match is not None))
+    return sorted(backups, key=lambda backup: (backup.made_at, backup.path.name), reverse=True)
+
+
+def prune_backups(directory: Path, keep: int) -> int:
+    """Delete the oldest scheduled backups beyond `keep`, and return the number of deleted ones."""
+    surplus = [backup for backup in list_backups(directory) if backup.is_own][keep:]
+    for backup in surplus:
+        backup.path.unlink(missing_ok=True)
+    return len(surplus)
+
+
+_PAGES_PER_STEP = 2_000
+_BUSY_TIMEOUT_MS = 10_000
+# The write and read version in the header of a database without a write-ahead log (sqlite.org/fileformat.html, 1.3).
+_VERSIONS_WITHOUT_WAL, _VERSIONS_OFFSET = b"\x01\x01", 18
+# The maximum size of a packed database relative to its own; images do not compress.
+_MAX_PACKED_RATIO = 1.05
+
+ProgressCallback = Callable[[str, float], None]
+
+
+class BackupFailed(Exception):
+    """The backup could not be created."""
+
+
+class UnusableSource(BackupFailed):
+    """The database cannot be read, or does not belong to the key."""
+
+
+def create_backup(
+    directory: Path, target: Path, with_key: bool = False, report_progress: ProgressCallback = lambda words, part: None
+) -> Manifest:
+    """Back up a data directory into a new file and return its manifest; the key must be loaded.
+
+    The service may run meanwhile: the backup is a consistent snapshot. `report_progress` gets the current step and its
+    progress (0 to 1). Raises BackupFailed without leaving a file.
+    """
+    source = directory / DATABASE
+    if not os.path.lexists(source):
+        raise BackupFailed(f"{source} does not exist")
+    if os.path.lexists(target):
+        raise BackupFailed(f"{target} already exists: backups never overwrite files")
+    if not target.parent.is_dir():
+        raise BackupFailed(f"{target.parent} is not a directory")
+    _require_usable_database(source)
+    _require_space(source, target.parent)
+    try:
+        with data_dir.create_file(target) as file:
+            mark, taken_at = journal.find_end(directory / journal.JOURNAL_FILE), clock.now_ms()
+            with _copy_database(source, target.parent, report_progress) as (copy, schema):
+                manifest = Manifest(
+                    archive.FORMAT, VERSION, schema, taken_at, crypto.key_fingerprint(), with_key, mark
+                )  # fmt: skip
+                with archive.open_writer(file, manifest) as writer:
+                    _pack_files(writer, directory, copy, with_key, report_progress)
+    except apsw.Error as error:
+        raise UnusableSource(f"the database cannot be read: {error}") from error
+    except FileExistsError:
+        raise BackupFailed(f"{target} already exists: backups never overwrite files") from None
+    return manifest
+
+
+def _require_space(source: Path, directory: Path) -> None:
+    disk, size = os.statvfs(directory), source.stat().st_size
+    free, needed = disk.f_bavail * disk.f_frsize, int(size * (1 + _MAX_PACKED_RATIO))
+    if free < needed:
+        raise BackupFailed(f"{directory} has {free / 1e6:.0f} MB free, but a backup may need {needed / 1e6:.0f} MB")
+
+
+def _require_usable_database(source: Path) -> None:
+    """Raise UnusableSource for a database that is damaged, empty, foreign, or does not belong to the loaded key."""
+    try:
+        facts = migrations.inspect_database(source)
+    except migrations.UnusableDatabase as error:
+        raise UnusableSource(str(error)) from None
+    if facts.schema == 0:
+        raise UnusableSource(f"{source} is empty")
+    if facts.key_fingerprint not in (None, crypto.key_fingerprint()):
+        raise UnusableSource(f"the {KEY} in {source.parent} belongs to another installation: restore the right one")
+
+
+@contextmanager
+def _copy_database(source: Path, where: Path, report_progress: ProgressCallback) -> Iterator[tuple[BinaryIO, int]]:
+    """Yield a consistent copy of a database and its schema version without blocking writers.
+
+    The copy is an unlinked file, so it disappears with the process.
+    """
+    path = where / f"{data_dir.PART_PREFIX}{os.getpid()}-{DATABASE}{data_dir.PART_SUFFIX}"
+    with ExitStack() as stack:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        file = stack.enter_context(os.fdopen(descriptor, "w+b"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Both connections must be opened before the file is unlinked.
+            copy, checking = stack.enter_context(_open_connection(path)), stack.enter_context(_open_connection(path))
+        finally:
+            path.unlink()
+        # Without a journal SQLite does not need the file name.
+        copy.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+        original = stack.enter_context(_open_connection(source))
+        # The read transaction hides later writes, so the copy never restarts.
+        original.execute("BEGIN")
+        schema = int(original.execute("SELECT user_version FROM pragma_user_version, sqlite_schema LIMIT 1").get)
+        with copy.backup("main", original, "main") as copying:
+            while not copying.done:
+                copying.step(_PAGES_PER_STEP)
+                report_progress("copying the database", 1 - copying.remaining / max(1, copying.page_count))
+        original.execute("ROLLBACK")
+        copy.close()
+        os.pwrite(descriptor, _VERSIONS_WITHOUT_WAL, _VERSIONS_OFFSET)
+        report_progress("checking the copy", 0)
+        damage = checking.execute("PRAGMA quick_check(3)").fetchall()
+        if damage != [("ok",)]:
+            raise UnusableSource(f"the database is damaged: {'; '.join(str(row[0]) for row in damage)}")
+        yield file, schema
+
+
+@contextmanager
+def _open_connection(path: Path) -> Iterator[apsw.Connection]:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        yield connection
+    finally:
+        connection.close()
+
+
+def _pack_files(
+    writer: ArchiveWriter, directory: Path, copy: BinaryIO, with_key: bool, report_progress: ProgressCallback
+) -> None:
+    size = os.fstat(copy.fileno()).st_size
+    writer.add(DATABASE, _ProgressReader(copy, size, report_progress), size)
+    others = [directory / journal.JOURNAL_FILE, *([directory / KEY] if with_key else [])]
+    others += [
+        path for folder in FILE_DIRECTORIES for path in sorted((directory / folder).rglob("*")) if path.is_file()
+    ]
+    for path in others:
+        name = path.relative_to(directory).as_posix()
+        if not archive.is_member_name(name):
+            continue  # an unknown file, which a restore would reject
+        try:
+            with path.open("rb") as file:
+                writer.add(name, file, os.fstat(file.fileno()).st_size)
+        except FileNotFoundError:
+            continue  # deleted meanwhile, with its rows
+
+
+class _ProgressReader:
+    def __init__(self, file: Readable, size: int, report_progress: ProgressCallback) -> None:
+        self._file, self._size, self._read = file, size, 0
+        self._report_progress = report_progress
+
+    def read(self, size: int, /) -> bytes:
+        content = self._file.read(size)
+        self._read += len(content)
+        self._report_progress("packing", self._read / max(1, self._size))
+        return content
+
+
+# Scheduled backups are created by a child process with low priority.
+
+log = logging.getLogger("campanero.backups")
+# A failed backup is retried after this time.
+_RETRY_AFTER_MS = 3600 * 1000
+
+
+class ScheduleState(NamedTuple):
+    """The state of scheduled backups."""
+
+    is_running: bool
+    failure: str  # the error of the last backup, if it failed
+
+
+class _Schedule:
+    """The state in this process; everything else is read from the backup directory."""
+
+    def __init__(self) -> None:
+        self.asked = self.running = False
+        self.failure = ""
+        self.not_before = 0
+        self.latest: int | None = None
+
+
+_schedule = _Schedule()
+_run_lock = threading.Lock()
+
+
+def get_schedule_state() -> ScheduleState:
+    """Return whether a backup is running, and the error of the last one."""
+    return ScheduleState(_schedule.running or _schedule.asked, _schedule.failure)
+
+
+def request_backup() -> None:
+    """Request a backup now."""
+    _schedule.asked = True
+    signals.wake("backups")
+
+
+def is_due() -> bool:
+    """Return whether a backup is due: requested, or one interval after the last one or the first account."""
+    if _schedule.asked:
+        return True
+    every = config.parse_seconds(config.current().backup.every) * 1000
+    now = clock.now_ms()
+    if not every or now < _schedule.not_before:
+        return False
+    if _schedule.latest is None:
+        _schedule.latest = _find_latest()
+    return _schedule.latest is not None and now - _schedule.latest >= every
+
+
+def _find_latest() -> int | None:
+    """Return the time of the last scheduled backup, or of the first account."""
+    scheduled = [backup.made_at for backup in list_backups(_get_data_directory()) if backup.is_own]
+    latest = scheduled[0] if scheduled else scalar("SELECT min(created_at) FROM account")
+    return int(latest) if latest is not None else None
+
+
+def _get_data_directory() -> Path:
+    return Path(config.current().data_dir)
+
+
+def run_scheduled_backup(is_stopping: threading.Event) -> None:
+    """Create a due backup and delete surplus ones."""
+    if not _run_lock.acquire(blocking=False):
+        return
+    try:
+        if is_due():
+            _schedule.asked, _schedule.running = False, True
+            _run_backup(_get_data_directory(), is_stopping)
+    finally:
+        _schedule.running = False
+        _run_lock.release()
+
+
+def _run_backup(directory: Path, is_stopping: threading.Event) -> None:
+    now = clock.now_ms()
+    target = directory / BACKUP_DIRECTORY / scheduled_name(now)
+    try:
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        code, error_text = 1, f"{error.strerror}: {error.filename}"
+    else:
+        code, error_text = executable.run_until_stopped(
+            "backup", str(target), "--data", str(directory), is_stopping=is_stopping
+        )
+    if is_stopping.is_set():
+        return
+    if code == 0:
+        _schedule.failure, _schedule.latest = "", now
+        deleted = prune_backups(directory, config.current().backup.keep)
+        log.info("backups: created file=%s deleted=%s", target, deleted)
+    else:
+        _schedule.failure, _schedule.not_before = (
+            error_text.removeprefix("campanero: ") or f"exit code {code}",
+            now + _RETRY_AFTER_MS,
+        )
+        log.error("backups: failed error=%s", _schedule.failure)
+
+
+class UpgradeFailed(Exception):
+    """The database was not upgraded."""
+
+
+def upgrade_database(directory: Path, tell: Callable[[str], None]) -> int:
+    """Back up and migrate the open database, and return the number of migrations.
+
+    A backup of the same state from a killed start is reused. Raises SchemaTooNew, or UpgradeFailed if there is no
+    space for a backup.
+    """
+    current, target_schema = migrations.schema_version(), len(migrations.MIGRATIONS)
+    if 0 < current < target_schema:
+        target = directory / BACKUP_DIRECTORY / f"before-schema-{target_schema}.tar.gz"
+        if not _is_up_to_date(directory, target):
+            tell(f"the database has schema {current}, this program {target_schema}: creating the backup {target} first")
+            _back_up_before_upgrade(directory, target)
+    return migrations.migrate()
+
+
+def _is_up_to_date(directory: Path, target: Path) -> bool:
+    """Return whether a backup is newer than the last write to the database."""
+    if not target.exists():
+        return False
+    files = [directory / f"campanero.db{end}" for end in ("", "-wal")]
+    return all(target.stat().st_mtime > path.stat().st_mtime for path in files if path.exists())
+
+
+def _back_up_before_upgrade(directory: Path, target: Path) -> None:
+
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    new_file = target.with_name(f"{target.name}.new")
+    new_file.unlink(missing_ok=True)
+    try:
+        create_backup(directory, new_file)
+    except BackupFailed as error:
+        raise UpgradeFailed(f"the database was not upgraded because the backup failed: {error}") from None
+    new_file.replace(target)

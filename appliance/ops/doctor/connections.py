@@ -1,0 +1,308 @@
+"""Checks of connections: email and SMS transports, ports, certificates, DNS records and From addresses."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from appliance.core import crypto
+from appliance.core.crypto import EXPIRES_SOON_DAYS
+from appliance.core.errors import ConfigError, DeliveryError
+from appliance.ops.doctor import installation
+from appliance.ops.doctor.installation import Finding
+from appliance.sending.delivery import connection_errors, smtp_connect
+from appliance.sending.delivery.mx_routes import DIRECT
+from appliance.sending.domains import dns_checks, records, store
+from appliance.sending.domains import records as spelling
+from appliance.sending.domains.records import Record
+from appliance.sending.messages import senders as rules
+from appliance.sending.sms.providers import PROVIDERS
+from appliance.sending.sms.providers.base import Provider
+from appliance.settings import config
+from appliance.storage.database import rows
+from appliance.storage.models import Account, SendingDomain
+
+_ANSWER_SECONDS = 15
+_CONNECT_SECONDS = 5.0
+
+
+def check_email_transport(_: Path) -> Iterator[Finding]:
+    """Check that the email transport accepts connections."""
+    name = config.current().email.transport
+    if name == "capture":
+        yield Finding("ok", "email transport", "capture: messages stay in the built-in inbox")
+        return
+    if name == DIRECT:
+        words = asyncio.run(smtp_connect.find_port_block())
+        yield (
+            Finding("fail", "email transport", words)
+            if words
+            else Finding("ok", "email transport", "direct: mail servers can be reached")
+        )
+        for helo_finding in smtp_connect.check_helo_name():
+            yield Finding(helo_finding.level, "HELO name", helo_finding.words, helo_finding.record)
+        return
+    try:
+        asyncio.run(asyncio.wait_for(_greet_relay(name), _ANSWER_SECONDS))
+    except DeliveryError as error:
+        yield Finding("fail", "email transport", f"{name}: {error}{f'; {error.help}' if error.help else ''}")
+    except TimeoutError:
+        yield Finding("fail", "email transport", f"{name}: no answer within {_ANSWER_SECONDS} s")
+    else:
+        login = " and accepts the login" if config.current().email.relay.username else ""
+        yield Finding("ok", "email transport", f"{name}: answers{login}")
+
+
+async def _greet_relay(name: str) -> None:
+    await (await smtp_connect.connect_to_provider(name)).close()
+
+
+def check_listeners(directory: Path) -> Iterator[Finding]:
+    """Check the ports for pages and incoming mail."""
+    settings = config.current()
+    yield from _check_listener("listen", settings.listen, directory, b"")
+    if settings.inbound.listen:
+        yield from _check_listener("inbound.listen", settings.inbound.listen, directory, b"220")
+    elif settings.email.transport == DIRECT:
+        words = "off: bounces are not received, so sending to dead addresses continues"
+        yield Finding("warn", "inbound.listen", words, '[inbound]\nlisten = "0.0.0.0:25"')
+    else:
+        yield Finding("ok", "inbound.listen", "off; bounces are only received through the webhooks of the relay")
+
+
+def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -> Iterator[Finding]:
+    target, port = config.reachable_address(address)
+    try:
+        with socket.create_connection((target, port), _CONNECT_SECONDS) as connection:
+            reply = connection.recv(100) if greeting else b""
+    except OSError as error:
+        if installation.describe_process(directory):
+            reason = connection_errors.explain_failure(error).words
+            yield Finding("fail", name, f"{address} does not answer, although the service is running: {reason}")
+        else:
+            yield from _check_port_is_free(name, address, target, port)
+        return
+    if not reply.startswith(greeting):
+        yield Finding("fail", name, f"another program answers at {address}: {reply[:60]!r}")
+    elif not installation.describe_process(directory):
+        yield Finding("fail", name, f"another program answers at {address}; the service cannot start")
+    else:
+        yield Finding("ok", name, f"{address} answers")
+
+
+def _check_port_is_free(name: str, address: str, target: str, port: int) -> Iterator[Finding]:
+    try:
+        with socket.create_server((target, port), family=socket.AF_INET6 if ":" in target else socket.AF_INET):
+            yield Finding("ok", name, f"{address} is free for the service")
+    except OSError as error:
+        yield Finding("fail", name, f"cannot listen on {address}: {error.strerror or error}")
+
+
+def check_base_url(_: Path) -> Iterator[Finding]:
+    """Check the base URL of links."""
+    settings = config.current()
+    base = config.base_url(settings)
+    parts = urlsplit(base)
+    if parts.scheme == "https":
+        yield from _check_public_certificate(base, parts.hostname or "", parts.port or 443)
+        return
+    if settings.email.transport == "capture":
+        yield Finding("ok", "links", f"{base}; use https before sending real email")
+        return
+    words = f"{base} is not https, which mailbox providers require for one-click unsubscribe (RFC 8058)"
+    yield Finding("warn", "links", words, 'base_url = "https://mail.example.com"')
+
+
+def _check_public_certificate(base: str, host: str, port: int) -> Iterator[Finding]:
+    """Check the certificate of the base URL as a browser would."""
+    try:
+        with (
+            socket.create_connection((host, port), _CONNECT_SECONDS) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=host) as safe,
+        ):
+            certificate = safe.getpeercert() or {}
+    except ssl.SSLCertVerificationError as error:
+        yield Finding("fail", "links", f"{base}: browsers do not trust its certificate: {error.verify_message}")
+        return
+    except OSError as error:
+        yield Finding(
+            "warn",
+            "links",
+            f"{base} cannot be reached from this machine: {connection_errors.explain_failure(error).words}",
+        )
+        return
+    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(certificate["notAfter"])), UTC)
+    days = (ends - datetime.now(UTC)).days
+    yield Finding(
+        "warn" if days < EXPIRES_SOON_DAYS else "ok", "links", f"{base}; its certificate is valid for {days} days"
+    )
+
+
+_ANY_MESSAGE_ID = 1
+
+
+def check_sms_transport(_: Path) -> Iterator[Finding]:
+    """Check the SMS provider: the connection, and callbacks for reports and replies."""
+    name = config.current().sms.transport
+    if name == "capture":
+        yield Finding("ok", "SMS transport", "capture: messages stay in the built-in inbox")
+        return
+    provider = PROVIDERS[name]
+    try:
+        words = asyncio.run(asyncio.wait_for(provider.greet(), _ANSWER_SECONDS))
+    except (DeliveryError, TimeoutError) as error:
+        yield Finding("fail", "SMS transport", f"{name}: {error or 'no answer'}")
+    else:
+        yield Finding("ok", "SMS transport", f"{name}: {words}")
+    for words in provider.advice():
+        yield Finding("warn", "SMS transport", words)
+    yield _check_sms_callbacks(provider)
+
+
+def _check_sms_callbacks(provider: Provider) -> Finding:
+    base = config.base_url(config.current())
+    callback_url = f"{base}/hooks/{provider.hooks[-1]}"
+    if not provider.callback_url(_ANY_MESSAGE_ID):
+        words = f"the provider cannot reach {base}: delivery reports and replies such as STOP are not received"
+        return Finding("warn", "SMS callbacks", words, 'base_url = "https://mail.example.com"')
+    return Finding("ok", "SMS callbacks", f"configure the provider to post incoming SMS to {callback_url}")
+
+
+_TLS_TIMEOUT_SECONDS = 5.0
+
+
+def check_certificates(_: Path) -> Iterator[Finding]:
+    """Check each configured certificate."""
+    settings = config.current()
+    if settings.tls.certificate:
+        yield _check_certificate("tls.certificate", settings.tls.certificate, settings.tls.key, settings.listen)
+    if settings.inbound.tls_certificate:
+        yield _check_certificate(
+            "inbound.tls_certificate", settings.inbound.tls_certificate, settings.inbound.tls_key, ""
+        )
+
+
+def _check_certificate(setting: str, certificate: str, key: str, listen: str) -> Finding:
+    """Check one certificate; `listen` is the address where browsers see it."""
+    try:
+        crypto.load_tls_context(setting, certificate, key)
+        certificate_facts = crypto.read_certificate(setting, certificate)
+    except (OSError, ConfigError) as error:
+        return Finding("fail", setting, str(error).removeprefix(f"{setting}: "))
+    if certificate_facts.fault:
+        return Finding("fail", setting, f"{certificate}: {certificate_facts.fault}")
+    words, host = f"valid for {certificate_facts.days_left} days", config.base_host(config.current())
+    if listen and not certificate_facts.covers(host):
+        names = ", ".join(certificate_facts.host_names) or "no host"
+        return Finding("warn", setting, f"{words}, but issued for {names}: browsers reject it at {host}")
+    if listen and _serves_other_certificate(listen, certificate_facts.der):
+        return Finding("warn", setting, f"{words}, but the service uses a different one: see its log")
+    if certificate_facts.days_left < crypto.EXPIRES_SOON_DAYS:
+        return Finding("warn", setting, f"{words}; replace it with a new one, which is loaded without a restart")
+    return Finding("ok", setting, f"{words}; a new one is loaded without a restart")
+
+
+def _serves_other_certificate(listen: str, binary: bytes) -> bool:
+    """Return whether the running service shows another certificate than that of the file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(config.reachable_address(listen), _TLS_TIMEOUT_SECONDS) as plain,
+            context.wrap_socket(plain) as safe,
+        ):
+            return safe.getpeercert(binary_form=True) != binary
+    except OSError:
+        return False
+
+
+def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
+    """Look up the DNS records of every sending domain without changing the stored results."""
+    enabled = SendingDomain.select().where(SendingDomain.enabled).order_by(SendingDomain.id)
+    domains = list(enabled if account_id is None else enabled.where(SendingDomain.account == account_id))
+    if not domains:
+        is_real = config.current().email.transport != "capture"
+        words = "none: real email must be sent from a domain of yours (add it under Settings, Sending domains)"
+        yield Finding("warn" if is_real else "ok", "domains", words)
+    for domain in domains:
+        expected_records = records.get_records(domain)
+        checked_records = dns_checks.check_records(expected_records, domain.name)
+        invalid_records = [checked for checked in checked_records if checked.valid != "valid"]
+        for record in invalid_records:
+            if record.value:
+                yield _report_record(domain, record)
+        yield from _report_unnamed_records(domain, [checked for checked in invalid_records if not checked.value])
+        if not invalid_records:
+            yield Finding("ok", f"domain {domain.name}", f"all {len(checked_records)} records are correct")
+
+
+def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Iterator[Finding]:
+    """Report each reason why record names are unknown, once."""
+    for problem in dict.fromkeys(record.problem for record in waiting):
+        unnamed_records = [record for record in waiting if record.problem == problem]
+        named = ", ".join(f"{record.record_type} {record.name}" for record in unnamed_records)
+        is_grave = any(record.required for record in unnamed_records) and config.current().email.transport != "capture"
+        fix = 'base_url = "https://mail.example.com"' if problem == records.no_public_name_message() else ""
+        yield Finding("fail" if is_grave else "warn", f"domain {domain.name}", f"{named}: {problem}", fix)
+
+
+def _report_record(domain: SendingDomain, record: Record) -> Finding:
+    name = f"domain {domain.name}"
+    description = (
+        f"{record.record_type} {record.name} ({record.purpose.replace('_', ' ')}): {record.problem or 'not found'}"
+    )
+    if record.valid == "unknown":
+        return Finding("warn", name, f"{description} (lookup failed)")
+    is_grave = record.required and config.current().email.transport != "capture"
+    value = f"{record.priority} {record.value}".strip()
+    quoted_value = f'"{value}"' if record.record_type == "TXT" else f"{value}."
+    return Finding(
+        "fail" if is_grave else "warn", name, description, f"{record.name}. {record.record_type} {quoted_value}"
+    )
+
+
+class _UsedAddress(NamedTuple):
+    """A From address and what uses it."""
+
+    account_id: int
+    address: str
+    by: str
+
+
+def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:
+    """Check every From address of accounts and of active or paused campaigns."""
+    email_settings = config.current().email
+    for number, address, by in dict.fromkeys(_list_used_addresses(account_id)):
+        domain = spelling.domain_of_address(address)
+        if store.is_verified(number, domain):
+            words = f"{address} ({by}): signed by its own domain; DMARC passes"
+            attention = store.get_attention(number, domain)
+            yield Finding("warn" if attention else "ok", "from", f"{words}; {attention}" if attention else words)
+            continue
+        is_grave = email_settings.transport != "capture" and not email_settings.allow_unverified_domains
+        name = spelling.display_domain(domain)
+        words = f"{address} ({by}): {name} is not verified, so email is not signed and DMARC fails"
+        yield Finding(
+            "fail" if is_grave else "warn", "from", words, f"campanero: Settings, Sending domains, add {domain}"
+        )
+
+
+def _list_used_addresses(account_id: int | None) -> Iterator[_UsedAddress]:
+    accounts = Account.select().order_by(Account.id)
+    for account in accounts if account_id is None else accounts.where(Account.id == account_id):
+        address = rules.resolve_email(account, None)
+        if account.email_from_email or not address.endswith(".invalid"):
+            yield _UsedAddress(account.id, address, f"account {account.id}")
+        live = rows(
+            "SELECT c.id, t.from_email FROM campaign c JOIN template t ON t.id = c.template_id WHERE c.account_id = ? "
+            "AND c.deleted_at IS NULL AND c.status IN ('active', 'paused') ORDER BY c.id",
+            (account.id,),
+        )
+        for number, chosen in live:
+            used = rules.resolve_email(account, chosen)
+            if not used.endswith(".invalid"):
+                yield _UsedAddress(account.id, used, f"campaign {number}")

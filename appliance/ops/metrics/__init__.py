@@ -1,1 +1,0 @@
-"""What the service tells a monitoring system: numbers of this process, of the machine and of the tables."""

@@ -1,0 +1,286 @@
+"""The status on a terminal: drawn once or repeatedly, or as lines of text or JSON for other outputs."""
+
+import os
+import re
+import shutil
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import NamedTuple, TextIO
+
+import msgspec
+
+from appliance.ops.status import Day, Queue, Status, Task
+
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_TASK_TITLES = {"send": "Sends", "import": "Imports", "export": "Exports", "act": "Bulk actions"}
+_EMPTY_MESSAGES = {
+    "send": "nothing is being sent",
+    "import": "no import is running",
+    "export": "no export is running",
+}
+_CHANNEL_NAMES = {"email": "Email", "sms": "SMS"}
+_MIN_BAR_COLUMNS, _MAX_BAR_COLUMNS, _MAX_NAME_COLUMNS = 8, 30, 28
+_LABEL_COLUMNS = 10  # the width of the channel names
+BOLD, DIM, GREEN, YELLOW = "1", "2", "32", "33"
+
+
+class Screen(NamedTuple):
+    """The properties of the output: its width, and whether it supports colors and Unicode."""
+
+    columns: int = 80
+    colours: bool = False
+    signs: bool = True
+
+    def styled(self, text: str, style: str) -> str:
+        """Return the text with a style, if the screen supports colors."""
+        return f"\x1b[{style}m{text}\x1b[0m" if self.colours and text else text
+
+
+def render_lines(status: Status, screen: Screen) -> list[str]:
+    """Return the lines of a status, none wider than the screen."""
+    lines = [*_render_header(status, screen), ""]
+    for kind, title in _TASK_TITLES.items():
+        tasks = [item for item in status.tasks if item.kind == kind]
+        if tasks or kind in _EMPTY_MESSAGES:
+            lines.append(screen.styled(title, BOLD))
+            lines += [_render_task(item, screen) for item in tasks] or [
+                _fit_to_screen(f"  {_EMPTY_MESSAGES[kind]}", screen, DIM)
+            ]
+    lines += ["", screen.styled("Queue", BOLD)]
+    lines += [
+        _fit_to_screen(f"  {_CHANNEL_NAMES[item.channel]:<{_LABEL_COLUMNS}}{_describe_queue(item)}", screen)
+        for item in status.queue
+    ]
+    lines += [screen.styled("Today", BOLD)]
+    lines += [
+        _fit_to_screen(f"  {_CHANNEL_NAMES[item.channel]:<{_LABEL_COLUMNS}}{_describe_day(item)}", screen)
+        for item in status.today
+    ]
+    lines += [screen.styled("Storage", BOLD), _fit_to_screen(f"  {_describe_storage(status)}", screen)]
+    return lines
+
+
+def _render_header(status: Status, screen: Screen) -> Iterator[str]:
+    service = status.service
+    words = f"runs as process {service.process}, {service.state}" if service.running else "the service is not running"
+    if service.running and service.state == "ready":
+        words = f"runs as process {service.process}, ready on {service.listen}"
+    yield _fit_to_screen(f"Campanero {status.version}: {words}", screen, GREEN if service.state == "ready" else YELLOW)
+    yield _fit_to_screen(strip_control_characters(status.data_dir), screen, DIM)
+    for reason in status.stopped:
+        yield _fit_to_screen(strip_control_characters(reason), screen, YELLOW)
+
+
+def _render_task(task: Task, screen: Screen) -> str:
+    room = min(_MAX_NAME_COLUMNS, max(10, screen.columns // 4))
+    name = _pad(truncate(strip_control_characters(task.name), room, screen.signs), room)
+    details = [*describe_progress(task)]
+    # The last details are dropped if there is not enough room.
+    while len(details) > 1 and room + _measure_width("  ".join(details)) + 12 > screen.columns:
+        details.pop()
+    words = "  ".join(details)
+    bar = min(_MAX_BAR_COLUMNS, screen.columns - room - _measure_width(words) - 12)
+    if task.total and bar >= _MIN_BAR_COLUMNS:
+        filled = min(bar, bar * task.done // task.total)
+        filled_sign, empty_sign = "█░" if screen.signs else "#."
+        drawn = screen.styled(filled_sign * filled, GREEN) + screen.styled(empty_sign * (bar - filled), DIM)
+        return f"  {name}  {drawn} {format_percent(task):>4}  {words}"
+    return _fit_to_screen(f"  {name}  {format_percent(task) if task.total else ''}  {words}".rstrip(), screen)
+
+
+def format_percent(task: Task) -> str:
+    """Return the progress of a task in percent; 100 % only if it is complete."""
+    if not task.total:
+        return ""
+    return f"{min(99, 100 * task.done // task.total) if task.done < task.total else 100} %"
+
+
+def describe_progress(task: Task) -> Iterator[str]:
+    """Yield the details of a task that follow its progress bar."""
+    if task.total is not None:
+        yield f"{task.done:,} of {task.total:,}"
+    if task.per_second:
+        yield f"{task.per_second:,.1f}/s" if task.per_second < 10 else f"{task.per_second:,.0f}/s"
+    if task.left_seconds is not None and task.left_seconds > 0:
+        yield f"{format_duration(task.left_seconds)} left"
+    if task.state not in ("sending", "working"):
+        yield task.state if task.state != "holding" else "held"
+    if task.words:
+        yield _localize_time(strip_control_characters(task.words))
+
+
+def _describe_queue(queue: Queue) -> str:
+    parts = []
+    if queue.due:
+        parts.append(f"{queue.due:,} due (the oldest for {format_duration(queue.oldest_due_seconds)})")
+    if queue.later:
+        parts.append(f"{queue.later:,} later")
+    if queue.paused:
+        parts.append(f"{queue.paused:,} paused")
+    if queue.in_hand:
+        parts.append(f"{queue.in_hand:,} in progress")
+    if queue.last_minute:
+        parts.append(f"{queue.last_minute:,} sent in the last minute")
+    return ", ".join(parts) or "empty"
+
+
+def _describe_day(day: Day) -> str:
+    names = ("sent", "delivered", "bounced", "failed", "complained", "opened", "clicked", "unsubscribed")
+    return ", ".join(f"{number:,} {name}" for name in names if (number := getattr(day, name))) or "nothing yet"
+
+
+def _describe_storage(status: Status) -> str:
+    storage = status.storage
+    low = "; too little to send" if storage.free_bytes < storage.least_free_bytes else ""
+    database, log, free = map(format_bytes, (storage.database_bytes, storage.wal_bytes, storage.free_bytes))
+    return f"database {database}, its log {log}, {free} free{low}"
+
+
+def format_bytes(number: float) -> str:
+    """Return a number of bytes with its unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if number >= 10 or unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration with its most useful unit."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{max(whole, 1)} s"
+    if whole < 3600:
+        return f"{-(-whole // 60)} min"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} days"
+
+
+def _localize_time(words: str) -> str:
+    """Replace an ISO time in a text by the local time of day."""
+    match = re.search(r"\d{4}-\d\d-\d\dT[\d:.]+Z", words)
+    if match is None:
+        return words
+    return words.replace(match[0], f"{datetime.fromisoformat(match[0]).astimezone():%H:%M}")
+
+
+def strip_control_characters(text: str) -> str:
+    """Remove control characters, which names may contain and a terminal would interpret."""
+    return " ".join(_CONTROL_CHARACTERS.sub(" ", text).split())
+
+
+def truncate(text: str, room: int, signs: bool = True) -> str:
+    """Shorten a text to a number of columns."""
+    if _measure_width(text) <= room:
+        return text
+    end = "…" if signs else "..."
+    while text and _measure_width(text) + len(end) > room:
+        text = text[:-1]
+    return text.rstrip() + end
+
+
+def _pad(text: str, room: int) -> str:
+    return text + " " * (room - _measure_width(text))
+
+
+def _measure_width(text: str) -> int:
+    """Return the number of columns of a text: wide East Asian characters take two, combining characters none."""
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def _fit_to_screen(text: str, screen: Screen, style: str = "") -> str:
+    text = truncate(text, screen.columns, screen.signs)
+    return screen.styled(text, style) if style else text
+
+
+_REFRESH_SECONDS = 1.0
+# The pause after a slow refresh is a multiple of its duration, so that watching costs the service little.
+_REST_FACTOR = 10
+_HIDE_CURSOR, _SHOW_CURSOR, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[?25l", "\x1b[?25h", "\x1b[K", "\x1b[J"
+
+
+def show_status(look: Callable[[], Status], watch: bool, as_json: bool, out: TextIO | None = None) -> None:
+    """Print the status that `look` returns, repeatedly until Ctrl C if `watch` is set."""
+    out = out or sys.stdout
+    if as_json:
+        _repeat(look, watch, lambda status: print(msgspec.json.encode(status).decode(), file=out, flush=True))
+    elif not watch:
+        print("\n".join(render_lines(look(), _detect_screen(out))), file=out)
+    elif out.isatty():
+        _redraw(look, out)
+    else:
+        previous: dict[str, str] = {}
+        _repeat(look, True, lambda status: _print_changes(status, previous, out))
+
+
+def _repeat(look: Callable[[], Status], again: bool, tell: Callable[[Status], None]) -> None:
+    try:
+        while True:
+            begun = time.monotonic()
+            tell(look())
+            if not again:
+                return
+            time.sleep(max(_REFRESH_SECONDS, _REST_FACTOR * (time.monotonic() - begun)))
+    except KeyboardInterrupt:
+        return
+
+
+def _redraw(look: Callable[[], Status], out: TextIO) -> None:
+    """Redraw the status in the same place until Ctrl C."""
+    line_count = 0
+
+    def tell(status: Status) -> None:
+        nonlocal line_count
+        screen = _detect_screen(out)
+        # Lines beyond the screen would scroll, and the next redraw would start too far down.
+        lines = render_lines(status, screen)[: max(1, shutil.get_terminal_size().lines - 1)]
+        up = f"\x1b[{line_count}F" if line_count else ""
+        out.write(_HIDE_CURSOR + up + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)
+        out.flush()
+        line_count = len(lines)
+
+    try:
+        _repeat(look, True, tell)
+    finally:
+        out.write(_SHOW_CURSOR)
+        out.flush()
+
+
+def _print_changes(status: Status, previous: dict[str, str], out: TextIO) -> None:
+    """Print a line with the time for each entry that has changed."""
+    current = dict(_describe_entries(status))
+    for name in previous.keys() - current.keys():
+        print(f"{status.at} {name}: finished", file=out)
+    for name, words in current.items():
+        if previous.get(name) != words:
+            print(f"{status.at} {name}: {words}", file=out, flush=True)
+    previous.clear()
+    previous.update(current)
+
+
+def _describe_entries(status: Status) -> Iterator[tuple[str, str]]:
+    service = status.service
+    yield "service", f"{service.state}, process {service.process}" if service.running else "not running"
+    for number, task in enumerate(status.tasks):
+        words = ", ".join(filter(None, (format_percent(task), *describe_progress(task))))
+        yield f"{task.kind} {task.id or number} {strip_control_characters(task.name)}", words or task.state
+    for queue in status.queue:
+        yield (
+            f"queue {queue.channel}",
+            f"{queue.due} due, {queue.later} later, {queue.paused} paused, {queue.in_hand} in progress",
+        )
+
+
+def _detect_screen(out: TextIO) -> Screen:
+    """Return the properties of the output; NO_COLOR, TERM=dumb and files disable colors."""
+    is_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
+    signs = (out.encoding or "").lower().replace("-", "") == "utf8"
+    columns = max(20, shutil.get_terminal_size((80, 24)).columns)
+    return Screen(columns, is_terminal and not os.environ.get("NO_COLOR"), signs)

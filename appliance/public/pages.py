@@ -1,0 +1,164 @@
+"""Rendering of pages for recipients in the style and language of the account, and the web version of messages."""
+
+import re
+import secrets
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from sanic import HTTPResponse, Request
+
+from appliance.audience.consent import Evidence
+from appliance.content import media
+from appliance.content.designs.merge import MergeError
+from appliance.content.designs.theme import SANS_STACK
+from appliance.core import crypto, executable
+from appliance.core.errors import Unavailable
+from appliance.sending.messages import links
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.storage.models import Message
+from appliance.storage.transactions import fetch
+from appliance.tracking import recipient_texts
+from appliance.tracking.page_style import PageStyle
+
+_PAGE_POLICY = (
+    "default-src 'none'; style-src 'self' 'nonce-{nonce}'; img-src 'self'; form-action 'self'{leads}; "
+    "base-uri 'none'; frame-ancestors {frames}"
+)
+PAGE_HEADERS = {
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_TAG_PATTERN = re.compile(r"<[^<>]+>")
+
+
+@cache
+def get_environment() -> Environment:
+    """Return the Jinja environment of the pages for recipients."""
+    jinja_environment = Environment(
+        loader=executable.template_loader("appliance/public/html"), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    jinja_environment.globals["MEDIA"] = media.URL_PATH
+    return jinja_environment
+
+
+def render_page(
+    name: str,
+    face: PageStyle | None,
+    status: int = 200,
+    /,
+    language: str = "en",
+    leads: str = "",
+    frames: str = "'none'",
+    **values: Any,
+) -> HTTPResponse:
+    """Render a page in the style `face`, or unstyled in the given language.
+
+    `leads` is the origin that its form may redirect to, `frames` the origins that may embed it.
+    """
+    nonce = secrets.token_urlsafe(16)
+    language = face.language if face is not None else language
+    body = get_environment().get_template(name).render(
+        face=face, language=language, say=get_translator(language), look=_build_brand_css(face), nonce=nonce, **values
+    )  # fmt: skip
+    policy = _PAGE_POLICY.format(nonce=nonce, leads=leads and f" {leads}", frames=frames)
+    headers = {**PAGE_HEADERS, "Content-Security-Policy": policy}
+    return HTTPResponse(body, status, headers, content_type="text/html; charset=utf-8")
+
+
+def get_translator(language: str) -> Any:
+    """Return a function that formats a phrase in a language with escaped values."""
+    texts = recipient_texts.get_texts(language)
+
+    def say(phrase: str, **values: Any) -> Markup:
+        return Markup(texts[phrase]).format(**values)  # noqa: S704 - the phrases are ours and values are escaped
+
+    return say
+
+
+def _build_brand_css(face: PageStyle | None) -> Markup:
+    """Return the CSS of a brand; colors are `#rrggbb` and fonts come from a fixed list."""
+    if face is None:
+        return Markup("")
+    pairs = {
+        "paper": "page", "sheet": "card", "ink": "text", "quiet": "muted", "line": "line", "accent": "brand",
+        "accent-ink": "on_brand", "link": "link",
+    }  # fmt: skip
+    rules = [
+        f"--{name}:light-dark({getattr(face.light, key)},{getattr(face.dark, key)})" for name, key in pairs.items()
+    ]
+    font = "" if face.font == SANS_STACK else f";--font:{face.font}"
+    return Markup(f":root{{{';'.join(rules)}{font}}}")  # noqa: S704 - the values are validated
+
+
+def render_plain_text(language: str, *phrases: str, **values: Any) -> str:
+    """Return phrases as plain text, for the evidence of a consent."""
+    texts = recipient_texts.get_texts(language)
+    return " ".join(_TAG_PATTERN.sub("", texts[phrase]).format(**values) for phrase in phrases)
+
+
+def build_evidence(request: Request, source: str, text: str | None) -> Evidence:
+    """Return the consent evidence of an action on a page."""
+    return Evidence(source, "recipient", request.ctx.client, request.headers.get("user-agent"), text)
+
+
+def detect_language(request: Request) -> str:
+    """Return the preferred language of the browser, if it is supported, else English."""
+    preferred = (request.headers.get("accept-language") or "").partition(",")[0].partition(";")[0]
+    return recipient_texts.language_of_locale(preferred.strip()[:20] or "en")
+
+
+def read_form(request: Request) -> Mapping[str, list[str]]:
+    """Return the fields of a submitted form, or an empty mapping for other bodies."""
+    posted = request.form
+    return {name: posted.getlist(name) for name in posted} if posted else {}
+
+
+def not_found_page(status: int = 404, language: str = "en") -> HTTPResponse:
+    """Return the error page for invalid links and requests."""
+    return render_page("note.html", None, status, language, heading="lost_heading", lead="lost_lead")
+
+
+def unavailable_page(language: str = "en") -> HTTPResponse:
+    """Return the error page for a temporary failure, after which nothing was changed."""
+    response = render_page("note.html", None, 503, language, heading="later_heading", lead="later_lead")
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+# A message has inline styles and images; scripts are not allowed.
+_MESSAGE_POLICY = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox allow-top-navigation-by-user-activation; "
+    "default-src 'none'; style-src 'unsafe-inline'; img-src * data:; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+async def show_message(request: Request, token: str) -> HTTPResponse:
+    """Show the web version of a message."""
+    try:
+        html = await fetch(render_message, token)
+    except MergeError:
+        return not_found_page()
+    except Unavailable:
+        return unavailable_page()
+    if html is None:
+        return not_found_page()
+    headers = {**PAGE_HEADERS, "Content-Security-Policy": _MESSAGE_POLICY}
+    return HTTPResponse(html, 200, headers, content_type="text/html; charset=utf-8")
+
+
+def render_message(token: str) -> str | None:
+    """Return the HTML of a message as it was sent, or None for an invalid link or a deleted contact.
+
+    Raises MergeError for a message that could not be rendered.
+    """
+    message_id = crypto.read_token(links.VIEW, token)
+    message = Message.get_or_none(Message.id == message_id) if message_id is not None else None
+    if message is None or ((message.campaign_id or message.run_id) is not None and message.contact_id is None):
+        return None
+    return MessagePreparer().fill_again(message).html

@@ -1,0 +1,76 @@
+"""Webhooks of email and SMS providers; a request is acknowledged once it is stored (docs/decisions.md#15)."""
+
+from sanic import HTTPResponse, Request
+from sanic.exceptions import MethodNotAllowed, PayloadTooLarge
+from sanic.response import json
+
+from appliance.core import crypto
+from appliance.core.errors import NotFound
+from appliance.inbound import delivery_reports, incoming_sms, providers
+from appliance.inbound.delivery_reports import MessageInFlight
+from appliance.inbound.providers.base import HookPayload, HookRequest
+from appliance.sending.messages import links
+from appliance.sending.sms import error_codes as sms
+from appliance.settings import config
+from appliance.storage.transactions import commit
+from appliance.tracking import unsubscribes
+
+# Enough for a receipt or a percent-encoded SMS of 1,600 characters with metadata.
+_MAX_SMS_BODY_BYTES = 65_536
+
+
+def _require_open_post(request: Request, is_open: bool) -> None:
+    """Raise NotFound for a webhook without a secret, and MethodNotAllowed for methods other than POST."""
+    if not is_open:
+        raise NotFound
+    if request.method != "POST":
+        raise MethodNotAllowed("only POST", request.method, ["POST"])
+
+
+async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
+    """Receive reports of an email provider, or of an SMS provider with one webhook."""
+    if providers.find_sms_provider(name) is not None:
+        return await _receive_sms_webhook(request, name)
+    _require_open_post(request, providers.is_enabled(name))
+    body = request.body
+    payload = await providers.read_request(
+        name, HookRequest({key.lower(): value for key, value in request.headers.items()}, body)
+    )
+    # Reports that can be stored are; for the others the provider retries, and known reports do not count twice.
+    held = [await commit(_record_reports, name, part, body) for part in providers.split_payload(payload)]
+    for waits in filter(None, held):
+        raise waits
+    return json({"received": len(payload.facts) + len(payload.left)})
+
+
+def _record_reports(name: str, payload: HookPayload, body: bytes) -> MessageInFlight | None:
+    written = providers.write_payload(name, payload, body)
+    for left in written.left:
+        unsubscribes.opt_out(crypto.sign_token(links.UNSUBSCRIBE, left.message_id), name, None, None)
+    return written.held
+
+
+async def receive_provider_webhook(request: Request, provider: str, name: str) -> HTTPResponse:
+    """Receive reports of a provider with several webhooks."""
+    return await _receive_sms_webhook(request, f"{provider}/{name}")
+
+
+async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
+    """Receive reports of an SMS provider, storing all of a request in one transaction."""
+    _require_open_post(request, providers.is_sms_hook_enabled(hook))
+    if len(request.body) > _MAX_SMS_BODY_BYTES:
+        raise PayloadTooLarge(f"at most {_MAX_SMS_BODY_BYTES} bytes")
+    # The signature covers the public URL with path and query as received, whatever the Host header says.
+    target = request.raw_url.decode("latin-1")
+    headers = {key.lower(): value for key, value in request.headers.items()}
+    provider, contents = providers.read_sms_hook(
+        hook, sms.HookRequest(config.base_url(config.current()) + target, headers, bytes(request.body))
+    )
+    await commit(_record_sms_reports, provider, contents)
+    return HTTPResponse(contents.reply, 200, content_type=contents.media)
+
+
+def _record_sms_reports(provider: str, contents: sms.HookContents) -> None:
+    delivery_reports.apply_receipts(provider, contents.receipts)
+    for heard in contents.incoming:
+        incoming_sms.receive_sms(provider, heard)

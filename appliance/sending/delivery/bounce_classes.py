@@ -1,0 +1,329 @@
+"""Classify rejections and bounces: what they mean, what they count against, and whether they ask for a lower rate.
+
+The enhanced code (RFC 3463) decides first, then the basic code, then the text. If the text blames the sender (its DNS,
+its reputation, a block list), it wins over a code that blames the recipient: a recipient suppressed for the sender's
+fault would not come back by itself, while one more attempt costs nothing.
+"""
+
+import re
+from typing import Literal, NamedTuple
+
+from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError
+
+# When a rejection suppresses the address: at once, or with the second, third or fifth one in 30 days, or never
+# ("nobody"); "left" means that it reports an opt-out
+SuppressionRule = Literal["at_once", "second", "third", "fifth", "left", "nobody"]
+
+
+class BounceClass(NamedTuple):
+    """A class of rejection: its name, its meaning, the suppression rule it counts for, and what helps."""
+
+    name: str
+    words: str
+    against: SuppressionRule
+    help: str = ""
+
+    @property
+    def event(self) -> str:
+        """Return the event of a message that ended this way (docs/decisions.md#13).
+
+        A class that suppresses at once is a permanent bounce.
+        """
+        return {"at_once": "email_bounced", "second": "email_soft_bounced", "fifth": "email_soft_bounced"}.get(
+            self.against, "email_failed"
+        )
+
+
+HARD = BounceClass("hard", "there is no such recipient", "at_once", "Nothing is sent to this address any more.")
+DISABLED = BounceClass(
+    "disabled", "the mailbox is switched off", "second",
+    "Nothing is sent to this address any more once this happens twice in 30 days.",
+)  # fmt: skip
+DOMAIN_NOT_FOUND = BounceClass(
+    "nowhere", "the domain of the address cannot be found", "second",
+    "Nothing is sent to this address any more once this happens twice in 30 days.",
+)  # fmt: skip
+FULL = BounceClass(
+    "full", "the mailbox is full", "fifth", "After five such failures in 30 days nothing is sent any more."
+)
+TEMPORARY = BounceClass("temporary", "the recipient's server took no mail", "fifth", FULL.help)
+EXPIRED = BounceClass("expired", "it could not be delivered in time", "fifth", FULL.help)
+SIZE = BounceClass(
+    "size", "the message is too big", "nobody", "Make the message smaller: fewer or smaller pictures inside it."
+)
+CONTENT = BounceClass(
+    "content", "the recipient's server does not like what the message says", "nobody",
+    "Look at subject, links and pictures; ask the recipient's postmaster where the words name one.",
+)  # fmt: skip
+AUTHENTICATION = BounceClass(
+    "authentication", "the recipient's server cannot tell that the mail is ours", "nobody",
+    "Put the records of the page Domains into the DNS of the From domain.",
+)  # fmt: skip
+REPUTATION = BounceClass(
+    "reputation", "the recipient's server wants less mail from here", "nobody",
+    "Send more slowly and only to people who expect it; complaints make it worse.",
+)  # fmt: skip
+BLOCKLIST = BounceClass(
+    "blocklist", "the address we send from is on a block list", "nobody",
+    "Ask the list that the words name to take the sending address off, or send through a relay.",
+)  # fmt: skip
+SETUP = BounceClass(
+    "setup", "something is set up wrongly on the way", "nobody",
+    "Look at the words: a loop, a protocol fault, a sender address or a route that does not exist.",
+)  # fmt: skip
+REFUSED = BounceClass("refused", "it was refused without a reason we know", "nobody")
+# Classes of SMS
+UNREACHABLE = BounceClass(
+    "unreachable", "the phone was switched off or out of reach", "third",
+    "Nothing is sent to this number any more once this happens three times in 30 days.",
+)  # fmt: skip
+OPTED_OUT = BounceClass(
+    "opted_out", "the person has told the provider to stop", "left",
+    "Nothing is sent to this number any more until a START comes from it.",
+)  # fmt: skip
+FILTERED = BounceClass(
+    "filtered", "the network took it for unwanted and kept it back", "nobody",
+    "Say who writes and how to opt out, use links of your own domain, and ask the provider what its filters dislike.",
+)  # fmt: skip
+UNREGISTERED = BounceClass(
+    "unregistered", "the sender is not registered for this country", "nobody",
+    "Register the sender with the provider (in the US: brand and campaign of 10DLC, or a verified toll-free number).",
+)  # fmt: skip
+COUNTRY = BounceClass(
+    "country", "the account at the provider may not write to this country", "nobody",
+    "Allow the country in the provider's geographic permissions, or leave it out with sms.countries.",
+)  # fmt: skip
+ALL_CLASSES = (
+    HARD,
+    DISABLED,
+    DOMAIN_NOT_FOUND,
+    FULL,
+    TEMPORARY,
+    EXPIRED,
+    SIZE,
+    CONTENT,
+    AUTHENTICATION,
+    REPUTATION,
+    BLOCKLIST,
+    SETUP,
+    REFUSED,
+    UNREACHABLE,
+    OPTED_OUT,
+    FILTERED,
+    UNREGISTERED,
+    COUNTRY,
+)
+CLASSES_BY_NAME = {one.name: one for one in ALL_CLASSES}
+
+_SPF = "Put our SPF record into the DNS of the From domain (page Domains); of two SPF records keep one."
+_DKIM = "Put the TXT record <selector>._domainkey of the page Domains into the DNS of the From domain."
+_PTR = "Give the sending address a name in reverse DNS (PTR), and that name an address record that leads back to it."
+_DMARC = "Put the DKIM and _dmarc records of the page Domains into the DNS, and send from that domain."
+_TLS = "Let the connection be encrypted: the recipient's server takes no mail in clear text."
+# Help by the last part of x.7.n (RFC 7372, Google, Microsoft)
+_AUTHENTICATION_HELP = {
+    20: _DKIM, 21: _DKIM, 22: _DKIM, 30: _DKIM, 23: _SPF, 24: _SPF, 27: _SPF, 25: _PTR,
+    26: _DMARC, 31: _DMARC, 32: _DMARC, 40: _DMARC, 509: _DMARC, 515: _DMARC, 29: _TLS,
+}  # fmt: skip
+
+_CLASS_OF_CODE: dict[str, BounceClass] = {
+    **dict.fromkeys(("5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10"), HARD),
+    **dict.fromkeys(("5.4.4", "5.4.310"), DOMAIN_NOT_FOUND),
+    **dict.fromkeys(("5.2.2", "4.2.2"), FULL),
+    **dict.fromkeys(("5.3.4", "5.2.3", "4.3.4"), SIZE),
+    **dict.fromkeys(("5.4.7", "4.4.7", "5.4.300", "4.4.300", "5.4.316", "4.4.316"), EXPIRED),
+    **dict.fromkeys(("5.4.6", "4.4.6", "5.4.14", "4.4.14", "5.3.5", "4.3.5"), SETUP),
+    **dict.fromkeys(("5.1.7", "4.1.7", "5.1.8", "4.1.8"), SETUP),
+    **dict.fromkeys(("5.7.3", "5.7.8", "5.7.57", "5.7.64"), SETUP),
+    **dict.fromkeys(("4.7.0", "4.7.28", "5.7.28", "4.7.500", "4.7.650"), REPUTATION),
+    **dict.fromkeys(("5.7.501", "5.7.502", "5.7.503", "5.7.511", "5.7.705", "5.7.708"), REPUTATION),
+    "5.2.1": DISABLED,
+}  # fmt: skip
+_CLASS_OF_SUBJECT: dict[str, BounceClass] = {
+    "5.3": TEMPORARY, "5.4": TEMPORARY, "5.5": SETUP, "5.6": CONTENT, "4.6": CONTENT, "5.7": CONTENT,
+}  # fmt: skip
+_CODE = re.compile(r"(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![\d.]*\d)")
+
+
+_Rules = tuple[tuple["re.Pattern[str]", BounceClass], ...]
+
+
+def _pattern(text: str) -> "re.Pattern[str]":
+    return re.compile(text, re.IGNORECASE)
+
+
+_SENDER_FAULT_RULES: _Rules = (
+    (_pattern(
+        r"\bdmarc\b|\bspf\b|sender policy framework|\bdkim\b|unauthenticated|not authenticated|fail\w* authentication|"
+        r"authentication (?:checks?|requirements?|information)|reverse dns|\brdns\b|\bfcrdns\b|\bptr\b"
+    ), AUTHENTICATION),
+    (_pattern(
+        r"\[TSS?\d+\]|\bRP-\d+|\bS77\d\b|\bS31[45]0\b|(?:low|poor|bad) reputation|reputation of|unusual rate|"
+        r"rate[- ]limit|too many (?:messages|connections)|user complaints|throttl|unexpected volume"
+    ), REPUTATION),
+    (_pattern(
+        r"spamhaus|spamcop|barracudacentral|\bsorbs\b|\b(?:dns|r|d)bl\b|uceprotect|abusix|block ?list|black ?list|"
+        r"\[BL\d+\]|block\w* using |(?:is|are|was|been|currently) listed (?:at|in|on|by) "
+    ), BLOCKLIST),
+)  # fmt: skip
+_SENDER = _pattern(
+    r"\bsender\b[^\n]{0,40}(?:verif|reject|denied|unknown|invalid|not found|does not exist|not exist)|verify sender|"
+    r"relay(?:ing)? (?:access )?(?:denied|not permitted|prohibited)|not permitted to relay|we do not relay"
+)
+_LOOP = _pattern(r"too many hops|mail loop|loops? back|hop count|routing loop|forwarding loop")
+_FULL = _pattern(
+    r"(?:mail ?box|inbox|mail ?dir|folder|account|storage)[^\n]{0,40}(?:\bfull\b|quota|out of (?:space|storage))|"
+    r"over ?(?:its |the )?quota|quota[^\n]{0,20}(?:exceed|full|violat|reach|erreicht)|storage allocation|"
+    r"out of (?:disk |storage )?space|postfach[^\n]{0,30}voll|bo[iî]te[^\n]{0,40}pleine|buz[oó]n[^\n]{0,20}lleno|"
+    r"casella[^\n]{0,20}piena|caixa[^\n]{0,30}cheia|ящик[^\n]{0,40}переполнен|メールボックス[^\n]{0,20}(?:容量|一杯)"
+)
+_INACTIVE = _pattern(
+    r"inactiv|\bdisabled\b|deactivat|suspended|account[^\n]{0,20}(?:expired|closed|locked)|mailbox unavailable|"
+    r"no longer (?:active|accepts|accepting|available|in use)|not accepting (?:mail|messages)|discontinued|abandoned|"
+    r"recipient address rejected: access denied|deaktiviert|d[eé]sactiv|desactivad"
+)
+_SIZE = _pattern(r"(?:message|mail|size)[^\n]{0,40}(?:too (?:big|large)|exceeds)|size limit|maximum (?:message )?size")
+_UNKNOWN_USER = _pattern(
+    r"user\b[^\n]{0,60}(?:unknown|not found|not known|invalid)|"
+    r"unknown (?:user|recipient|account|local|address|mailbox)|"
+    r"no such (?:user|recipient|person|mailbox|account|address|local)|no mailbox here|unrouteable address|"
+    r"(?:mailbox|account|address|recipient|user|e-?mail)\b[^\n]{0,60}(?:n[o']t exist|not found|unknown|not known)|"
+    r"not (?:a )?valid (?:user|recipient|mailbox|address)|(?<!sender )invalid (?:recipient|mailbox|user|address)|"
+    r"doesn[’']t have an? \S+ account|not listed in|not our customer|no longer (?:valid|exists)|"
+    r"no account by that name|"
+    r"empf[äa]nger[^\n]{0,30}(?:unbekannt|existiert)|(?:benutzer|nutzer|adresse|postfach)[^\n]{0,30}"
+    r"(?:unbekannt|nicht gefunden|existiert nicht)|utilisateur inconnu|destinataire inconnu|n[’']existe pas|"
+    r"(?:usuario|destinatario) desconocido|no existe|utente sconosciuto|inesistente|n[aã]o existe|"
+    r"не существует|不存在|存在しません|見つかりません"
+)
+_UNKNOWN_DOMAIN = _pattern(
+    r"host[^\n]{0,60}not found|domain[^\n]{0,60}(?:not found|n[o']t exist)|no such domain|nxdomain|"
+    r"unknown (?:host|domain)|"
+    r"host unknown|couldn'?t find any host|no mail servers? for"
+)
+_EXPIRED = _pattern(
+    r"in (?:the )?queue too long|queue too long|(?:message|delivery|retry)[^\n]{0,20}(?:expired|time ?out|timed out)|"
+    r"could not be delivered (?:for|within)|retry (?:limit|time(?:out)?) |giv(?:en|ing) up|"
+    r"connection (?:timed out|refused)|"
+    r"not (?:been able to )?deliver\w* (?:it )?(?:for|within) |not responding"
+)
+_SPAM = _pattern(
+    r"\bspam|unsolicited|\bjunk\b|virus|malware|phish|infected|suspicious|\bpolic(?:y|ies)\b|\[PH\d+\]|\bcontent\b|"
+    r"prohibited|message (?:was )?(?:rejected|blocked)"
+)
+# Rules for the text where no code decides, the most certain first; the second set is for permanent rejections only
+_GENERAL_RULES: _Rules = ((_SENDER, SETUP), (_LOOP, SETUP), (_FULL, FULL), (_SIZE, SIZE))
+_PERMANENT_RULES: _Rules = (
+    (_INACTIVE, DISABLED),
+    (_UNKNOWN_DOMAIN, DOMAIN_NOT_FOUND),
+    (_UNKNOWN_USER, HARD),
+    (_EXPIRED, EXPIRED),
+    (_SPAM, CONTENT),
+)
+
+
+def classify(smtp: int | None, enhanced: str | None, text: str) -> BounceClass:
+    """Return the class of a rejection from its basic code, its enhanced code and its text, as far as each is known."""
+    text = text[:4_000]
+    enhanced = _find_enhanced_code(enhanced or "") or _find_enhanced_code(text)
+    is_permanent = smtp >= 500 if smtp is not None else enhanced is None or enhanced.startswith("5")
+    class_of_code = _class_of_code(enhanced, is_permanent)
+    sender_fault = next((kind for pattern, kind in _SENDER_FAULT_RULES if pattern.search(text)), None)
+    if class_of_code is not None:
+        if class_of_code in (FULL, DISABLED) and is_permanent and _INACTIVE.search(text):
+            return DISABLED
+        return (
+            sender_fault
+            if class_of_code is HARD and sender_fault is not None and sender_fault is not REPUTATION
+            else class_of_code
+        )
+    if sender_fault is not None:
+        return sender_fault
+    for pattern, kind in (*_GENERAL_RULES, *(_PERMANENT_RULES if is_permanent else ())):
+        if pattern.search(text):
+            return kind
+    if not is_permanent:
+        return CONTENT if (enhanced or "").startswith("4.6.") else TEMPORARY
+    class_of_subject = _CLASS_OF_SUBJECT.get((enhanced or "").rpartition(".")[0])
+    return class_of_subject or (FULL if smtp == 552 else REFUSED)
+
+
+def _class_of_code(enhanced: str | None, is_permanent: bool) -> BounceClass | None:
+    """Return the class of an enhanced code alone; a 5.x.x code counts only with a permanent rejection."""
+    if enhanced is None or (enhanced.startswith("5") and not is_permanent):
+        return None
+    _, subject, detail = enhanced.split(".")
+    if subject == "7" and int(detail) in _AUTHENTICATION_HELP:
+        return AUTHENTICATION
+    if subject == "7" and 606 <= int(detail) <= 649:
+        return BLOCKLIST
+    return _CLASS_OF_CODE.get(enhanced)
+
+
+def _find_enhanced_code(text: str) -> str | None:
+    match = _CODE.search(text)
+    return match[0] if match else None
+
+
+def authentication_help(enhanced: str | None, text: str) -> str:
+    """Return which DNS record to fix after a rejection that names SPF, DKIM, DMARC, PTR or TLS."""
+    _, _, detail = (enhanced or _find_enhanced_code(text) or "").rpartition(".")
+    if detail.isdecimal() and int(detail) in _AUTHENTICATION_HELP:
+        return _AUTHENTICATION_HELP[int(detail)]
+    help_by_word = (
+        ("spf", _SPF),
+        ("dkim", _DKIM),
+        ("dmarc", _DMARC),
+        ("ptr", _PTR),
+        ("reverse dns", _PTR),
+        ("tls", _TLS),
+    )
+    return next((help for word, help in help_by_word if word in text.lower()), AUTHENTICATION.help)
+
+
+def is_sender_blocked(smtp: int | None, enhanced: str | None, text: str) -> bool:
+    """Return whether a rejection is about the sending host, so that other recipients there are rejected alike."""
+    return classify(smtp, enhanced, text) in (REPUTATION, BLOCKLIST)
+
+
+# Rejections because of the rate: they slow down the whole group and count against no recipient.
+
+# Google's code for "stop for a while", which counts the whole sender, not this message
+_PAUSE_CODE = "4.7.28"
+# Rejections because of the sender's DNS or TLS, not its rate
+_AUTHENTICATION_CODE = re.compile(r"4\.7\.(?:2[3-79]|3\d|40)")
+_RATE_WORDS = re.compile(
+    r"throttl|\brates?\b|too (?:many|much|fast)|slow down|limit|quota|exceed|busy|reputation|unusual|volume|deferred"
+    r"|\[TS\d|\bRP-",
+    re.IGNORECASE,
+)
+_GREYLISTED = re.compile(r"gr[ea]y-?list", re.IGNORECASE)
+
+
+def is_rate_limited(error: DeliveryError | None) -> bool:
+    """Return whether a rejection is about the sending rate.
+
+    421 and 4.7.x are, except greylisting and codes about the sender's DNS; so is a temporary rejection whose text says
+    so.
+    """
+    if not isinstance(error, Deferred | ConnectionFailed) or error.smtp is None:
+        return False
+    if error.smtp == 421 or error.enhanced == _PAUSE_CODE:
+        return True
+    enhanced = error.enhanced or ""
+    if _GREYLISTED.search(error.text) or _AUTHENTICATION_CODE.fullmatch(enhanced):
+        return False
+    if enhanced.startswith("4.7.") and enhanced != "4.7.1":
+        return True
+    # Greylisting uses 4.7.1 too, and 4.2.1 is about one mailbox
+    return enhanced != "4.2.1" and (error.smtp == 454 or enhanced == "4.7.1") and bool(_RATE_WORDS.search(error.text))
+
+
+def asks_for_pause(error: DeliveryError) -> bool:
+    """Return whether a rejection asks the sender to stop for a while."""
+    return error.enhanced == _PAUSE_CODE
+
+
+def limits_all_recipients(error: DeliveryError) -> bool:
+    """Return whether the next hop asks for a lower rate for all recipients alike."""
+    return error.smtp == 454 or isinstance(error, ConnectionFailed)

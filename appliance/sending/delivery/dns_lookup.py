@@ -1,0 +1,254 @@
+"""Look up DNS records with a time limit, and distinguish missing records from failed look-ups."""
+
+import ipaddress
+import socket
+import time
+from typing import Any, Literal, NamedTuple
+
+import dns.edns
+import dns.exception
+import dns.message
+import dns.name
+import dns.nameserver
+import dns.rcode
+import dns.rdata
+import dns.rdatatype
+import dns.resolver
+
+from appliance.settings import config
+
+LookupState = Literal["found", "none", "nxdomain", "failed"]
+FailureCause = Literal["", "loop", "name", "servfail", "timeout", "unreachable"]
+
+TIMEOUT_SECONDS = 6.0  # for one look-up, including all servers and TCP
+
+
+class DnsAnswer(NamedTuple):
+    """The answer of DNS for one name and record type.
+
+    `none`: the name exists without records of that type; `nxdomain`: the name does not exist; `failed`: no server gave
+    an answer, for the reason in `cause` and `words`. The strings of a TXT record are joined, MX reads `10 host` (`0 .`:
+    the domain takes no mail), names have no final dot, and `canonical` is the last name of a chain of CNAMEs.
+    """
+
+    state: LookupState
+    records: tuple[str, ...]
+    words: str
+    ttl: int
+    cause: FailureCause = ""
+    canonical: str = ""
+
+
+class LookupFailed(Exception):
+    """A failed look-up with its cause and a message."""
+
+    def __init__(self, cause: FailureCause, words: str) -> None:
+        super().__init__(words)
+        self.cause, self.words = cause, words
+
+
+def lookup(name: str, kind: str, patience: float = TIMEOUT_SECONDS) -> DnsAnswer:
+    """Look up the records of a name; blocks for at most `patience` seconds."""
+    return ask(name, kind, patience)
+
+
+def lookup_ptr(address: str) -> DnsAnswer:
+    """Look up the host names of an IP address."""
+    return lookup(ipaddress.ip_address(address).reverse_pointer, "PTR")
+
+
+def configured_servers() -> tuple[tuple[str, int], ...]:
+    """Return the servers of `network.dns_servers` as (address, port); empty means those of the system."""
+    addresses = []
+    for server in config.current().network.dns_servers:
+        host, port = parse_server(server)
+        try:
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        except OSError as error:
+            raise LookupFailed(
+                "unreachable", f"the DNS server {host} of network.dns_servers is not known: {error}"
+            ) from None
+        addresses.append((str(infos[0][4][0]), port))
+    return tuple(addresses)
+
+
+def parse_server(server: str) -> tuple[str, int]:
+    """Parse `host`, `host:port`, `[v6]:port` or a bare IPv6 address. Raises ValueError for anything else."""
+    host, port = server, "53"
+    if server.startswith("["):
+        host, _, suffix = server[1:].partition("]")
+        if suffix and not suffix.startswith(":"):
+            raise ValueError(f"{server!r} is not host:port")
+        port = suffix[1:] if suffix else port
+    elif server.count(":") == 1:
+        host, _, port = server.partition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{server!r} is not host:port")
+    return host, int(port)
+
+
+# Queries through dnspython, whose answers and errors become a DnsAnswer.
+
+_MAX_TRIES = 3  # within the time limit, so that a lost datagram or a dead server is no failure
+_MAX_CNAMES = 12  # length of a chain of CNAMEs; other resolvers stop between 8 and 16
+_MAX_UDP_BYTES = 1232  # passes every network without fragmentation (DNS flag day 2020)
+_CAUSES: dict[str, FailureCause] = {"SERVFAIL": "servfail", "REFUSED": "servfail"}
+
+
+class _Deadline:
+    """The time limit of one look-up, with all queries that it needs."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the remaining seconds. Raises LookupFailed after the deadline."""
+        seconds_left = self._end - time.monotonic()
+        if seconds_left <= 0:
+            raise self.over()
+        return seconds_left
+
+    def over(self) -> LookupFailed:
+        return LookupFailed("timeout", f"no DNS server answered within {self.seconds:g} s")
+
+
+def ask(name: str, kind: str, patience: float) -> DnsAnswer:
+    """Query the records of a name; blocks for at most `patience` seconds."""
+    try:
+        query_name = dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical)
+    except (dns.exception.DNSException, UnicodeError, ValueError):
+        return DnsAnswer("failed", (), f"{name} cannot be a name in DNS", 0, "name")
+    try:
+        return _resolve_chain(query_name, dns.rdatatype.from_text(kind), _Deadline(patience))
+    except LookupFailed as failed:
+        return DnsAnswer("failed", (), failed.words, 0, failed.cause)
+    except (dns.exception.DNSException, UnicodeError, ValueError) as error:
+        # An unknown error is not the name's fault; otherwise its mail would be rejected permanently
+        return DnsAnswer("failed", (), f"DNS cannot be asked: {error}", 0, "servfail")
+
+
+def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadline) -> DnsAnswer:
+    """Query until a chain of CNAMEs ends: a server may return only its first links."""
+    chain = [name]
+    while True:
+        try:
+            answer = _query(chain[-1], kind, deadline)
+        except dns.resolver.NXDOMAIN as error:
+            return _nxdomain_answer(chain, error)
+        except dns.resolver.NoNameservers as no_servers:
+            raise _diagnose(name, no_servers, deadline) from None
+        except dns.resolver.LifetimeTimeout:
+            raise deadline.over() from None
+        except dns.resolver.YXDOMAIN:
+            raise LookupFailed("loop", f"{_name_text(name)} is redirected to a name that is too long") from None
+        if answer.rrset is not None or answer.canonical_name == chain[-1]:
+            return _to_answer(answer, kind)
+        if kind == dns.rdatatype.CNAME:
+            return _to_answer(answer, kind)
+        chain.append(answer.canonical_name)
+        if chain[-1] in chain[:-1] or len(chain) > _MAX_CNAMES:
+            raise _loop_error(chain)
+
+
+def _query(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadline) -> dns.resolver.Answer:
+    resolver = _resolver()
+    resolver.timeout = deadline.seconds / _MAX_TRIES
+    return resolver.resolve(name, kind, raise_on_no_answer=False, search=False, lifetime=deadline.left())
+
+
+def _nxdomain_answer(chain: list[dns.name.Name], error: dns.resolver.NXDOMAIN) -> DnsAnswer:
+    end = error.canonical_name
+    words = f"{_name_text(end)} does not exist"
+    if end != chain[0]:
+        words += f"; {_name_text(chain[0])} points there"
+    return DnsAnswer("nxdomain", (), words, _negative_ttl(error), "", _name_text(end))
+
+
+def _negative_ttl(error: dns.resolver.NXDOMAIN) -> int:
+    responses: dict[Any, dns.message.QueryMessage] = error.kwargs["responses"]
+    return max((int(response.resolve_chaining().minimum_ttl) for response in responses.values()), default=0) % 86400
+
+
+def _to_answer(answer: dns.resolver.Answer, kind: dns.rdatatype.RdataType) -> DnsAnswer:
+    canonical = _name_text(answer.canonical_name)
+    ttl = int(answer.chaining_result.minimum_ttl)
+    if answer.rrset is None:
+        return DnsAnswer("none", (), f"{canonical} has no {dns.rdatatype.to_text(kind)} record", ttl, "", canonical)
+    return DnsAnswer("found", tuple(_record_text(record) for record in answer.rrset), "", ttl, "", canonical)
+
+
+def _record_text(record: Any) -> str:
+    """Return one record in its usual text form."""
+    match record.rdtype:
+        case dns.rdatatype.TXT:
+            return b"".join(record.strings).decode("utf-8", "backslashreplace")
+        case dns.rdatatype.MX:
+            return f"{record.preference} {_name_text(record.exchange)}"
+        case dns.rdatatype.CNAME | dns.rdatatype.NS | dns.rdatatype.PTR:
+            return _name_text(record.target)
+    return str(record.to_text())
+
+
+def _name_text(name: dns.name.Name) -> str:
+    return name.to_text(omit_final_dot=True).lower()
+
+
+def _diagnose(name: dns.name.Name, error: dns.resolver.NoNameservers, deadline: _Deadline) -> LookupFailed:
+    """Return why no server answered; resolvers also fail on CNAME loops, which only queries link by link show."""
+    chain = [name]
+    while len(chain) <= _MAX_CNAMES:
+        try:
+            answer = _query(chain[-1], dns.rdatatype.CNAME, deadline)
+        except dns.exception.DNSException:
+            break
+        if answer.rrset is None:
+            break
+        chain.append(answer.rrset[0].target)
+        if chain[-1] in chain[:-1]:
+            raise _loop_error(chain)
+    if len(chain) > _MAX_CNAMES:
+        return _loop_error(chain)
+    return _server_error(error)
+
+
+def _loop_error(chain: list[dns.name.Name]) -> LookupFailed:
+    links = " → ".join(_name_text(link) for link in chain[:4])
+    if chain[-1] in chain[:-1]:
+        return LookupFailed("loop", f"the CNAME records go in a circle: {links}")
+    return LookupFailed("loop", f"more than {_MAX_CNAMES} CNAME records follow each other: {links} …")
+
+
+def _server_error(failure: dns.resolver.NoNameservers) -> LookupFailed:
+    """Describe the error of the last server."""
+    errors = failure.kwargs["errors"]
+    if not errors:
+        return LookupFailed("unreachable", "this machine names no DNS server")
+    *_, error, response = errors[-1]
+    if isinstance(error, OSError):
+        return LookupFailed("unreachable", f"the DNS server cannot be reached: {error.strerror or error}")
+    if response is None:
+        return LookupFailed("servfail", f"the DNS server's answer cannot be read: {error}")
+    if isinstance(error, dns.message.ChainTooLong):
+        return LookupFailed("loop", "the CNAME records go in a circle, or there are too many of them")
+    code = dns.rcode.to_text(response.rcode())
+    return LookupFailed(_CAUSES.get(code, "servfail"), f"the DNS server answered {code}")
+
+
+def _resolver() -> dns.resolver.Resolver:
+    servers = configured_servers()
+    if servers:
+        resolver = dns.resolver.Resolver(configure=False)
+        resolver.nameservers = [dns.nameserver.Do53Nameserver(host, port) for host, port in servers]
+    else:
+        try:
+            resolver = dns.resolver.Resolver()
+        except (dns.resolver.NoResolverConfiguration, OSError):
+            raise LookupFailed("unreachable", "this machine names no DNS server") from None
+        except ValueError as error:
+            # The system's resolver configuration is half written, or was edited by hand
+            raise LookupFailed(
+                "unreachable", f"what this machine says of its DNS servers cannot be read: {error}"
+            ) from None
+    resolver.use_edns(0, 0, _MAX_UDP_BYTES)
+    return resolver

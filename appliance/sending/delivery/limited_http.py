@@ -1,0 +1,80 @@
+"""HTTP connections that read a limited number of bytes for each request, whatever the server sends.
+
+The library limits neither the number nor the size of the informational responses (1xx) before a response, so a server
+could send them without end.
+"""
+
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+import httpcore
+import httpx
+
+
+def limited_client(context: ssl.SSLContext, idle_seconds: float, most: int) -> httpx.AsyncClient:
+    """Return a client that follows no redirects, uses no proxy, and reads at most `most` bytes for each request."""
+    transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
+    transport._pool = httpcore.AsyncConnectionPool(
+        ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=LimitedBackend(most)
+    )
+    return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
+
+
+class _LimitedStream(httpcore.AsyncNetworkStream):
+    """A connection that counts the bytes read since the current request began.
+
+    A request is written in one piece when its response is read: head and body alone would be two packets.
+    """
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream, most: int, backend: "LimitedBackend") -> None:
+        self._inner, self._most, self._backend, self._read = inner, most, backend, 0
+        self._question: list[bytes] = []
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._question:
+            request = b"".join(self._question)
+            self._question.clear()
+            self._read = 0
+            self._backend.has_written = True
+            await self._inner.write(request, timeout)
+        if self._read > self._most:
+            raise httpcore.ReadError(f"more than {self._most} bytes were answered")
+        data = await self._inner.read(max_bytes, timeout)
+        self._read += len(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._question.append(buffer)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        inner = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        return _LimitedStream(inner, self._most, self._backend)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+class LimitedBackend(httpcore.AsyncNetworkBackend):
+    """A network backend of limited connections; `has_written` becomes True when a request begins to leave."""
+
+    def __init__(self, most: int) -> None:
+        self._inner, self._most = httpcore.AnyIOBackend(), most
+        self.has_written = False
+
+    async def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:  # fmt: skip
+        """Open a connection."""
+        inner = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
+        return _LimitedStream(inner, self._most, self)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait between attempts, as httpcore requires."""
+        await self._inner.sleep(seconds)

@@ -1,0 +1,443 @@
+"""Open SMTP connections to the relay, the capture server or the mail servers of a domain, and check the EHLO name."""
+
+import asyncio
+import base64
+import ipaddress
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from functools import cache
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from appliance.core.errors import ClientRejected, ConnectionFailed, Deferred, DeliveryError, RecipientRejected
+from appliance.sending.delivery import connection_errors, dns_lookup, mx_routes, safe_http
+from appliance.sending.delivery.connection_errors import Cause
+from appliance.sending.delivery.smtp_client import (
+    ConnectionLost,
+    EncryptionFailed,
+    Reply,
+    Server,
+    SmtpClient,
+    connection_error,
+)
+from appliance.settings import config
+from appliance.settings.config import parse_seconds
+from appliance.settings.schema import Email
+
+_MAX_UNSENT_BYTES = 16_384
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+ContextFactory = Callable[[], ssl.SSLContext]
+_own_hostname = ""
+_hostname_lock = threading.Lock()
+
+
+async def open_connection(server: Server, context: ContextFactory = ssl.create_default_context) -> SmtpClient:
+    """Return a connection that is ready for an envelope. Raises an error of DeliveryError.
+
+    With `tls="offered"`, EncryptionFailed says that the server offers STARTTLS but failed to encrypt.
+    """
+    dialogue = SmtpClient(server)
+    try:
+        await _open_socket(dialogue, context if server.tls == "tls" else None)
+        await _start_session(dialogue, context)
+    except ssl.SSLError as error:
+        dialogue.abort()
+        cause = connection_errors.explain_failure(error)
+        raise _with_cause(
+            ClientRejected(f"TLS with {server.host}:{server.port} failed: {cause.words}"), cause
+        ) from None
+    except (OSError, ConnectionLost) as error:
+        dialogue.abort()
+        cause = connection_errors.explain_failure(error, server.connect_timeout)
+        raise _with_cause(
+            ConnectionFailed(f"{server.host}:{server.port} cannot be reached: {cause.words}"), cause
+        ) from None
+    except DeliveryError as error:
+        await dialogue.close()
+        if error.smtp is not None and not error.cause:
+            _with_cause(error, connection_errors.BUSY if error.smtp < 500 else connection_errors.CONNECTION_REJECTED)
+        raise
+    except EncryptionFailed:
+        dialogue.abort()
+        raise
+    except asyncio.CancelledError:
+        dialogue.abort()
+        raise
+    return dialogue
+
+
+def _with_cause(error: DeliveryError, cause: Cause) -> DeliveryError:
+    """Set the cause of a failed connection on an error, and return it."""
+    error.cause, error.help = cause.name, cause.help
+    return error
+
+
+async def _open_socket(dialogue: SmtpClient, context: ContextFactory | None) -> None:
+    server = dialogue.server
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(server.connect_timeout):
+            transport, _ = await loop.create_connection(
+                lambda: dialogue, server.address or server.host, server.port,
+                ssl=None if context is None else context(),
+                ssl_handshake_timeout=None if context is None else server.connect_timeout,
+            )  # fmt: skip
+    except ValueError as error:
+        if isinstance(error, OSError):
+            raise  # the error of an untrusted certificate is both a ValueError and an OSError
+        # Python cannot encode the name; DNS was not queried
+        raise ClientRejected(f"{server.host!r} cannot be the name of a host: {error}") from None
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        # Each write is a complete step of the dialogue; waiting to fill a packet would cost 40 ms a message
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Bytes in the system's send buffer cannot be told from bytes that were sent: with a buffer of whole large
+        # messages, a connection that breaks within one of them would leave its outcome in doubt without need
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
+
+
+async def _start_session(dialogue: SmtpClient, context: ContextFactory) -> None:
+    _require_success(await dialogue.banner())
+    await _ehlo(dialogue)
+    server = dialogue.server
+    encrypted = server.tls == "tls"
+    if server.tls == "starttls":
+        if "STARTTLS" not in dialogue.offers:
+            raise ClientRejected(f"{server.host} offers no STARTTLS; nothing was sent in clear text")
+        _require_success(await dialogue.command("STARTTLS"))
+        await dialogue.encrypt(context())
+        await _ehlo(dialogue)
+        encrypted = True
+    if server.tls == "offered" and "STARTTLS" in dialogue.offers:
+        await _try_to_encrypt(dialogue, context)
+    if server.username:
+        if not encrypted and server.host not in _LOOPBACK:
+            raise ClientRejected("the password would be sent in clear text: set tls to starttls or tls")
+        await _log_in(dialogue)
+
+
+async def _try_to_encrypt(dialogue: SmtpClient, context: ContextFactory) -> None:
+    """Encrypt if the server offers it; one that cannot do so now is used without encryption."""
+    reply = await dialogue.command("STARTTLS")
+    if not reply.is_good:
+        return
+    try:
+        await dialogue.encrypt(context())
+    except (OSError, ConnectionLost, ValueError) as error:
+        raise EncryptionFailed(str(error) or type(error).__name__) from None
+    await _ehlo(dialogue)
+
+
+async def _ehlo(dialogue: SmtpClient) -> None:
+    """Send EHLO and store the extensions; a server without EHLO has none."""
+    name = dialogue.server.helo or await _get_own_hostname()
+    reply = await dialogue.command(f"EHLO {name}")
+    if not reply.is_good and reply.code in (500, 502, 550):
+        reply = await dialogue.command(f"HELO {name}")
+        _require_success(reply)
+        dialogue.offers = {}
+        return
+    _require_success(reply)
+    lines = (line.partition(" ") for line in reply.text.splitlines()[1:])
+    dialogue.offers = {word.upper(): parameters.strip() for word, _, parameters in lines}
+
+
+async def _get_own_hostname() -> str:
+    """Return the name of this machine, resolved once in a thread, so that a slow name server blocks no other task."""
+    return _own_hostname or await asyncio.get_running_loop().run_in_executor(None, _resolve_own_hostname)
+
+
+def _resolve_own_hostname() -> str:
+    global _own_hostname
+    with _hostname_lock:
+        _own_hostname = _own_hostname or socket.getfqdn()
+        return _own_hostname
+
+
+async def _log_in(dialogue: SmtpClient) -> None:
+    server = dialogue.server
+    mechanisms = dialogue.offers.get("AUTH", "").upper().split()
+    user, password = server.username.encode(), server.password.encode()
+    if "PLAIN" in mechanisms:
+        credentials = base64.b64encode(b"\0" + user + b"\0" + password).decode()
+        _require_login(await dialogue.command(f"AUTH PLAIN {credentials}"))
+    elif "LOGIN" in mechanisms:
+        reply = await dialogue.command("AUTH LOGIN")
+        for credential in (user, password):
+            if reply.code != 334:
+                break
+            reply = await dialogue.command(base64.b64encode(credential).decode())
+        _require_login(reply)
+    else:
+        raise ClientRejected(f"login is not possible: {server.host} offers {', '.join(mechanisms) or 'no way'}")
+
+
+def _require_login(reply: Reply) -> None:
+    if reply.code != 235:
+        raise _with_cause(
+            connection_error(reply if reply.code >= 400 else reply._replace(code=535)), connection_errors.LOGIN_REJECTED
+        )
+
+
+def _require_success(reply: Reply) -> None:
+    if not reply.is_good:
+        raise connection_error(reply)
+
+
+# Direct delivery: the mail servers of a domain in order of preference, encrypted where they offer it.
+
+# RFC 5321, 5.1 requires at least two attempts; many more would occupy one message for an hour
+_MAX_MX_ADDRESSES = 6
+
+
+class MxTarget(NamedTuple):
+    """The mail servers of a domain; `proven` requires TLS with a valid certificate for the server's name."""
+
+    domain: str
+    hosts: tuple[tuple[int, str], ...]
+    group: str
+    proven: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the key under which connections are shared: the same servers and the same TLS requirement."""
+        return (
+            f"{'proven ' if self.proven else ''}{' '.join(f'{preference}:{name}' for preference, name in self.hosts)}"
+        )
+
+
+def helo_name() -> str:
+    """Return the name for EHLO."""
+    settings = config.current()
+    name = settings.email.direct.helo or config.base_host(settings)
+    try:
+        literal = ipaddress.ip_address(name)
+    except ValueError:
+        return name
+    return f"[{'IPv6:' if literal.version == 6 else ''}{literal}]"
+
+
+async def connect_to_mx(target: MxTarget) -> SmtpClient:
+    """Open a connection to the first server that accepts one, trying all of them in order (D24).
+
+    Raises RecipientRejected if none can ever be reached, Deferred if one replied but refused, or ConnectionFailed if
+    none replied.
+    """
+    errors: list[str] = []
+    smtp_error: DeliveryError | None = None
+    candidates, is_private = await _candidate_addresses(target, errors)
+    for host, address in candidates:
+        try:
+            return await _open_mx_connection(target, host, address)
+        except ConnectionFailed as error:
+            smtp_error = error if error.smtp is not None else smtp_error
+            errors.append(error.text)
+        except DeliveryError as error:
+            smtp_error = error
+            errors.append(error.text)
+    words = "; ".join(dict.fromkeys(errors))[:900] or f"{target.domain} has no mail server that can be found"
+    if target.proven:
+        words = f"{target.domain} takes mail only over proven encryption (MTA-STS): {words}"
+    if smtp_error is not None:
+        raise Deferred(words, smtp_error.smtp, smtp_error.enhanced)
+    if candidates:
+        raise ConnectionFailed(words)
+    if is_private:
+        raise RecipientRejected(words, None, "5.4.4")
+    raise Deferred(words, None, "4.4.4")
+
+
+async def _candidate_addresses(target: MxTarget, errors: list[str]) -> tuple[list[tuple[str, str]], bool]:
+    """Return (server, address) in the order to try them, and whether all addresses are private.
+
+    The best preference comes first; servers of equal preference are shuffled.
+    """
+    candidates: list[tuple[str, str]] = []
+    lookups: list[mx_routes.Addresses] = []
+    for _, group in groupby(target.hosts, key=lambda host: host[0]):
+        equals = list(group)
+        random.shuffle(equals)
+        for _, host in equals[:_MAX_MX_ADDRESSES]:
+            if len(candidates) >= _MAX_MX_ADDRESSES or len(lookups) >= 2 * _MAX_MX_ADDRESSES:
+                break
+            lookups.append(addresses := await mx_routes.find_addresses_async(host))
+            if not addresses.found:
+                errors.append(addresses.words or f"there is no {host}")
+            candidates += [(host, address) for address in random.sample(addresses.found, len(addresses.found))]
+    return candidates[:_MAX_MX_ADDRESSES], bool(lookups) and all(lookup.is_private for lookup in lookups)
+
+
+async def _open_mx_connection(target: MxTarget, host: str, address: str) -> SmtpClient:
+    server = _mx_server(host, address, "starttls" if target.proven else "offered")
+    if target.proven:
+        return await open_connection(server, _verifying_context)
+    try:
+        return await open_connection(server, _opportunistic_context)
+    except EncryptionFailed:
+        # A second attempt to encrypt would fail too; without TLS an eavesdropper learns no more than if the server
+        # offered none
+        return await open_connection(server._replace(tls="none"))
+
+
+def _mx_server(host: str, address: str, tls: str) -> Server:
+    email = config.current().email
+    return Server(
+        host, email.direct.port, tls, helo=helo_name(), connect_timeout=parse_seconds(email.connect_timeout),
+        command_timeout=parse_seconds(email.command_timeout), reply_timeout=parse_seconds(email.reply_timeout),
+        most_messages=email.messages_per_connection, address=address,
+    )  # fmt: skip
+
+
+@cache
+def _opportunistic_context() -> ssl.SSLContext:
+    """Return a context without verification.
+
+    Mail servers present certificates of any name, and the alternative to an unverified one is clear text.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    return context
+
+
+@cache
+def _verifying_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+# Checks of this machine as a sender: the EHLO name and the outgoing port.
+#
+# Receiving servers compare the EHLO name with DNS in both directions (D18): the name resolves to an address, and the
+# address has that name (PTR). A sender that fails this is treated as a compromised machine.
+
+_PROBE_TIMEOUT_SECONDS = 20.0
+
+
+class CheckResult(NamedTuple):
+    """The result of a check: its level, a message, and the DNS record to add if one is missing."""
+
+    level: Literal["ok", "warn", "fail"]
+    words: str
+    record: str = ""
+
+
+def is_full_hostname(name: str) -> bool:
+    """Return whether a name can be a public host name: no address, and no name of a local network."""
+    return "." in name and not name.startswith("[") and name.rpartition(".")[2].lower() not in ("local", "localhost")
+
+
+def check_helo_name() -> list[CheckResult]:
+    """Check the EHLO name in DNS. Blocks on name servers."""
+    name = helo_name()
+    if not is_full_hostname(name):
+        return [
+            CheckResult("fail", f"{name} is no full name of a machine; set email.direct.helo to one that DNS knows")
+        ]
+    answer = dns_lookup.lookup(name, "A")
+    if answer.state == "failed":
+        return [CheckResult("warn", f"{name} cannot be looked up: {answer.words}")]
+    if answer.state != "found":
+        return [CheckResult("fail", f"{name} leads nowhere: {answer.words}", f"{name}. A <address of this machine>")]
+    return [_check_reverse_dns(name, address) for address in answer.records]
+
+
+def _check_reverse_dns(name: str, address: str) -> CheckResult:
+    if not safe_http.is_public(address):
+        return CheckResult("warn", f"{name} leads to {address}, an address that servers outside do not see")
+    answer = dns_lookup.lookup_ptr(address)
+    if answer.state == "failed":
+        return CheckResult("warn", f"the name of {address} (PTR) cannot be looked up: {answer.words}")
+    if name.lower() in (record.lower() for record in answer.records):
+        return CheckResult("ok", f"{name} is {address}, and {address} is {name}")
+    ptr_state = f"is named {', '.join(answer.records)}" if answer.records else "has no name"
+    words = f"{address} {ptr_state} in reverse DNS (PTR), not {name}; whoever gives you the address can change that"
+    return CheckResult("fail", words, f"{'.'.join(reversed(address.split('.')))}.in-addr.arpa. PTR {name}.")
+
+
+async def find_port_block() -> str | None:
+    """Return a message if no well-known mail server can be reached from here, or else None.
+
+    The servers of `email.direct.probes` are tried: those are never all down at once.
+    """
+    names = config.current().email.direct.probes
+    results = await asyncio.gather(*map(_can_connect, names))
+    if not results or any(results) or all(result is None for result in results):
+        return None
+    return (
+        f"no mail server answers on port {config.current().email.direct.port}, not even those of {', '.join(names)}: "
+        "outgoing connections to this port seem to be blocked here. Ask whoever runs the network to open it, or send "
+        "through a relay"
+    )  # fmt: skip
+
+
+async def _can_connect(domain: str) -> bool | None:
+    """Return whether a server of a domain replies, or None if the domain has no usable server."""
+    route = await mx_routes.find_route_async(domain)
+    if route.error is not None:
+        return None
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT_SECONDS):
+            dialogue = await connect_to_mx(MxTarget(domain, route.hosts, route.group))
+    except (ConnectionFailed, TimeoutError):
+        return False
+    except DeliveryError as error:
+        return None if error.smtp is None else True
+    await dialogue.close()
+    return True
+
+
+# Providers: the relay and the capture server.
+
+
+def relay_server(email: Email) -> Server:
+    """Return the server that these settings name."""
+    relay = email.relay
+    return Server(
+        relay.host, relay.port, relay.tls, relay.username, relay.password,
+        connect_timeout=parse_seconds(email.connect_timeout), command_timeout=parse_seconds(email.command_timeout),
+        reply_timeout=parse_seconds(email.reply_timeout),
+        most_messages=email.messages_per_connection,
+    )  # fmt: skip
+
+
+def _current_relay() -> Server:
+    return relay_server(config.current().email)
+
+
+_capture_port: int | None = None
+
+
+def set_capture_port(port: int | None) -> None:
+    """Set the port of the built-in capture server, or None while it is not running."""
+    global _capture_port
+    _capture_port = port
+
+
+def _capture_server() -> Server:
+    if _capture_port is None:
+        raise ClientRejected("the capture server is not running")
+    return Server("127.0.0.1", _capture_port, "none", helo="localhost", most_messages=1_000_000)
+
+
+# A new SMTP provider is one function above and one line here
+SERVERS = {"relay": _current_relay, "capture": _capture_server}
+
+
+async def connect_to_provider(provider: str) -> SmtpClient:
+    """Open a connection of the provider that a message's row names.
+
+    Raises ClientRejected, Deferred or ConnectionFailed.
+    """
+    server_of = SERVERS.get(provider)
+    if server_of is None:
+        raise ClientRejected(f"{provider} is no way out of this installation")
+    return await open_connection(server_of())
+
+
+async def check_relay_login(email: Email) -> None:
+    """Connect to the relay of these settings, log in, and close the connection; raises as `connect_to_provider`."""
+    await (await open_connection(relay_server(email))).close()

@@ -1,0 +1,363 @@
+"""Look up the DNS records of a domain and judge them: valid, invalid with the reason, or unknown."""
+
+import ipaddress
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.core import clock
+from appliance.sending.delivery import dns_lookup
+from appliance.sending.delivery.dns_lookup import DnsAnswer
+from appliance.sending.domains.records import DKIM, Record, Validity
+
+Lookup = Callable[[str, str], DnsAnswer]
+
+# SPF as a receiving server evaluates it (RFC 7208), as far as needed to know who may send and what breaks the record.
+
+_MAX_LOOKUPS = 10  # RFC 7208, 4.6.4
+_LOOKUP_TERMS = ("include", "a", "mx", "ptr", "exists", "redirect")
+
+
+class SpfResult(NamedTuple):
+    """The result of evaluating an SPF record with all its includes."""
+
+    records: tuple[str, ...]
+    terms: frozenset[str] = frozenset()
+    lookups: int = 0
+    problem: str | None = None
+    unknown: bool = False  # a DNS look-up of a part of it failed
+
+
+class _SpfEvaluation:
+    """One evaluation: the terms that allow senders, and the number of look-ups that a receiver needs."""
+
+    def __init__(self, ask: Lookup) -> None:
+        self.ask = ask
+        self.terms: set[str] = set()
+        self.lookups = 0
+        self.problem: str | None = None
+        self.unknown = False
+
+    def record(self, domain: str, text: str) -> None:
+        """Evaluate the terms of one record and of those it includes."""
+        terms = [term.lower() for term in text.split()[1:]]
+        has_all = any(_split_term(term)[0] == "all" for term in terms)
+        for term in terms:
+            name, value = _split_term(term)
+            passes = term[0] not in "-~?"
+            if passes:
+                self.terms.add(f"{name}:{value or domain}" if name in ("a", "mx") else term.lstrip("+"))
+            if name == "redirect" and has_all:
+                continue
+            if name in _LOOKUP_TERMS:
+                self.lookups += 1
+                if self.lookups > _MAX_LOOKUPS:
+                    self.problem = "needs more than 10 DNS look-ups; receivers give up there"
+                    return
+            if name in ("include", "redirect") and passes and value and "%" not in value and not self.problem:
+                self.follow(name, value)
+
+    def follow(self, modifier: str, domain: str) -> None:
+        """Evaluate the record of an include or redirect."""
+        answer = self.ask(domain, "TXT")
+        if answer.state == "failed":
+            self.unknown = self.unknown or answer.cause != "loop"
+            self.problem = f"{modifier} {domain}: {answer.words}"
+            return
+        records = _spf_records(answer)
+        if len(records) != 1:
+            count = "no SPF record" if not records else f"{len(records)} SPF records"
+            verb = "is" if not records else "are"
+            self.problem = f"{modifier} {domain}: there {verb} {count}, which receivers take for an error"
+            return
+        self.record(domain, records[0])
+
+
+def evaluate_spf(domain: str, answer: DnsAnswer, ask: Lookup) -> SpfResult:
+    """Evaluate the SPF record of a domain from the answer of its TXT look-up; `problem` is its fault in words."""
+    records = _spf_records(answer)
+    if not records:
+        return SpfResult((), problem="there is no SPF record")
+    if len(records) > 1:
+        words = f"there are {len(records)} SPF records, and receivers take more than one for an error: keep one"
+        return SpfResult(tuple(records), problem=words)
+    evaluation = _SpfEvaluation(ask)
+    evaluation.record(domain, records[0])
+    if not evaluation.problem and "all" in evaluation.terms:
+        evaluation.problem = "+all lets everybody send in this name"
+    return SpfResult(
+        tuple(records), frozenset(evaluation.terms), evaluation.lookups, evaluation.problem, evaluation.unknown
+    )
+
+
+def allows_term(spf: SpfResult, term: str, ask: Lookup) -> bool:
+    """Return whether a record allows a term, by the same term or by the addresses behind it."""
+    if term in spf.terms:
+        return True
+    name, _, value = term.partition(":")
+    networks = [parsed for parsed in map(_parse_network, spf.terms) if parsed is not None]
+    hosts = [value] if name in ("ip4", "ip6") else _host_addresses(value, ask) if name == "a" else []
+    return bool(hosts) and all(any(_is_in_network(host, network) for network in networks) for host in hosts)
+
+
+def _host_addresses(name: str, ask: Lookup) -> list[str]:
+    answers = (ask(name, "A"), ask(name, "AAAA"))
+    return [record for answer in answers for record in answer.records]
+
+
+def _is_in_network(host: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    address = ipaddress.ip_address(host)
+    return address.version == network.version and address in network
+
+
+def _parse_network(term: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    name, _, value = term.partition(":")
+    if name not in ("ip4", "ip6"):
+        return None
+    try:
+        return ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return None
+
+
+def _spf_records(answer: DnsAnswer) -> list[str]:
+    return [record for record in answer.records if record.lower() == "v=spf1" or record.lower().startswith("v=spf1 ")]
+
+
+def _split_term(term: str) -> tuple[str, str]:
+    """Split a term into name and value, without the qualifier and the prefix length of `a` and `mx`."""
+    bare = term.lstrip("+-~?")
+    name, value = bare, ""
+    for separator in (":", "="):
+        if separator in bare:
+            name, _, value = bare.partition(separator)
+            break
+    return name.partition("/")[0], value if name.startswith(("ip4", "ip6")) else value.partition("/")[0]
+
+
+# DMARC: the policy that applies to a domain, its own or an inherited one (RFC 9989).
+
+_POLICIES = ("none", "quarantine", "reject")
+_MAX_PARENT_DOMAINS = 8  # whose policies are looked up
+DmarcResult = tuple[Validity, tuple[str, ...], str | None]
+
+
+def check_dmarc(name: str, answer: DnsAnswer, ask: Lookup) -> DmarcResult:
+    """Check the policy at `_dmarc.<domain>`: any valid policy is accepted, also an inherited one."""
+    records = _dmarc_records(answer)
+    if records:
+        return _check_policy(records, "p", None)
+    domain = name.removeprefix("_dmarc.")
+    for parent in _parent_domains(domain):
+        answer = ask(f"_dmarc.{parent}", "TXT")
+        if answer.state == "failed":
+            return "unknown", (), answer.words
+        if records := _dmarc_records(answer):
+            return _check_policy(records, "sp", parent)
+    return "invalid", (), "there is no DMARC record yet"
+
+
+def _check_policy(records: tuple[str, ...], tag: str, parent: str | None) -> DmarcResult:
+    if len(records) > 1:
+        return "invalid", records, f"there are {len(records)} DMARC records, which count as none: keep one"
+    tags = {
+        tag_text.partition("=")[0].strip().lower(): tag_text.partition("=")[2].strip().lower()
+        for tag_text in records[0].split(";")
+    }
+    policy = tags.get(tag) or tags.get("p", "")
+    if policy not in _POLICIES:
+        words = f"its policy is {policy}" if policy else "it has no policy"
+        return "invalid", records, f"{words}: take p=none, p=quarantine or p=reject"
+    notes = [f"it is the one of {parent}"] if parent else []
+    if "pct" in tags:
+        notes.append("pct means nothing any more")
+    return "valid", records, "; ".join(notes) or None
+
+
+def _dmarc_records(answer: DnsAnswer) -> tuple[str, ...]:
+    """Return the TXT records that are DMARC policies; other records at that name do not count."""
+    return tuple(record for record in answer.records if "".join(record[:20].lower().split()).startswith("v=dmarc1"))
+
+
+def _parent_domains(domain: str) -> list[str]:
+    labels = domain.split(".")
+    return [".".join(labels[start:]) for start in range(1, len(labels) - 1)][-_MAX_PARENT_DOMAINS:]
+
+
+TIMEOUT_SECONDS = 15.0  # for all look-ups of a domain
+_MAX_SHOWN_RECORDS, _MAX_SHOWN_CHARACTERS = 10, 1000
+
+
+class RecordCheck(NamedTuple):
+    """The result of checking one record."""
+
+    valid: Validity
+    found: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+class CachedLookups:
+    """The look-ups of one check, each name and type once, with a common time limit.
+
+    An SPF record includes names of other owners: a check ends in time however slow their servers are.
+    """
+
+    def __init__(self, seconds: float = TIMEOUT_SECONDS) -> None:
+        self._end = time.monotonic() + seconds
+        self._answers: dict[tuple[str, str], DnsAnswer] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, kind: str) -> DnsAnswer:
+        """Return an answer, from the cache if it was looked up before."""
+        with self._lock:
+            answer = self._answers.get((name, kind))
+        if answer is None:
+            seconds_left = self._end - time.monotonic()
+            if seconds_left <= 0:
+                return DnsAnswer("failed", (), "its DNS servers are too slow", 0, "timeout")
+            answer = dns_lookup.lookup(name, kind, min(seconds_left, dns_lookup.TIMEOUT_SECONDS))
+            with self._lock:
+                self._answers[name, kind] = answer
+        return answer
+
+
+def check_records(wanted: list[Record], domain: str, patience: float = TIMEOUT_SECONDS) -> list[Record]:
+    """Return the records as they are in DNS now; blocks for `patience` seconds at most."""
+    lookups = CachedLookups(patience)
+    with ThreadPoolExecutor(max(1, len(wanted)), "dns") as pool:
+        verdicts = list(pool.map(lambda record: check_record(record, domain, lookups), wanted))
+    now = clock.now_ms()
+    return [
+        msgspec.structs.replace(
+            record, valid=verdict.valid, problem=verdict.problem and _printable(verdict.problem), checked_at=now,
+            found=[_printable(value) for value in sorted(verdict.found)[:_MAX_SHOWN_RECORDS]],
+        )
+        for record, verdict in zip(wanted, verdicts, strict=True)
+    ]  # fmt: skip
+
+
+def _printable(text: str) -> str:
+    """Return text from DNS in a form that stays on one line of a page or a log."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for character in text[:_MAX_SHOWN_CHARACTERS]
+    )
+
+
+def check_record(record: Record, domain: str, ask: Lookup) -> RecordCheck:
+    """Check one record of a domain; one without a value is not looked up."""
+    if not record.value:
+        return RecordCheck("unknown", (), record.problem)
+    if record.purpose == "tracking":
+        return _check_tracking(record, ask)
+    answer = ask(record.name, record.record_type)
+    if answer.state == "failed":
+        # A loop is a fault of the domain's own records; any other failure is not
+        return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.words)
+    if record.purpose == "dmarc":
+        return RecordCheck(*check_dmarc(record.name, answer, ask))
+    if not answer.records:
+        return RecordCheck("invalid", (), _explain_missing(record, domain, ask))
+    if record.purpose == "return_path":
+        return _check_return_path(record, answer)
+    if record.purpose == "spf":
+        return _check_spf(record, answer, ask)
+    return _check_dkim(record, answer) if record.purpose in DKIM else _check_ownership(record, answer)
+
+
+def _explain_missing(record: Record, domain: str, ask: Lookup) -> str:
+    """Explain a missing record; many DNS pages append the domain to the entered name, which then has it twice."""
+    if ask(f"{record.name}.{domain}", record.record_type).records:
+        short = record.name.removesuffix(f".{domain}")
+        return f"it is at {record.name}.{domain}: your DNS page adds the domain itself, so enter only {short}"
+    return f"there is no {record.record_type} record yet"
+
+
+def _check_ownership(record: Record, answer: DnsAnswer) -> RecordCheck:
+    if record.value in (text.strip() for text in answer.records):
+        return RecordCheck("valid", answer.records)
+    if record.value in (text.strip().strip('"') for text in answer.records):
+        return RecordCheck("invalid", answer.records, "the value has quotation marks around it: leave them out")
+    return RecordCheck("invalid", answer.records, "the value is another one")
+
+
+def _check_dkim(record: Record, answer: DnsAnswer) -> RecordCheck:
+    """Compare a DKIM key as a verifier reads it (RFC 6376, 3.6.1)."""
+    if len(answer.records) > 1:
+        return RecordCheck("invalid", answer.records, f"there are {len(answer.records)} records, keep one")
+    expected, actual = _parse_tags(record.value), _parse_tags(answer.records[0])
+    problem = None
+    if actual.get("v", "DKIM1") != "DKIM1":
+        problem = f"it begins with v={actual['v']}, not v=DKIM1"
+    elif "p" not in actual:
+        problem = "it has no p="
+    elif not actual["p"]:
+        problem = "its p= is empty, which tells everybody that the key is revoked"
+    elif actual["p"] != expected["p"]:
+        is_truncated = len(actual["p"]) >= 8 and expected["p"].startswith(actual["p"])
+        problem = (
+            f"the key is cut off after {len(actual['p'])} of {len(expected['p'])} characters"
+            if is_truncated
+            else "the key is another one"
+        )
+    elif actual.get("k", "rsa") != expected["k"]:
+        problem = f"it says k={actual['k']}, not k={expected['k']}"
+    elif "sha256" not in actual.get("h", "sha256").split(":"):
+        problem = "its h= does not allow sha256"
+    elif not {"*", "email"} & set(actual.get("s", "*").split(":")):
+        problem = "its s= does not allow e-mail"
+    return RecordCheck("invalid" if problem else "valid", answer.records, problem)
+
+
+def _parse_tags(text: str) -> dict[str, str]:
+    """Parse a tag list; white space within a value is ignored."""
+    pairs = (part.partition("=") for part in text.split(";") if "=" in part)
+    return {name.strip().lower(): "".join(value.split()) for name, _, value in pairs}
+
+
+def _check_return_path(record: Record, answer: DnsAnswer) -> RecordCheck:
+    if record.value not in {mx_record.partition(" ")[2] for mx_record in answer.records}:
+        return RecordCheck("invalid", answer.records, "mail to it goes elsewhere")
+    if not is_only_primary_mx(record.value, answer.records):
+        return RecordCheck("invalid", answer.records, "another server comes before ours or beside it")
+    return RecordCheck("valid", answer.records)
+
+
+def is_only_primary_mx(host: str, records: Iterable[str]) -> bool:
+    """Return whether MX records, written as `10 host`, lead mail to one host first."""
+    hosts = sorted((int(preference), name) for preference, name in (record.split(" ", 1) for record in records))
+    return {name for preference, name in hosts if preference == hosts[0][0]} == {host}
+
+
+def _check_spf(record: Record, answer: DnsAnswer, ask: Lookup) -> RecordCheck:
+    domain = record.name
+    spf = evaluate_spf(domain, answer, ask)
+    if spf.unknown:
+        return RecordCheck("unknown", spf.records, spf.problem)
+    term = record.value.split()[1]
+    if spf.problem is None and not allows_term(spf, term, ask):
+        return RecordCheck("invalid", spf.records, f"it does not have {term}")
+    return RecordCheck("invalid" if spf.problem else "valid", spf.records or answer.records, spf.problem)
+
+
+def _check_tracking(record: Record, ask: Lookup) -> RecordCheck:
+    """Check the tracking name; some DNS services return the addresses behind a CNAME."""
+    answer = ask(record.name, "CNAME")
+    if answer.state == "failed":
+        return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.words)
+    if record.value in answer.records:
+        return RecordCheck("valid", answer.records)
+    found_addresses, own_addresses = (ask(name, "A") for name in (record.name, record.value))
+    if found_addresses.canonical == record.value and found_addresses.state == "found":
+        return RecordCheck("valid", answer.records or found_addresses.records)
+    if found_addresses.cause == "loop":
+        return RecordCheck("invalid", answer.records, found_addresses.words)
+    if set(found_addresses.records) & {*own_addresses.records, record.value}:
+        return RecordCheck("valid", found_addresses.records)
+    if not (answer.records or found_addresses.records):
+        return RecordCheck("invalid", (), "there is no CNAME record yet")
+    return RecordCheck("invalid", answer.records or found_addresses.records, "it leads elsewhere")

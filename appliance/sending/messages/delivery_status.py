@@ -1,0 +1,462 @@
+"""How sending stands for an account: the queue and its depth, obstacles and rates by channel, and the outbox."""
+
+from heapq import merge
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+from appliance.core import clock, data_dir, send_status
+from appliance.core.cache import CostAwareCache
+from appliance.core.send_status import SendStatus
+from appliance.sending.messages import ledger, senders, sms_rules
+from appliance.sending.messages.senders import WarmUpDay
+from appliance.settings import config
+from appliance.settings.schema import Email, Sms
+from appliance.storage import disk_guard
+from appliance.storage.database import Page, fetch_one, rows, scalar
+from appliance.storage.models import Account
+
+# Depth of the queue of a channel, counted by the indexes of open rows, campaign by campaign. A million open messages
+# take a third of a second, so frequent callers cache it.
+
+CHANNELS = ("email", "sms")
+_OPEN_STATES = "status IN ('queued', 'held') AND due_at IS NOT NULL"
+
+_LIVE_CAMPAIGNS = (
+    "SELECT id, phase FROM campaign WHERE account_id = coalesce(?, account_id) AND channel = ? "
+    "AND phase IN ('holding', 'sending', 'paused') AND deleted_at IS NULL"
+)
+
+
+class QueueDepth(NamedTuple):
+    """Messages by what they wait for, and for how long the oldest could have gone."""
+
+    due: int = 0
+    later: int = 0
+    paused: int = 0  # of paused campaigns
+    sending: int = 0
+    oldest_seconds: float = 0.0
+
+
+def measure_depth(channel: str, account_id: int | None = None) -> QueueDepth:
+    """Return the depth of the queue of a channel, for an account or for all."""
+    now = clock.now_ms()
+    campaigns = rows(_LIVE_CAMPAIGNS, (account_id, channel))
+    account_filter = "" if account_id is None else " AND +account_id = ?"
+    indexed_filter = "" if account_id is None else " AND account_id = ?"
+    account_values = () if account_id is None else (account_id,)
+    sources: list[tuple[str, tuple[Any, ...]]] = [
+        (f"campaign_id IS NULL AND channel = ? AND run_id IS NULL{account_filter}", (channel, *account_values)),
+        (f"channel = ? AND run_id IS NOT NULL{indexed_filter}", (channel, *account_values)),
+    ]
+    sources += [("campaign_id = ? AND channel = ? AND run_id IS NULL", (campaign_id, channel))
+                for campaign_id, phase in campaigns if phase != "paused"]  # fmt: skip
+    due = later = 0
+    oldest: list[int] = []
+    for where, values in sources:
+        waiting, ready = _count_open(where, values, now)
+        due, later = due + ready, later + waiting - ready
+        # A message that may go at once has been waiting since it was written.
+        oldest_sql = (
+            f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN_STATES} ORDER BY due_at, id LIMIT 1"
+        )
+        oldest += [row[0] for row in rows(oldest_sql, values) if row[0] <= now]
+    paused = sum(_count_paused(campaign_id) for campaign_id, phase in campaigns if phase == "paused")
+    sending = sum(
+        _count_sending(campaign_id, channel, account_filter, account_values)
+        for campaign_id in (None, *(campaign_id for campaign_id, _ in campaigns))
+    )
+    return QueueDepth(due, later, paused, sending, (now - min(oldest, default=now)) / 1000)
+
+
+def _count_open(where: str, values: tuple[Any, ...], now: int) -> tuple[int, int]:
+    """Return how many rows of a source are open, and how many of them are due."""
+    sql = f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN_STATES}"
+    waiting, ready = fetch_one(sql, (now, *values)) or (0, 0)
+    return int(waiting), int(ready)
+
+
+def _count_paused(campaign_id: int) -> int:
+    sql = "SELECT count(*) FROM message WHERE campaign_id = ? AND status IN ('queued', 'held')"
+    return int(scalar(sql, (campaign_id,)))
+
+
+def _count_sending(campaign_id: int | None, channel: str, account_filter: str, account_values: tuple[int, ...]) -> int:
+    """Return how many messages are being sent: never many, and those without a campaign are found together."""
+    sql = (
+        "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
+        f"AND +channel = ?{account_filter}"
+    )
+    return int(scalar(sql, (campaign_id, channel, *account_values)))
+
+
+# Messages of a paused flow have no due time, and do not count.
+_OPEN = "status IN ('queued', 'held') AND due_at IS NOT NULL"
+
+_LIVE_CAMPAIGNS_OF_ACCOUNT = (
+    "SELECT id FROM campaign WHERE account_id = ? AND channel = ? AND phase IN ('holding', 'sending', 'paused')"
+)
+
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+
+
+class Obstacle(NamedTuple):
+    """Something that keeps all messages, or those of one limit, from leaving."""
+
+    code: str
+    text: str
+    since: int | None = None
+    until: int | None = None
+    blocks_all: bool = True
+
+
+class WaitingCounts(NamedTuple):
+    """Messages that wait, are due or are being sent, and since when the oldest could have gone."""
+
+    waiting: int
+    due: int
+    sending: int
+    oldest_due_at: int | None
+
+
+class ChannelStatus(NamedTuple):
+    """The state of one channel."""
+
+    settings: Email | Sms
+    obstacles: list[Obstacle]
+    send_status: SendStatus
+    waiting: WaitingCounts
+    last_minute: int
+    last_hour: int
+
+
+class DeliveryStatus(NamedTuple):
+    """The content of `GET /delivery/status`."""
+
+    account: Account
+    email: ChannelStatus
+    sms: ChannelStatus
+    warm_up_days: list[WarmUpDay]
+    stop_file: bool
+    storage: str | None
+
+
+def get_status(account_id: int) -> DeliveryStatus:
+    """Return the delivery status of an account."""
+    account, settings = Account.get_by_id(account_id), config.current()
+    email, sms = (
+        _get_channel_status(account, "email", settings.email),
+        _get_channel_status(account, "sms", settings.sms),
+    )
+    return DeliveryStatus(
+        account,
+        email,
+        sms,
+        _list_warm_up_days(account_id, email.send_status),
+        data_dir.has_stop_file(settings.data_dir),
+        disk_guard.send_blocker(),
+    )
+
+
+def _get_channel_status(account: Account, channel: str, settings: Email | Sms) -> ChannelStatus:
+    status = send_status.current(channel)
+    # The queue is counted before sent messages, so that one that ends in between is counted at least once.
+    waiting = count_waiting(account.id, channel)
+    minute, hour = (_count_sent(account.id, channel, clock.now_ms() - span) for span in (_MINUTE_MS, _HOUR_MS))
+    obstacles = find_obstacles(account, status, settings.transport) + (
+        _find_parts_obstacle(account) if isinstance(settings, Sms) else []
+    )
+    return ChannelStatus(settings, obstacles, status, waiting, minute, hour)
+
+
+def _find_parts_obstacle(account: Account) -> list[Obstacle]:
+    """Return an obstacle if all parts of SMS of today are used up."""
+    settings = config.current().sms
+    until = sms_rules.get_parts_limit_end(account.id, account.time_zone, clock.now_ms())
+    if until is None or settings.transport == "capture":
+        return []
+    text = f"all {settings.parts_per_day} parts of today are used up (sms.parts_per_day)"
+    return [Obstacle("parts_per_day", text, None, until)]
+
+
+def _list_warm_up_days(account_id: int, status: SendStatus) -> list[WarmUpDay]:
+    own_domains = senders.get_account_domains(account_id) if status.warming_domains else set()
+    return [warming.day for warming in status.warming_domains if warming.day.domain in own_domains]
+
+
+def find_obstacles(account: Account, status: SendStatus, transport: str) -> list[Obstacle]:
+    """Return the obstacles of a channel, those that stop everything first."""
+    obstacles = []
+    if account.sending_stopped:
+        obstacles.append(Obstacle("sending_stopped", account.stop_reason or "stopped by a person"))
+    directory = config.current().data_dir
+    if data_dir.has_stop_file(directory):
+        reason = "a file STOP in the data directory stops all sending"
+        obstacles.append(Obstacle("stop_file", reason, data_dir.stop_file_time(directory)))
+    blocker = disk_guard.send_blocker()
+    if blocker is not None:
+        obstacles.append(Obstacle("storage", blocker))
+    obstacles += [
+        Obstacle(
+            "unreachable",
+            f"{transport_status.provider}: {transport_status.text}",
+            transport_status.since,
+            transport_status.until,
+            blocks_all=transport_status.provider == transport,
+        )
+        for transport_status in status.closed_transports
+    ]
+    own_domains = senders.get_account_domains(account.id) if status.warming_domains else set()
+    for warming in status.warming_domains:
+        if warming.is_full and warming.day.domain in own_domains:
+            obstacles.append(
+                Obstacle("warm_up", senders.describe_full_day(warming.day), None, warming.day.ends_at, blocks_all=False)
+            )
+    for limit in status.exhausted_limits:
+        scope = "" if limit.name == "*" else f" {limit.name if limit.name.startswith('from ') else f'to {limit.name}'}"
+        reason = f"limit of {limit.per_hour} an hour{scope} is used up"
+        obstacles.append(Obstacle("hour_limit", reason, None, limit.until, blocks_all=limit.name == "*"))
+    return obstacles
+
+
+def count_waiting(account_id: int, channel: str) -> WaitingCounts:
+    """Return the counts of waiting messages, by the indexes of due rows: campaign by campaign, then single ones."""
+    now, open_rows, ready, sending = clock.now_ms(), 0, 0, 0
+    oldest: list[int] = []
+    sources: list[tuple[str, tuple[Any, ...]]] = [
+        (
+            "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
+            (channel, account_id),
+        ),
+        ("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)),
+    ]
+    sources += [
+        ("campaign_id = ? AND channel = ? AND run_id IS NULL", (row[0], channel))
+        for row in rows(_LIVE_CAMPAIGNS_OF_ACCOUNT, (account_id, channel))
+    ]
+    for where, values in sources:
+        [(waiting, due)] = rows(
+            f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?) FROM message WHERE {where} AND {_OPEN}",
+            (now, *values),
+        )
+        open_rows, ready = open_rows + waiting, ready + int(due)
+        sending += int(scalar(f"SELECT count(*) FROM message WHERE {where} AND status = 'sending'", values))
+        # A message that may go at once has been waiting since it was written.
+        oldest_sql = (
+            f"SELECT max(due_at, created_at) FROM message WHERE {where} AND {_OPEN} ORDER BY due_at, id LIMIT 1"
+        )
+        oldest += [row[0] for row in rows(oldest_sql, values) if row[0] <= now]
+    return WaitingCounts(open_rows, ready, sending, min(oldest, default=None))
+
+
+def _count_sent(account_id: int, channel: str, since: int) -> int:
+    sql = "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ?"
+    return int(scalar(sql, (account_id, f"{channel}_sent", since)))
+
+
+# The summary that every page shows is cheap enough to be read with each of them.
+
+_SENDING_CAMPAIGNS = (
+    "SELECT id, channel FROM campaign WHERE account_id = ? AND deleted_at IS NULL AND phase IN ('holding', 'sending')"
+)
+
+
+class SendingSummary(NamedTuple):
+    """The state of sending, the messages that wait and those due, and until when nothing goes if that is known.
+
+    `text` is the reason; `per_hour` is the limit of email (0: none).
+    """
+
+    state: Literal["idle", "busy", "waiting", "stopped"]
+    waiting: int = 0
+    due: int = 0
+    until: int | None = None
+    text: str | None = None
+    per_hour: int = 0
+
+
+_summaries: CostAwareCache[SendingSummary] = CostAwareCache(min_age_seconds=1.5)
+
+
+def get_summary(account_id: int) -> SendingSummary:
+    """Return an account's summary, at most a moment old."""
+    return _summaries.get(account_id, lambda: read_summary(account_id))
+
+
+def read_summary(account_id: int) -> SendingSummary:
+    """Return an account's summary as of now."""
+    settings = config.current()
+    per_hour = settings.email.rate_per_hour
+    waiting, due, sending, first_due_at = _count_queue(account_id)
+    stopped = _get_stop_reason(account_id)
+    if stopped is not None:
+        return SendingSummary("stopped", waiting, due, None, stopped, per_hour)
+    if not waiting and not sending:
+        return SendingSummary("idle", per_hour=per_hour)
+    blocked = _get_blocked_until(settings)
+    if due and blocked is not None and not sending:
+        return SendingSummary("waiting", waiting, due, blocked[0], blocked[1], per_hour)
+    if due or sending:
+        return SendingSummary("busy", waiting, due, per_hour=per_hour)
+    return SendingSummary("waiting", waiting, due, first_due_at, per_hour=per_hour)
+
+
+def _get_stop_reason(account_id: int) -> str | None:
+    row = fetch_one("SELECT sending_stopped, stop_reason FROM account WHERE id = ?", (account_id,))
+    if row is not None and row[0]:
+        return str(row[1] or "stopped by a person")
+    if data_dir.has_stop_file(config.current().data_dir):
+        return "a file STOP in the data directory"
+    return disk_guard.send_blocker()
+
+
+def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
+    """Return until when nothing goes, and why: an unreachable server, or a limit that is used up."""
+    transports = {"email": settings.email.transport, "sms": settings.sms.transport}
+    blocks: list[tuple[int, str]] = []
+    for channel, transport in transports.items():
+        status = send_status.current(channel)
+        blocks += [(item.until, item.text) for item in status.closed_transports if item.provider == transport]
+        blocks += [
+            (item.until, f"limit of {item.per_hour} an hour") for item in status.exhausted_limits if item.name == "*"
+        ]
+    return min(blocks, default=None)
+
+
+def _count_queue(account_id: int) -> tuple[int, int, int, int | None]:
+    """Return how many messages wait, are due and are being sent, and when the first of them may go."""
+    sources: list[tuple[str, tuple[Any, ...]]] = [
+        ("campaign_id = ? AND channel = ? AND run_id IS NULL", row) for row in rows(_SENDING_CAMPAIGNS, (account_id,))
+    ]
+    for channel in ("email", "sms"):
+        sources.append(
+            (
+                "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
+                (channel, account_id),
+            )
+        )
+        sources.append(("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)))
+    now, waiting, due, due_times = clock.now_ms(), 0, 0, []
+    for where, values in sources:
+        sql = (
+            f"SELECT count(*), count(*) FILTER (WHERE due_at <= ?), min(due_at) FROM message WHERE {where} AND {_OPEN}"
+        )
+        [(count, ready, first_due_at)] = rows(sql, (now, *values))
+        waiting, due = waiting + count, due + int(ready)
+        due_times += [] if first_due_at is None else [first_due_at]
+    # Few messages are being sent at a time, and those of all campaigns are found together.
+    sending_sql = (
+        "SELECT count(*) FROM message WHERE campaign_id IS NOT DISTINCT FROM ? AND status = 'sending' "
+        "AND +account_id = ?"
+    )
+    campaign_ids = [row[0] for row in rows(_SENDING_CAMPAIGNS, (account_id,))]
+    return (
+        waiting,
+        due,
+        sum(int(scalar(sending_sql, (campaign_id, account_id))) for campaign_id in (None, *campaign_ids)),
+        min(due_times, default=None),
+    )
+
+
+# The outbox lists messages that wait, are being sent, or need a decision. Each state is found by an index that holds
+# little else, campaign by campaign and then all without one; the many sent messages are not read.
+
+OutboxState = Literal["waiting", "retrying", "sending", "failed", "uncertain"]
+OUTBOX_STATES: tuple[OutboxState, ...] = ("waiting", "retrying", "sending", "failed", "uncertain")
+# Largest offset of a page: people do not read further into a queue.
+_MAX_OFFSET = 5_000
+
+_OPEN_CAMPAIGNS = (
+    "SELECT id, channel, coalesce(hold_until, 0) FROM campaign WHERE account_id = ? AND deleted_at IS NULL "
+    "AND phase IN ('holding', 'sending', 'paused')"
+)
+
+_BY_STATUS = (
+    "FROM message m WHERE m.campaign_id IN (SELECT id FROM campaign WHERE account_id = ?1 AND deleted_at IS NULL) "
+    "AND m.status = ?2",
+    "FROM message m WHERE m.campaign_id IS NULL AND m.status = ?2 AND +m.account_id = ?1",
+)
+
+_SourceCondition = tuple[str, tuple[Any, ...]]
+
+
+def count_outbox(account_id: int) -> dict[OutboxState, int]:
+    """Return the number of messages in each state."""
+    waiting = [
+        f"SELECT count(*) FROM message WHERE {where} AND {_OPEN}" for where, _ in _get_waiting_sources(account_id)
+    ]
+    counts: dict[OutboxState, int] = {
+        "waiting": _sum_counts(waiting, [values for _, values in _get_waiting_sources(account_id)])
+    }
+    retrying = _get_retrying_sources(account_id)
+    counts["retrying"] = _sum_counts(
+        [f"SELECT count(*) FROM message WHERE {where} AND {_OPEN}" for where, _ in retrying],
+        [parameters for _, parameters in retrying],
+    )
+    for status in ("sending", "failed", "uncertain"):
+        counts[status] = count_by_status(account_id, status)
+    return counts
+
+
+def count_by_status(account_id: int, status: str) -> int:
+    """Return the number of messages with one status."""
+    return sum(int(scalar(f"SELECT count(*) {part}", (account_id, status))) for part in _BY_STATUS)
+
+
+def list_outbox(account_id: int, state: OutboxState, page: int, limit: int, total: int) -> Page:
+    """Return a page of messages in a state, `total` as counted; waiting ones by due time, all others newest first."""
+    offset = min((page - 1) * limit, _MAX_OFFSET)
+    if state in ("waiting", "retrying"):
+        sources = _get_waiting_sources(account_id) if state == "waiting" else _get_retrying_sources(account_id)
+        sql = "SELECT due_at, id FROM message WHERE {} AND " + _OPEN + " ORDER BY due_at, id LIMIT ?"
+        lists = [rows(sql.format(where), (*values, offset + limit)) for where, values in sources]
+        ids = [row[1] for row in islice(merge(*lists), offset, offset + limit)]
+    else:
+        union = " UNION ALL ".join(f"SELECT m.id {part}" for part in _BY_STATUS)
+        ids = [
+            row[0] for row in rows(f"{union} ORDER BY 1 DESC LIMIT ?3 OFFSET ?4", (account_id, state, limit, offset))
+        ]
+    messages = {row.id: row for row in ledger.get_by_ids(ids)}
+    return Page([messages[message_id] for message_id in ids if message_id in messages], total, page, limit)
+
+
+def list_outbox_ids(account_id: int, state: Literal["failed", "uncertain"], before: int, limit: int) -> list[int]:
+    """Return ids of messages in a state behind an id, newest first."""
+    union = " UNION ALL ".join(f"SELECT m.id {part} AND m.id < ?4" for part in _BY_STATUS)
+    return [row[0] for row in rows(f"{union} ORDER BY 1 DESC LIMIT ?3", (account_id, state, limit, before))]
+
+
+def _get_waiting_sources(account_id: int) -> list[_SourceCondition]:
+    """Return where waiting messages are found: each live campaign, single messages, and those of flows."""
+    sources: list[_SourceCondition] = [
+        ("campaign_id = ? AND channel = ? AND run_id IS NULL", (campaign_id, channel))
+        for campaign_id, channel, _ in rows(_OPEN_CAMPAIGNS, (account_id,))
+    ]
+    for channel in ("email", "sms"):
+        sources.append(
+            (
+                "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ?",
+                (channel, account_id),
+            )
+        )
+        sources.append(("channel = ? AND run_id IS NOT NULL AND account_id = ?", (channel, account_id)))
+    return sources
+
+
+def _get_retrying_sources(account_id: int) -> list[_SourceCondition]:
+    """Return where messages are found that were tried before; they are due later than those that never were."""
+    sources: list[_SourceCondition] = [
+        (
+            "campaign_id = ? AND channel = ? AND run_id IS NULL AND due_at > ? AND attempts > 0",
+            (campaign_id, channel, hold),
+        )
+        for campaign_id, channel, hold in rows(_OPEN_CAMPAIGNS, (account_id,))
+    ]
+    single = "campaign_id IS NULL AND channel = ? AND run_id IS NULL AND +account_id = ? AND attempts > 0"
+    of_flows = "channel = ? AND run_id IS NOT NULL AND account_id = ? AND attempts > 0"
+    for channel in ("email", "sms"):
+        sources += [(single, (channel, account_id)), (of_flows, (channel, account_id))]
+    return sources
+
+
+def _sum_counts(statements: list[str], values: list[tuple[Any, ...]]) -> int:
+    return sum(int(scalar(sql, parameters)) for sql, parameters in zip(statements, values, strict=True))

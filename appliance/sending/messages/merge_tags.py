@@ -1,0 +1,234 @@
+"""Values of merge tags (contact, brand, account, conditions) as plain data, and the menu of tags."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.audience.contacts import store
+from appliance.audience.segments import members
+from appliance.content import brand as brands
+from appliance.content import media
+from appliance.content.templates import store as templates
+from appliance.core.errors import Invalid
+from appliance.storage.database import rows
+from appliance.storage.models import Account, Brand, Channel, Contact, Flow
+
+_ADDRESS_KINDS = ("email", "phone")
+
+
+def get_contact_values(contact: Contact | None, address: str | None, kind: str = "email") -> dict[str, Any]:
+    """Return the `contact` root and the short names; `address` is the recipient's email address or number."""
+    if contact is None:
+        return _add_short_names({"email": None, kind: address, "data": {}})
+    channels: list[Channel] = getattr(contact, "channels", [])
+    addresses = {
+        address_kind: next((channel.value for channel in channels if channel.kind == address_kind), None)
+        for address_kind in _ADDRESS_KINDS
+    }
+    if address:
+        addresses[kind] = address
+    return _add_short_names({
+        "id": contact.id, "uuid": contact.uuid, "first_name": contact.first_name, "last_name": contact.last_name,
+        "email": addresses["email"], "phone": addresses["phone"], "source": contact.source,
+        "country_code": contact.country_code,
+        "data": contact.data or {}, "tracking": contact.tracking,
+    })  # fmt: skip
+
+
+def fetch_contact_values(ids: Iterable[int], needed: Collection[str] = ()) -> dict[int, dict[str, Any]]:
+    """Return the values of many contacts by id, with the kinds of addresses that are needed.
+
+    The recipient's own address is added by `get_recipient_values`.
+    """
+    id_list = ",".join(str(int(contact_id)) for contact_id in ids)
+    addresses: dict[str, dict[int, str]] = {kind: {} for kind in _ADDRESS_KINDS}
+    for kind in needed:
+        condition = f"contact_id IN ({id_list}) AND kind = '{kind}'"
+        addresses[kind] = dict(rows(f"SELECT contact_id, value FROM channel WHERE {condition} ORDER BY id DESC"))
+    contact_rows = rows(
+        "SELECT id, uuid, first_name, last_name, source, country_code, data, tracking FROM contact "
+        f"WHERE id IN ({id_list})"
+    )
+    return {
+        row[0]: {
+            "id": row[0], "uuid": row[1], "first_name": row[2], "last_name": row[3],
+            "email": addresses["email"].get(row[0]), "phone": addresses["phone"].get(row[0]),
+            "source": row[4], "country_code": row[5],
+            "data": (msgspec.json.decode(row[6]) if row[6] else None) or {}, "tracking": row[7],
+        }
+        for row in contact_rows
+    }  # fmt: skip
+
+
+def get_recipient_values(values: dict[str, Any] | None, address: str, kind: str = "email") -> dict[str, Any]:
+    """Return the `contact` root and the short names, given the values of the contact or None."""
+    if values is None:
+        return get_contact_values(None, address, kind)
+    values[kind] = address
+    return _add_short_names(values)
+
+
+def _add_short_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a contact with the names that need no `contact.` before them."""
+    return {
+        "contact": values, "first_name": values.get("first_name"), "last_name": values.get("last_name"),
+        "email": values["email"],
+    }  # fmt: skip
+
+
+def get_account_values(account: Account, brand: Brand) -> dict[str, Any]:
+    """Return the `account` and `brand` roots."""
+    return {
+        "account": {"name": account.name},
+        "brand": {
+            "company_name": brand.company_name or account.name,
+            "physical_address": brand.physical_address,
+            "brand_color": brand.brand_color,
+            "logo_url": media.resolve_url(brand.logo),
+            "links": brand.links or [],
+        },
+    }
+
+
+def get_show_values(account_id: int, contact_id: int | None, conditions: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return the `show` root for one contact: which conditions hold. Without a contact all do."""
+    if contact_id is None:
+        return {"show": dict.fromkeys(conditions, True)}
+    return (
+        {"show": evaluate_conditions(account_id, [contact_id], conditions)[contact_id]} if conditions else {"show": {}}
+    )
+
+
+def evaluate_conditions(
+    account_id: int, contact_ids: Iterable[int], conditions: Mapping[str, list[Any]]
+) -> dict[int, dict[str, bool]]:
+    """Return by contact which conditions hold, with one statement for each condition, by the SQL of a segment.
+
+    Invalid filters hold for no contact: content meant for some is not shown to all.
+    """
+    ids = [int(contact_id) for contact_id in contact_ids]
+    results: dict[int, dict[str, bool]] = {contact_id: dict.fromkeys(conditions, False) for contact_id in ids}
+    id_list = ",".join(map(str, ids))
+    for name, filters in conditions.items():
+        try:
+            condition = members.compile_condition(account_id, filters)
+        except Invalid:
+            continue
+        sql = (
+            f"SELECT c.id FROM contact c WHERE c.id IN ({id_list}) AND c.account_id = :one_account "
+            f"AND ({condition.sql})"
+        )
+        for row in rows(sql, {**condition.parameters, "one_account": account_id}):
+            results[row[0]][name] = True
+    return results
+
+
+# The menu of merge tags: groups with examples, and the share of contacts that lack a value.
+
+_MAX_EVENTS = 200
+
+
+class MergeTag(NamedTuple):
+    """A merge tag: its name in the language, its label, and its alias.
+
+    `lacking` is the share of contacts without a value, or None if none can lack it. `text` is the text of a link, and
+    `fallback` the default words for contacts without a value.
+    """
+
+    name: str
+    label: str
+    example: str = ""
+    lacking: float | None = None
+    also: str = ""
+    text: str = ""
+    fallback: str = ""
+
+    @property
+    def tag(self) -> str:
+        """Return the tag as it is written."""
+        return f"{{{{ {self.name} }}}}"
+
+    @property
+    def without(self) -> str:
+        """Return the share of contacts without a value as a phrase, or an empty string."""
+        if not self.lacking:
+            return ""
+        if self.lacking == 1:
+            return f"Nobody has a {self.label[0].lower()}{self.label[1:]}"
+        share = min(99, max(1, round(self.lacking * 100)))
+        return f"{share}\N{NARROW NO-BREAK SPACE}% have no {self.label[0].lower()}{self.label[1:]}"
+
+
+class MergeTagGroup(NamedTuple):
+    """Merge tags of one kind."""
+
+    label: str
+    tags: list[MergeTag]
+
+
+def list_merge_tags(account_id: int, template_id: int | None = None, links: bool = True) -> list[MergeTagGroup]:
+    """Return the merge tags for a template, or for any; raises NotFound. An SMS has no links of an email."""
+    template = templates.get(account_id, template_id) if template_id else None
+    account, brand = Account.get_by_id(account_id), brands.get(account_id)
+    groups = [
+        MergeTagGroup("Contact", _list_contact_tags(account_id)),
+        MergeTagGroup("Contact data", [
+            MergeTag(f"contact.data{_write_path(item.name)}", _write_label(item.name), item.example, item.lacking)
+            for item in store.summarize_data_keys(account_id)
+        ]),
+        MergeTagGroup("Event", _list_event_tags(template.flow) if template is not None and template.flow_id else []),
+        MergeTagGroup("Brand", [
+            MergeTag("brand.company_name", "Company", brand.company_name or account.name),
+            MergeTag("brand.physical_address", "Postal address", (brand.physical_address or "")[:40]),
+            MergeTag("campaign.name", "Name of the campaign"),
+        ]),
+    ]  # fmt: skip
+    if links and (template is None or template.channel == "email"):
+        groups.append(MergeTagGroup("Links", [
+            MergeTag("unsubscribe_url", "Unsubscribe link", text="Unsubscribe"),
+            MergeTag("preferences_url", "Preferences link", text="Preferences"),
+            MergeTag("view_url", "View in browser", text="View in browser"),
+        ]))  # fmt: skip
+    return [item for item in groups if item.tags]
+
+
+def _list_contact_tags(account_id: int) -> list[MergeTag]:
+    columns = store.summarize_columns(account_id)
+    first, last = columns["first_name"], columns["last_name"]
+    return [
+        MergeTag("first_name", "First name", first.example, first.lacking, "contact.first_name", fallback="friend"),
+        MergeTag("last_name", "Last name", last.example, last.lacking, "contact.last_name"),
+        MergeTag("email", "Email", also="contact.email"),
+        MergeTag("contact.country_code", "Country", columns["country_code"].example, columns["country_code"].lacking),
+    ]
+
+
+def _list_event_tags(flow: Flow) -> list[MergeTag]:
+    """Return tags for the data of the last events that started a flow."""
+    if flow.hidden:
+        return []
+    names = rows("SELECT DISTINCT event FROM trigger WHERE flow_id = ?", (flow.id,))
+    event_rows = [
+        row for (name,) in names for row in rows(
+            "SELECT data FROM event WHERE account_id = ? AND event = ? ORDER BY created_at DESC, id DESC LIMIT ?",
+            (flow.account_id, name, _MAX_EVENTS),
+        )
+    ]  # fmt: skip
+    objects = [msgspec.json.decode(text) if text else None for (text,) in event_rows]
+    return [
+        MergeTag(f"event{_write_path(summary.name)}", _write_label(summary.name), summary.example, summary.lacking)
+        for summary in store.summarize_objects(objects)
+    ]
+
+
+def _write_path(name: str) -> str:
+    """Return the path of a value: with dots, or in brackets if a part is not a plain word."""
+    parts = name.split(".")
+    plain = all(part.isidentifier() and part.isascii() and not part.startswith("_") for part in parts)
+    return "".join(f".{part}" if plain else f'["{part}"]' for part in parts)
+
+
+def _write_label(name: str) -> str:
+    label = name.replace(".", " ").replace("_", " ").strip() or name
+    return label[:1].upper() + label[1:]

@@ -1,0 +1,513 @@
+"""Previews: a message as a recipient would get it, rendered as for a send but with sample values, and the editor's
+canvas.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.audience.contacts import store as contacts
+from appliance.content import brand as brands
+from appliance.content.designs import document as designs
+from appliance.content.designs import links as designs_links
+from appliance.content.designs import markup, merge, render
+from appliance.content.designs.document import Entry
+from appliance.content.designs.merge import MergeError, make_readable
+from appliance.content.designs.render import SECTION_MARK
+from appliance.content.templates import revisions, starters, validation
+from appliance.content.templates import store as templates
+from appliance.content.templates.validation import Design
+from appliance.core.errors import Faults, Invalid, NotFound
+from appliance.core.validation import Data, Id, Line, Subject, Text
+from appliance.sending.messages import compose, links, merge_tags
+from appliance.sending.messages.compose import CompiledMessage, FilledMessage, SmsPreview, SmsText
+from appliance.storage.models import Account, Brand, Campaign, Contact
+
+GMAIL_CLIP_BYTES = 102 * 1024
+# Above this size there is a hint: a longer name or a few more links would reach the limit.
+GMAIL_WARN_BYTES = 80 * 1024
+_EMAIL_FIELDS = ("subject", "preheader", "from_name", "body")
+_SMS_FIELDS: dict[str, merge.Context] = {"body": "text"}
+
+
+class PreviewRequest(Struct):
+    """A design with its subject and other fields, the contact whose values to show, and the `data`.
+
+    Of an SMS only the body counts. It is shown as marketing, with short links and the opt-out hint, unless it is
+    `transactional`.
+    """
+
+    document: Annotated[Design, Meta(description="design to render")]
+    subject: Subject | None | UnsetType = UNSET
+    preheader: Line | None | UnsetType = UNSET
+    from_name: Line | None | UnsetType = UNSET
+    body: Text | None | UnsetType = UNSET
+    contact_id: (
+        Annotated[Id, Meta(description="id of the contact whose values are shown; absent for sample values")]
+        | None
+        | UnsetType
+    ) = UNSET
+    data: Annotated[Data, Meta(description="values for merge tags such as `{{ data.order }}`")] | None | UnsetType = (
+        UNSET
+    )
+    channel: Annotated[Literal["email", "sms"], Meta(description="channel; default: `email`")] = "email"
+    transactional: Annotated[
+        bool, Meta(description="whether to show it as a message that needs no consent, without an unsubscribe link")
+    ] = False
+
+
+class PreviewWarning(Struct):
+    """A warning about a message: a code, its text, and the field that it is about."""
+
+    code: Annotated[str, Meta(description="warning code for programs")]
+    message: str
+    field: Annotated[str, Meta(description="name of the field")]
+
+
+class Preview(Struct):
+    """A message as one recipient would get it; `bytes` is the size of its HTML, `sms` the preview of an SMS."""
+
+    html: Annotated[str, Meta(description="HTML content; null if there is none")]
+    text: str
+    warnings: Annotated[list[PreviewWarning], Meta(description="warnings, which do not block")]
+    bytes: Annotated[int, Meta(description="size of the HTML in bytes")]
+    sms: Annotated[SmsPreview, Meta(description="details of the text as an SMS; null for email")] | None = None
+
+
+def render_preview(account_id: int, request: PreviewRequest) -> Preview:
+    """Render a design; raises Invalid for a contact that does not exist, and for what cannot be rendered.
+
+    Faults of a document that can be rendered without the faulty value are warnings.
+    """
+    contact, tolerated = _validate_request(account_id, request)
+    if request.channel == "sms":
+        return _preview_sms(account_id, request, contact)
+    document_fields: dict[str, Any] = {name: getattr(request, name) or None for name in _EMAIL_FIELDS}
+    document_fields["design"] = request.document
+    content, filled = _render(
+        account_id, document_fields, contact, request.data if isinstance(request.data, dict) else {}
+    )
+    warnings = [
+        PreviewWarning("section", words[0], path) for path, words in tolerated.fields.items() if "show_if" in path
+    ]
+    warnings += _find_warnings(content, filled) + _find_placeholders(document_fields)
+    return Preview(filled.html, filled.text, warnings, len(filled.html.encode()))
+
+
+def validate_preview(account_id: int, request: PreviewRequest, _: int | None = None) -> None:
+    """Raise Invalid with all faults that keep a message from being shown, as far as they are known."""
+    _validate_request(account_id, request)
+
+
+def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact | None, Faults]:
+    """Return the contact whose values are shown, and faults of a design that can be shown anyway; raises Invalid."""
+    faults, tolerated = Faults(), Faults()
+    contact = _find_contact(account_id, request.contact_id, faults)
+    is_text = request.channel == "sms"
+    for name, context in (_SMS_FIELDS if is_text else merge.VARIABLE_FIELDS).items():
+        if error := merge.find_error(getattr(request, name) or None, context):
+            faults.add(name, error)
+    if not is_text and isinstance(request.document, dict):
+        validation.validate_design(account_id, request.document, "document.", tolerated)
+    faults.merge({path: words for path, words in tolerated.fields.items() if not _can_be_rendered(path, words)})
+    faults.check()
+    return contact, tolerated
+
+
+def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | None) -> Preview:
+    """Render an SMS; raises Invalid if that is impossible. One that is too long is shown."""
+    body = request.body if isinstance(request.body, str) else ""
+    data = request.data if isinstance(request.data, dict) else {}
+    try:
+        sms = fill_sms_preview(
+            account_id, body, _build_samples({"body": body}, contact, data, "sms"), not request.transactional
+        )
+    except MergeError as error:
+        raise Invalid({"body": [error.describe()]}) from None
+    sms_preview = compose.describe_sms(sms)
+    warnings = [PreviewWarning("sms_problem", sms_preview.problem, "body")] if sms_preview.problem else []
+    if sms_preview.forcing is not None:
+        text = f"{sms_preview.forcing.name} is not in GSM-7: a part holds 70 characters instead of 160"
+        warnings.append(PreviewWarning("sms_ucs2", text, "body"))
+    for name in merge.find_unknown_roots(merge.compile_template(body, "text").variables):
+        warnings.append(PreviewWarning("unknown_merge_tag", f"{name} is known to nobody and stays empty", "body"))
+    return Preview("", sms.body, warnings, 0, sms_preview)
+
+
+def fill_sms_preview(
+    account_id: int, body: str | None, samples: dict[str, Any], marketing: bool, tracked: bool = True, name: str = ""
+) -> SmsText:
+    """Fill an SMS with sample values as it would leave, with links of the final length; raises MergeError."""
+    account = Account.get_by_id(account_id)
+    values = {
+        **samples, **merge_tags.get_account_values(account, brands.get(account_id)), "campaign": {"name": name},
+        **links.get_link_values(0), **compose.build_link_tokens(),
+    }  # fmt: skip
+    addresses = [link.href for link in compose.find_sms_links(body)] if marketing and tracked else None
+    return compose.fill_sms(
+        compose.compile_sms(body, addresses), values, account.sms_opt_out_hint if marketing else None
+    )
+
+
+def render_fields(
+    account_id: int, fields: dict[str, Any], contact: Contact | None = None, marked: bool = False
+) -> FilledMessage:
+    """Render the fields of a template or a revision, marked for a canvas if asked for; raises Invalid."""
+    return _render(account_id, fields, contact, {}, marked)[1]
+
+
+class InboxLine(NamedTuple):
+    """How an inbox lists an email, and the lengths of subject and preview text in characters."""
+
+    from_name: str
+    subject: str
+    preview_text: str
+    lengths: dict[str, int]
+
+
+def build_inbox_line(account_id: int, fields: Mapping[str, Any]) -> InboxLine:
+    """Return how an inbox lists a template, with sample values; what cannot be rendered is shown in readable form."""
+    account = Account.get_by_id(account_id)
+    default = account.email_from_name or account.name
+    try:
+        filled = render_fields(account_id, dict(fields))
+        account_values = merge_tags.get_account_values(account, brands.get(account_id))
+        lengths = compose.measure_lengths(
+            fields, {**_build_samples(dict(fields), None, {}), **account_values, **_get_dead_links(fields)}
+        )
+    except (Invalid, MergeError):
+        subject, preview_text = make_readable(fields.get("subject") or ""), make_readable(fields.get("preheader") or "")
+        lengths = {"subject": len(subject), "preheader": len(preview_text)}
+        return InboxLine(make_readable(fields.get("from_name") or "") or default, subject, preview_text, lengths)
+    return InboxLine(filled.from_name or default, filled.subject, markup.extract_preview_text(filled.html), lengths)
+
+
+def weigh(account_id: int, fields: dict[str, Any], is_tracked: bool) -> int:
+    """Return the size of a template's HTML in bytes, with tracked links if asked for; raises MergeError."""
+    account, brand = Account.get_by_id(account_id), brands.get(account_id)
+    content = compose.compile_message(
+        compose.build_source(fields, brands.build_look(brand), account.locale, marketing=True)
+    )
+    show_values = merge_tags.get_show_values(account_id, None, content.conditions)
+    values = {
+        **_build_samples(fields, None, {}),
+        **merge_tags.get_account_values(account, brand),
+        **links.get_link_values(0),
+        **show_values,
+        "campaign": {"name": fields.get("name") or ""},
+        designs_links.TRACK_ROOT: links.build_tracking_tokens(0),
+    }
+    if is_tracked:
+        content = compose.track_all_links(content)
+    return len(compose.fill(content, values).html.encode())
+
+
+def render_in_brand(account_id: int, fields: dict[str, Any], changed: brands.BrandWrite) -> str:
+    """Render the fields of a template as HTML in the brand with these changes, which are not stored.
+
+    Invalid changes are left out, so that a sample is shown while a user types; raises Invalid if the fields
+    themselves cannot be rendered.
+    """
+    brand = brands.preview_changes(account_id, changed)
+    return _render(account_id, fields, None, {}, brand=brand)[1].html
+
+
+def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[PreviewWarning]:
+    """Return the warnings about the fields of a template; if it cannot be rendered, that is the only one."""
+    try:
+        return _find_warnings(*_render(account_id, document_fields, None, {})) + _find_placeholders(document_fields)
+    except Invalid as error:
+        return [PreviewWarning("render", words[0], field) for field, words in error.fields.items()]
+
+
+def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewWarning]:
+    """Return what the author of an email left unfinished: placeholders, and missing parts of sections.
+
+    Fields are those of a template: `design.sections[2]`, `preheader`, `body`.
+    """
+    warnings = [PreviewWarning(*item) for item in starters.find_placeholders(fields)]
+    if designs.get_sections(fields.get("design")):
+        account = Account.get_by_id(account_id)
+        rendered = render.render_design(fields["design"], brands.build_look(brands.get(account_id)), account.locale)
+        warnings += [
+            PreviewWarning(item.code, item.message, f"design.{item.path}")
+            for item in rendered.advice
+            if item.code in starters.UNFINISHED_CODES
+        ]
+    return warnings
+
+
+def _find_placeholders(fields: Mapping[str, Any]) -> list[PreviewWarning]:
+    """Return the placeholders of a previewed document, by the field names of its request."""
+    placeholders = starters.find_placeholders(fields)
+    return [PreviewWarning(code, text, path.replace("design.", "document.", 1)) for code, text, path in placeholders]
+
+
+def _render(
+    account_id: int,
+    fields: dict[str, Any],
+    contact: Contact | None,
+    data: dict[str, Any],
+    marked: bool = False,
+    brand: Brand | None = None,
+) -> tuple[CompiledMessage, FilledMessage]:
+    account = Account.get_by_id(account_id)
+    brand = brand or brands.get(account_id)
+    source = compose.build_source(fields, brands.build_look(brand), account.locale)
+    if not fields["body"]:
+        # A template without sections is an empty email in the brand's colours.
+        source = source._replace(design=designs.to_canonical_json(fields["design"] or {}), marked=marked)
+    values = {
+        **_build_samples(fields, contact, data),
+        **merge_tags.get_account_values(account, brand),
+        **_get_dead_links(fields),
+    }  # fmt: skip
+    try:
+        content = compose.compile_message(source)
+        show_values = merge_tags.get_show_values(
+            account_id, contact.id if contact is not None else None, content.conditions
+        )
+        return content, compose.fill(content, values | show_values)
+    except MergeError as error:
+        raise Invalid({"document": [error.describe()]}) from None
+
+
+def _get_dead_links(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a message's own links, which lead nowhere."""
+    name = fields.get("name") or ""
+    return {"campaign": {"name": name}, "unsubscribe_url": "#", "preferences_url": "#", "view_url": "#"}
+
+
+def _find_contact(account_id: int, contact_id: Any, faults: Faults) -> Contact | None:
+    if not isinstance(contact_id, int):
+        return None
+    try:
+        return contacts.get(account_id, contact_id)
+    except NotFound:
+        faults.add("contact_id", "must exist")
+        return None
+
+
+def _can_be_rendered(path: str, words: list[str]) -> bool:
+    """Return whether a design can be rendered despite a fault, by leaving a value out."""
+    return "show_if" in path or (words == ["is invalid"] and (".props." in path or ".styles." in path))
+
+
+def _build_samples(
+    fields: dict[str, Any], contact: Contact | None, data: dict[str, Any], channel: str = "email"
+) -> dict[str, Any]:
+    """Return the values of a contact, or sample values for every variable; `data` is used as it is."""
+    values: dict[str, Any] = {"contact": {"data": {}}, "data": {}, "event": {}}
+    for name, variable in merge.find_variables(fields, channel).items():
+        # The sample contact has a name, even if the template has a fallback for it.
+        sample = merge.find_sample(name) or variable["sample"]
+        root, *path = name.split(".")
+        node: Any = values.setdefault(root, {} if path else sample)
+        for part in path[:-1]:
+            node = node.setdefault(part, {}) if isinstance(node, dict) else None
+        if path and isinstance(node, dict):
+            node.setdefault(path[-1], sample)
+    values |= {"data": {**values["data"], **data}} if isinstance(values["data"], dict) else {"data": data}
+    return values | merge_tags.get_contact_values(contact, None) if contact is not None else values
+
+
+def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[PreviewWarning]:
+    warnings = [PreviewWarning(item.code, item.message, f"document.{item.path}") for item in content.advice]
+    for name in merge.find_unknown_roots(content.variables()):
+        warnings.append(PreviewWarning("unknown_merge_tag", f"{name} is known to nobody and stays empty", "document"))
+    if len(filled.html.encode()) > GMAIL_CLIP_BYTES:
+        warnings.append(PreviewWarning("too_long", "over 102 KB: Gmail cuts it off", "document"))
+    return warnings
+
+
+# The canvas: an email as its editor shows it, with one row for each section. Each row has a hash, so that it can be
+# replaced alone. HTML comments surround every section and column and contain JSON: `[key, label, column, is allowed in
+# columns, has a picture]` for a section, the number for a column, and for all rows together the hash of the HTML around
+# them.
+
+_MARKS = re.compile(f"<!--(/?){re.escape(SECTION_MARK)}([^>]*?)-->")
+_COLUMN = re.compile(r"\.columns\[(\d+)\]\.sections\Z")
+# HTML comments, ours or Outlook's, show nothing.
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+_NOTE_STYLE = (
+    "padding:18px;font:13px/1.5 system-ui,sans-serif;color:#6b6f76;text-align:center;border:1px dashed #b9bcc2"
+)
+
+# Sections of these kinds are empty without a picture; `data-empty` marks where one can be dropped or chosen.
+_PICTURE_KINDS = ("image", "gallery")
+
+_EMPTY_PICTURE = (
+    '<div data-note data-empty style="box-sizing:border-box;min-height:150px;width:calc(100% - 32px);'
+    "max-width:568px;margin:12px auto;display:flex;flex-direction:column;align-items:center;justify-content:center;"
+    "gap:8px;padding:16px;text-align:center;"
+    "font:14px/1.5 system-ui,sans-serif;color:light-dark(#565b62,#c3c8cf);background:light-dark(#f3f5f6,#2a2e33);"
+    'border:1.5px dashed #8a9099;border-radius:10px">'
+    '<svg width="28" height="28" viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.6" '
+    'aria-hidden="true"><rect x="3" y="3" width="18" height="18" rx="2"/><circle cx="9" cy="9" r="2"/>'
+    '<path d="m21 15-3.1-3.1a2 2 0 0 0-2.8 0L6 21"/></svg>'
+    "<span>Drop an image here or <u>choose one</u></span></div>"
+)
+
+
+class CanvasRow(NamedTuple):
+    """A section with its children as HTML, and its hash."""
+
+    digest: str
+    html: str
+
+
+class Canvas(NamedTuple):
+    """An email in rows; `before` and `after` surround them, and `digest` is the hash of both.
+
+    An email that was written as HTML is one piece, without rows.
+    """
+
+    revision: int
+    digest: str
+    before: str
+    rows: tuple[CanvasRow, ...] | None
+    after: str
+
+    @property
+    def html(self) -> str:
+        """Return the whole email."""
+        return self.before + "".join(row.html for row in self.rows or ()) + self.after
+
+    @property
+    def frame(self) -> CanvasRow:
+        """Return what surrounds the rows."""
+        return CanvasRow(self.digest, self.before + self.after)
+
+
+def render_canvas(account_id: int, template_id: int, contact_id: int | None = None) -> Canvas:
+    """Render an email for a contact or with sample values; raises NotFound, or Invalid if that is impossible."""
+    template = templates.get(account_id, template_id)
+    if template.channel != "email":
+        raise NotFound
+    contact = contacts.get(account_id, contact_id) if contact_id else None
+    fields = revisions.to_document(template)
+    html = render_fields(account_id, fields, contact, marked=True).html
+    if fields["body"] and not designs.list_entries(fields["design"]):
+        return Canvas(template.revision, _hash_text(html), html, None, "")
+    return _RowSplitter(designs.list_entries(fields["design"]), contact).split(html, template.revision)
+
+
+def measure_html_bytes(account_id: int, template_id: int) -> int | None:
+    """Return the size of an email's HTML as it is sent, in bytes, or None if it cannot be rendered; raises NotFound."""
+    template = templates.get(account_id, template_id)
+    query = Campaign.select(Campaign.tracking).where(
+        Campaign.flow == template.flow_id, Campaign.template == template.id
+    )
+    campaign = query.first() if template.flow_id is not None else None
+    try:
+        return weigh(account_id, revisions.to_document(template), campaign is None or campaign.tracking)
+    except MergeError:
+        return None
+
+
+class _RowSplitter:
+    """Splits a rendered email into rows at its marks."""
+
+    def __init__(self, entries: list[Entry], contact: Contact | None) -> None:
+        self._entries = {entry.section.path: entry for entry in entries}
+        self._contact = contact
+
+    def split(self, html: str, revision: int) -> Canvas:
+        """Return the rows of a rendered email, with JSON at their marks."""
+        pieces: list[str] = []
+        opened: list[tuple[str, int]] = []
+        rows: list[CanvasRow] = []
+        before, at = "", 0
+        for match in _MARKS.finditer(html):
+            pieces.append(html[at : match.start()])
+            at = match.end()
+            if not match[1]:
+                opened.append((match[2], len(pieces)))
+                pieces.append(self._write_mark(match[2]))
+                if match[2] == "rows":
+                    before, pieces = "".join(pieces), []
+                continue
+            path, start = opened.pop()
+            if path == "rows":
+                break
+            if not _COMMENT.sub("", "".join(pieces[start + 1 :])).strip():
+                pieces.append(self._write_placeholder(path))
+            elif _is_empty_picture(self._entries.get(path)):
+                pieces[start + 1 :] = [_wrap_in_table_row(_EMPTY_PICTURE, path)]
+            pieces.append(f"<!--/{SECTION_MARK}-->")
+            if len(opened) == 1:
+                row = "".join(pieces)
+                rows.append(CanvasRow(_hash_text(row), row))
+                pieces = []
+        if not rows:
+            row = f'<!--{SECTION_MARK}["","",null,false]-->{self._write_placeholder("rows")}<!--/{SECTION_MARK}-->'
+            rows.append(CanvasRow(_hash_text(row), row))
+        after = f"{''.join(pieces)}<!--/{SECTION_MARK}-->{html[at:]}"
+        name = _hash_text(before + after)
+        return Canvas(
+            revision, name, before.replace(f"{SECTION_MARK}rows", f'{SECTION_MARK}"{name}"'), tuple(rows), after
+        )
+
+    def _write_mark(self, path: str) -> str:
+        entry = self._entries.get(path)
+        if path == "rows":
+            return f"<!--{SECTION_MARK}rows-->"
+        column = _COLUMN.search(path)
+        value: Any = int(column[1]) if column else None
+        if entry is not None:
+            kind = entry.section.kind
+            is_allowed_in_columns = kind is not None and kind.in_columns
+            has_picture = kind is not None and any(prop.kind == "image" for prop in kind.props)
+            value = [entry.key, entry.label, entry.column if entry.parent else None, is_allowed_in_columns, has_picture]
+        text = json.dumps(value)
+        for character in "-<>":
+            text = text.replace(character, f"\\u{ord(character):04x}")
+        return f"<!--{SECTION_MARK}{text}-->"
+
+    def _write_placeholder(self, path: str) -> str:
+        """Return a placeholder for an empty section or column, which can be seen, chosen and dropped upon."""
+        entry = self._entries.get(path)
+        if path == "rows":
+            text = "Nothing here yet. Add a first section."
+        elif entry is None:
+            text = "Empty column"
+        elif entry.section.kind is None:
+            text = f"{entry.section.type[:60] or 'A section'}: from the API, kept as it is and not shown in emails"
+        elif entry.section.props.get("show_if"):
+            text = f"{entry.label}: not shown to {_get_contact_name(self._contact)}"
+        elif _is_empty_picture(entry):
+            return _wrap_in_table_row(_EMPTY_PICTURE, path)
+        else:
+            text = f"{entry.label}: nothing in it yet"
+        return _wrap_in_table_row(f'<div data-note style="{_NOTE_STYLE}">{escape(text)}</div>', path)
+
+
+def _is_empty_picture(entry: Entry | None) -> bool:
+    """Return whether a section shows only pictures, and none is chosen yet."""
+    kind = entry.section.kind if entry else None
+    if entry is None or kind is None or kind.name not in _PICTURE_KINDS:
+        return False
+    values = entry.section.props
+    items = next((prop.get_value(values) for prop in kind.props if prop.kind == "items"), None)
+    return not values.get("src") and not any(isinstance(item, dict) and item.get("src") for item in items or ())
+
+
+def _wrap_in_table_row(html: str, path: str) -> str:
+    """Return a placeholder, as a row of its table if it stands in a column."""
+    return html if path.count("[") <= 1 else f"<tr><td>{html}</td></tr>"
+
+
+def _get_contact_name(contact: Contact | None) -> str:
+    if contact is None:
+        return "this person"
+    return " ".join(name for name in (contact.first_name, contact.last_name) if name) or "this person"
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

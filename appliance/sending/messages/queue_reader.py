@@ -1,0 +1,344 @@
+"""Reads the messages that may be claimed next, in the order they should go: single messages, then campaigns and flows
+in turns.
+
+Every source of rows belongs to one account, and accounts share each answer evenly, however much one of them has
+waiting. The reader reads each row of a source once and remembers its position. Rows of a recipient group that gets
+nothing now are skipped and remembered, so that a campaign goes on with its other recipients.
+"""
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any, Literal, NamedTuple
+
+from appliance.core import clock
+from appliance.sending.delivery import mx_routes
+from appliance.sending.messages.ledger import COLUMNS, DUE_NOW, FLOWS_DUE_NOW, Claim
+from appliance.storage.database import rows
+
+# Rows scanned for one answer if some are skipped; the next answer continues behind them.
+_MAX_SCANNED_ROWS = 2_000
+_PAGE_ROWS = 200
+# Skipped ids remembered for one group of a source; rows beyond are found by starting over.
+_MAX_PARKED_IDS = 5_000
+_RESTART_SECONDS = 20.0
+# Rows behind a position (due_at, id): first those of the same time, then the later ones.
+AFTER_POSITION = ("due_at = ? AND id > ?", "due_at > ? AND due_at <= ?")
+_OPEN = "status IN ('queued', 'held')"
+_ACTIVE = "AND EXISTS (SELECT 1 FROM flow f WHERE f.id = flow_id AND f.status = 'active' AND f.deleted_at IS NULL)"
+_NOT_STOPPED = " AND account_id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+
+# The accounts with open rows, found by one index lookup for each of them.
+_ACCOUNTS = (
+    "WITH RECURSIVE waiting(id) AS (SELECT min(account_id) FROM message WHERE {where} UNION ALL "
+    "SELECT (SELECT min(account_id) FROM message WHERE {where} AND account_id > waiting.id) "
+    "FROM waiting WHERE waiting.id IS NOT NULL) "
+    "SELECT id FROM waiting WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM account WHERE sending_stopped = 1)"
+)
+
+_SINGLE_ROWS = f"campaign_id IS NULL AND run_id IS NULL AND {_OPEN}"
+_FLOW_ROWS = f"run_id IS NOT NULL AND {_OPEN}"
+
+
+class Source(NamedTuple):
+    """Rows read in one order: those of a campaign, or the single messages of an account, or those of all its flows."""
+
+    kind: Literal["single", "flow", "campaign"]
+    id: int  # of the campaign, else of the account
+
+
+# Returns the names of the recipient groups or limits that apply to a row.
+LimitNames = Callable[[Claim], tuple[str, ...]]
+
+
+def _get_recipient_groups(row: Claim) -> tuple[str, ...]:
+    return mx_routes.group_names(row.provider, row.recipient_key or "")
+
+
+def get_live_campaigns(channel: str) -> dict[int, int]:
+    """Return the account of each campaign of a channel that may send now."""
+    return dict(
+        rows(
+            "SELECT c.id, c.account_id FROM campaign c JOIN account a ON a.id = c.account_id "
+            "WHERE c.phase IN ('sending', 'holding') AND a.sending_stopped = 0 AND c.channel = ?",
+            (channel,),
+        )
+    )
+
+
+def get_live_sources(channel: str) -> dict[int, list[Source]]:
+    """Return the sources that may send now, by account: single messages first, then the others in random order, so that
+    none of them is always first.
+    """
+    sources_by_account: dict[int, list[Source]] = {}
+    for campaign_id, account_id in get_live_campaigns(channel).items():
+        sources_by_account.setdefault(account_id, []).append(Source("campaign", campaign_id))
+    for (account_id,) in rows(_ACCOUNTS.format(where=_FLOW_ROWS)):
+        sources_by_account.setdefault(account_id, []).append(Source("flow", account_id))
+    for sources in sources_by_account.values():
+        random.shuffle(sources)
+    for (account_id,) in rows(_ACCOUNTS.format(where=_SINGLE_ROWS)):
+        sources_by_account.setdefault(account_id, []).insert(0, Source("single", account_id))
+    return sources_by_account
+
+
+class QueueReader:
+    """The position in each source of a channel; used by one thread."""
+
+    def __init__(self, channel: str = "email", names: LimitNames | None = None) -> None:
+        self._channel = channel
+        self._names = names or _get_recipient_groups
+        self._positions: dict[Source, tuple[int, int]] = {}
+        self._last_due_now: dict[Source, int] = {}  # the last id read among rows that are due at once
+        self._started_at: dict[Source, float] = {}
+        # By source and group; dictionaries are used as ordered sets.
+        self._parked: dict[tuple[Source, str], dict[int, None]] = {}
+        self._overflowed: set[Source] = set()
+        self._returned: deque[tuple[Source, int]] = deque()
+        self.has_more = False
+
+    def give_back(self, row: Claim) -> None:
+        """Accept a row back that was returned and did not go; from any thread."""
+        self._returned.append((get_source(row), row.id))
+
+    def get_blocked_groups(self) -> set[str]:
+        """Return the groups whose rows were skipped."""
+        return {group for (_, group), ids in self._parked.items() if ids and group}
+
+    def fetch_candidates(
+        self, limit: int, taken: Set[int] = frozenset(), closed: tuple[str, ...] = (), held: Iterable[int] = (),
+        room: Mapping[str, int] | None = None, singles: int | None = None, used: Callable[[int], float] | None = None,
+    ) -> list[Claim]:  # fmt: skip
+        """Return at most so many rows of campaigns and flows, behind the single messages (as many, or `singles`).
+
+        Accounts share both evenly; the account with the least time `used` comes first. Rows are left out that are taken
+        already, whose provider is closed or whose campaign is held; groups in `room` get no more rows than that.
+        Nothing is claimed: workers do that before a message leaves (`queue.record_and_claim`).
+        """
+        request = _ReadRequest(clock.now_ms(), taken, closed, dict(room or {}), self._names)
+        self.has_more = False
+        live = get_live_sources(self._channel)
+        self._forget_finished({source for sources in live.values() for source in sources})
+        self._restore_returned()
+        accounts = random.sample(sorted(live), len(live))
+        accounts.sort(key=used or (lambda account_id: 0.0))
+        single_sources = [[source for source in live[account_id] if source.kind == "single"] for account_id in accounts]
+        queues = self._read_evenly(
+            [sources for sources in single_sources if sources], limit if singles is None else singles, request
+        )
+        single_rows = _interleave(queues)
+        held_sources = {Source("campaign", campaign_id) for campaign_id in held}
+        # Where flows have nothing to send, the others share their turn.
+        other_sources = [
+            [source for source in live[account_id] if source.kind != "single" and source not in held_sources]
+            for account_id in accounts
+        ]
+        return single_rows + _interleave(
+            self._read_evenly([sources for sources in other_sources if sources], limit, request)
+        )
+
+    def _read_evenly(self, accounts: list[list[Source]], limit: int, request: "_ReadRequest") -> list[deque[Claim]]:
+        """Read at most so many rows, as many of each account as of any other, and the same for its sources."""
+        queues: list[deque[Claim]] = []
+        for accounts_after, sources in zip(range(len(accounts) - 1, -1, -1), accounts, strict=True):
+            share = -(-limit // (accounts_after + 1))
+            for sources_left, source in zip(range(len(sources), 0, -1), sources, strict=True):
+                queues.append(deque(self._read_source(source, -(-share // sources_left), request)))
+                share -= len(queues[-1])
+                limit -= len(queues[-1])
+        return queues
+
+    def _forget_finished(self, live: set[Source]) -> None:
+        """Start over with sources that are not live any more, and from time to time with all of them."""
+        now = time.monotonic()
+        for source in {*self._positions, *self._started_at, *(key[0] for key in self._parked)}:
+            if source not in live or now > self._started_at.setdefault(source, now) + _RESTART_SECONDS:
+                self._restart(source)
+
+    def _restart(self, source: Source) -> None:
+        self._positions.pop(source, None)
+        self._last_due_now.pop(source, None)
+        self._started_at.pop(source, None)
+        self._overflowed.discard(source)
+        for key in [key for key in self._parked if key[0] == source]:
+            del self._parked[key]
+
+    def _restore_returned(self) -> None:
+        """Remember returned rows as skipped, unless their source is read from the start anyway."""
+        while self._returned:
+            source, message_id = self._returned.popleft()
+            if source in self._positions:
+                self._parked.setdefault((source, ""), {})[message_id] = None
+
+    def _read_source(self, source: Source, limit: int, request: "_ReadRequest") -> list[Claim]:
+        if not limit:
+            return []
+        claims = self._read_parked(source, limit, request)
+        if source in self._overflowed and not any(ids for key, ids in self._parked.items() if key[0] == source):
+            self._restart(source)
+        if len(claims) < limit:
+            claims += self._scan(source, limit - len(claims), request)
+        return claims
+
+    def _read_parked(self, source: Source, limit: int, request: "_ReadRequest") -> list[Claim]:
+        claims: list[Claim] = []
+        for (owner, group), parked_ids in list(self._parked.items()):
+            count = min(limit - len(claims), request.room.get(group, limit))
+            if owner != source or count <= 0 or not parked_ids:
+                continue
+            ids = list(parked_ids)[:count]
+            for message_id in ids:
+                del parked_ids[message_id]
+            marks = ",".join("?" * len(ids))
+            current = rows(
+                f"SELECT {COLUMNS} FROM message WHERE id IN ({marks}) AND {_OPEN} AND due_at <= ?"
+                f"{_NOT_STOPPED if source.kind != 'campaign' else ''} {_ACTIVE if source.kind == 'flow' else ''}",
+                (*ids, request.now),
+            )
+            for row in map(Claim._make, current):
+                if request.is_taken(row):
+                    continue
+                if row.provider in request.closed:
+                    self._parked.setdefault((source, ""), {})[row.id] = None
+                elif (full_group := request.find_full_group(row)) is not None:
+                    self._park(source, row, full_group)
+                else:
+                    claims.append(row)
+                    request.returned_ids.add(row.id)
+        return claims
+
+    def _park(self, source: Source, row: Claim, group: str) -> None:
+        ids = self._parked.setdefault((source, group), {})
+        if len(ids) < _MAX_PARKED_IDS:
+            ids[row.id] = None
+        else:
+            self._overflowed.add(source)
+
+    def _scan(self, source: Source, limit: int, request: "_ReadRequest") -> list[Claim]:
+        claims: list[Claim] = []
+        seen, ended = 0, False
+        self._started_at.setdefault(source, time.monotonic())
+        position = self._positions.get(source, (-1, 0))
+        while len(claims) < limit and seen < _MAX_SCANNED_ROWS and not ended:
+            page = _read_page(source, self._channel, request, position, _PAGE_ROWS if request.room else limit)
+            ended = len(page) < (_PAGE_ROWS if request.room else limit)
+            for row in page:
+                claim = Claim._make(row[:-1])
+                if source.kind == "campaign" and claim.provider in request.closed:
+                    # All rows of a campaign leave by the same provider, so its first row decides for all.
+                    return claims
+                if len(claims) >= limit:
+                    ended = False
+                    break
+                position, seen = (row[-1], claim.id), seen + 1
+                if row[-1] == _get_due_now(source):
+                    self._last_due_now[source] = claim.id
+                if request.is_taken(claim):
+                    continue
+                if request.room and (full_group := request.find_full_group(claim)) is not None:
+                    self._park(source, claim, full_group)
+                else:
+                    claims.append(claim)
+        self._save_position(source, position, ended)
+        self.has_more |= not ended and len(claims) < limit
+        return claims
+
+    def _save_position(self, source: Source, position: tuple[int, int], ended: bool) -> None:
+        """Store where the next read starts: new rows are due at once, so they come before retries."""
+        if not ended:
+            self._positions[source] = position
+        elif source.kind == "single":
+            self._positions.pop(source, None)  # a single message waits for no others
+        elif source in self._overflowed or any(ids for key, ids in self._parked.items() if key[0] == source):
+            self._positions[source] = (_get_due_now(source), self._last_due_now.get(source, 0))
+        else:
+            self._positions.pop(source, None)
+            self._started_at.pop(source, None)
+
+
+def _interleave(queues: list[deque[Claim]]) -> list[Claim]:
+    claims: list[Claim] = []
+    while any(queues):
+        claims += [queue.popleft() for queue in queues if queue]
+    return claims
+
+
+def get_source(row: Claim) -> Source:
+    """Return the source that a row belongs to."""
+    if row.campaign_id is not None:
+        return Source("campaign", row.campaign_id)
+    return Source("single" if row.run_id is None else "flow", row.account_id)
+
+
+def build_open_condition(source: Source, channel: str) -> tuple[str, tuple[int | str, ...]]:
+    """Return the condition for the open rows of a source, with its parameters; each kind has its index."""
+    if source.kind == "campaign":
+        return f"campaign_id = ? AND channel = ? AND run_id IS NULL AND {_OPEN}", (source.id, channel)
+    return f"account_id = ? AND channel = ? AND {_FLOW_ROWS if source.kind == 'flow' else _SINGLE_ROWS}", (
+        source.id,
+        channel,
+    )
+
+
+def _get_due_now(source: Source) -> int:
+    """Return the `due_at` of rows of a source that may go at once."""
+    return FLOWS_DUE_NOW if source.kind == "flow" else DUE_NOW
+
+
+class _ReadRequest:
+    """The parameters and state of one call of `fetch_candidates`."""
+
+    def __init__(
+        self, now: int, taken: Set[int], closed: tuple[str, ...], room: dict[str, int], names: LimitNames
+    ) -> None:
+        self.now, self.taken, self.closed, self.room, self._names = now, taken, closed, room, names
+        self.returned_ids: set[int] = set()  # rows returned in this call, as returned rows may be read twice
+
+    def is_taken(self, row: Claim) -> bool:
+        """Return whether a row is taken already."""
+        return row.id in self.taken or row.id in self.returned_ids
+
+    def find_full_group(self, row: Claim) -> str | None:
+        """Return the group of a row that has no room for it; if there is none, count the row and return None."""
+        names = self._names(row)
+        for name in names:
+            if self.room.get(name, 1) <= 0:
+                return name
+        for name in names:
+            if name in self.room:
+                self.room[name] -= 1
+        return None
+
+
+def _read_page(
+    source: Source, channel: str, request: _ReadRequest, position: tuple[int, int], size: int
+) -> list[tuple[Any, ...]]:
+    """Return the next open rows of a source behind a position, each with its `due_at`."""
+    condition, parameters = build_open_condition(source, channel)
+    extra = _ACTIVE if source.kind == "flow" else ""
+    closed: tuple[str, ...] = ()
+    if source.kind != "campaign":
+        extra += _NOT_STOPPED
+        closed = request.closed
+        extra += f" AND provider NOT IN ({','.join('?' * len(closed))})" if closed else ""
+    page: list[tuple[Any, ...]] = []
+    # Many rows of a campaign share their time; in one query the index would be read from the first of them.
+    for where, values in zip(AFTER_POSITION, ((position[0], position[1]), (position[0], request.now)), strict=True):
+        if len(page) < size and (position[0] >= 0 or where == AFTER_POSITION[1]):
+            page += rows(
+                f"SELECT {COLUMNS}, due_at FROM message WHERE {condition} AND {where} {extra} "
+                "ORDER BY due_at, id LIMIT ?",
+                (*parameters, *values, *closed, size - len(page)),
+            )
+    return page
+
+
+def has_due(closed: tuple[str, ...] = (), channel: str = "email") -> bool:
+    """Return whether an open row of a live source is due, for a provider that is not closed."""
+    request = _ReadRequest(clock.now_ms(), frozenset(), closed, {}, _get_recipient_groups)
+    for source in (source for sources in get_live_sources(channel).values() for source in sources):
+        for row in _read_page(source, channel, request, (-1, 0), 1):
+            if source.kind != "campaign" or Claim._make(row[:-1]).provider not in closed:
+                return True
+    return False

@@ -1,0 +1,429 @@
+"""Retries: uncertain messages with their stored bytes, recovery after a crash, SMS lookups, and decisions of people."""
+
+import logging
+import random
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from appliance.core import clock, signals
+from appliance.core.errors import (
+    ConnectionFailed,
+    CurrentState,
+    DeliveryError,
+    Invalid,
+    LookupUnsupported,
+    Postponed,
+    Transition,
+    Uncertain,
+    possible_actions,
+    refuse_transition,
+)
+from appliance.sending.delivery.smtp_client import Envelope
+from appliance.sending.messages import ledger, outcomes, queue
+from appliance.sending.messages.ledger import COLUMNS, RETRY_NOW, Claim, Outcome, PreparedMessage
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.sending.sms.segments import AcceptedSms
+from appliance.settings.config import parse_seconds
+from appliance.storage.database import connection, fetch_one, rows, run
+from appliance.storage.models import Message
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+# Messages are queried source by source, as in the index by status, so that no start scans a ledger of years.
+_INTERRUPTED = (
+    "SELECT id FROM message WHERE campaign_id IS NULL AND status = 'sending' UNION ALL "
+    "SELECT m.id FROM campaign c CROSS JOIN message m ON m.campaign_id = c.id WHERE m.status = 'sending'"
+)
+
+
+def has_interrupted() -> bool:
+    """Return whether an earlier process died with messages in progress."""
+    return fetch_one(f"{_INTERRUPTED} LIMIT 1") is not None
+
+
+# The exact bytes of uncertain messages are stored for their retry, automatic or by a person (P3).
+
+log = logging.getLogger("campanero.messages")
+# Rows pruned in one transaction.
+_MAX_PRUNED_ROWS = 100
+_STOPPED = "the service stopped while this message was in hand"
+
+
+def hash_body(prepared: PreparedMessage) -> int:
+    """Return a checksum of a message, which is stored with the claim before the message leaves.
+
+    The sender of an SMS is included: its text does not name it, and the lookup needs it.
+    """
+    sender = prepared.sender.encode() if prepared.parts is not None else b""
+    return zlib.crc32(prepared.envelope.content, zlib.crc32(sender))
+
+
+def load_payload(message_id: int) -> PreparedMessage | None:
+    """Return a message as it was sent, or None if that was not stored."""
+    row = fetch_one(
+        "SELECT mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_opt_out_hint, "
+        "lookup_count FROM retry_payload WHERE message_id = ?",
+        (message_id,),
+    )
+    if row is None:
+        return None
+    mail_from, rcpt_to, content, subject, sender, internet_message_id, parts, has_hint, lookup_count = row
+    envelope = Envelope(mail_from, rcpt_to, content, is_stuffed=True)
+    return PreparedMessage(envelope, subject, sender, internet_message_id, parts, bool(has_hint), lookup_count)
+
+
+def find_interrupted() -> list[tuple[Claim, PreparedMessage | None]]:
+    """Return the messages that an earlier process had in progress, with their bytes if they can be rendered again.
+
+    The bytes are compared with the stored hash: a contact or a condition may have changed since.
+    """
+    preparer = MessagePreparer()
+    interrupted = []
+    for row in rows(f"SELECT {COLUMNS} FROM message WHERE id IN ({_INTERRUPTED})"):
+        claim = Claim._make(row)
+        prepared: PreparedMessage | None = None
+        try:
+            prepared = load_payload(claim.id) or preparer.prepare(claim)
+        except Exception as error:
+            # An error in one message does not keep the service from starting.
+            log.warning("recovery: preparing message %s again failed: %r", claim.id, error)
+        interrupted.append(
+            (claim, prepared if prepared is not None and hash_body(prepared) == claim.body_hash else None)
+        )
+    return interrupted
+
+
+def recover_interrupted(interrupted: list[tuple[Claim, PreparedMessage | None]]) -> int:
+    """Decide about every message of `find_interrupted`, once at start; return how many."""
+    require_write_transaction()
+    now = clock.now_ms()
+    for claim, prepared in interrupted:
+        if claim.body_hash is None:
+            # The message could not be rendered, so nothing of it was sent.
+            outcomes.record_failure(Outcome(claim, Postponed(_STOPPED, 0)))
+        elif prepared is None and claim.uncertain_count == 0 and outcomes.channel_settings(claim).in_doubt == "resend":
+            connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
+            ledger.mark_uncertain(claim, f"{_STOPPED}, and what it said has changed since", now)
+        else:
+            outcomes.handle_uncertain(claim, Uncertain(_STOPPED), now, prepared)
+    return len(interrupted)
+
+
+def prune_payloads() -> int:
+    """Delete stored bytes of uncertain messages whose campaign is cancelled; return how many."""
+    require_write_transaction()
+    return run(
+        "DELETE FROM retry_payload WHERE id IN (SELECT r.id FROM retry_payload r JOIN message m ON m.id = r.message_id "
+        "JOIN campaign c ON c.id = m.campaign_id WHERE m.status = 'uncertain' AND c.phase = 'cancelled' LIMIT ?)",
+        (_MAX_PRUNED_ROWS,),
+    )
+
+
+# Lookups of uncertain SMS at their provider (P13). The provider is asked three times, as it may be slow to know. An SMS
+# that it does not have is then held for a person, or sent once more. Nothing is sent here, so no row is claimed: a
+# process that dies leaves it as it is.
+
+# Delays after the first lookup (`outcomes.handle_uncertain`).
+_LOOKUP_DELAYS_SECONDS = (30.0, 120.0)
+_BELONGS_TO_OTHER = "SELECT 1 FROM message WHERE provider_id = ? AND provider = ? AND id <> ?"
+_NOT_FOUND = "nobody knows whether it was taken: its provider was asked three times and does not have it"
+
+
+def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[AcceptedSms]) -> None:
+    """Decide about an uncertain SMS, given the SMS with the same text that the provider accepted since."""
+    require_write_transaction()
+    lookup_count = _get_lookup_count(row)
+    if lookup_count is None:
+        return None
+    match = next(
+        (
+            candidate
+            for candidate in accepted
+            if fetch_one(_BELONGS_TO_OTHER, (candidate.provider_id, row.provider, row.id)) is None
+        ),
+        None,
+    )
+    if match is not None:
+        return _record_found(row, prepared, match)
+    now = clock.now_ms()
+    if lookup_count < len(_LOOKUP_DELAYS_SECONDS):
+        connection().execute(
+            "UPDATE retry_payload SET lookup_count = ? WHERE message_id = ?", (lookup_count + 1, row.id)
+        )
+        return _set_due_at(row, now + int(_LOOKUP_DELAYS_SECONDS[lookup_count] * 1000))
+    return _end_lookup(row, _NOT_FOUND, now)
+
+
+def _end_lookup(row: Claim, reason: str, now: int) -> None:
+    """End the lookup: the message is sent once more, or held for a person."""
+    connection().execute("UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?", (row.id,))
+    if outcomes.channel_settings(row).in_doubt == "resend" and row.uncertain_count == 1:
+        return _set_due_at(row, ledger.RETRY_NOW)
+    return ledger.mark_uncertain(row, reason, now)
+
+
+def postpone_lookup(row: Claim, error: DeliveryError) -> None:
+    """Look a message up again later, as the provider did not answer; after all attempts a person decides.
+
+    A person decides at once if the provider cannot be asked.
+    """
+    require_write_transaction()
+    if _get_lookup_count(row) is None:
+        return None
+    now, settings = clock.now_ms(), outcomes.channel_settings(row)
+    if isinstance(error, LookupUnsupported):
+        return _end_lookup(
+            row, f"nobody knows whether it was taken, and its provider cannot be asked: {error.text}", now
+        )
+    if outcomes.has_expired(row, now):
+        connection().execute("UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?", (row.id,))
+        return ledger.mark_uncertain(
+            row, f"nobody knows whether it was taken, nor does its provider say: {error.text}", now
+        )
+    if isinstance(error, Postponed):
+        return _set_due_at(row, now + int(error.seconds * 1000))
+    if isinstance(error, ConnectionFailed):
+        return _set_due_at(row, now + int(parse_seconds(settings.probe_after) * 1000))
+    return _set_due_at(
+        row,
+        now
+        + int(
+            _pick_delay_seconds(settings.retry_after or [300.0], (now - (row.first_attempt_at or now)) / 1000) * 1000
+        ),
+    )
+
+
+def _get_lookup_count(row: Claim) -> int | None:
+    """Return how often a message was looked up, or None if it was decided, cancelled or sent by a person."""
+    result = fetch_one(
+        "SELECT r.lookup_count FROM retry_payload r JOIN message m ON m.id = r.message_id "
+        "WHERE m.id = ? AND m.status IN ('queued', 'held')",
+        (row.id,),
+    )
+    return result[0] if result is not None else None
+
+
+def _record_found(row: Claim, prepared: PreparedMessage, accepted: AcceptedSms) -> None:
+    # The uncertain attempt is counted already.
+    connection().execute(
+        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?", (row.id,)
+    )
+    outcome = Outcome(row, sender=prepared.sender, prepared=prepared, provider_id=accepted.provider_id)
+    outcome.first_status = accepted.status
+    queue.record_and_claim([outcome], [], "")
+
+
+def _set_due_at(row: Claim, due_at: int) -> None:
+    connection().execute("UPDATE message SET due_at = ?, updated_at = ? WHERE id = ?", (due_at, clock.now_ms(), row.id))
+
+
+def _pick_delay_seconds(ladder: Sequence[float], elapsed: float) -> float:
+    """Return the delay for an age in seconds: the step of the ladder that it falls into, with jitter."""
+    for step in ladder[:-1]:
+        elapsed -= step
+        if elapsed < 0:
+            return step * random.uniform(0.8, 1.2)
+    return ladder[-1] * random.uniform(0.8, 1.2)
+
+
+# Decisions of people: send again, count as sent, or cancel. Only failed or uncertain messages can be decided
+# (docs/decisions.md#7); waiting ones can be cancelled.
+
+RETRIABLE_STATUSES = ("failed", "uncertain")
+
+# The actions of people on a message.
+ACTIONS = {
+    "retry": Transition("sent again", "queued", RETRIABLE_STATUSES),
+    "assume_sent": Transition("counted as sent", "sent", ("uncertain",)),
+    "cancel": Transition("cancelled", "cancelled", ("queued", "held")),
+}
+
+# Messages decided in one transaction.
+_MAX_BATCH_ROWS = 500
+
+
+class MessageSelection(NamedTuple):
+    """Messages of a campaign with one status, behind an id, optionally only those with the given ids."""
+
+    status: str
+    after_id: int = 0
+    ids: tuple[int, ...] | None = None
+
+
+def retry(account_id: int, message_id: int, actor: str) -> Message:
+    """Send a failed or uncertain message again, with the same bytes and Message-ID.
+
+    A completed campaign is reopened by it; messages of a cancelled one are never sent. Raises NotFound, or Invalid:
+    `invalid_transition`, or `recipient_suppressed` if the recipient may not be written to.
+    """
+    require_write_transaction()
+    row = ledger.get(account_id, message_id)
+    _require_action(row, "retry")
+    reason = queue.get_refusal(_get_claim(row.id))
+    if reason is not None:
+        raise Invalid(
+            {"to": ["may not be written to"]}, reason="recipient_suppressed", message_id=row.id, skip_reason=reason
+        )
+    _requeue([row.id], row.campaign_id)
+    log.info("messages: retry actor=%s message=%s", actor, row.id)
+    return ledger.get(account_id, message_id)
+
+
+def assume_sent(account_id: int, message_id: int, actor: str) -> Message:
+    """Count an uncertain message as sent; raises NotFound, or Invalid (`invalid_transition`)."""
+    require_write_transaction()
+    row = ledger.get(account_id, message_id)
+    _require_action(row, "assume_sent")
+    _record_as_sent([row.id])
+    log.info("messages: assume_sent actor=%s message=%s", actor, row.id)
+    return ledger.get(account_id, message_id)
+
+
+def confirm_arrival(message_id: int, provider_id: str | None = None) -> None:
+    """Count an uncertain message as sent, because it bounced or was reported; a waiting retry is not needed any more.
+
+    `provider_id` is the provider's id of an SMS.
+    """
+    require_write_transaction()
+    _record_as_sent([message_id], provider_id)
+
+
+def cancel(account_id: int, message_id: int, actor: str) -> Message:
+    """Cancel a waiting message; one that may have been accepted before stays uncertain.
+
+    Raises NotFound, or Invalid (`invalid_transition`).
+    """
+    require_write_transaction()
+    row = ledger.get(account_id, message_id)
+    _require_action(row, "cancel")
+    connection().execute(
+        "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, "
+        "due_at = NULL, updated_at = ? WHERE id = ?",
+        (clock.now_ms(), row.id),
+    )
+    log.info("messages: cancel actor=%s message=%s", actor, row.id)
+    return ledger.get(account_id, message_id)
+
+
+def retry_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
+    """Send a batch of a campaign's messages again; return how many, and the id to continue behind (0: done).
+
+    Messages to recipients who may not be written to any more are left as they are.
+    """
+    require_write_transaction()
+    claims = (
+        _select_batch(campaign_id, selection)
+        if selection.status in RETRIABLE_STATUSES and not _is_campaign_cancelled(campaign_id)
+        else []
+    )
+    retriable_ids = [row.id for row in claims if queue.get_refusal(row) is None]
+    _requeue(retriable_ids, campaign_id)
+    log.info("messages: retry actor=%s count=%s campaign=%s", actor, len(retriable_ids), campaign_id)
+    return len(retriable_ids), claims[-1].id if len(claims) == _MAX_BATCH_ROWS else 0
+
+
+def retry_by_ids(account_id: int, message_ids: Sequence[int], actor: str) -> int:
+    """Send messages of an account again, whatever their source; return how many.
+
+    Messages to recipients who may not be written to any more, or with another status, are left as they are.
+    """
+    require_write_transaction()
+    sql = f"SELECT {COLUMNS} FROM message WHERE account_id = ? AND id = ? AND status IN ('failed', 'uncertain')"
+    claims = [Claim._make(row) for message_id in message_ids for row in rows(sql, (account_id, message_id))]
+    ids_by_campaign: dict[int | None, list[int]] = {}
+    for row in claims:
+        if not _is_campaign_cancelled(row.campaign_id) and queue.get_refusal(row) is None:
+            ids_by_campaign.setdefault(row.campaign_id, []).append(row.id)
+    for campaign_id, ids in ids_by_campaign.items():
+        _requeue(ids, campaign_id)
+    count = sum(map(len, ids_by_campaign.values()))
+    log.info("messages: retry actor=%s count=%s", actor, count)
+    return count
+
+
+def assume_sent_batch(campaign_id: int, selection: MessageSelection, actor: str) -> tuple[int, int]:
+    """Count a batch of a campaign's uncertain messages as sent; returns as `retry_batch`."""
+    require_write_transaction()
+    claims = _select_batch(campaign_id, selection._replace(status="uncertain"))
+    _record_as_sent([row.id for row in claims])
+    log.info("messages: assume_sent actor=%s count=%s campaign=%s", actor, len(claims), campaign_id)
+    return len(claims), claims[-1].id if len(claims) == _MAX_BATCH_ROWS else 0
+
+
+def _select_batch(campaign_id: int, selection: MessageSelection) -> list[Claim]:
+    id_condition = "" if selection.ids is None else f"AND id IN ({','.join('?' * len(selection.ids))}) "
+    claim_rows = rows(
+        f"SELECT {COLUMNS} FROM message WHERE campaign_id = ? AND status = ? AND id > ? {id_condition}"
+        "ORDER BY id LIMIT ?",
+        (campaign_id, selection.status, selection.after_id, *(selection.ids or ()), _MAX_BATCH_ROWS),
+    )
+    return [Claim._make(row) for row in claim_rows]
+
+
+def _get_claim(message_id: int) -> Claim:
+    return Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (message_id,))[0])
+
+
+def _is_campaign_cancelled(campaign_id: int | None) -> bool:
+    """Return whether the campaign was cancelled, so that nothing of it may leave again."""
+    return fetch_one("SELECT 1 FROM campaign WHERE id = ? AND phase = 'cancelled'", (campaign_id,)) is not None
+
+
+def _require_action(row: Message, action: str) -> None:
+    """Raise Invalid (`invalid_transition`) unless a message allows an action now."""
+    is_cancelled = _is_campaign_cancelled(row.campaign_id)
+    names = [name for name in possible_actions(ACTIONS, row.status) if name != "retry" or not is_cancelled]
+    if action not in names:
+        current = CurrentState(row.status, [ACTIONS[name].target for name in names], names)
+        reason = "Its campaign was cancelled." if is_cancelled and row.status in ACTIONS[action].sources else ""
+        raise refuse_transition("message", current, action, ACTIONS[action], reason)
+
+
+def _requeue(message_ids: list[int], campaign_id: int | None) -> None:
+    """Make rows due again. A message that may have been accepted keeps its count: it is not resent automatically."""
+    if not message_ids:
+        return
+    now = clock.now_ms()
+    # A person's decision does not wait for what the provider may know.
+    connection().executemany(
+        "UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?",
+        [(message_id,) for message_id in message_ids],
+    )
+    connection().executemany(
+        "UPDATE message SET status = 'queued', due_at = ?, updated_at = ? WHERE id = ?",
+        [(RETRY_NOW, now, message_id) for message_id in message_ids],
+    )
+    if campaign_id is not None:
+        # The campaign keeps its status; its phase says that it is sending until no message is open again.
+        connection().execute(
+            "UPDATE campaign SET phase = CASE WHEN phase = 'completed' THEN 'sending' ELSE phase END, "
+            "updated_at = max(?, updated_at + 1) WHERE id = ?",
+            (now, campaign_id),
+        )
+    after_commit(lambda: signals.wake("outbox"))
+
+
+def _record_as_sent(message_ids: list[int], provider_id: str | None = None) -> None:
+    """Record rows as accepted, with all counters and events."""
+    message_rows = rows(
+        f"SELECT {COLUMNS}, subject, sender, internet_message_id FROM message "
+        f"WHERE id IN ({','.join('?' * len(message_ids))})",
+        message_ids,
+    )
+    # The uncertain attempt is counted already.
+    connection().executemany(
+        "UPDATE message SET status = 'sending', attempts = max(attempts - 1, 0) WHERE id = ?",
+        [(message_id,) for message_id in message_ids],
+    )
+    claims = [(Claim._make(row[:-3]), row[-3:]) for row in message_rows]
+    queue.record_and_claim(
+        [
+            Outcome(
+                claim, subject=subject, sender=sender, internet_message_id=internet_message_id, provider_id=provider_id,
+                prepared=load_payload(claim.id) if claim.channel == "sms" else None,
+            )
+            for claim, (subject, sender, internet_message_id) in claims
+        ],
+        [],
+        "",
+    )  # fmt: skip

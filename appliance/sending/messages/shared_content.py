@@ -1,0 +1,512 @@
+"""What all messages of a campaign or of a flow step share: snapshots taken when it goes live, compiled and encoded
+once.
+"""
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+from liquid.exceptions import LiquidError
+
+from appliance.content import brand as brands
+from appliance.content.designs import links as designs_links
+from appliance.content.designs import merge
+from appliance.content.designs.compiled_template import CompiledTemplate
+from appliance.content.designs.language import ENCODINGS, ConditionPiece, FillBudget, NeedsLiquid, Piece, Slot
+from appliance.content.designs.merge import MAX_OUTPUT_BYTES
+from appliance.content.designs.theme import Look
+from appliance.content.templates import revisions
+from appliance.core import addresses, clock
+from appliance.sending.delivery import mime
+from appliance.sending.delivery.mime import SOFT_BREAK, Mail, encode_fragment, encode_quoted_printable, is_single_spaced
+from appliance.sending.messages import compose, links, merge_tags, senders
+from appliance.sending.messages.compose import CompiledMessage, MessageSource, Sender
+from appliance.settings import config
+from appliance.storage.database import fetch_one, rows
+from appliance.storage.models import (
+    Account,
+    Campaign,
+    Flow,
+    MessageContent,
+    Template,
+    TemplateRevision,
+    Trigger,
+)
+from appliance.storage.transactions import require_write_transaction
+
+
+class EncodedMessage:
+    """The bodies of a message, encoded once for all recipients; used by one thread."""
+
+    def __init__(self, content: CompiledMessage) -> None:
+        self._content = content
+        self._bodies: tuple[EncodedBody, EncodedBody] | None = None
+
+    def build_mail(
+        self, values: Mapping[str, Any], sender: Sender, message_id: int, recipient: str, date: float,
+        headers: tuple[tuple[str, str], ...], shared: bytes = b"",
+    ) -> Mail:  # fmt: skip
+        """Build the email of one recipient; raises MergeError, or ValueError for an address that no header can hold."""
+        content = self._content
+        address = addresses.to_ascii(sender.email) or sender.email
+        if self._bodies is None:
+            # Created only when needed: a message to one recipient is either sent or previewed.
+            self._bodies = EncodedBody(content.html), EncodedBody(content.text)
+        html, text = self._bodies
+        until = merge.render_deadline()
+        return Mail(
+            message_id=links.build_message_id(message_id, address.rpartition("@")[2]),
+            date=date,
+            sender=(content.from_name.render(values, until) or sender.name, address),
+            recipient=recipient,
+            subject=content.subject.render(values, until),
+            text=text.fill(values, until),
+            html=html.fill(values, until),
+            reply_to=addresses.to_ascii(sender.reply_to) or sender.reply_to if sender.reply_to else None,
+            headers=headers,
+            shared=shared,
+            # This describes the bodies that were filled just now.
+            is_single_spaced=text.is_single_spaced and html.is_single_spaced,
+        )
+
+
+def build_campaign_snapshot(campaign: Campaign) -> dict[str, Any]:
+    """Return the content of a campaign beside its template as of now, stored so that a retry has the same bytes."""
+    account = campaign.account
+    brand = brands.get(account.id)
+    contact_list = campaign.trigger.contact_list
+    return {
+        "look": brands.build_look(brand),
+        "tracking": campaign.tracking,
+        "sms": [account.sms_from, account.sms_opt_out_hint],
+        "locale": account.locale,
+        "values": merge_tags.get_account_values(account, brand) | {"campaign": {"name": campaign.name}},
+        "list_name": contact_list.name if contact_list else account.name,
+        "list_id": f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
+    }
+
+
+def build_stored_source(content: MessageContent, account: Account, look: Look, marketing: bool) -> MessageSource:
+    """Return the source of a stored single message."""
+    names = ("subject", "body", "text", "preheader", "from_name", "design")
+    fields = {name: getattr(content, name) for name in names}
+    return compose.build_source(fields, look, account.locale, marketing, fields["text"])
+
+
+# Conditions are evaluated for many recipients at a time; a sender never queries them one by one.
+
+# Results are cached for this long.
+_CONDITIONS_CACHE_MS = 60_000
+
+
+class ConditionCache:
+    """The conditions of one campaign or step, for one thread that sends it."""
+
+    def __init__(self, account_id: int, conditions: Mapping[str, list[Any]]) -> None:
+        self._account_id, self._conditions = account_id, conditions
+        self._known: dict[int, dict[str, bool]] = {}
+        self._expected: frozenset[int] = frozenset()
+        self._until = 0
+
+    def expect(self, contact_ids: Iterable[int]) -> None:
+        """Set the contacts that come next, in place of those before."""
+        self._expected = frozenset(contact_ids)
+
+    def get_values(self, contact_id: int | None) -> dict[str, Any]:
+        """Return the `show` root for a recipient; expected contacts are evaluated along with it."""
+        if contact_id is None or not self._conditions:
+            return merge_tags.get_show_values(self._account_id, None, self._conditions)
+        now = clock.now_ms()
+        if contact_id not in self._known or now >= self._until:
+            self._known = merge_tags.evaluate_conditions(
+                self._account_id, {contact_id, *self._expected}, self._conditions
+            )
+            self._until = now + _CONDITIONS_CACHE_MS
+        return {"show": self._known[contact_id]}
+
+
+_RUN_STARTS = "SELECT id, version, event_data FROM run WHERE id IN (SELECT value FROM json_each(?))"
+
+_STEP_CONTENT = (
+    "SELECT s.content_id, s.pinned, f.account_id, s.kind FROM step s JOIN flow f ON f.id = s.flow_id "
+    "WHERE s.flow_id = ? AND s.version = ? AND s.action_id = ?"
+)
+
+
+class StepSource(NamedTuple):
+    """A step in one version of its flow."""
+
+    flow_id: int
+    version: int
+    action_id: int
+
+
+# A campaign by its id, or a step of a flow.
+SourceId = int | StepSource
+
+
+class SmsSettings(NamedTuple):
+    """The SMS settings of an account: sender and opt-out hint."""
+
+    sender: str | None
+    opt_out_hint: str | None
+
+
+class SharedContent(NamedTuple):
+    """What all messages of a source share; of SMS the content is a text alone, with its links as they lead."""
+
+    content: CompiledMessage
+    encoded: EncodedMessage
+    encoded_tracked: EncodedMessage | None  # the same with tracked links
+    sender: Sender
+    values: dict[str, Any]
+    headers: bytes
+    address_kinds: frozenset[str]  # the kinds of addresses in it beside the recipient's own
+    conditions: ConditionCache | None = None
+    sample_contact_id: int | None = None  # of a test: the contact whose values it shows
+    is_marketing: bool = True
+    # Of an SMS campaign, as it went live; all other SMS follow the current settings of the account.
+    sms_settings: SmsSettings | None = None
+
+
+class RunStart(NamedTuple):
+    """What messages need of their run: the version, and the data of the event that started it."""
+
+    version: int
+    event: dict[str, Any]
+
+
+def fetch_run_starts(run_ids: Iterable[int]) -> dict[int, RunStart]:
+    """Return the start of each run by its id."""
+    run_rows = rows(_RUN_STARTS, (msgspec.json.encode(list(run_ids)).decode(),))
+    return {run_id: RunStart(version, msgspec.json.decode(data or "{}")) for run_id, version, data in run_rows}
+
+
+def compile_shared(source: SourceId) -> SharedContent:
+    """Compile what all messages of a source share; raises MergeError or ValueError."""
+    return _compile_step(source) if isinstance(source, StepSource) else _compile_campaign(source)
+
+
+def _compile_campaign(campaign_id: int) -> SharedContent:
+    campaign = Campaign.get_by_id(campaign_id)
+    snapshot = campaign.pinned
+    document = TemplateRevision.get_by_id(campaign.content_id).document
+    if campaign.channel == "sms":
+        compiled = compile_shared_sms(
+            campaign.account_id, document["body"], _get_campaign_links(campaign), snapshot["values"]
+        )
+        return compiled._replace(sms_settings=SmsSettings(*snapshot["sms"]))
+    content = compose.compile_message(
+        compose.build_source(document, Look(*snapshot["look"]), snapshot["locale"], marketing=True)
+    )
+    sender = Sender(campaign.sender["email"], campaign.sender["name"], campaign.sender["reply_to"])
+    headers = compose.build_list_headers(
+        campaign_id, snapshot["list_name"], snapshot["list_id"], get_ascii_domain(sender.email), campaign.account_id
+    )
+    return _build_shared(
+        content,
+        _get_campaign_links(campaign),
+        sender,
+        snapshot["values"],
+        mime.write_headers(headers),
+        campaign.account_id,
+    )
+
+
+def _get_campaign_links(campaign: Campaign) -> list[str] | None:
+    """Return the links of a campaign by number, or None if they are not counted."""
+    if not campaign.pinned["tracking"]:
+        return None
+    return [url for (url,) in rows("SELECT url FROM link WHERE campaign_id = ? ORDER BY number", (campaign.id,))]
+
+
+def _compile_step(step: StepSource) -> SharedContent:
+    row = fetch_one(_STEP_CONTENT, step)
+    if row is None or row[0] is None:
+        raise ValueError("its step says nothing")
+    snapshot = msgspec.json.decode(row[1])
+    links = [url for url, _ in snapshot["links"]] if snapshot["tracking"] else None
+    account_id, is_marketing = int(row[2]), not snapshot["transactional"]
+    if row[3] == "sms":
+        body = TemplateRevision.get_by_id(row[0]).document["body"]
+        return compile_shared_sms(account_id, body, links, snapshot["values"])._replace(is_marketing=is_marketing)
+    content = compile_step(TemplateRevision.get_by_id(row[0]).document, snapshot)
+    sender = Sender(snapshot["sender"]["email"], snapshot["sender"]["name"], snapshot["sender"]["reply_to"])
+    headers: tuple[tuple[str, str], ...] = (("Auto-Submitted", "auto-generated"),)
+    if is_marketing:
+        headers = compose.build_list_headers(
+            None, snapshot["list_name"], snapshot["list_id"], get_ascii_domain(sender.email), account_id
+        )
+    compiled = _build_shared(content, links, sender, snapshot["values"], mime.write_headers(headers), account_id)
+    return compiled._replace(is_marketing=is_marketing)
+
+
+def compile_shared_sms(
+    account_id: int, body: str | None, links: list[str] | None, shared: dict[str, Any]
+) -> SharedContent:
+    """Return what SMS with the same text share; `links`, numbered by position, lead through us. Raises MergeError."""
+    empty = merge.compile_template(None, "text")
+    content = CompiledMessage(empty, empty, compose.compile_sms(body, links), empty)
+    return SharedContent(
+        content,
+        EncodedMessage(content),
+        None,
+        Sender("", None, None),
+        shared,
+        b"",
+        get_address_kinds(content, "email"),
+        ConditionCache(account_id, {}),
+    )
+
+
+def get_address_kinds(content: CompiledMessage, kind: str) -> frozenset[str]:
+    """Return a set of this kind if the content may contain an address of it, else an empty set."""
+    names = {"contact", f"contact.{kind}"} | ({"email"} if kind == "email" else set())
+    return frozenset() if names.isdisjoint(content.variables()) else frozenset({kind})
+
+
+def _build_shared(
+    content: CompiledMessage,
+    links: list[str] | None,
+    sender: Sender,
+    shared: dict[str, Any],
+    headers: bytes,
+    account_id: int,
+) -> SharedContent:
+    return SharedContent(
+        content,
+        EncodedMessage(content),
+        None if links is None else encode_tracked(content, links),
+        sender,
+        shared,
+        headers,
+        get_address_kinds(content, "phone"),
+        ConditionCache(account_id, content.conditions),
+    )
+
+
+def encode_tracked(content: CompiledMessage, links: list[str]) -> EncodedMessage:
+    """Return the encoded bodies of a message with tracked links."""
+    return EncodedMessage(compose.track_links(content, tuple(links), config.base_url(config.current())))
+
+
+def get_ascii_domain(address: str) -> str:
+    """Return the domain of an address in its ASCII form."""
+    ascii_form = addresses.to_ascii(address) or address
+    return ascii_form.rpartition("@")[2]
+
+
+# The content of a flow step in one version is fixed when that goes live, so that a retry has the same bytes. It is
+# stored with the step: the revision of its template, a snapshot of the rest, and its links with their numbers.
+
+
+class FlowDefaults(NamedTuple):
+    """What all steps of a flow share, with the default sender."""
+
+    content: dict[str, Any]
+    from_email: str
+    from_name: str
+    reply_to: str | None
+
+
+def pin_step(flow: Flow, template: Template, transactional: bool, is_email: bool = True) -> dict[str, Any]:
+    """Pin the content of a step as of now and return the columns of its row; raises MergeError.
+
+    It is fast if the same source was compiled before (`compile_step`).
+    """
+    require_write_transaction()
+    snapshot = add_step_links(template, build_step_snapshot(get_flow_defaults(flow), template, transactional), is_email)
+    revision = revisions.pin_current(template, f"Live {clock.iso(clock.now_ms())}")
+    return {"template": template.id, "content": revision.id, "pinned": snapshot}
+
+
+def get_flow_defaults(flow: Flow) -> FlowDefaults:
+    """Return what the steps of a flow share, as of now."""
+    account = Account.get_by_id(flow.account_id)
+    brand = brands.get(account.id)
+    trigger = Trigger.get_or_none(Trigger.flow == flow.id)
+    contact_list = trigger.contact_list if trigger is not None else None
+    content = {
+        "look": brands.build_look(brand),
+        "locale": account.locale,
+        "double_opt_in": bool(contact_list is not None and contact_list.double_opt_in),
+        "values": merge_tags.get_account_values(account, brand) | {"campaign": {"name": flow.name}},
+        "list_name": contact_list.name if contact_list else account.name,
+        "list_id": f"list-{contact_list.id}" if contact_list else f"account-{account.id}",
+    }
+    name = account.email_from_name or account.name
+    return FlowDefaults(content, senders.resolve_email(account, None), name, account.email_reply_to)
+
+
+def build_step_snapshot(defaults: FlowDefaults, template: Template, transactional: bool) -> dict[str, Any]:
+    """Return the snapshot of a step beside its template, without its links."""
+    return defaults.content | {
+        "transactional": transactional,
+        "tracking": not transactional,
+        "sender": {
+            "email": template.from_email or defaults.from_email, "name": defaults.from_name,
+            "reply_to": template.reply_to or defaults.reply_to,
+        },
+        "links": [],
+    }  # fmt: skip
+
+
+def add_step_links(template: Template, snapshot: dict[str, Any], is_email: bool) -> dict[str, Any]:
+    """Return the snapshot with the links of the step; raises MergeError."""
+    if is_email:
+        step_links = get_step_links(build_step_source(revisions.to_document(template), snapshot))
+    else:
+        step_links = tuple((link.href, link.words) for link in compose.find_sms_links(template.body))
+    return snapshot | {"links": [] if snapshot["transactional"] else [[href, text] for href, text in step_links]}
+
+
+def build_step_source(document: dict[str, Any], snapshot: dict[str, Any]) -> MessageSource:
+    """Return the source of a step's message, made of its template's fields and its snapshot."""
+    look = Look(*snapshot["look"])
+    return compose.build_source(document, look, snapshot["locale"], marketing=not snapshot["transactional"])
+
+
+# Links are cached by a hash of their source; they are small, even for all steps of many flows.
+_MAX_CACHED_LINKS = 2_000
+_links_cache: "OrderedDict[bytes, tuple[tuple[str, str], ...]]" = OrderedDict()
+_lock = threading.Lock()
+
+
+def get_step_links(source: MessageSource) -> tuple[tuple[str, str], ...]:
+    """Return the address and text of each link of a message, from a cache; raises MergeError."""
+    digest = blake2b(msgspec.json.encode(source), digest_size=16).digest()
+    with _lock:
+        if digest in _links_cache:
+            _links_cache.move_to_end(digest)
+            return _links_cache[digest]
+    step_links = tuple((link.href, link.words) for link in compose.compile_message(source).links)
+    with _lock:
+        _links_cache[digest] = step_links
+        while len(_links_cache) > _MAX_CACHED_LINKS:
+            _links_cache.popitem(last=False)
+    return step_links
+
+
+def compile_step(document: dict[str, Any], snapshot: dict[str, Any]) -> CompiledMessage:
+    """Compile the message of a step; raises MergeError."""
+    return compose.compile_message(build_step_source(document, snapshot))
+
+
+# Encoded bodies: encoded once, with the values of each recipient spliced in. A value stands between soft line breaks
+# (RFC 2045, 6.7, rule 5), so that it can be encoded alone and its surroundings never change. What pieces cannot express
+# is rendered by Liquid and encoded whole.
+
+# Encoded values cached for each slot: first names and cities repeat, addresses do not.
+_MAX_CACHED_VALUES = 4_096
+# Tokens and links that we make for each message, short enough for one line.
+_TOKEN_NAMES = (designs_links.TRACK_CLICK, designs_links.TRACK_OPEN)
+_MESSAGE_VALUES = (*_TOKEN_NAMES, "unsubscribe_url", "preferences_url", "view_url")
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9:/._-]{0,74}")
+
+
+class _BodyPlan(NamedTuple):
+    """The pieces of a part in their order, and which are filled: by a slot, or by one branch of a condition."""
+
+    pieces: list[bytes]
+    slots: list[tuple[int, list[int]]]  # the number of a slot, and the positions where it is shown
+    conditions: list[tuple[int, ConditionPiece, "_BodyPlan", "_BodyPlan"]]
+
+
+class EncodedBody:
+    """One part of a message, filled for one recipient after the other; used by one thread."""
+
+    def __init__(self, compiled: CompiledTemplate) -> None:
+        self._compiled = compiled
+        self._slots: list[Slot] = []
+        self._slot_caches: list[dict[str, bytes]] = []
+        self._message_slots: dict[int, bool] = {}  # by slot number, whether it is a token
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._is_single_spaced = True  # of the parts that are the same for all recipients
+        self._plan = None if compiled.pieces is None else self._plan_pieces(compiled.pieces)
+        self.is_single_spaced = False  # of what was filled last, as far as is known without reading it
+
+    def fill(self, values: Mapping[str, Any], until: float | None = None) -> bytes:
+        """Return the part for one recipient in quoted-printable; raises MergeError, also after the deadline."""
+        until = merge.render_deadline() if until is None else until
+        self.is_single_spaced = self._is_single_spaced
+        if self._plan is not None:
+            try:
+                body = self._fill_plan(self._plan, values, [None] * len(self._slots), FillBudget(until))
+            except (NeedsLiquid, LiquidError, TypeError, ValueError):
+                pass  # Liquid reports the error, or can render it
+            else:
+                if len(body) <= MAX_OUTPUT_BYTES:
+                    return body if body and not body.endswith(SOFT_BREAK) else body + b"\r\n"
+        self.is_single_spaced = False
+        return encode_quoted_printable(self._compiled.render(values, until))
+
+    def _plan_pieces(self, pieces: list[Piece]) -> _BodyPlan:
+        plan = _BodyPlan([], [], [])
+        positions: dict[int, list[int]] = {}
+        text = ""
+        for piece in [*pieces, None]:
+            if isinstance(piece, str):
+                text += piece
+                continue
+            if text:
+                plan.pieces.append(encoded := encode_fragment(text))
+                self._is_single_spaced &= is_single_spaced(encoded)
+                text = ""
+            if isinstance(piece, Slot):
+                positions.setdefault(self._get_slot_number(piece), []).append(len(plan.pieces))
+            elif piece is not None:
+                branches = self._plan_pieces(piece.then), self._plan_pieces(piece.otherwise)
+                plan.conditions.append((len(plan.pieces), piece, *branches))
+            plan.pieces.append(b"")
+        plan.slots.extend(positions.items())
+        return plan
+
+    def _get_slot_number(self, slot: Slot) -> int:
+        """Return the number of a slot; a value shown in many places is looked up and encoded once."""
+        number = self._numbers.setdefault(slot.name, len(self._slots))
+        if number == len(self._slots):
+            self._slots.append(slot)
+            self._slot_caches.append({})
+            if slot.name[0] in _MESSAGE_VALUES and all(part[0] in ENCODINGS for part in slot.name[1:]):
+                self._message_slots[number] = slot.name[0] in _TOKEN_NAMES
+        return number
+
+    def _fill_plan(
+        self, plan: _BodyPlan, values: Mapping[str, Any], encoded_slots: list[bytes | None], budget: FillBudget
+    ) -> bytes:
+        pieces = plan.pieces.copy()
+        for number, positions in plan.slots:
+            encoded = encoded_slots[number]
+            if encoded is None:
+                encoded = encoded_slots[number] = self._encode_slot(number, values)
+            budget.take(len(encoded) * len(positions))
+            for position in positions:
+                pieces[position] = encoded
+        for position, condition, then, otherwise in plan.conditions:
+            pieces[position] = self._fill_plan(
+                then if condition.holds(values) else otherwise, values, encoded_slots, budget
+            )
+        return b"".join(pieces)
+
+    def _encode_slot(self, number: int, values: Mapping[str, Any]) -> bytes:
+        slot, cache = self._slots[number], self._slot_caches[number]
+        value = slot.lookup(values)
+        is_token = self._message_slots.get(number)
+        if is_token is not None and type(value) is str and (is_token or _PLAIN.fullmatch(value)):
+            # These characters need no encoding anywhere, and no other recipient has the same value.
+            return value.encode() + SOFT_BREAK
+        encoded = cache.get(value) if type(value) is str else None
+        if encoded is not None:
+            return encoded
+        encoded = encode_fragment(slot.to_text(value))
+        if not is_single_spaced(encoded):
+            self.is_single_spaced = False  # it is not cached, so that this is found each time
+        elif type(value) is str:
+            if len(cache) >= _MAX_CACHED_VALUES:
+                cache.clear()
+            cache[value] = encoded
+        return encoded

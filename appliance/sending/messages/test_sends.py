@@ -1,0 +1,361 @@
+"""Test sends of a template: the message as it will be, marked, to a few people, never counted (docs/decisions.md#11).
+
+A test is queued like any message. It needs no consent, but suppressed addresses get none. It is linked to no contact,
+so that it shows in no statistics; the contact whose values it shows is stored with its content.
+"""
+
+import contextlib
+from collections import deque
+from typing import Annotated, Any, ClassVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.audience import consent
+from appliance.audience.contacts import store as contacts
+from appliance.content import brand as brands
+from appliance.content.designs import document as designs
+from appliance.content.designs.merge import MergeError
+from appliance.content.templates import revisions, store
+from appliance.content.templates.validation import Content
+from appliance.core import addresses, clock, crypto, signals
+from appliance.core.errors import Faults, Invalid, NotFound, RateLimitExceeded
+from appliance.core.validation import (
+    SEND_TIMES,
+    Data,
+    EmailText,
+    Id,
+    Phone,
+    RefusedKeys,
+    content_keys,
+    unsupported,
+    use_instead,
+)
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.sending.messages import compose, preview, senders, sms_rules
+from appliance.sending.messages.compose import MessageSource
+from appliance.sending.messages.ledger import DUE_NOW
+from appliance.sending.messages.preview import PreviewWarning
+from appliance.settings import config
+from appliance.storage.models import Account, Campaign, Channel, Contact, Message, MessageContent, Template, User
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+# Tests to unknown addresses are limited to a few an hour, so that they cannot be used to mail strangers (a list bomb).
+
+MAX_UNKNOWN_PER_HOUR = 20
+_HOUR_MS = 3_600_000
+# By account, the times of tests to unknown addresses in the last hour; a restart forgets them.
+_sent_to_unknown: dict[int, deque[int]] = {}
+
+
+def limit_unknown_recipients(account: Account, recipients: list[addresses.Address]) -> None:
+    """Count recipients who are neither contacts, testers nor users; raises RateLimitExceeded above the limit."""
+    require_write_transaction()
+    unknown = [address for address in recipients if not _is_known(account, address)]
+    if not unknown:
+        return
+    now, times = clock.now_ms(), _sent_to_unknown.setdefault(account.id, deque())
+    while times and times[0] <= now - _HOUR_MS:
+        times.popleft()
+    if len(times) + len(unknown) > MAX_UNKNOWN_PER_HOUR:
+        message = (
+            f"at most {MAX_UNKNOWN_PER_HOUR} tests an hour go to addresses that are no contacts and nobody of the team"
+        )
+        raise RateLimitExceeded(message, max(1, -(-(times[0] + _HOUR_MS - now) // 1000)) if times else 3600)
+    times.extend(now for _ in unknown)
+
+
+def _is_known(account: Account, address: addresses.Address) -> bool:
+    if address.kind == "email":
+        team = [row.email for row in User.select(User.email).where(User.account == account.id)]
+        team_addresses: list[Any] = [*team, *(account.test_email_recipients or ())]
+        if address.key in {addresses.parse("email", text).key for text in team_addresses}:
+            return True
+    return bool(
+        Channel.select()
+        .where(Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key)
+        .exists()
+    )
+
+
+MAX_RECIPIENTS = 5
+SUBJECT_PREFIX = "[Test] "
+_FIELDS = ("subject", "body", "preheader", "from_name", "design")
+
+
+class TestRequest(Struct):
+    """The recipients of a test: addresses, else the contact whose values it shows, else the account's testers, else its
+    owner.
+
+    For a template for SMS the addresses are phone numbers.
+    """
+
+    REFUSED: ClassVar[RefusedKeys] = {
+        **unsupported("a test shows the template as it is stored", *content_keys(), *Content.__struct_fields__),
+        **use_instead(
+            "`emails`, of an SMS `phones`", "to", "recipient", "recipients", "address", "addresses", "test_emails"
+        ),
+        **use_instead("`contact_id`, which takes one contact", "contact", "contact_ids", "contacts"),
+        **unsupported("a test is sent at once", "send_at", "scheduled_at", *SEND_TIMES),
+    }
+
+    # An empty address is a mistake, not a wish to send the test to the default recipients.
+    email: Annotated[EmailText, Meta(min_length=1), Meta(description="one email address")] | None | UnsetType = UNSET
+    emails: (
+        Annotated[list[EmailText], Meta(max_length=MAX_RECIPIENTS), Meta(description="up to five email addresses")]
+        | None
+        | UnsetType
+    ) = UNSET
+    phone: Annotated[Phone, Meta(min_length=1), Meta(description="one phone number")] | None | UnsetType = UNSET
+    phones: (
+        Annotated[list[Phone], Meta(max_length=MAX_RECIPIENTS), Meta(description="up to five phone numbers")]
+        | None
+        | UnsetType
+    ) = UNSET
+    contact_id: (
+        Annotated[
+            Id,
+            Meta(
+                description="id of the contact whose values are shown, and who is the recipient if no address is given"
+            ),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    data: Annotated[Data, Meta(description="values for merge tags such as `{{ data.order }}`")] | None | UnsetType = (
+        UNSET
+    )
+
+
+class TestResult(Struct):
+    """The result of a test for one address: queued, or why not."""
+
+    to: Annotated[str, Meta(description="recipient")]
+    email: Annotated[str, Meta(description="email address; null for SMS")] | None
+    phone: Annotated[str, Meta(description="phone number; null for email")] | None
+    success: Annotated[bool, Meta(description="true if the test was queued")]
+    message_id: int | None
+    error: Annotated[str, Meta(description="error; null if there is none")] | None
+
+
+class TestsSent(Struct):
+    """How many tests were queued, the result for each address, and what is still unfinished in the message."""
+
+    sent: Annotated[int, Meta(description="number of tests queued")]
+    results: Annotated[list[TestResult], Meta(description="results by recipient")]
+    warnings: Annotated[list[PreviewWarning], Meta(description="warnings, which do not block")]
+
+
+def warm(account_id: int, template_id: int) -> None:
+    """Compile a template's message before the writer has to; errors are raised there."""
+    with contextlib.suppress(MergeError):
+        template = store.get(account_id, template_id)
+        _compile(template, _build_fields(template), Account.get_by_id(account_id))
+
+
+def send(account_id: int, template_id: int, request: TestRequest, test_key: bool = False) -> TestsSent:
+    """Queue a test for each address; raises NotFound, Invalid with all faults, or RateLimitExceeded."""
+    require_write_transaction()
+    template = store.get(account_id, template_id)
+    account = Account.get_by_id(account_id)
+    contact, recipients = _resolve_request(template, request)
+    _require_ready(account, template, test_key)
+    if _get_transport(template, test_key) != "capture":
+        limit_unknown_recipients(account, recipients)
+    data = request.data if isinstance(request.data, dict) else {}
+    results = [_queue_test(account, template, address, contact, data, test_key) for address in recipients]
+    after_commit(lambda: signals.wake("outbox"))
+    warnings = (
+        preview.find_unfinished(account_id, revisions.to_document(template)) if template.channel == "email" else []
+    )
+    return TestsSent(sum(result.success for result in results), results, warnings)
+
+
+def validate(account_id: int, request: TestRequest, template_id: int) -> None:
+    """Raise Invalid with all faults of a request beyond its types."""
+    _resolve_request(store.get(account_id, template_id), request)
+
+
+def _resolve_request(template: Template, request: TestRequest) -> tuple[Contact | None, list[addresses.Address]]:
+    """Return the contact whose values are shown, and the recipients; raises Invalid with all faults."""
+    faults = Faults()
+    contact = _find_contact(template.account_id, request, faults)
+    recipients = _read_recipients(template.account_id, template, request, contact, faults)
+    faults.check()
+    return contact, recipients
+
+
+def _find_contact(account_id: int, request: TestRequest, faults: Faults) -> Contact | None:
+    if not isinstance(request.contact_id, int):
+        return None
+    try:
+        return contacts.get(account_id, request.contact_id)
+    except NotFound:
+        faults.add("contact_id", "must exist")
+        return None
+
+
+def _read_recipients(
+    account_id: int, template: Template, request: TestRequest, contact: Contact | None, faults: Faults
+) -> list[addresses.Address]:
+    name, kind = ("phone", "phone") if template.channel == "sms" else ("email", "email")
+    _check_other_kind(name, request, faults)
+    given: list[tuple[str, str]] = []
+    single, several = getattr(request, name), getattr(request, f"{name}s")
+    if isinstance(single, str):
+        given.append((name, single))
+    if isinstance(several, list):
+        given += [(f"{name}s[{index}]", text) for index, text in enumerate(several)]
+    if not given and isinstance(request.contact_id, int):
+        channels = contact.channels if contact is not None else []
+        given = [("contact_id", channel.value) for channel in channels if channel.kind == kind][:1]
+        if contact is not None and not given:
+            faults.add("contact_id", f"has no {'phone number' if kind == 'phone' else 'e-mail address'}")
+    elif not given and kind == "email":
+        given = [("email", text) for text in _get_default_recipients(account_id, faults)]
+    elif not given:
+        # Of an owner only the email address is known.
+        faults.add("phone", "can't be blank")
+    by_key: dict[str, addresses.Address] = {}
+    for path, text in given:
+        if not text:
+            faults.add(path, "can't be blank")
+            continue
+        address = addresses.parse(kind, text)
+        by_key.setdefault(address.key, address)
+    if len(by_key) > MAX_RECIPIENTS:
+        faults.add(f"{name}s", f"is too long (maximum is {MAX_RECIPIENTS} entries)")
+    return list(by_key.values())
+
+
+def _check_other_kind(name: str, request: TestRequest, faults: Faults) -> None:
+    """Add a fault for addresses of a kind that this template is not for."""
+    for other in ("email", "emails") if name == "phone" else ("phone", "phones"):
+        if getattr(request, other):
+            faults.add(other, f"is not where this goes: name a {'phone' if name == 'phone' else 'mail address'}")
+
+
+def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
+    """Return the recipients of a test without any: the account's testers, else its owner."""
+    if testers := Account.get_by_id(account_id).test_email_recipients:
+        return list(testers)
+    owner = User.select().where(User.account == account_id, User.role == "owner").order_by(User.id).first()
+    if owner is None:
+        faults.add("email", "can't be blank")
+    return [owner.email] if owner is not None else []
+
+
+def _require_ready(account: Account, template: Template, test_key: bool) -> None:
+    """Raise Invalid if there is nothing to send, it cannot be rendered, or its sender may not be used."""
+    fields = _build_fields(template)
+    if not _is_written(template):
+        blocker = {"code": "content_required", "message": "write the message first", "field": "base"}
+        raise Invalid({"base": ["write the message first"]}, reason="content_required", blockers=[blocker])
+    try:
+        _compile(template, fields, account)
+    except MergeError as error:
+        raise Invalid({"base": [f"does not render: {error.describe()}"]}, reason="preflight_failed") from None
+    if test_key:
+        return
+    if template.channel == "sms":
+        problems = senders.find_sms_problems(account, _get_transport(template, test_key))
+    else:
+        sender = senders.resolve_email(account, template.from_email)
+        problems = senders.find_email_problems(account, sender, _get_transport(template, test_key), marketing=False)
+    if problems:
+        raise Invalid(
+            {field: [message] for field, message in problems}, reason="sender_not_ready",
+            blockers=[{"code": "sender_not_ready", "message": message, "field": field} for field, message in problems],
+        )  # fmt: skip
+
+
+def _is_written(template: Template) -> bool:
+    if template.channel == "sms":
+        return bool((template.body or "").strip())
+    return bool(template.body or designs.get_sections(template.design))
+
+
+def _compile(template: Template, fields: dict[str, Any], account: Account) -> None:
+    """Compile the message of a test; raises MergeError."""
+    if template.channel == "sms":
+        compose.compile_sms(fields["body"])
+    else:
+        compose.compile_message(_build_source(fields, account))
+
+
+def _get_transport(template: Template, test_key: bool) -> str:
+    settings = config.current()
+    if test_key:
+        return "capture"
+    return settings.sms.transport if template.channel == "sms" else settings.email.transport
+
+
+def _build_fields(template: Template) -> dict[str, Any]:
+    """Return the fields of a test; a draft without a subject can be tested too."""
+    if template.channel == "sms":
+        # An SMS has no subject that could mark it as a test.
+        return dict.fromkeys(_FIELDS) | {"body": SUBJECT_PREFIX + (template.body or "")}
+    fields: dict[str, Any] = {name: getattr(template, name) for name in ("body", "preheader", "from_name")}
+    fields["subject"] = SUBJECT_PREFIX + (template.subject or template.name or "without a subject")
+    return fields | {"design": template.design if designs.get_sections(template.design) else None}
+
+
+def _build_source(fields: dict[str, Any], account: Account) -> MessageSource:
+    return compose.build_source(fields, brands.build_look(brands.get(account.id)), account.locale, marketing=True)
+
+
+def _queue_test(
+    account: Account, template: Template, address: addresses.Address, contact: Contact | None, data: dict[str, Any],
+    test_key: bool,
+) -> TestResult:  # fmt: skip
+    now, transport = clock.now_ms(), _get_transport(template, test_key)
+    fields, is_sms = _build_fields(template), template.channel == "sms"
+    sender = senders.resolve_email(account, template.from_email)
+    reason = _get_refusal_reason(account, address, transport)
+    message = Message.create(
+        account=account, template=template, channel=template.channel, recipient=address.value,
+        recipient_key=address.key, reply_to=None if is_sms else template.reply_to, subject=fields["subject"],
+        sender=senders.resolve_sms(account, address.key, transport) if is_sms else sender,
+        status="skipped" if reason else "queued", skip_reason=reason,
+        source_type="test", transactional=True, test=True, provider=transport,
+        due_at=None if reason else DUE_NOW, created_at=now, updated_at=now,
+    )  # fmt: skip
+    # Links are shortened as they will be, so that the length is right; nothing about a test is counted.
+    links = [link.href for link in compose.find_sms_links(fields["body"])] if is_sms and _is_tracked(template) else None
+    shown_as = _pick_sample_contact(account.id, address, contact)
+    MessageContent.create(message=message, data=data, shown_as=shown_as, links=links, **fields)
+    if reason:
+        event_data = {"message_id": message.id, "reason": message.skip_reason}
+        event = f"{template.channel}_skipped"
+        log.record(NewEvent(account.id, event, None, event_data, f"message:{message.id}", test=True))
+    email, phone = (None, address.value) if is_sms else (address.value, None)
+    return TestResult(address.value, email, phone, not reason, message.id, reason)
+
+
+def _get_refusal_reason(account: Account, address: addresses.Address, transport: str) -> str | None:
+    """Return why an address may not get anything, not even a test, or None."""
+    suppressed = consent.find_suppression_reason(
+        account.id, address.kind, crypto.hash_address(address.kind, address.key)
+    )
+    if suppressed or address.kind == "email":
+        return f"suppressed_{suppressed}" if suppressed else None
+    refusal = sms_rules.get_number_refusal(address.key)
+    if refusal is not None:
+        return refusal[0]
+    return "sender_not_allowed" if senders.find_sms_fault(account, address.key, transport) else None
+
+
+def _is_tracked(template: Template) -> bool:
+    """Return whether the links of a template will be tracked; its campaign may not track them."""
+    campaign = Campaign.get_or_none(Campaign.template == template.id) if template.flow_id is not None else None
+    return campaign is None or bool(campaign.tracking)
+
+
+def _pick_sample_contact(account_id: int, address: addresses.Address, contact: Contact | None) -> int | None:
+    """Return the contact whose values a test shows: the one asked for, else the recipient if known."""
+    if contact is not None:
+        return int(contact.id)
+    channel = Channel.get_or_none(
+        Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
+    )
+    return channel.contact_id if channel is not None else None

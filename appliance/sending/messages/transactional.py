@@ -1,0 +1,561 @@
+"""Single messages: those that programs send (receipts, notices), and those of the service itself (confirmations,
+password resets).
+"""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from appliance.accounts import audit, idempotency, passwords, users
+from appliance.accounts.audit import Actor
+from appliance.audience import consent
+from appliance.audience.contacts import store as contacts
+from appliance.content import brand as brands
+from appliance.content.designs import document as designs
+from appliance.content.designs import merge
+from appliance.content.designs.merge import MergeError
+from appliance.core import addresses, clock, crypto, signals
+from appliance.core.addresses import Address
+from appliance.core.errors import Faults, Invalid
+from appliance.core.validation import (
+    SEND_TIMES,
+    Data,
+    EmailText,
+    Id,
+    Line,
+    RefusedKeys,
+    Short,
+    Subject,
+    Text,
+    When,
+    unsupported,
+    use_instead,
+)
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.sending.messages import compose, ledger, links, merge_tags, senders, sms_rules
+from appliance.sending.messages.compose import MessageSource, SmsText
+from appliance.sending.messages.ledger import DUE_NOW
+from appliance.sending.sms import segments as gsm
+from appliance.settings import config
+from appliance.storage.database import fetch_one
+from appliance.storage.models import Account, Channel, Contact, Message, MessageContent, Template, User
+from appliance.storage.transactions import after_commit, require_write_transaction
+
+RESET_PURPOSE, RESET_LINK_MS = "reset", 30 * 60 * 1000
+
+
+# A single SMS is checked in full before it is queued: the caller gets all errors, and no person looks at it later.
+
+# Fields that only emails have are ignored in an SMS, and the caller is told.
+EMAIL_ONLY_FIELDS = ("subject", "text", "from_email", "from_name", "reply_to", "headers")
+
+
+class SmsRequest(NamedTuple):
+    """The text of an SMS, its recipient and its purpose."""
+
+    to: str
+    body: str | None
+    data: Mapping[str, Any]
+    marketing: bool
+
+
+class CheckedMessage(NamedTuple):
+    """The normalized address, the addresses of tracked links, and the parts of an SMS as of now."""
+
+    address: addresses.Address
+    links: list[str] | None
+    segments: int | None
+
+
+def validate_sms(account: Account, request: SmsRequest, faults: Faults) -> CheckedMessage:
+    """Validate an SMS as it would be sent now; adds all faults."""
+    address = _parse_phone(request.to, faults)
+    links, segments = None, 0
+    if not (request.body or "").strip():
+        faults.add("body", "can't be blank")
+    elif fault := gsm.find_length_fault(request.body):
+        faults.add("body", fault)
+    else:
+        try:
+            links = [link.href for link in compose.find_sms_links(request.body)] if request.marketing else None
+            sms = _fill_sms(account, request, links, address)
+        except MergeError as error:
+            faults.add("body", error.describe())
+        else:
+            segments = sms.counted.parts
+            if problem := sms.find_problem():
+                faults.add("body", problem)
+    return CheckedMessage(address, links, segments)
+
+
+def _parse_phone(text: str, faults: Faults) -> addresses.Address:
+    try:
+        address = addresses.parse_phone(text)
+    except ValueError:
+        faults.add("to", "is invalid")
+        return addresses.Address("phone", "", "")
+    if refused := sms_rules.get_number_refusal(address.key):
+        faults.add("to", refused[1])
+    return address
+
+
+def _fill_sms(account: Account, request: SmsRequest, urls: list[str] | None, address: addresses.Address) -> SmsText:
+    """Fill an SMS for its recipient as of now, with the opt-out hint as if it were due."""
+    channel = Channel.get_or_none(
+        Channel.account == account.id, Channel.kind == address.kind, Channel.key == address.key
+    )
+    contact = Contact.get_by_id(channel.contact_id) if channel is not None else None
+    if contact is not None:
+        contacts.load_relations([contact])
+    values = merge_tags.get_account_values(account, brands.get(account.id)) | {"data": request.data}
+    values |= (
+        merge_tags.get_contact_values(contact, address.value, "phone")
+        | links.get_link_values(0)
+        | compose.build_link_tokens()
+    )
+    return compose.fill_sms(
+        compose.compile_sms(request.body, urls), values, account.sms_opt_out_hint if request.marketing else None
+    )
+
+
+_HEADER = re.compile(r"X-[A-Za-z0-9-]{1,60}")
+_VALUE = re.compile(r"[\x20-\x7e]{0,900}")
+_BLANK = "can't be blank"
+
+_REFUSED_KEYS: RefusedKeys = {
+    **use_instead("`body` for the HTML", "html", "html_body", "body_html", "content"),
+    **use_instead("`from_email` and `from_name`", "from", "from_address", "sender"),
+    **use_instead("`text`", "plain_text", "text_body", "body_text"),
+    **unsupported("send one message to each recipient", "cc", "bcc", "recipients", "emails"),
+    **unsupported("put a link into the body", "attachments", "attachment", "files"),
+    **unsupported("set it in a template", "design"),
+    **use_instead("`send_at`", "scheduled_at", *SEND_TIMES),
+    **unsupported("use `send_at`", "delay", "delay_seconds", "hold_seconds"),
+    **use_instead("`template_id`", "template", "template_name"),
+    **use_instead(
+        "`data`", "variables", "merge_vars", "merge_tags", "substitutions", "template_data", "dynamic_template_data"
+    ),
+    **unsupported("send with a test key", "test_mode", "sandbox", "dry_run", neutral=False),
+}
+
+_TEMPLATED: dict[str, merge.Context] = {
+    "subject": "header", "preheader": "header", "from_name": "header", "body": "html", "text": "text",
+}  # fmt: skip
+
+
+class MessageWrite(Struct):
+    """A single message; `transactional` (the default) needs no consent and has no footer.
+
+    An SMS has `body` or a template for SMS, and no fields that only emails have.
+    """
+
+    REFUSED: ClassVar[RefusedKeys] = _REFUSED_KEYS
+
+    to: Annotated[
+        str,
+        Meta(
+            max_length=254,
+            description="email address; for SMS, a phone number with country code, such as +44 7700 900123",
+            extra={"filled": True, "line": True},
+        ),
+    ]  # fmt: skip
+    channel: Annotated[Literal["email", "sms"], Meta(description="channel; default: `email`")] = "email"
+    subject: Subject | None | UnsetType = UNSET
+    body: (
+        Annotated[Text, Meta(description="HTML content; for SMS, text of up to 1,600 characters")] | None | UnsetType
+    ) = UNSET
+    text: (
+        Annotated[Text, Meta(description="plain text content; default: generated from the body")] | None | UnsetType
+    ) = UNSET
+    template_id: (
+        Annotated[Id, Meta(description="id of a template to use instead of subject and body")] | None | UnsetType
+    ) = UNSET
+    data: Annotated[Data, Meta(description="values for merge tags such as `{{ data.order }}`")] | None | UnsetType = (
+        UNSET
+    )
+    from_email: EmailText | None | UnsetType = UNSET
+    from_name: Line | None | UnsetType = UNSET
+    reply_to: EmailText | None | UnsetType = UNSET
+    tags: Annotated[Data, Meta(description="tags for the message")] | None | UnsetType = UNSET
+    headers: (
+        Annotated[
+            dict[str, Short], Meta(max_length=20), Meta(description="custom headers, whose names begin with `X-`")
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    send_at: Annotated[When, Meta(description="when to send; the message is `held` until then")] | None | UnsetType = (
+        UNSET
+    )
+    idempotency_key: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255, extra={"line": True}),
+            Meta(description="same as the header `Idempotency-Key`, which takes precedence"),
+        ]
+        | None
+        | UnsetType
+    ) = UNSET
+    transactional: Annotated[
+        bool,
+        Meta(
+            description="default: true; false makes it a marketing message, with consent check, footer, list "
+            "headers and tracking"
+        ),
+    ] = True
+
+
+class _ValidatedRequest(NamedTuple):
+    """A validated message: its template, its fields before they are filled, and the checked result."""
+
+    template: Template | None
+    fields: dict[str, Any]
+    checked: CheckedMessage
+
+
+class RecipientSuppressed(Invalid):
+    """The recipient may not get the message; its row is `skipped` (docs/decisions.md#3, `recipient_suppressed`)."""
+
+
+def warm(account_id: int, request: MessageWrite) -> None:
+    """Compile a message before the writer has to; errors are raised there."""
+    template = None
+    if isinstance(request.template_id, int):
+        template = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
+    account = Account.get_by_id(account_id)
+    if request.channel == "sms":
+        validate_sms(account, _build_sms_request(request, _resolve_fields(request, template)), Faults())
+        return
+    with contextlib.suppress(MergeError):
+        compose.compile_message(_build_source(_resolve_fields(request, template), account, not request.transactional))
+
+
+def validate(account_id: int, request: MessageWrite, _: int | None = None) -> None:
+    """Raise Invalid with all faults of a message beyond its types; writes nothing."""
+    faults = Faults()
+    _validate_request(Account.get_by_id(account_id), request, faults)
+    faults.check()
+
+
+def queue_message(account_id: int, request: MessageWrite, key: str | None = None, test: bool = False) -> Message:
+    """Queue one message and return its row; raises Invalid with all faults.
+
+    A row that may not go out is kept as `skipped` and returned too, so that the API can tell the caller why.
+    """
+    require_write_transaction()
+    account = Account.get_by_id(account_id)
+    faults = Faults()
+    template, fields, checked = _validate_request(account, request, faults)
+    if not account.transactional_allowed and request.transactional:
+        raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
+    faults.check()
+    if not test:
+        _require_sender(account, request, template, checked.address)
+    address, is_sms = checked.address, request.channel == "sms"
+    now = clock.now_ms()
+    held = isinstance(request.send_at, int) and request.send_at > now
+    channel = Channel.get_or_none(
+        Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
+    )
+    reason = _get_refusal_reason(account_id, address, channel, request.transactional)
+    transport = _get_transport(request, test)
+    if is_sms and reason is None and transport != "capture":
+        sms_rules.limit_unknown_numbers(account_id, address.key)
+    message = Message.create(
+        account=account_id, contact=channel.contact_id if channel else None, template=template, channel=request.channel,
+        recipient=address.value, recipient_key=address.key,
+        sender=_get_sender(account, request, template, address, transport),
+        reply_to=None if is_sms else _text_or_none(request.reply_to),
+        subject=fields["subject"], segments=checked.segments,
+        status="skipped" if reason else "held" if held else "queued", skip_reason=reason,
+        source_type="transactional", transactional=request.transactional, test=test,
+        provider=transport, idempotency_key=key, tags=_value_or_none(request.tags),
+        due_at=None if reason else (request.send_at if held else DUE_NOW), created_at=now, updated_at=now,
+    )  # fmt: skip
+    MessageContent.create(
+        message=message,
+        headers={} if is_sms else _value_or_none(request.headers) or {},
+        data=_value_or_none(request.data) or {},
+        links=checked.links,
+        **fields,
+    )
+    if reason:
+        data, event = {"message_id": message.id, "reason": reason}, f"{request.channel}_skipped"
+        log.record(NewEvent(account_id, event, message.contact_id, data, f"message:{message.id}", test=test))
+    else:
+        after_commit(lambda: signals.wake("outbox"))
+    return message
+
+
+def get_refusal(message: Message) -> RecipientSuppressed | None:
+    """Return the error for a message that was kept as skipped, or None."""
+    if message.status != "skipped":
+        return None
+    return RecipientSuppressed(
+        {"to": ["may not be written to"]}, reason="recipient_suppressed", message_id=message.id,
+        skip_reason=message.skip_reason,
+    )  # fmt: skip
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) and value != "" else None
+
+
+def _value_or_none(value: Any) -> Any:
+    return None if value is UNSET else value
+
+
+def _find_template(account_id: int, request: MessageWrite, faults: Faults) -> Template | None:
+    if not isinstance(request.template_id, int):
+        return None
+    template: Template | None = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
+    if template is None:
+        faults.add("template_id", "must exist")
+    elif template.channel != request.channel:
+        faults.add("template_id", f"is for {template.channel}")
+        return None
+    return template
+
+
+def list_ignored_fields(request: MessageWrite) -> list[str]:
+    """Return the fields of a request that its channel ignores."""
+    if request.channel == "email":
+        return []
+    return [name for name in EMAIL_ONLY_FIELDS if getattr(request, name) not in (UNSET, None)]
+
+
+def _get_transport(request: MessageWrite, test: bool) -> str:
+    settings = config.current()
+    return "capture" if test else settings.sms.transport if request.channel == "sms" else settings.email.transport
+
+
+def _get_sender(
+    account: Account, request: MessageWrite, template: Template | None, to: addresses.Address, transport: str
+) -> str:
+    if request.channel == "sms":
+        return senders.resolve_sms(account, to.key, transport)
+    return senders.resolve_email(
+        account, _text_or_none(request.from_email) or (template.from_email if template else None)
+    )
+
+
+def _validate_request(account: Account, request: MessageWrite, faults: Faults) -> _ValidatedRequest:
+    """Add all faults of a message beyond its types; return the validated message."""
+    template = _find_template(account.id, request, faults)
+    is_template_missing = isinstance(request.template_id, int) and template is None
+    message_fields, field_faults = _resolve_fields(request, template), Faults()
+    if request.channel == "sms":
+        checked = validate_sms(account, _build_sms_request(request, message_fields), field_faults)
+    else:
+        checked = _validate_email(account, request, message_fields, field_faults)
+    # Fields that a missing template would have had are not faults.
+    faults.merge(
+        {
+            path: messages
+            for path, messages in field_faults.fields.items()
+            if not (is_template_missing and messages == [_BLANK])
+        }
+    )
+    if isinstance(request.idempotency_key, str):
+        faults.collect(idempotency.validate_key, request.idempotency_key, "idempotency_key")
+    return _ValidatedRequest(template, message_fields, checked)
+
+
+def _build_sms_request(request: MessageWrite, fields: dict[str, Any]) -> SmsRequest:
+    return SmsRequest(
+        _text_or_none(request.to) or "", fields["body"], _value_or_none(request.data) or {}, not request.transactional
+    )
+
+
+def _validate_email(account: Account, request: MessageWrite, fields: dict[str, Any], faults: Faults) -> CheckedMessage:
+    """Validate an email; adds all faults."""
+    if not fields["subject"]:
+        faults.add("subject", _BLANK)
+    if not (fields["body"] or fields["design"]):
+        faults.add("body", _BLANK)
+    for name, value in (_value_or_none(request.headers) or {}).items():
+        if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
+            faults.add(f"headers.{name}", "is invalid")
+    try:
+        address = addresses.parse_email(_text_or_none(request.to) or "")
+    except ValueError:
+        faults.add("to", "is invalid")
+        address = addresses.Address("email", "", "")
+    links = None
+    broken = {
+        name: message for name, context in _TEMPLATED.items() if (message := merge.find_error(fields[name], context))
+    }
+    try:
+        content = compose.compile_message(_build_source(fields, account, not request.transactional))
+        links = None if request.transactional else [link.href for link in content.links]
+    except MergeError as error:
+        broken = broken or {"body": error.describe()}
+    for name, message in broken.items():
+        # The error is in the template if the request does not have the field.
+        faults.add(name if _text_or_none(getattr(request, name, None)) else "template_id", message)
+    return CheckedMessage(address, links, None)
+
+
+def _require_sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
+    """Raise Invalid if the sender of a message that really leaves may not be used, as for a campaign."""
+    transport = _get_transport(request, test=False)
+    if request.channel == "sms":
+        fault = senders.find_sms_fault(account, to.key, transport)
+        problems = [("base", fault)] if fault else []
+    else:
+        address = _get_sender(account, request, template, to, transport)
+        problems = senders.find_email_problems(account, address, transport, marketing=not request.transactional)
+    if problems:
+        raise Invalid(
+            {field: [message] for field, message in problems}, reason="sender_not_ready",
+            blockers=[{"code": "sender_not_ready", "message": message, "field": field} for field, message in problems],
+        )  # fmt: skip
+
+
+def _resolve_fields(request: MessageWrite, template: Template | None) -> dict[str, Any]:
+    """Return the fields of a message, its own before its template's, as the template may change later.
+
+    With a body of its own it does not get the template's sections. An SMS has only a body.
+    """
+    if request.channel == "sms":
+        body = _text_or_none(request.body) or (template.body if template else None)
+        return {"body": body, **dict.fromkeys(("subject", "text", "preheader", "from_name", "design"))}
+    fields: dict[str, Any] = {"text": _text_or_none(request.text)}
+    for name in ("subject", "body", "preheader", "from_name"):
+        fields[name] = _text_or_none(getattr(request, name, None)) or (getattr(template, name) if template else None)
+    sections = designs.get_sections(template.design) if template and not _text_or_none(request.body) else []
+    return fields | {"design": template.design if template and sections else None}
+
+
+def _build_source(fields: dict[str, Any], account: Account, marketing: bool) -> MessageSource:
+    look = brands.build_look(brands.get(account.id))
+    return compose.build_source(fields, look, account.locale, marketing, fields["text"])
+
+
+def _get_refusal_reason(
+    account_id: int, address: addresses.Address, channel: Channel | None, transactional: bool
+) -> str | None:
+    hashed = crypto.hash_address(address.kind, address.key)
+    reason = consent.find_suppression_reason(account_id, address.kind, hashed)
+    if reason:
+        return f"suppressed_{reason}"
+    if transactional:
+        return None
+    if channel is None:
+        opt_out = fetch_one("SELECT 1 FROM opt_out WHERE account_id = ? AND address_hash = ?", (account_id, hashed))
+        return "unsubscribed" if opt_out else "no_consent"
+    if not contacts.is_sendable(channel):
+        return "unsubscribed" if channel.opt_out_at else "no_consent"
+    if address.kind == "phone" and not sms_rules.has_consent_evidence(channel.contact_id):
+        return "no_consent"
+    return None
+
+
+# System emails ask the owner of an address to confirm something. They have the look of the brand and contain nothing
+# that a stranger typed (T36). They are not marketing: no list headers, no tracking, no consent needed.
+
+# Headers that ask for no automatic replies (RFC 3834, section 5).
+_SYSTEM_HEADERS = {"Auto-Submitted": "auto-generated", "X-Auto-Response-Suppress": "All"}
+_SIGNATURE = "{{ brand.company_name }}{% if brand.physical_address %}, {{ brand.physical_address }}{% endif %}"
+
+
+class SystemEmail(NamedTuple):
+    """The content of a system email; it may contain merge tags for `data`."""
+
+    subject: str
+    heading: str
+    text: str
+    button: str
+    link: str
+    note: str
+
+
+def queue_system_email(
+    account: Account, address: Address, contact_id: int | None, content: SystemEmail, data: dict[str, Any]
+) -> Message:
+    """Queue a system email; on a transport where its sender may not be used its row is kept as skipped."""
+    require_write_transaction()
+    now, transport = clock.now_ms(), config.current().email.transport
+    sender = senders.resolve_email(account, None)
+    is_ready = not senders.find_email_problems(account, sender, transport, marketing=False)
+    message = Message.create(
+        account=account, contact=contact_id, channel="email", recipient=address.value, recipient_key=address.key,
+        sender=sender, subject=None, status="queued" if is_ready else "skipped",
+        skip_reason=None if is_ready else "sender_not_ready",
+        source_type="system", transactional=True, provider=transport,
+        due_at=DUE_NOW if is_ready else None, created_at=now, updated_at=now,
+    )  # fmt: skip
+    MessageContent.create(
+        message=message, subject=content.subject, headers=_SYSTEM_HEADERS, data=data, design=_build_design(content)
+    )
+    after_commit(lambda: signals.wake("outbox"))
+    return message
+
+
+def _build_design(content: SystemEmail) -> dict[str, Any]:
+    sections: list[tuple[str, dict[str, Any]]] = [
+        ("header", {}),
+        ("heading", {"text": content.heading, "level": 1}),
+        ("text", {"content": f"<p>{content.text}</p>"}),
+        ("button", {"text": content.button, "href": content.link}),
+        ("text", {"content": f"<p>{content.note}</p>", "size": 13}),
+        ("text", {"content": f"<p>{_SIGNATURE}</p>", "size": 13}),
+    ]
+    return {"sections": [{"type": kind, "props": props} for kind, props in sections], "theme": {}}
+
+
+# The link of a password reset works once, for half an hour. It is never stored: it is built as the email leaves
+# (`prepare.fill_secrets`) and verified by its signature.
+
+_RESET_EMAIL = SystemEmail(
+    subject="Choose a new password",
+    heading="Choose a new password",
+    text="Somebody, most likely you, asked for a new password for {{ data.email }}. Until another one is chosen the "
+    "old one stays.",
+    button="Choose a new password",
+    link="{{ data.link }}",
+    note="The link works once, for 30 minutes. If you did not ask for it, there is nothing to do.",
+)
+
+
+def can_reset_password() -> bool:
+    """Return whether emails reach people; captured ones can be read by all users."""
+    return config.current().email.transport != "capture"
+
+
+def request_password_reset(email: str, ip: str | None) -> None:
+    """Send a password reset to the user with this address, if there is one."""
+    require_write_transaction()
+    try:
+        address = addresses.parse_email(email)
+    except ValueError:
+        return
+    user = User.get_or_none(User.email == address.key, User.disabled_at.is_null())
+    if user is None or not can_reset_password():
+        return
+    # The stored email links to the page where a reset is requested.
+    forgot_url = f"{config.base_url(config.current())}/forgot"
+    queue_system_email(user.account, addresses.parse_email(user.email), None, _RESET_EMAIL,
+               {ledger.RESET_USER_KEY: user.id, "email": user.email, "link": forgot_url})  # fmt: skip
+    audit.insert_entry(user.account_id, audit.SYSTEM, "password_reset_asked", f"user:{user.id}", None, ip)
+
+
+def find_reset_user(token: str) -> User | None:
+    """Return the user of a reset link, or None if it is invalid, expired or used."""
+    return passwords.find_token_user(RESET_PURPOSE, token)
+
+
+def reset_password(token: str, password_hash: str, ip: str | None) -> User | None:
+    """Set the password of the user of a reset link, which ends the link and all sessions; None as `find_reset_user`."""
+    require_write_transaction()
+    user = find_reset_user(token)
+    if user is None:
+        return None
+    actor = Actor(f"user:{user.id}", ip, user.id)
+    updated = users.reset_password(user.id, password_hash, actor)
+    audit.record(actor, user.account_id, "password_reset_done", f"user:{user.id}")
+    return updated

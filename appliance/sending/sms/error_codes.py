@@ -1,0 +1,220 @@
+"""The error codes of Twilio and compatible providers, and what providers report later.
+
+Codes come in the response to a request, or in a receipt hours later. A generic HTTP provider may use them too, or name
+the class itself ("hard", "unreachable", "opted_out").
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from appliance.core.errors import (
+    ClientRejected,
+    DeliveryError,
+    RateLimited,
+    RecipientRejected,
+    SenderRejected,
+    Uncertain,
+)
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.delivery.bounce_classes import BounceClass
+
+_LEADING = re.compile(r"\s*\[?([A-Za-z_]{3,20}|\d{1,6})\b")
+# The classes that apply to SMS
+_PHONE_CLASSES = (
+    bounce_classes.HARD,
+    bounce_classes.UNREACHABLE,
+    bounce_classes.OPTED_OUT,
+    bounce_classes.FILTERED,
+    bounce_classes.UNREGISTERED,
+    bounce_classes.COUNTRY,
+    bounce_classes.CONTENT,
+    bounce_classes.SIZE,
+    bounce_classes.EXPIRED,
+    bounce_classes.SETUP,
+    bounce_classes.REFUSED,
+)
+
+
+class Meaning(NamedTuple):
+    """The meaning of a code: the error as a response, the bounce class, and what helps.
+
+    `enhanced` is the code of RFC 3463 with the same meaning, if there is one.
+    """
+
+    error: type[DeliveryError]
+    kind: BounceClass
+    help: str = ""
+    enhanced: str | None = None
+
+
+def _invalid_number(help: str = "") -> Meaning:
+    return Meaning(RecipientRejected, bounce_classes.HARD, help or bounce_classes.HARD.help, "5.1.1")
+
+
+def _account_error(help: str) -> Meaning:
+    return Meaning(ClientRejected, bounce_classes.SETUP, help)
+
+
+def _sender_error(help: str) -> Meaning:
+    return Meaning(SenderRejected, bounce_classes.SETUP, help)
+
+
+def _unregistered_sender(help: str = "") -> Meaning:
+    # An error of the sender in one country, which says nothing about other countries
+    return Meaning(SenderRejected, bounce_classes.UNREGISTERED, help or bounce_classes.UNREGISTERED.help, "5.7.1")
+
+
+def _rejected(help: str = "", kind: BounceClass = bounce_classes.REFUSED) -> Meaning:
+    return Meaning(RecipientRejected, kind, help or kind.help)
+
+
+_LOGIN_HELP = (
+    "The provider rejected the login: check account and token in the settings for sending "
+    "(sms.twilio.account_sid, sms.twilio.auth_token)."
+)
+_SENDER_HELP = "Choose a sender that belongs to the account at the provider and can send SMS there."
+_RATE_HELP = "Send more slowly: limit SMS a second, or those of this sender (sms.rate_per_second, sms.sender_limits)."
+_RATE_LIMITED = Meaning(RateLimited, bounce_classes.REFUSED, _RATE_HELP)
+
+MEANING_OF_CODE: dict[int, Meaning] = {
+    # The account and its login
+    **dict.fromkeys((20003, 20005, 20006, 20008, 20403, 20404), _account_error(_LOGIN_HELP)),
+    30002: _account_error("The account at the provider is suspended; ask its support."),
+    21609: _account_error(
+        "The provider cannot call us: set the address at which this service is reached from outside (base_url)."
+    ),
+    # The sender
+    **dict.fromkeys((21212, 21603, 21606, 21607, 21616, 21659, 21660, 21661), _sender_error(_SENDER_HELP)),
+    **dict.fromkeys(
+        (21701, 21702, 21703, 21704, 21705), _sender_error("Look at the messaging service: it has no sender.")
+    ),
+    # The rate
+    **dict.fromkeys((14107, 20429, 21611), _RATE_LIMITED),
+    **dict.fromkeys((30001, 30022, 30023, 30027), _rejected(_RATE_HELP)),
+    # The recipient
+    **dict.fromkeys((21201, 21211, 21214, 21217, 21604), _invalid_number()),
+    **dict.fromkeys((21614, 21635, 30005, 30006, 30011), _invalid_number()),
+    21608: _rejected(
+        "A trial account writes to verified numbers only; upgrade it at the provider.", bounce_classes.SETUP
+    ),
+    30003: Meaning(RecipientRejected, bounce_classes.UNREACHABLE, bounce_classes.UNREACHABLE.help, "5.2.1"),
+    21610: Meaning(RecipientRejected, bounce_classes.OPTED_OUT, bounce_classes.OPTED_OUT.help),
+    # The country
+    **dict.fromkeys((21408, 21612), Meaning(RecipientRejected, bounce_classes.COUNTRY, bounce_classes.COUNTRY.help)),
+    # The content
+    **dict.fromkeys((21602, 21618, 21619), _rejected(kind=bounce_classes.CONTENT)),
+    **dict.fromkeys((21605, 21617, 30019, 30044), _rejected("Make the text shorter.", bounce_classes.SIZE)),
+    **dict.fromkeys(
+        (30004, 30007, 30038, 30450),
+        Meaning(RecipientRejected, bounce_classes.FILTERED, bounce_classes.FILTERED.help, "5.7.1"),
+    ),
+    # The registration of the sender
+    **dict.fromkeys((30018, 30024, 30032, 30033, 30034, 30035, 30040), _unregistered_sender()),
+    # The transmission
+    **dict.fromkeys((30008, 30009, 30017, 30500), _rejected("The network did not say why; it may go another time.")),
+    30010: _rejected("The message costs more than the account's limit allows.", bounce_classes.SETUP),
+    30036: Meaning(RecipientRejected, bounce_classes.EXPIRED, bounce_classes.EXPIRED.help, "5.4.7"),
+    30039: _rejected("Two systems answer each other; stop one of them.", bounce_classes.SETUP),
+}
+_MEANING_OF_CLASS = {one.name: _rejected(kind=one) for one in _PHONE_CLASSES} | {
+    "hard": _invalid_number(),
+    "unreachable": MEANING_OF_CODE[30003],
+    "opted_out": MEANING_OF_CODE[21610],
+    "filtered": MEANING_OF_CODE[30007],
+    "unregistered": MEANING_OF_CODE[30034],
+    "country": MEANING_OF_CODE[21408],
+}
+_UNKNOWN = _rejected()
+
+
+def find_meaning(text: str | int | None) -> Meaning:
+    """Return the meaning of a code, or of text that begins with one; unknown codes reject without a reason."""
+    match = _LEADING.match(str(text or ""))
+    if match is None:
+        return _UNKNOWN
+    meaning = MEANING_OF_CODE.get(int(match[1])) if match[1].isdecimal() else _MEANING_OF_CLASS.get(match[1].lower())
+    return meaning or _UNKNOWN
+
+
+def classify_code(text: str | int | None) -> BounceClass:
+    """Return the bounce class of a code, or of text that begins with one."""
+    return find_meaning(text).kind
+
+
+def describe_code(code: str | int | None, text: str) -> str:
+    """Return a code with its text, and what helps if the cause is not the recipient."""
+    meaning = find_meaning(code)
+    description = " ".join(filter(None, (str(code or ""), text or meaning.kind.words)))
+    return f"{description} - {meaning.help}" if meaning.help and meaning.kind.against == "nobody" else description
+
+
+def classify_failure(error: DeliveryError) -> BounceClass:
+    """Return the bounce class of an SMS that was given up or rejected."""
+    kind = classify_code(error.text)
+    if isinstance(error, RecipientRejected) or kind is not bounce_classes.REFUSED:
+        return kind
+    # The cause is not the phone but the connection to the provider, which broke, throttles or rejects us
+    return bounce_classes.SETUP
+
+
+def error_of_response(status: int, code: str | int | None, text: str, retry_after: float) -> DeliveryError:
+    """Return the error of a response that does not accept a message, by its code or else by its HTTP status."""
+    meaning = find_meaning(code)
+    description = describe_code(code, text) if code else f"{text} (HTTP {status})".strip()
+    if status == 429 or (meaning.error is RateLimited and status < 500):
+        return RateLimited(description, retry_after, status)
+    if status >= 500:
+        return Uncertain(description, status)
+    if meaning is _UNKNOWN and (status < 400 or status in (401, 403, 407)):
+        return ClientRejected(description, status)
+    return meaning.error(description, status, meaning.enhanced)
+
+
+# Webhooks of providers: receipts and incoming SMS.
+
+# In the order in which they can follow each other: a status never goes back (`sent` means no more than accepted)
+STATUSES = ("sent", "delivered", "undelivered", "failed")
+
+
+class HookRequest(NamedTuple):
+    """A webhook request of a provider.
+
+    `url` is the requested URL under our `base_url`, with its query; header names are in lower case.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Receipt(NamedTuple):
+    """A delivery receipt of an SMS, by the provider's id or by our own (`message_id`)."""
+
+    provider_id: str
+    status: str  # one of STATUSES
+    message_id: int | None = None
+    code: str | None = None  # the provider's own
+    text: str = ""
+
+
+class IncomingSms(NamedTuple):
+    """An SMS to one of our numbers.
+
+    `answered` is the keyword that the provider handled and answered itself (STOP, START, HELP), or None.
+    """
+
+    provider_id: str | None
+    sender: str
+    to: str
+    body: str
+    answered: str | None = None
+
+
+class HookContents(NamedTuple):
+    """The contents of a webhook request with a valid signature; `reply` is the response that the provider expects."""
+
+    receipts: tuple[Receipt, ...] = ()
+    incoming: tuple[IncomingSms, ...] = ()
+    media: str = "application/json"
+    reply: bytes = b'{"received":1}'

@@ -1,0 +1,146 @@
+"""Count the segments of an SMS: GSM 03.38 with its extension, or else UCS-2 in UTF-16 units."""
+
+import re
+from typing import Final, Literal, NamedTuple
+from unicodedata import name, normalize
+
+from appliance.content.designs import merge
+from appliance.settings import config
+
+_BASIC: Final = (
+    "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
+    "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
+)
+_EXTENSION: Final = "\f^{}\\[~]|€"  # an escape and the character: two units that must stay together
+_NOT_GSM: Final = re.compile(f"[^{re.escape(_BASIC + _EXTENSION)}]")
+_WIDE_GSM: Final = re.compile(f"[{re.escape(_EXTENSION)}]")
+_WIDE_UCS2: Final = re.compile("[\U00010000-\U0010ffff]")  # a pair of surrogates
+# Typographic characters that word processors and phones insert, with their equivalents in GSM-7
+_GSM_SUBSTITUTES: Final = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′`´ʹʻʼ", "'"),
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **dict.fromkeys("‹", "<"),
+        **dict.fromkeys("›", ">"),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys("\t\u00a0\u2002\u2003\u2007\u2008\u2009\u200a\u202f\u3000", " "),
+        **dict.fromkeys("\u00ad\u200b\u200c\u2060\ufeff", ""),
+        **dict.fromkeys("•·", "-"),
+        "…": "...",
+    }
+)
+
+
+class SegmentCount(NamedTuple):
+    """The size of a text as an SMS.
+
+    `units` are septets of GSM-7 or units of UTF-16, without the fillers at the end of parts; `left` more of them fit
+    into the last part. `forcing` is the first character that GSM-7 lacks, or None.
+    """
+
+    parts: int
+    alphabet: Literal["GSM-7", "UCS-2"]
+    characters: int
+    units: int
+    forcing: str | None
+    left: int
+
+
+def count_segments(text: str) -> SegmentCount:
+    """Return the size of a text; a character is never split over two segments."""
+    match = _NOT_GSM.search(text)
+    if match is None:
+        return _count(text, "GSM-7", None, _WIDE_GSM, (160, 153))
+    return _count(text, "UCS-2", match.group(), _WIDE_UCS2, (70, 67))
+
+
+def replace_typography(text: str) -> str:
+    """Replace typographic quotes, dashes, dots and spaces, if that makes the text GSM-7.
+
+    A text that needs UCS-2 anyway stays unchanged.
+    """
+    if _NOT_GSM.search(text) is None:
+        return text
+    plainer = normalize("NFC", text).translate(_GSM_SUBSTITUTES)
+    return text if _NOT_GSM.search(plainer) else plainer
+
+
+def character_name(character: str) -> str:
+    """Return code and name of a character, such as "U+201C LEFT DOUBLE QUOTATION MARK"."""
+    return f"U+{ord(character):04X} {name(character, '')}".rstrip()
+
+
+def _count(
+    text: str, alphabet: Literal["GSM-7", "UCS-2"], forcing: str | None, wide: re.Pattern[str], sizes: tuple[int, int]
+) -> SegmentCount:
+    """Count the segments of a text whose `wide` characters take two units each."""
+    single_size, part_size = sizes
+    doubles = len(wide.findall(text))
+    units = len(text) + doubles
+    if units <= single_size:
+        return SegmentCount(1 if text else 0, alphabet, len(text), units, forcing, single_size - units)
+    if doubles == 0:
+        parts = -(-units // part_size)
+        return SegmentCount(parts, alphabet, len(text), units, forcing, parts * part_size - units)
+    parts, used = _fill_parts(text, wide, part_size)
+    return SegmentCount(parts, alphabet, len(text), units, forcing, part_size - used)
+
+
+def _fill_parts(text: str, wide: re.Pattern[str], part_size: int) -> tuple[int, int]:
+    """Fill segment after segment; a wide character that no longer fits begins the next one."""
+    full_parts = used = position = 0  # full parts, and units in the part being filled
+    for match in wide.finditer(text):
+        added_parts, used = divmod(used + match.start() - position, part_size)
+        full_parts += added_parts
+        if used == part_size - 1:
+            full_parts, used = full_parts + 1, 0
+        used += 2
+        position = match.end()
+    added_parts, used = divmod(used + len(text) - position, part_size)
+    full_parts += added_parts
+    return (full_parts, part_size) if used == 0 else (full_parts + 1, used)
+
+
+# The SMS as it is given to a provider.
+
+
+class OutgoingSms(NamedTuple):
+    """An SMS that is ready to be sent.
+
+    `id` is that of our message; the provider posts receipts to `callback_url`.
+    """
+
+    id: int
+    to: str  # E.164
+    sender: str  # a number in E.164, a short code, or a name; empty: the provider chooses
+    body: str
+    callback_url: str
+
+
+class AcceptedSms(NamedTuple):
+    """The provider's id of an accepted SMS, and its first status (`error_codes.STATUSES`)."""
+
+    provider_id: str
+    status: str = "sent"
+
+
+# The maximum length, checked before merge tags are filled in.
+
+MAX_PARTS = 10
+MAX_CHARACTERS = 1_600
+
+
+def find_length_fault(body: str | None) -> str | None:
+    """Return the fault of an SMS text as a field error, or None.
+
+    The number of parts is only known for a text without merge tags and without URLs, which may be shortened.
+    """
+    if not body:
+        return None
+    if len(body) > MAX_CHARACTERS:
+        return f"is too long (maximum is {MAX_CHARACTERS} characters)"
+    if "{" not in body and "://" not in body:
+        counted = count_segments(replace_typography(body) if config.current().sms.plain_quotes else body)
+        if counted.parts > MAX_PARTS:
+            return f"is too long ({counted.parts} parts in {counted.alphabet}, maximum is {MAX_PARTS})"
+    return merge.find_error(body, "text")

@@ -1,0 +1,322 @@
+"""Record opens, clicks and replies on messages, contacts and events, and correct them after new verdicts.
+
+`opened_at` and `clicked_at` are the times of the first hit that no machine made; a click counts as an open too, because
+the person has seen the mail, with or without its images. A contact's counts are numbers of messages: opens and clicks
+never exceed the messages sent. SMS have no opens, and the counts of a contact, which are for email, leave SMS out.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from appliance.core import clock, signals
+from appliance.events import submit, user_agents
+from appliance.sending.messages import ledger
+from appliance.sending.messages.ledger import COLUMNS, Claim
+from appliance.sending.messages.links import TrackedMessage
+from appliance.storage.database import connection, fetch_one, rows, run, scalar
+from appliance.storage.transactions import after_commit, require_write_transaction
+from appliance.tracking.bot_detection import HUMAN, MACHINE, ObservedHit, Verdict
+
+_UPDATE_MESSAGE = "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?"
+_UPDATE_CONTACT = (
+    "UPDATE contact SET email_open_count = email_open_count + ?1, email_click_count = email_click_count + ?2, "
+    "email_last_opened_at = max(coalesce(email_last_opened_at, 0), ?3), "
+    "email_last_clicked_at = CASE WHEN ?4 THEN max(coalesce(email_last_clicked_at, 0), ?4) "
+    "ELSE email_last_clicked_at END, last_interacted_at = max(coalesce(last_interacted_at, 0), ?3) "
+    "WHERE id = ?5"
+)
+_UPDATE_LAST_INTERACTION = (
+    "UPDATE contact SET last_interacted_at = max(coalesce(last_interacted_at, 0), ?) WHERE id = ?"
+)
+_VERIFY_CHANNEL = (
+    "UPDATE channel SET verified_at = ?, updated_at = ? WHERE account_id = ? AND kind = ? AND key = ? "
+    "AND contact_id = ? AND verified_at IS NULL"
+)
+
+
+def current_ms() -> int:
+    """Return the current time in milliseconds."""
+    return clock.now_ms()
+
+
+class _MessageState:
+    """The engagement of a message, as stored and with the changes to write."""
+
+    __slots__ = ("clicked_at", "contact_id", "key", "opened_at")
+
+    def __init__(self, opened_at: int | None, clicked_at: int | None, contact_id: int | None, key: str | None) -> None:
+        self.opened_at, self.clicked_at, self.contact_id, self.key = opened_at, clicked_at, contact_id, key
+
+
+def count_engagement(counted: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]) -> None:
+    """Count opens and clicks that no machine made."""
+    if not counted:
+        return
+    ids = ",".join({str(found.message_id) for found, _, _ in counted})
+    query = "SELECT id, opened_at, clicked_at, contact_id, recipient_key FROM message WHERE id IN"
+    messages = {row[0]: _MessageState(*row[1:]) for row in rows(f"{query} ({ids})")}
+    now, database = current_ms(), connection()
+    marked: set[int] = set()
+    contacts: list[tuple[Any, ...]] = []
+    interactions: list[tuple[Any, ...]] = []
+    verified: list[tuple[Any, ...]] = []
+    for found, hit, verdict in counted:
+        message = messages[found.message_id]
+        clicked, is_mail = hit.kind == "click", found.channel == "email"
+        is_first_open, is_first_click = is_mail and message.opened_at is None, clicked and message.clicked_at is None
+        if is_first_open:
+            message.opened_at = hit.at
+        if is_first_click:
+            message.clicked_at = hit.at
+        if is_first_open or is_first_click:
+            marked.add(found.message_id)
+        if found.test or message.contact_id is None:
+            continue
+        if is_mail:
+            contacts.append((is_first_open, is_first_click, hit.at, hit.at if clicked else None, message.contact_id))
+        else:
+            interactions.append((hit.at, message.contact_id))
+        if clicked and verdict.verdict == HUMAN:
+            kind = "email" if is_mail else "phone"
+            verified.append((hit.at, now, found.account_id, kind, message.key, message.contact_id))
+    written = [
+        (messages[message_id].opened_at, messages[message_id].clicked_at, now, message_id)
+        for message_id in sorted(marked)
+    ]
+    database.executemany(_UPDATE_MESSAGE, written)
+    database.executemany(_UPDATE_CONTACT, contacts)
+    database.executemany(_UPDATE_LAST_INTERACTION, interactions)
+    database.executemany(_VERIFY_CHANNEL, verified)
+
+
+# The events of opens and clicks: the requested link, the client, and the verdict with its reason.
+
+_encode = msgspec.json.Encoder().encode
+# Message id, kind, link number, and whether a machine made the hit
+EventKey = tuple[int, str, int | None, bool]
+_INSERT_EVENT = (
+    "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
+    "generated, quiet, chain_depth, ip, user_agent, browser, os, device_type, referrer, utm_source, utm_medium, "
+    "utm_term, utm_content, utm_campaign, created_at, updated_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+)
+
+
+def fetch_recorded_keys(messages: Iterable[int]) -> set[EventKey]:
+    """Return the keys of hits that have an event already."""
+    ids = ",".join(map(str, messages))
+    query = "SELECT message_id, kind, number, verdict = 'machine' FROM hit WHERE event_id IS NOT NULL AND message_id IN"
+    return {(row[0], row[1], row[2], bool(row[3])) for row in rows(f"{query} ({ids})")} if ids else set()
+
+
+class HitEvent(NamedTuple):
+    """A hit to record as an event."""
+
+    found: TrackedMessage
+    seen: ObservedHit
+    referrer: str | None
+    verdict: Verdict
+
+
+def record_hit_events(hits: Sequence[HitEvent]) -> list[int]:
+    """Write the events of hits and return their ids."""
+    if not hits:
+        return []
+    after_commit(lambda: signals.wake("flows"))
+    now = clock.now_ms()
+    names: dict[tuple[int | None, int | None], str | None] = {}
+    return [
+        int(row[0]) for row in connection().executemany(_INSERT_EVENT, [_event_row(hit, names, now) for hit in hits])
+    ]
+
+
+def _event_row(hit: HitEvent, names: dict[tuple[int | None, int | None], str | None], now: int) -> tuple[Any, ...]:
+    found, seen, referrer, verdict = hit
+    data: dict[str, Any] = {
+        "message_id": found.message_id, "campaign_id": found.campaign_id, "flow_id": found.flow_id,
+        "step_id": found.step_id, "reason": verdict.reason, "verdict": verdict.verdict,
+    }  # fmt: skip
+    if seen.number is not None:
+        data["link"] = seen.number
+    source = (found.campaign_id, found.flow_id)
+    if source not in names:
+        names[source] = _source_name(found)
+    return (
+        found.account_id,
+        found.contact_id,
+        f"{found.channel}_{'opened' if seen.kind == 'open' else 'clicked'}",
+        _encode(data).decode(),
+        f"message:{found.message_id}",
+        names[source],
+        found.url,
+        found.test,
+        found.chain_depth,
+        seen.ip,
+        seen.agent,
+        *user_agents.parse_device(seen.agent),
+        referrer,
+        *submit.parse_utm(found.url),
+        seen.at,
+        now,
+    )
+
+
+def _source_name(found: TrackedMessage) -> str | None:
+    table, number = ("campaign", found.campaign_id) if found.campaign_id is not None else ("flow", found.flow_id)
+    return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
+
+
+# Corrections: later hits may show that earlier hits of a message came from a machine, or from a person.
+
+# Events that count as the last interaction of a contact, besides opens and clicks
+_ACTIVITY_EVENTS = "('email_replied', 'form_submitted', 'double_opt_in_confirmed', 'message', 'keyword')"
+_LAST_HITS = (
+    "SELECT max(CASE WHEN h.kind = 'click' AND m.channel = 'email' THEN h.at END), "
+    "max(CASE WHEN m.channel = 'email' THEN h.at END), max(h.at) FROM hit h JOIN message m ON m.id = h.message_id "
+    "WHERE m.contact_id = ? AND m.test = 0 AND h.verdict <> 'machine'"
+)
+_LAST_EVENT = (
+    f"SELECT max(created_at) FROM event WHERE contact_id = ? AND (generated = 0 OR event IN {_ACTIVITY_EVENTS})"
+)
+
+
+class StoredHit(NamedTuple):
+    """A hit that is stored."""
+
+    id: int
+    seen: ObservedHit
+    verdict: Verdict | None
+    event_id: int | None
+
+
+class VerdictChange(NamedTuple):
+    """A stored hit with its new verdict."""
+
+    hit: StoredHit
+    verdict: Verdict
+
+
+def read_stored_hit(row: tuple[Any, ...]) -> StoredHit:
+    """Return a stored hit from its row.
+
+    Columns: id, message, at, kind, number, method, ip, user_agent, verdict, reason, event_id.
+    """
+    return StoredHit(row[0], ObservedHit(*row[2:8]), None if row[8] is None else Verdict(row[8], row[9]), row[10])
+
+
+def find_changes(judged: Iterable[tuple[StoredHit, Verdict]]) -> list[VerdictChange]:
+    """Return the hits whose verdict changed."""
+    return [VerdictChange(hit, verdict) for hit, verdict in judged if hit.verdict != verdict]
+
+
+def apply_changes(found: TrackedMessage, changed: list[VerdictChange]) -> None:
+    """Write changed verdicts with their consequences: events, marks of the message, counts of the contact."""
+    database = connection()
+    for hit, verdict in changed:
+        database.execute(
+            "UPDATE hit SET verdict = ?, reason = ? WHERE id = ?", (verdict.verdict, verdict.reason, hit.id)
+        )
+        if hit.event_id is not None:
+            database.execute(
+                "UPDATE event SET data = json_set(data, '$.verdict', ?, '$.reason', ?), updated_at = ? WHERE id = ?",
+                (verdict.verdict, verdict.reason, clock.now_ms(), hit.event_id),
+            )
+    if any(_was_machine(hit) != (verdict.verdict == MACHINE) for hit, verdict in changed):
+        _record_missing_events(found)
+        _recount_message(found, [hit.seen.at for hit, verdict in changed if verdict.verdict == MACHINE])
+
+
+def _was_machine(hit: StoredHit) -> bool:
+    return hit.verdict is not None and hit.verdict.verdict == MACHINE
+
+
+def _record_missing_events(found: TrackedMessage) -> None:
+    """Record events for hits that are now the first of their kind."""
+    recorded = fetch_recorded_keys([found.message_id])
+    query = (
+        "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer "
+        "FROM hit WHERE message_id = ? AND event_id IS NULL AND verdict IS NOT NULL ORDER BY at, id LIMIT 1000"
+    )
+    for row in rows(query, (found.message_id,)):
+        hit = read_stored_hit(row)
+        key = (found.message_id, hit.seen.kind, hit.seen.number, _was_machine(hit))
+        if key not in recorded and hit.verdict is not None:
+            recorded.add(key)
+            (event,) = record_hit_events(
+                [HitEvent(found._replace(url=_find_link_url(key)), hit.seen, row[11], hit.verdict)]
+            )
+            run("UPDATE hit SET event_id = ? WHERE id = ?", (event, hit.id))
+
+
+def _find_link_url(key: EventKey) -> str | None:
+    """Return the target of a link, from another event of it."""
+    url = scalar(
+        "SELECT e.resource_url FROM hit h JOIN event e ON e.id = h.event_id "
+        "WHERE h.message_id = ? AND h.kind = ? AND h.number IS NOT DISTINCT FROM ? AND h.event_id IS NOT NULL LIMIT 1",
+        key[:3],
+    )
+    return str(url) if url is not None else None
+
+
+def _recount_message(found: TrackedMessage, machine_times: list[int]) -> None:
+    """Update the message and its contact from the stored hits."""
+    old = fetch_one("SELECT opened_at, clicked_at, contact_id FROM message WHERE id = ?", (found.message_id,))
+    if old is None:
+        return
+    opened, clicked = fetch_one(
+        "SELECT min(at), min(CASE WHEN kind = 'click' THEN at END) FROM hit WHERE message_id = ? "
+        "AND verdict <> 'machine'",
+        (found.message_id,),
+    ) or (None, None)
+    is_mail = found.channel == "email"
+    if not is_mail:
+        opened = None
+    now = clock.now_ms()
+    run(
+        "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?",
+        (opened, clicked, now, found.message_id),
+    )
+    contact_id = old[2]
+    if found.test or contact_id is None:
+        return
+    more_opens = (opened is not None) - (old[0] is not None)
+    more_clicks = (clicked is not None) - (old[1] is not None) if is_mail else 0
+    last_click, last_open, last_hit = fetch_one(_LAST_HITS, (contact_id,)) or (None, None, None)
+    last_event = scalar(_LAST_EVENT, (contact_id,))
+    run(
+        "UPDATE contact SET email_open_count = max(0, email_open_count + ?), "
+        "email_click_count = max(0, email_click_count + ?), email_last_opened_at = ?, "
+        "email_last_clicked_at = ?, last_interacted_at = nullif(max(coalesce(?, 0), coalesce(?, 0)), 0) "
+        "WHERE id = ?",
+        (more_opens, more_clicks, last_open, last_click, last_hit, last_event, contact_id),
+    )
+    for moment in machine_times:
+        # The address was verified by this very click
+        run(
+            "UPDATE channel SET verified_at = NULL, updated_at = ? WHERE contact_id = ? AND verified_at = ?",
+            (now, contact_id, moment),
+        )
+
+
+# Replies of recipients.
+
+
+def record_reply(message_id: int, source: str) -> bool:
+    """Record a reply, which verifies the address (docs/decisions.md#9). Returns False if the message is gone."""
+    require_write_transaction()
+    message_row = fetch_one(f"SELECT {COLUMNS} FROM message WHERE id = ? AND recipient_key IS NOT NULL", (message_id,))
+    if message_row is None:
+        return False
+    row, now = Claim._make(message_row), clock.now_ms()
+    ledger.record_event(row, f"{row.channel}_replied", {"source": source})
+    if not row.test:
+        contact = "(SELECT contact_id FROM message WHERE id = ?)"
+        run(f"UPDATE contact SET last_interacted_at = ? WHERE id = {contact}", (now, row.id))
+        run(
+            f"UPDATE channel SET verified_at = ?, updated_at = ? WHERE verified_at IS NULL AND contact_id = {contact} "
+            "AND kind = ? AND key = ?",
+            (now, now, row.id, row.address_kind, row.recipient_key),
+        )
+    return True

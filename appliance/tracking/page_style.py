@@ -1,0 +1,55 @@
+"""The appearance of an account on recipients' pages: name, colours, language."""
+
+from typing import NamedTuple
+
+from appliance.content import brand as brands
+from appliance.content.designs import theme
+from appliance.content.designs.theme import Palette
+from appliance.storage.models import Account, Brand, Media
+from appliance.tracking import recipient_texts
+
+
+class PageStyle(NamedTuple):
+    """The style of all recipients' pages of an account; the logo is always one of our own uploads."""
+
+    company: str
+    language: str
+    light: Palette
+    dark: Palette
+    font: str
+    logo: str | None
+
+
+def get_page_style(account_id: int) -> PageStyle:
+    """Return the page style of an account."""
+    account = Account.get_by_id(account_id)
+    brand = brands.get(account_id)
+    theme_values = theme.resolve_theme({}, brands.build_look(brand))
+    return PageStyle(
+        brand.company_name or account.name,
+        recipient_texts.language_of_locale(account.locale),
+        theme_values.light,
+        theme_values.dark,
+        theme_values.font_body,
+        _uploaded_logo(brand),
+    )
+
+
+def _uploaded_logo(brand: Brand) -> str | None:
+    is_uploaded = (
+        brand.logo and Media.select().where(Media.account == brand.account_id, Media.signed_id == brand.logo).exists()
+    )
+    return brand.logo if is_uploaded else None
+
+
+def mask_address(address: str) -> str:
+    """Return a masked address that its owner recognises: `a…a@e…e.org`."""
+    if "@" not in address:
+        return f"{address[:3]}…{address[-2:]}"
+    local, _, domain = address.partition("@")
+    name, dot, top_level = domain.rpartition(".")
+    return f"{_mask_word(local)}@{_mask_word(name)}{dot}{top_level}"
+
+
+def _mask_word(word: str) -> str:
+    return f"{word[0]}…{word[-1]}" if len(word) > 2 else f"{word[:1]}…"

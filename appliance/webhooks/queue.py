@@ -1,0 +1,269 @@
+"""The queue of deliveries: created from events, retried by outcome, pruned; failing webhooks are disabled."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from appliance.accounts import audit
+from appliance.core import addresses, clock
+from appliance.events import log
+from appliance.events.log import NewEvent
+from appliance.sending.messages import transactional
+from appliance.sending.messages.transactional import SystemEmail
+from appliance.settings import config
+from appliance.storage.database import fetch_one, run, scalar
+from appliance.storage.models import User, Webhook
+from appliance.storage.transactions import require_write_transaction
+from appliance.webhooks import subscriptions
+
+# Announcing a disabled webhook: an event of the log, and an email to the owners.
+
+DISABLED_EVENT = "webhook_disabled"
+_DISABLED_REASONS = {
+    "failing": "Nothing that was sent there has been taken since {{ data.since }}.",
+    "gone": "It answered that it is gone for good (410).",
+}
+
+
+def announce_disabled(webhook_id: int) -> None:
+    """Record that a webhook was disabled, and email the owners."""
+    require_write_transaction()
+    webhook = Webhook.get_by_id(webhook_id)
+    host = subscriptions.webhook_host(webhook)
+    since = str(clock.iso(webhook.failing_since))
+    data = {"webhook_id": webhook_id, "reason": webhook.disabled_reason, "failing_since": since}
+    log.record(
+        NewEvent(
+            webhook.account_id, DISABLED_EVENT, data=data, resource_uid=f"webhook:{webhook_id}", resource_name=host
+        )
+    )
+    audit.insert_entry(webhook.account_id, audit.SYSTEM, DISABLED_EVENT, f"webhook:{webhook_id}", data)
+    for owner in User.select().where(
+        User.account == webhook.account_id, User.role == "owner", User.disabled_at.is_null()
+    ):
+        email = _disabled_letter(str(webhook.disabled_reason))
+        transactional.queue_system_email(
+            webhook.account, addresses.parse_email(owner.email), None, email, {"host": host, "since": since}
+        )
+
+
+def _disabled_letter(reason: str) -> SystemEmail:
+    return SystemEmail(
+        subject="A webhook was switched off",
+        heading="A webhook was switched off",
+        text="The webhook to {{ data.host }} gets no more events. " + _DISABLED_REASONS[reason]
+        + " What waits for it is kept. Mend what listens there, then switch the webhook on again.",
+        button="Open the settings",
+        link=config.base_url(config.current()),
+        note="What was given up can be sent once more from the log of the webhook's deliveries.",
+    )  # fmt: skip
+
+
+# docs/decisions.md#13: 30 s, 1, 2, 5, 15, 30 min, 1, 2, 6, 24 h
+RETRY_DELAYS_MS = tuple(1000 * seconds for seconds in (30, 60, 120, 300, 900, 1800, 3600, 7200, 21_600, 86_400))
+_DISABLE_AFTER_MS = 3 * 86_400_000
+# Longer than any retry delay: failures this far apart are not one lasting failure
+_MAX_FAILURE_GAP_MS = 30 * 3_600_000
+_HTTP_GONE = 410
+
+
+class DueDelivery(NamedTuple):
+    """A delivery that is due."""
+
+    id: int
+    webhook_id: int
+    event_id: int
+    attempts: int
+
+
+class Outcome(NamedTuple):
+    """The outcome of one attempt: a response, or the error."""
+
+    delivery: DueDelivery
+    status: int | None = None
+    text: str | None = None
+    error: str | None = None
+    duration_ms: int | None = None
+    retry_after_ms: int = 0
+    is_cancelled: bool = False  # no later attempt can do better
+
+    @property
+    def is_delivered(self) -> bool:
+        """Return whether the receiver accepted the event."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+def record_outcomes(outcomes: Sequence[Outcome], updates_webhooks: bool = True) -> None:
+    """Write the outcomes of attempts; `updates_webhooks` also updates the state of their webhooks."""
+    require_write_transaction()
+    now = clock.now_ms()
+    for outcome in outcomes:
+        status, retry_at = _next_state(outcome, now)
+        # A delivery that was replayed meanwhile starts again, so this outcome does not apply to it
+        changed = run(
+            "UPDATE webhook_delivery SET status = ?, attempts = attempts + 1, response_status = ?, response_text = ?, "
+            "error = ?, duration_ms = ?, next_attempt_at = ?, last_attempt_at = ?, updated_at = ? "
+            "WHERE id = ? AND status = 'pending' AND attempts = ?",
+            (
+                status, outcome.status, outcome.text, outcome.error, outcome.duration_ms, retry_at, now, now,
+                outcome.delivery.id, outcome.delivery.attempts,
+            ),
+        )  # fmt: skip
+        if updates_webhooks and changed and not outcome.is_cancelled:
+            _update_webhook(outcome, now)
+
+
+def _next_state(outcome: Outcome, now: int) -> tuple[str, int | None]:
+    """Return the new status of a delivery, and when it is retried."""
+    if outcome.is_delivered:
+        return "delivered", None
+    if outcome.is_cancelled:
+        return "cancelled", None
+    if outcome.delivery.attempts >= len(RETRY_DELAYS_MS):
+        return "failed", None
+    delay = RETRY_DELAYS_MS[outcome.delivery.attempts]
+    return "pending", now + min(max(delay, outcome.retry_after_ms), RETRY_DELAYS_MS[-1])
+
+
+def _update_webhook(outcome: Outcome, now: int) -> None:
+    """Track whether a webhook fails; after three days without a success it is disabled and the owners are informed."""
+    webhook_id = outcome.delivery.webhook_id
+    if outcome.is_delivered:
+        run(
+            "UPDATE webhook SET failing_since = NULL, failed_at = NULL WHERE id = ? AND failing_since IS NOT NULL",
+            (webhook_id,),
+        )
+        return
+    state = fetch_one("SELECT enabled, failing_since, failed_at FROM webhook WHERE id = ?", (webhook_id,))
+    if state is None or not state[0]:
+        return
+    _, since, last_failed_at = state
+    # A time in the future was written by a clock that has been corrected since
+    if since is None or since > now or now - last_failed_at > _MAX_FAILURE_GAP_MS:
+        since = now
+    run("UPDATE webhook SET failing_since = ?, failed_at = ? WHERE id = ?", (since, now, webhook_id))
+    if outcome.status == _HTTP_GONE:
+        _disable(webhook_id, "gone", now)
+    elif now - since >= _DISABLE_AFTER_MS:
+        _disable(webhook_id, "failing", now)
+
+
+def _disable(webhook_id: int, reason: str, now: int) -> None:
+    run(
+        "UPDATE webhook SET enabled = 0, disabled_at = ?, disabled_reason = ?, updated_at = ? WHERE id = ?",
+        (now, reason, now, webhook_id),
+    )
+    announce_disabled(webhook_id)
+
+
+# Events after the cursor become deliveries, one for each webhook that subscribes to them.
+
+_CURSOR_NAME = "webhooks"
+# Events times webhooks in one transaction, few enough that other writers do not wait for long
+_MAX_PAIRS, _MIN_EVENTS = 1_000, 50
+
+_LATEST_EVENT_ID = "SELECT coalesce(max(id), 0) FROM event"
+_INSERT_DELIVERIES = """
+INSERT INTO webhook_delivery (webhook_id, event_id, status, attempts, next_attempt_at, created_at, updated_at)
+SELECT webhook.id, event.id, 'pending', 0, ?1, ?1, ?1 FROM event CROSS JOIN webhook
+WHERE event.id > ?2 AND event.id <= ?3 AND webhook.account_id = event.account_id AND webhook.enabled
+AND webhook.deleted_at IS NULL AND event.id > webhook.after_event_id
+AND (webhook.events = '[]' OR EXISTS (SELECT 1 FROM json_each(webhook.events) WHERE value = event.event))
+ORDER BY event.id, webhook.id ON CONFLICT (webhook_id, event_id) DO NOTHING
+"""
+_MOVE_CURSOR = (
+    "INSERT INTO cursor (name, event_id) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET event_id = excluded.event_id"
+)
+
+
+def has_webhooks() -> bool:
+    """Return whether any webhook is enabled."""
+    return fetch_one("SELECT 1 FROM webhook WHERE enabled LIMIT 1") is not None
+
+
+def has_new_events() -> bool:
+    """Return whether there are events after the cursor."""
+    return bool(_cursor_position() < scalar(_LATEST_EVENT_ID))
+
+
+def create_deliveries() -> bool:
+    """Create the deliveries of a batch of events and move the cursor; return whether there were events."""
+    require_write_transaction()
+    position, webhook_count = _cursor_position(), scalar("SELECT count(*) FROM webhook WHERE enabled")
+    if webhook_count:
+        batch_size = max(_MIN_EVENTS, _MAX_PAIRS // webhook_count)
+        last = scalar(
+            "SELECT max(id) FROM (SELECT id FROM event WHERE id > ? ORDER BY id LIMIT ?)", (position, batch_size)
+        )
+    else:
+        last = scalar(_LATEST_EVENT_ID)
+    if last is None or last <= position:
+        return False
+    if webhook_count:
+        run(_INSERT_DELIVERIES, (clock.now_ms(), position, last))
+    run(_MOVE_CURSOR, (_CURSOR_NAME, last))
+    return True
+
+
+def _cursor_position() -> int:
+    return scalar("SELECT event_id FROM cursor WHERE name = ?", (_CURSOR_NAME,)) or 0
+
+
+# Cleaning up: rows of deleted webhooks, expired deliveries, and deliveries that a clock running ahead has delayed for
+# longer than any retry delay.
+
+_PURGE_BATCH_SIZE = 1_000
+_DELAYED = (
+    "SELECT d.id FROM webhook AS w CROSS JOIN webhook_delivery AS d ON d.webhook_id = w.id AND d.status = 'pending' "
+    "AND d.next_attempt_at > ? WHERE w.enabled LIMIT ?"
+)
+
+
+def has_deleted_webhooks() -> bool:
+    """Return whether a deleted webhook still has rows."""
+    return fetch_one("SELECT 1 FROM webhook WHERE deleted_at IS NOT NULL LIMIT 1") is not None
+
+
+def purge_deleted_webhooks() -> bool:
+    """Delete a batch of rows of deleted webhooks; return whether there were any."""
+    require_write_transaction()
+    webhook_id = scalar("SELECT id FROM webhook WHERE deleted_at IS NOT NULL ORDER BY id LIMIT 1")
+    if webhook_id is None:
+        return False
+    deleted_count = run(
+        "DELETE FROM webhook_delivery WHERE id IN (SELECT id FROM webhook_delivery WHERE webhook_id = ? LIMIT ?)",
+        (webhook_id, _PURGE_BATCH_SIZE),
+    )
+    if deleted_count < _PURGE_BATCH_SIZE:
+        run("DELETE FROM webhook WHERE id = ?", (webhook_id,))
+    return True
+
+
+def prune_deliveries() -> bool:
+    """Delete a batch of expired deliveries; those pending for an enabled webhook stay."""
+    require_write_transaction()
+    expired_before = clock.now_ms() - int(1000 * config.parse_seconds(config.current().webhooks.keep))
+    deleted_count = run(
+        "DELETE FROM webhook_delivery WHERE id IN (SELECT id FROM webhook_delivery AS d "
+        "WHERE id < coalesce((SELECT id FROM webhook_delivery WHERE created_at >= ?1 ORDER BY id LIMIT 1), 1 << 62) "
+        "AND NOT (status = 'pending' AND EXISTS (SELECT 1 FROM webhook WHERE webhook.id = d.webhook_id AND enabled)) "
+        "ORDER BY id LIMIT ?2)",
+        (expired_before, _PURGE_BATCH_SIZE),
+    )
+    return deleted_count == _PURGE_BATCH_SIZE
+
+
+def has_delayed_deliveries() -> bool:
+    """Return whether a delivery waits longer than the longest retry delay, which a wrong clock causes."""
+    return fetch_one(_DELAYED, (clock.now_ms() + RETRY_DELAYS_MS[-1], 1)) is not None
+
+
+def reschedule_delayed_deliveries() -> bool:
+    """Make a batch of these deliveries due now; return whether there were any."""
+    require_write_transaction()
+    now = clock.now_ms()
+    return bool(
+        run(
+            f"UPDATE webhook_delivery SET next_attempt_at = ?, updated_at = ? WHERE id IN ({_DELAYED})",
+            (now, now, now + RETRY_DELAYS_MS[-1], _PURGE_BATCH_SIZE),
+        )
+    )

@@ -1,0 +1,284 @@
+"""Deliver due events to webhooks, several at once, so that a slow webhook does not block others."""
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from appliance.core import clock
+from appliance.core.errors import Unavailable
+from appliance.events import listing
+from appliance.sending.delivery import safe_http
+from appliance.sending.delivery.safe_http import ConnectionPool, RequestFailed
+from appliance.settings import config
+from appliance.storage import disk_guard, transactions
+from appliance.storage.database import fetch_one, rows
+from appliance.webhooks import queue, subscriptions
+from appliance.webhooks.queue import DueDelivery, Outcome
+from appliance.webhooks.subscriptions import EncryptedSecrets
+
+# One attempt: the event is encoded, signed and posted, and the response is read.
+
+TIMEOUT_SECONDS = 5.0
+# The part of a response that is read, and the part that is stored
+_MAX_RESPONSE_BYTES, _MAX_RESPONSE_CHARACTERS = 16_384, 1_000
+UNREACHABLE = "no answer: the address cannot be reached within 5 seconds, or is not public"
+SECRET_UNREADABLE = (
+    "its secret cannot be read: put back the secret.key that belongs to this database, or give it another secret"  # noqa: S105 - a message
+)
+WEBHOOK_DELETED = "the webhook was deleted"
+EVENT_PRUNED = "the event is not kept any more"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_MAX_PAUSE_MS = 24 * 3600 * 1000
+
+
+class Target(NamedTuple):
+    """The URL of a webhook and the secrets that sign for it."""
+
+    url: str
+    sealed: EncryptedSecrets
+
+
+async def attempt_delivery(job: DueDelivery, kept: ConnectionPool) -> Outcome:
+    """Attempt a delivery once; nothing that the receiver can cause raises."""
+    row = fetch_one(
+        "SELECT w.url, d.created_at, w.account_id, w.secret, w.old_secret, w.old_secret_until FROM webhook_delivery d "
+        "JOIN webhook w ON w.id = d.webhook_id WHERE d.id = ? AND w.deleted_at IS NULL",
+        (job.id,),
+    )
+    if row is None:
+        return Outcome(job, error=WEBHOOK_DELETED, is_cancelled=True)
+    event = listing.fetch_event(job.event_id)
+    if event is None:
+        return Outcome(job, error=EVENT_PRUNED, is_cancelled=True)
+    # The id contains the creation time: after a restored backup ids are used again, which is no repeat
+    return await post_event(job, Target(row[0], EncryptedSecrets(*row[2:])), event, f"msg_{job.id}_{row[1]}", kept)
+
+
+async def post_event(
+    job: DueDelivery, target: Target, event: listing.Event, name: str, kept: ConnectionPool | None = None
+) -> Outcome:
+    """Post an event under the id of its message."""
+    signing = subscriptions.decrypt_secrets(target.sealed)
+    if not signing:
+        return Outcome(job, error=SECRET_UNREADABLE)
+    body, started = msgspec.json.encode(event), time.monotonic()
+    try:
+        response = await safe_http.request(
+            "POST",
+            target.url,
+            headers=subscriptions.signature_headers(signing, name, body),
+            content=body,
+            most=_MAX_RESPONSE_BYTES,
+            seconds=TIMEOUT_SECONDS,
+            cut=True,
+            kept=kept,
+        )
+    except RequestFailed:
+        return Outcome(job, error=UNREACHABLE)
+    duration_ms = int(1000 * (time.monotonic() - started))
+    return Outcome(
+        job,
+        response.status,
+        _printable(response.body),
+        duration_ms=duration_ms,
+        retry_after_ms=_parse_retry_after(response.headers),
+    )
+
+
+def _printable(body: bytes) -> str:
+    return _CONTROL.sub("�", body.decode("utf-8", "replace"))[:_MAX_RESPONSE_CHARACTERS]
+
+
+def _parse_retry_after(headers: Mapping[str, str]) -> int:
+    """Return the Retry-After of a response in milliseconds, or 0."""
+    text = headers.get("retry-after", "")
+    return min(int(text) * 1000, _MAX_PAUSE_MS) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+
+
+log = logging.getLogger("campanero.webhooks")
+
+# Deliveries in flight at the end of the process get this time to finish; after that the next process repeats them
+_GRACE_SECONDS = 2.0
+# A webhook that takes longer is slow
+_SLOW_MS = 1_000
+
+
+class WebhookWorker:
+    """A worker that delivers in one thread at a time; wake-ups meanwhile extend its run."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._working = threading.Lock()
+        self._rung = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._awake = asyncio.Event()
+        self._turn = 0
+        # The duration of the last delivery of each webhook in ms; None if it failed
+        self._took: dict[int, int | None] = {}
+        # One event loop for all runs: a slow name resolution occupies a thread of it, not this one
+        self._runner = asyncio.Runner()
+
+    def tend(self) -> None:
+        """Deliver until nothing is due or the process ends."""
+        self._rung.set()
+        self.wake()
+        while self._rung.is_set() and self._working.acquire(blocking=False):
+            try:
+                self._rung.clear()
+                if has_work():
+                    self._runner.run(self._work())
+            finally:
+                self._working.release()
+
+    def stop(self) -> None:
+        """Start no new deliveries, and let those in flight finish."""
+        self.stopping.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Make the running worker look for due deliveries again."""
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._awake.set)
+            except RuntimeError:
+                pass  # the loop has just ended, and the caller checks for work itself
+
+    async def _work(self) -> None:
+        self._loop, self._awake = asyncio.get_running_loop(), asyncio.Event()
+        in_flight: dict[asyncio.Task[Outcome], DueDelivery] = {}
+        pool = ConnectionPool()
+        try:
+            while not self.stopping.is_set() and disk_guard.write_blocker() is None:
+                self._awake.clear()
+                has_more = queue.has_new_events() and await _commit(queue.create_deliveries)
+                has_more = (queue.has_deleted_webhooks() and await _commit(queue.purge_deleted_webhooks)) or has_more
+                has_more = (
+                    queue.has_delayed_deliveries() and await _commit(queue.reschedule_delayed_deliveries)
+                ) or has_more
+                for job in self._due(list(in_flight.values())):
+                    in_flight[asyncio.create_task(attempt_delivery(job, pool))] = job
+                if in_flight:
+                    await self._answered(in_flight, wait=not has_more)
+                elif not has_more:
+                    return
+        finally:
+            self._loop = None
+            await _finish(in_flight)
+            await pool.close()
+
+    async def _answered(self, in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", wait: bool) -> None:
+        """Record the finished deliveries; `wait` for the next one or for a wake-up."""
+        wakeup = asyncio.create_task(self._awake.wait())
+        done, _ = await asyncio.wait(
+            {*in_flight, wakeup}, timeout=None if wait else 0, return_when=asyncio.FIRST_COMPLETED
+        )
+        wakeup.cancel()
+        self._took |= {
+            job.webhook_id: outcome.duration_ms if outcome is not None and outcome.is_delivered else None
+            for task, job in in_flight.items() if task in done for outcome in (_result_of(task),)
+        }  # fmt: skip
+        await _record(in_flight, [task for task in in_flight if task in done])
+
+    def _due(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
+        """Choose the deliveries to send now: for each webhook by due time, and from all webhooks in turn.
+
+        Webhooks that fail or are slow share one half of the connections, so that any number of them does not delay the
+        fast ones. A webhook gets several connections only after a successful delivery.
+        """
+        settings, now = config.current().webhooks, clock.now_ms()
+        hooks = rows("SELECT id, failing_since FROM webhook WHERE enabled AND deleted_at IS NULL ORDER BY id")
+        self._took = {hook_id: self._took[hook_id] for hook_id, _ in hooks if hook_id in self._took}
+        slow = {hook_id for hook_id, failing in hooks if failing or _is_slow(self._took.get(hook_id, 0))}
+        chosen: list[DueDelivery] = []
+        self._turn += 1
+        start = self._turn % len(hooks) if hooks else 0
+        for webhook_id, failing in hooks[start:] + hooks[:start]:
+            current = [*in_flight, *chosen]
+            busy = {job.id for job in current if job.webhook_id == webhook_id}
+            # A failing webhook gets one delivery at a time, so that it is not overloaded when it recovers
+            max_per_webhook = 1 if failing or self._took.get(webhook_id) is None else settings.connections_each
+            free = min(settings.connections - len(current), max_per_webhook - len(busy))
+            if webhook_id in slow:
+                free = min(free, max(settings.connections // 2, 1) - sum(job.webhook_id in slow for job in current))
+            if free > 0:
+                chosen += [job for job in _fetch_due(webhook_id, now, free + len(busy)) if job.id not in busy][:free]
+        return chosen
+
+
+def _is_slow(duration_ms: int | None) -> bool:
+    return duration_ms is None or duration_ms >= _SLOW_MS
+
+
+def _result_of(task: "asyncio.Task[Outcome]") -> Outcome | None:
+    return None if task.cancelled() or task.exception() is not None else task.result()
+
+
+def _fetch_due(webhook_id: int, now: int, limit: int) -> list[DueDelivery]:
+    return [
+        DueDelivery(*row)
+        for row in rows(
+            "SELECT id, webhook_id, event_id, attempts FROM webhook_delivery "
+            "WHERE webhook_id = ? AND status = 'pending' AND next_attempt_at <= ? ORDER BY next_attempt_at, id LIMIT ?",
+            (webhook_id, now, limit),
+        )
+    ]
+
+
+def has_work() -> bool:
+    """Return whether there are new events, due deliveries, or rows to clean up."""
+    if queue.has_new_events() or queue.has_deleted_webhooks() or queue.has_delayed_deliveries():
+        return True
+    return any(
+        fetch_one(
+            "SELECT 1 FROM webhook_delivery WHERE webhook_id = ? AND status = 'pending' AND next_attempt_at <= ? "
+            "LIMIT 1",
+            (row[0], clock.now_ms()),
+        )
+        for row in rows("SELECT id FROM webhook WHERE enabled AND deleted_at IS NULL")
+    )
+
+
+async def _commit(verb: Callable[[], bool]) -> bool:
+    return await asyncio.wrap_future(transactions.submit(verb))
+
+
+async def _record(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", done: "list[asyncio.Task[Outcome]]") -> None:
+    """Write the outcomes of attempts together; an event whose outcome cannot be written is sent again."""
+    outcomes = []
+    for task in done:
+        job = in_flight.pop(task)
+        try:
+            outcomes.append(task.result())
+        except Exception:
+            log.exception("webhooks: delivery failed id=%s", job.id)
+            outcomes.append(Outcome(job, error="it could not be made"))
+    if not outcomes:
+        return
+    try:
+        await asyncio.wrap_future(transactions.submit_essential(queue.record_outcomes, outcomes))
+    except Unavailable:
+        raise
+    except Exception:
+        # An internal error must not repeat deliveries again and again
+        log.exception(
+            "webhooks: outcomes could not be recorded with the state of their webhooks count=%s", len(outcomes)
+        )
+        await asyncio.wrap_future(transactions.submit_essential(queue.record_outcomes, outcomes, False))
+
+
+async def _finish(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]") -> None:
+    """Wait a moment for deliveries in flight, and record their outcomes."""
+    if not in_flight:
+        return
+    done, late = await asyncio.wait(in_flight, timeout=_GRACE_SECONDS)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
+    await _record(in_flight, list(done))

@@ -1,0 +1,47 @@
+"""The scope that each page declares, read from the handlers."""
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import NamedTuple
+
+from appliance.accounts import access
+from ui import pages
+
+
+class Page(NamedTuple):
+    """One method of one page. `needs` is None where every role may, and `is_open` where nobody is signed in."""
+
+    method: str
+    path: str
+    needs: str | None
+    is_open: bool
+
+    def allows(self, role: str) -> bool:
+        """Return whether a role may use the page."""
+        return self.needs is None or self.needs in access.role_scopes(role)
+
+    def matches(self, method: str, path: str) -> bool:
+        """Return whether a request with this method and path goes to the page."""
+        pattern = re.sub(r"<\w+:int>", r"\\d+", re.sub(r"<\w+(?::str)?>", "[^/]+", self.path))
+        return method == self.method and re.fullmatch(pattern, path) is not None
+
+
+def declared() -> Iterator[Page]:
+    """Yield every page of the web interface, once for each of its methods."""
+    for name in pages.NAMES:
+        blueprint = import_module(f"ui.pages.{name}").pages
+        for route in blueprint._future_routes:
+            path = (blueprint.url_prefix or "") + ("" if route.uri == "/" else route.uri)
+            for method in sorted(set(route.methods) - {"HEAD", "OPTIONS"}):
+                is_open = not hasattr(route.handler, "needs")
+                yield Page(method, path or "/", getattr(route.handler, "needs", None), is_open)
+
+
+def allows(role: str, method: str, path: str) -> bool:
+    """Return whether a role may send a request to a path; raises LookupError if no page is there."""
+    matching = [page for page in declared() if page.matches(method, path.rstrip("/") or "/")]
+    if not matching:
+        raise LookupError(f"{method} {path}")
+    # A fixed path goes before one with a placeholder, as the router has it.
+    return min(matching, key=lambda page: page.path.count("<")).allows(role)

@@ -1,0 +1,22 @@
+"""Which role may use which page: the table of `page_roles.txt`, held against what the handlers declare."""
+
+from pathlib import Path
+
+from appliance.accounts.access import ROLES
+from tests.kit.page_scopes import declared
+
+TABLE = Path(__file__).with_name("page_roles.txt")
+
+
+def test_each_role_may_use_the_pages_of_the_table() -> None:
+    """A page that is added, removed or given to other roles changes the table, which is reviewed with it."""
+    lines = ["method path " + " ".join(ROLES)]
+    for page in sorted(declared()):
+        marks = ["signed-out"] if page.is_open else ["yes" if page.allows(role) else "-" for role in ROLES]
+        lines.append(" ".join((page.method, page.path, *marks)))
+    assert lines == TABLE.read_text().splitlines()
+
+
+def test_every_write_of_a_signed_in_page_declares_its_scope() -> None:
+    """A page that takes a form says who may send it."""
+    assert [page for page in declared() if page.method != "GET" and not page.is_open and page.needs is None] == []

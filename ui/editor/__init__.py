@@ -1,1 +1,0 @@
-"""What the pages of the editor show: sections as an outline, one of them as fields, who else is here."""

@@ -1,0 +1,381 @@
+"""Format values for people: numbers, times in the account's zone, states, reasons and events."""
+
+import re
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+
+from appliance.content.designs import merge as merge_tags
+from appliance.core import clock
+
+# Icon, tone and label of each event.
+_EVENTS = {
+    "contact_add": ("user-plus", "good", "Added"),
+    "contact_update": ("pencil", "", "Changed"),
+    "contact_delete": ("trash-2", "", "Deleted"),
+    "list_add": ("list", "", "Joined a list"),
+    "list_remove": ("list", "", "Left a list"),
+    "opt_in": ("circle-check", "good", "Agreed to receive messages"),
+    "opt_out": ("ban", "warn", "Unsubscribed"),
+    "double_opt_in_requested": ("mail", "hold", "Was asked to confirm"),
+    "double_opt_in_confirmed": ("circle-check", "good", "Confirmed the address"),
+    "form_submitted": ("pencil", "info", "Filled in a form"),
+    "erase_requested": ("trash-2", "warn", "Asked to be erased"),
+    "email_sent": ("send", "info", "Email handed over"),
+    "email_delivered": ("mail", "good", "Email delivered"),
+    "email_opened": ("mail-open", "info", "Opened an email"),
+    "email_clicked": ("mouse-pointer-click", "info", "Clicked a link"),
+    "email_soft_bounced": ("circle-alert", "warn", "Could not be delivered for now"),
+    "email_bounced": ("circle-alert", "bad", "Bounced"),
+    "email_complained": ("circle-alert", "bad", "Called it spam"),
+    "email_failed": ("circle-alert", "bad", "Email refused"),
+    "email_skipped": ("ban", "warn", "Email skipped"),
+    "email_replied": ("reply", "good", "Replied"),
+    "sms_sent": ("send", "info", "SMS handed over"),
+    "sms_delivered": ("check", "good", "SMS delivered"),
+    "sms_clicked": ("mouse-pointer-click", "info", "Clicked a link in an SMS"),
+    "sms_failed": ("circle-alert", "bad", "SMS not delivered"),
+    "sms_skipped": ("ban", "warn", "SMS skipped"),
+    "message": ("reply", "good", "Wrote an SMS"),
+    "keyword": ("reply", "good", "Sent a keyword"),
+    "campaign_started": ("send", "info", "Campaign started"),
+    "campaign_paused": ("pause", "warn", "Campaign paused"),
+    "campaign_completed": ("circle-check", "good", "Campaign done"),
+    "contact_merge": ("users", "", "Became one with another contact"),
+    "tag_add": ("plus", "", "Got a tag"),
+    "tag_remove": ("x", "", "Lost a tag"),
+    "segment_enter": ("users", "", "Came into a segment"),
+    "segment_exit": ("users", "", "Left a segment"),
+    "date_reached": ("clock", "info", "A date came round"),
+    "flow_enter": ("play", "info", "Entered a flow"),
+    "flow_goal": ("circle-check", "good", "Reached the goal of a flow"),
+    "flow_exit": ("log-out", "", "Left a flow"),
+    "domain_verified": ("circle-check", "good", "Sending domain verified"),
+    "domain_failed": ("circle-alert", "bad", "Sending domain failed"),
+    "webhook_disabled": ("circle-alert", "bad", "Webhook switched off"),
+}
+
+
+def event(name: str) -> tuple[str, str, str]:
+    """Return icon, tone and words of an event; one we do not know shows its own name."""
+    return _EVENTS.get(name) or ("zap", "hold", name.replace("_", " ").capitalize())
+
+
+def is_ours(name: str) -> bool:
+    """Return whether an event is one that the service itself writes."""
+    return name in _EVENTS
+
+
+# Labels of suppression reasons, and their explanations.
+SUPPRESSIONS = {
+    "hard_bounce": "Does not exist",
+    "soft_bounce": "Keeps failing",
+    "complaint": "Called it spam",
+    "manual": "Blocked by hand",
+    "erased": "Erased",
+    "stop_keyword": "Answered STOP",
+}
+SUPPRESSED = {
+    "hard_bounce": "Its server said that there is no such recipient.",
+    "soft_bounce": "Five messages within 30 days could not be delivered.",
+    "complaint": "They reported a message as unwanted, and are unsubscribed.",
+    "manual": "Somebody of your team decided so.",
+    "erased": "They asked to be forgotten; only a mark that cannot be read is left.",
+    "stop_keyword": "They get no more SMS.",
+}
+
+
+# Errors of the merge tag language, in plain words.
+_MERGE_FAULTS = {
+    "expected '}}'": "A merge tag is not closed: }} is missing", "missing expression": "A merge tag says nothing",
+    "expected a primitive expression, found end of expression": "A merge tag says nothing",
+}  # fmt: skip
+# Setting names and RFC numbers in brackets, which only programmers need.
+_SETTING_NAMES = re.compile(r" \((?:[a-z]+[._][a-z_.]+(?: of the account)?(?:, [a-z]+[._][a-z_.]+)*|RFC \d+)\)")
+
+
+def strip_setting_names(text: str) -> str:
+    """Return a text without the setting names and RFC numbers in brackets, which only programmers read."""
+    return _SETTING_NAMES.sub("", text)
+
+
+def sentence(text: str) -> str:
+    """Write a text as a sentence: a capital first, a full stop last. A domain or an address keeps its letters."""
+    text = strip_setting_names(text.strip())
+    for fault, message in _MERGE_FAULTS.items():
+        text = text.replace(fault, message)
+    is_name = "." in text.partition(" ")[0][:-1]
+    return (text[:1] if is_name else text[:1].upper()) + text[1:] + ("" if text.endswith((".", "?", ")", ":")) else ".")
+
+
+def uncapitalize(text: str) -> str:
+    """Return a phrase for the middle of a sentence: the first letter small unless an acronym begins it."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+# The time zone of the account whose page is being rendered.
+current_zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)
+
+THIN_SPACE = "\u202f"
+
+PHASES = {
+    "draft": ("draft", "Draft"),
+    "scheduled": ("sched", "Scheduled"),
+    "holding": ("sending", "Starting"),
+    "sending": ("sending", "Sending"),
+    "paused": ("paused", "Paused"),
+    "completed": ("done", "Done"),
+    "cancelled": ("stopped", "Stopped"),
+}
+STATUSES = {
+    "queued": ("draft", "Waiting"),
+    "held": ("sched", "Held"),
+    "sending": ("sending", "Sending"),
+    "sent": ("done", "Handed over"),
+    "delivered": ("done", "Delivered"),
+    "bounced": ("failed", "Bounced"),
+    "complained": ("failed", "Complained"),
+    "failed": ("failed", "Refused"),
+    "skipped": ("paused", "Skipped"),
+    "cancelled": ("stopped", "Stopped"),
+    "uncertain": ("paused", "In doubt"),
+}
+_REASONS = {
+    "unsubscribed": "Unsubscribed",
+    "no_channel": "No email address",
+    "invalid_address": "The address is not valid",
+    "not_verified": "The address was never confirmed",
+    "no_consent": "No consent on record",
+    "country_not_allowed": "SMS do not go to their country",
+    "sender_not_allowed": "Nobody who may write to their country sends it",
+    "too_late": "Too late for an answer",
+    "transactional_disabled": "Service messages are switched off",
+    "frequency_cap": "Had enough messages lately",
+    "quiet_hours_expired": "Quiet hours did not end in time",
+    "overdue_on_resume": "Too late after the pause",
+    "render_error": "The content could not be rendered for them",
+    "contact_deleted": "The contact was deleted",
+    "sender_not_ready": "The sender may not be used yet",
+    "smtputf8_unsupported": "The mail server cannot take this address",
+    "bounce_rate": "More than 5 % of the addresses do not exist",
+    "complaint_rate": "Too many people called it spam",
+    "transport": "The mail server refused us 20 times in a row",
+    "missed_start": "The time to start was missed",
+    "domain_failed": "The domain it is from has lost its DNS records",
+}
+_SMS_REASONS = {
+    "no_channel": "No phone number",
+    "invalid_address": "No number that SMS go to",
+    "transport": "The provider refused us 20 times in a row",
+    "bounce_rate": "More than 5 % of the numbers do not exist",
+}
+# Icon and label of each consent event, and labels of who caused it.
+CONSENT_LABELS = {
+    "opt_in": ("circle-check", "Agreed to receive messages"),
+    "opt_out": ("ban", "Unsubscribed"),
+    "requested": ("mail", "Was asked to confirm"),
+    "confirmed": ("circle-check", "Confirmed"),
+    "suppressed": ("ban", "Put on this list"),
+    "lifted": ("circle-check", "Taken off this list"),
+}
+CONSENT_ACTOR_LABELS = {"recipient": "by their own act", "operator": "by your team", "service": "by the service"}
+
+
+def number(value: int | float | None) -> str:
+    """Write a number with thin spaces between thousands."""
+    return "—" if value is None else f"{value:,}".replace(",", THIN_SPACE)
+
+
+def count(value: int, singular: str, plural: str) -> str:
+    """Write a number with its noun: `1 person`, `12 384 people`."""
+    return f"{number(value)} {singular if value == 1 else plural}"
+
+
+def count_people(value: int) -> str:
+    """Write a number of people."""
+    return count(value, "person", "people")
+
+
+def percent(part: int, whole: int) -> str:
+    """Write a share; tiny and nearly whole shares are not rounded away."""
+    if not whole:
+        return "—"
+    share = 100 * part / whole
+    if 0 < share < 0.05:
+        return "under 0.1 %"
+    rounded = f"{share:.1f}" if 0 < share < 10 or 99 < share < 100 else f"{share:.0f}"
+    return f"{rounded.removesuffix('.0')} %"
+
+
+def share(part: float) -> str:
+    """Write a share that is known as a part of one."""
+    return percent(round(part * 1_000_000), 1_000_000) if part else "0 %"
+
+
+def size(value: int) -> str:
+    """Write a number of bytes."""
+    if value < 1000:
+        return f"{value} bytes"
+    if value < 1_000_000:
+        return f"{value / 1000:.0f} KB"
+    return f"{value / 1_000_000:.{1 if value < 100_000_000 else 0}f} MB"
+
+
+def local_time(ms: int) -> datetime:
+    """Return a moment in the account's zone."""
+    return datetime.fromtimestamp(ms / 1000, current_zone.get())
+
+
+def when(ms: int | None) -> str:
+    """Return a short time: `today 14:05`, `Fri 27 Nov, 09:00`."""
+    if ms is None:
+        return "—"
+    then, now = local_time(ms), local_time(clock.now_ms())
+    days = (then.date() - now.date()).days
+    hour = then.strftime("%H:%M")
+    named = {0: "today", -1: "yesterday", 1: "tomorrow"}.get(days)
+    if named:
+        return f"{named} {hour}"
+    if then.year == now.year or abs(days) < 120:
+        return f"{then.strftime('%a')} {then.day} {then.strftime('%b')}, {hour}"
+    return f"{then.day} {then.strftime('%b %Y')}, {hour}"
+
+
+def full_time(ms: int) -> str:
+    """Write a moment with everything: day, date, time, zone."""
+    then = local_time(ms)
+    return f"{then.strftime('%A')} {then.day} {then.strftime('%B %Y, %H:%M:%S')} {then.tzname()}"
+
+
+def time(ms: int | None) -> Markup:
+    """Return a `<time>` element with the short time; the full time is its title."""
+    if ms is None:
+        return Markup("—")
+    machine = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+    return Markup('<time datetime="%s" title="%s">%s</time>') % (machine, full_time(ms), when(ms))
+
+
+def parse_time(text: str) -> int | None:
+    """Read a time as the API writes it."""
+    return clock.parse(text)
+
+
+def day(ms: int) -> str:
+    """Write the day of a moment as a heading."""
+    then, now = local_time(ms).date(), local_time(clock.now_ms()).date()
+    if then == now:
+        return "Today"
+    if then == now - timedelta(days=1):
+        return "Yesterday"
+    year = "" if then.year == now.year else f" {then.year}"
+    return f"{then.strftime('%A')} {then.day} {then.strftime('%B')}{year}"
+
+
+def day_name(ms: int) -> str:
+    """Write the day of a moment in full: `Friday 20 November`."""
+    return f"{local_time(ms).strftime('%A')} {local_time(ms).day} {local_time(ms).strftime('%B')}"
+
+
+def clock_time(ms: int) -> str:
+    """Write only the hour and minute of a moment."""
+    return local_time(ms).strftime("%H:%M")
+
+
+def duration(seconds: float) -> str:
+    """Write how long something will take, roughly."""
+    if seconds < 50:
+        return "less than a minute"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"about {minutes} min"
+    hours = round(seconds / 3600)
+    days = round(hours / 24)
+    if days < 730:
+        return f"about {hours} hours" if hours < 48 else f"about {days} days"
+    return f"about {round(days / 365)} years"
+
+
+def ago(ms: int) -> str:
+    """Write how long ago a moment was, roughly; of another day, when it was."""
+    minutes = max(0, clock.now_ms() - ms) // 60_000
+    if minutes < 1:
+        return "a moment ago"
+    if minutes < 60:
+        return f"{count(minutes, 'minute', 'minutes')} ago"
+    return f"{count(minutes // 60, 'hour', 'hours')} ago" if minutes < 24 * 60 else when(ms)
+
+
+def reason_label(code: str | None, channel: str = "email") -> str:
+    """Return why a message was skipped or a campaign paused."""
+    if not code:
+        return "No reason given"
+    if channel == "sms" and code in _SMS_REASONS:
+        return _SMS_REASONS[code]
+    if code.startswith("suppressed_"):
+        why = SUPPRESSIONS.get(code.removeprefix("suppressed_"))
+        return f"On the do-not-send list ({uncapitalize(why)})" if why else "On the do-not-send list"
+    return _REASONS.get(code) or code.replace("_", " ").capitalize()
+
+
+def readable(text: str | None) -> str:
+    """Return a text with its merge tags as people read them; nothing for None."""
+    return merge_tags.make_readable(text or "")
+
+
+def contact_name(contact: Any) -> str:
+    """Return the name of a contact, else their email address, else their phone number."""
+    full_name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
+    return full_name or next((channel.value for channel in contact.channels), f"Person {contact.id}")
+
+
+def email_of(contact: Any) -> Any:
+    """Return the email channel of a person, or None."""
+    return next((channel for channel in contact.channels if channel.kind == "email"), None)
+
+
+def phone_of(contact: Any) -> Any:
+    """Return the phone channel of a person, or None."""
+    return next((channel for channel in contact.channels if channel.kind == "phone"), None)
+
+
+def initials(text: str) -> str:
+    """Return one or two letters for an avatar."""
+    text = text.partition("<")[0].strip(' "') or text.strip("<>")
+    parts = [part for part in text.partition("@")[0].replace(".", " ").split() if part[:1].isalnum()]
+    return "".join(part[0] for part in parts[:2]) or "?"
+
+
+def join_names(names: list[str]) -> str:
+    """Write several things in a row: a, b and c."""
+    return " and ".join(name for name in (", ".join(names[:-1]), names[-1] if names else "") if name)
+
+
+def greeting(ms: int) -> str:
+    """Return a greeting for the hour in the account's time zone."""
+    hour = local_time(ms).hour
+    return "Good morning" if 4 <= hour < 12 else "Good afternoon" if 12 <= hour < 18 else "Good evening"
+
+
+def query_string(values: dict[str, Any], last_is_open: bool = False) -> str:
+    """Return a query string of the values that are set.
+
+    `last_is_open` leaves the last name open for a number to follow.
+    """
+    names = list(values)
+    keep = {name: value for name, value in values.items() if value not in ("", None)}
+    if last_is_open:
+        keep.pop(names[-1], None)
+        return "?" + urlencode(keep) + ("&" if keep else "")
+    return "?" + urlencode(keep) if keep else ""
+
+
+FILTERS = {
+    "number": number, "people": count_people, "size": size, "when": when, "time": time, "day": day,
+    "initials": initials,
+    "reason": reason_label, "duration": duration, "clock_time": clock_time, "query": query_string,
+    "full_time": full_time,
+    "moment": parse_time, "readable": readable,
+}  # fmt: skip

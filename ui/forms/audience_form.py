@@ -1,0 +1,126 @@
+"""The form of a campaign's audience: lists, segments and exclusions."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from appliance.audience import lists
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
+from appliance.campaigns import audience
+from ui.forms import Form, edit_conflicts
+
+# Accounts with more lists or segments use the API for those beyond.
+_MAX_PAGES, _PAGE_SIZE = 5, 100
+_FORM_KEYS = (
+    "audience_type", "confirm_send_to_all", "contact_list_ids", "exclude_contact_list_ids", "exclude_segment_ids",
+)  # fmt: skip
+
+
+class AudienceChoices(NamedTuple):
+    """The lists and segments of an account, by name."""
+
+    lists: list[Any]
+    segments: list[Any]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Return the names by kind and id: `list-3`, `segment-4`."""
+        kinds = (("list", self.lists), ("segment", self.segments))
+        return {f"{kind}-{row.id}": row.name for kind, result in kinds for row in result}
+
+
+def load_choices(account_id: int) -> AudienceChoices:
+    """Return the lists and segments that an audience can be built from."""
+    choices: tuple[list[Any], list[Any]] = ([], [])
+    for into, ask, query in (
+        (choices[0], lists.fetch_page, lists.ListQuery),
+        (choices[1], segments.fetch_page, SegmentQuery),
+    ):
+        for number in range(1, _MAX_PAGES + 1):
+            group: Any = ask(account_id, query(page=number, limit=_PAGE_SIZE))  # type: ignore[arg-type]  # each way of asking has its own kind of query
+            into.extend(group.rows)
+            if number >= group.pages:
+                break
+        into.sort(key=lambda row: row.name.casefold())
+    return AudienceChoices(*choices)
+
+
+def describe(campaign: Any, names: dict[str, str]) -> str:
+    """Return an audience in a few words: `Newsletter, VIP, only in Berlin, without Staff`."""
+    phrases = []
+    if audience.is_everyone(campaign.trigger.data):
+        phrases.append("Everybody")
+    phrases += [names.get(f"list-{id_}", "a deleted list") for id_ in selected_list_ids(campaign)]
+    segment = campaign.trigger.segment_id
+    if segment:
+        phrases.append(("only in " if phrases else "") + names.get(f"segment-{segment}", "a deleted segment"))
+    if phrases and (out := excluded_keys(campaign)):
+        phrases.append("without " + " and ".join(names.get(item, "something deleted") for item in out))
+    return ", ".join(phrases)
+
+
+def selected_list_ids(campaign: Any) -> list[int]:
+    """Return the lists that an audience unites."""
+    both = [campaign.trigger.contact_list_id, *(campaign.trigger.data.get("contact_list_ids") or [])]
+    return [key for key in dict.fromkeys(both) if key]
+
+
+def excluded_keys(campaign: Any) -> list[str]:
+    """Return what an audience excludes, as `list-3` and `segment-4`."""
+    data = campaign.trigger.data
+    return [
+        f"{kind}-{item}"
+        for kind, key in (("list", "exclude_contact_list_ids"), ("segment", "exclude_segment_ids"))
+        for item in dict.fromkeys(data.get(key) or [])
+    ]
+
+
+class AudienceParts(edit_conflicts.FormParts):
+    """The parts of the audience form, for edit conflicts."""
+
+    def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
+        """Return the audience in words; `known` has the names by `list-3` and `segment-4`."""
+        if "without" in self.names(key):
+            return super().describe(form, key, names)
+        if form["who"] == "all":
+            return "Everybody"
+        phrases = [names.get(f"list-{value}", "a deleted list") for value in self._values(form, "list") if value]
+        if form["segment"]:
+            phrases.append(
+                ("only in " if phrases else "") + names.get(f"segment-{form['segment']}", "a deleted segment")
+            )
+        return ", ".join(phrases) or "nobody"
+
+
+def build_form(campaign: Any) -> Form:
+    """Return the audience form of a campaign."""
+    data = campaign.trigger.data
+    values = {
+        "who": "all" if audience.is_everyone(data) else "some",
+        "segment": str(campaign.trigger.segment_id or ""),
+        "sure": "yes" if data.get("confirm_send_to_all") is True else "",
+    }
+    return Form(values, {"list": [str(id_) for id_ in selected_list_ids(campaign)], "without": excluded_keys(campaign)})
+
+
+def read_form(form: Form, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the trigger attributes of a form; keys of `data` that the form does not have are kept."""
+    stored: dict[str, Any] = {key: value for key, value in data.items() if key not in _FORM_KEYS}
+    everybody = form["who"] == "all"
+    list_ids = [] if everybody else form.ids("list")
+    segment = None if everybody else _parse_id(form["segment"])
+    if len(list_ids) > 1:
+        stored["contact_list_ids"] = list_ids[1:]
+    if everybody:
+        stored["audience_type"] = "all_contacts"
+    if form["sure"] == "yes":
+        stored["confirm_send_to_all"] = True
+    for kind, key in (("list", "exclude_contact_list_ids"), ("segment", "exclude_segment_ids")):
+        out = [number for item in form.getlist("without") if (number := _parse_id(item.removeprefix(f"{kind}-")))]
+        if out:
+            stored[key] = list(dict.fromkeys(out))
+    return {"contact_list_id": list_ids[0] if list_ids else None, "segment_id": segment, "data": stored}
+
+
+def _parse_id(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 19 else None

@@ -1,0 +1,361 @@
+"""Filter rows of forms: posted rows to filters of the API, and back.
+
+A row's fields are named `<prefix>.<key>.<what>`; `<prefix>.row` names the keys in their order, `<prefix>.<key>.row`
+those of the rows inside a row (of a group, or of an event's data). So rows can be moved in the page without being
+renamed, and a form is read in the same way with and without a script.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from appliance.audience.filters import fields
+from appliance.audience.filters.fields import Field, FilterPlace
+from appliance.audience.filters.parse import GROUP_MODES, MAX_DEPTH
+from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
+from appliance.core import errors
+from ui.forms import error_sentence, filter_values
+
+ANY_DATA = "contact_data.*"
+ANY_EVENT = "event:*"
+ANY_EVENT_DATA = "event.*"
+# Keys of a row besides field, predicate and values.
+EXTRA_KEYS = ("often", "times", "times_to", "when", "days", "since", "machine", "path", "kind", "was", "as")
+_DEFAULT_PREDICATES = {"time": "within_days", "number": "gteq", "tags": "cont", "history": "performed", "group": "any",
+          "boolean": "true", "text": "eq", "code": "eq", "json": "eq", "id": "eq"}  # fmt: skip
+
+
+class FilterRow:
+    """One rule in a form; `rows` are the rules of a group, or of the data of an event."""
+
+    def __init__(self, key: str, name: str = "", predicate: str = "", values: list[str] | None = None) -> None:
+        self.key = key
+        self.name = name
+        self.predicate = predicate
+        self.values = values or []
+        self.extra: dict[str, str] = {}
+        self.rows: list[FilterRow] = []
+        self.error = ""
+        self.path = ""
+        # Set for the page: the options of the row, and how many contacts match this rule alone.
+        self.options: Any = None
+        self.share: Any = None
+
+    def __getitem__(self, name: str) -> str:
+        return self.extra.get(name, "")
+
+    @property
+    def field(self) -> Field | None:
+        """Return the field that is meant, or None as long as none is chosen."""
+        if self.name.startswith("event:"):
+            return fields.FIELDS_BY_NAME["event"]
+        if self.name in (ANY_DATA, ANY_EVENT_DATA):
+            return fields.find_field(self.name[:-1] + (self["path"] or "?"), FilterPlace.SPLIT, "x")
+        return (
+            fields.FIELDS_BY_NAME["group"]
+            if self.name == "group"
+            else fields.find_field(self.name, FilterPlace.SPLIT, "x")
+        )
+
+    @property
+    def type(self) -> str:
+        """Return the type of the field, or nothing."""
+        return self.field.type if self.field else ""
+
+    @property
+    def value_kind(self) -> str:
+        """Return the kind of value that the predicate takes: text, numbers, days …"""
+        return filter_values.value_kind(self.type, self.predicate)
+
+    @property
+    def is_blank(self) -> bool:
+        """Return whether nothing was chosen here yet."""
+        return not self.name or (self.type == "group" and all(row.is_blank for row in self.rows))
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether a filter can be made of it; a group needs one complete rule."""
+        if self.field is None or not self.predicate:
+            return False
+        if self.type == "group":
+            return any(row.is_complete for row in self.rows)
+        if self.type == "history":
+            return bool(self.event)
+        if self.name in (ANY_DATA, ANY_EVENT_DATA) and not self["path"]:
+            return False
+        return filter_values.is_complete(self.value_kind, self.values)
+
+    @property
+    def event(self) -> str:
+        """Return the event that a history is about."""
+        return self["path"] if self.name == ANY_EVENT else self.name.partition(":")[2]
+
+    def normalize(self) -> None:
+        """Set a predicate that the field has, and values that fit the predicate."""
+        changed = bool(self["was"]) and self["was"] != self.name
+        names = (*PREDICATES_BY_TYPE.get(self.type, ()), "performed", "not_performed", *GROUP_MODES)
+        if self.type and (changed or self.predicate not in names or not self.value_kind):
+            self.predicate = _DEFAULT_PREDICATES[self.type]
+        if changed:
+            self.values = []
+        elif self["as"] and self["as"] != self.value_kind:
+            self.values = filter_values.keep_compatible(self["as"], self.value_kind, self.values)
+        if not self.values and self.value_kind == "days":
+            self.values = ["30"]
+        if self.type == "group" and not self.rows:
+            self.rows = [FilterRow(f"{self.key}-a"), FilterRow(f"{self.key}-b")]
+
+    def to_filter(self) -> dict[str, Any]:
+        """Return the filter that it means; rules inside that are not complete are left out."""
+        name = self.name
+        if name in (ANY_DATA, ANY_EVENT_DATA):
+            name = name[:-1] + self["path"]
+        if self.type == "group":
+            return {"name": "group", "predicate": self.predicate, "value": complete_filters(self.rows)}
+        if self.type == "history":
+            where = complete_filters(self.rows)
+            value = {"event": self.event, **filter_values.parse_history(self), **({"where": where} if where else {})}
+            return {"name": "event", "predicate": self.predicate, "value": value}
+        return {"name": name, "predicate": self.predicate, "value": filter_values.parse_value(self)}
+
+
+def complete_filters(rows: list[FilterRow]) -> list[dict[str, Any]]:
+    """Return the filters of the rows that are complete."""
+    return [row.to_filter() for row in rows if row.is_complete]
+
+
+PREFIX = "f"
+MAX_ROWS = 120
+_KEY = re.compile(r"[a-z0-9-]{1,40}")
+
+
+class FilterRows:
+    """All rules of one form."""
+
+    def __init__(self, rows: list[FilterRow], prefix: str = PREFIX) -> None:
+        self.rows = rows
+        self.prefix = prefix
+        self.error = ""
+        # A newer count with the same key cancels an older one of the same page. The seed selects the sample.
+        self.count_key = secrets.token_hex(8)
+        self.seed = 0
+        # In a flow: the triggering event, whose data can be used.
+        self.event = ""
+
+    @classmethod
+    def from_filters(cls, raw: Any, prefix: str = PREFIX) -> "FilterRows":
+        """Return the rows of stored filters."""
+        return cls(list(_rows_from_filters(raw, "")), prefix)
+
+    @classmethod
+    def blank(cls, prefix: str = PREFIX) -> "FilterRows":
+        """Return one row without a field."""
+        return cls([FilterRow("n0")], prefix)
+
+    @classmethod
+    def from_form(cls, posted: Mapping[str, list[str]], prefix: str = PREFIX) -> "FilterRows":
+        """Return the rows of a posted form (`Form.lists`) or a query, normalized."""
+        filter_rows = cls(_read_rows(posted, prefix, f"{prefix}.row", 1, set()), prefix)
+        asker, seed, filter_rows.event = (
+            next(iter(posted.get(f"{prefix}.{what}", ())), "") for what in ("asker", "seed", "event")
+        )  # fmt: skip
+        filter_rows.count_key = asker if _KEY.fullmatch(asker) else filter_rows.count_key
+        filter_rows.seed = int(seed) if seed.isdecimal() and len(seed) < 9 else 0
+        return filter_rows
+
+    def __iter__(self) -> Iterator[FilterRow]:
+        """Return every row, those inside others too."""
+        return _walk(self.rows)
+
+    def to_filters(self) -> list[dict[str, Any]]:
+        """Return the filters of the contract, of every row in which a field was chosen."""
+        _assign_paths(self.rows, "filters", strict=True)
+        return _chosen_filters(self.rows)
+
+    def complete_filters(self) -> list[dict[str, Any]]:
+        """Return the filters of the complete rows, which can be counted while others are being edited."""
+        _assign_paths(self.rows, "filters", strict=False)
+        return complete_filters(self.rows)
+
+    def add_errors(self, error: errors.Invalid, path: str = "filters") -> None:
+        """Add the errors of filters to their rows; `path` is where the filters were in the refused request."""
+        by_path = {row.path: row for row in self if row.path}
+        for place, messages in error.fields.items():
+            current = "filters" + place.removeprefix(path) if place.startswith(path) else place
+            while current and current not in by_path:
+                current = _parent_path(current)
+            text = error_sentence(messages[0])
+            if current:
+                by_path[current].error = by_path[current].error or text
+            else:
+                self.error = self.error or text
+
+    def apply_action(self, posted: Mapping[str, list[str]]) -> bool:
+        """Run the button of the rows that was pressed (add, remove, move, copy); return False if none was."""
+        text = next(iter(posted.get(f"{self.prefix}.act", ())), "")
+        verb, _, key = text.partition(":")
+        key, _, value = key.partition(":")
+        act = _ACTIONS.get(verb)
+        if act is None:
+            return False
+        act(self, key, value)
+        return True
+
+    def parent_key(self, row: FilterRow) -> str:
+        """Return the key of the row that contains a row, or an empty text."""
+        return next((item.key for item in self if any(row is inner for inner in item.rows)), "")
+
+    def siblings(self, key: str) -> tuple[list[FilterRow], int] | None:
+        """Return the list of rows that contains a row, and its index."""
+        for among in _levels(self.rows):
+            for index, row in enumerate(among):
+                if row.key == key:
+                    return among, index
+        return None
+
+    def new_keys(self) -> Iterator[str]:
+        """Return keys that no row has."""
+        used = {row.key for row in self}
+        return (key for key in (f"n{number}" for number in count()) if key not in used)
+
+
+def _parent_path(path: str) -> str:
+    """Return a path without its last step: `a.value[1]` is inside `a.value`, and that inside `a`."""
+    return path[: max(path.rfind("["), path.rfind("."), 0)]
+
+
+def _walk(rows: list[FilterRow]) -> Iterator[FilterRow]:
+    for row in rows:
+        yield row
+        yield from _walk(row.rows)
+
+
+def _levels(rows: list[FilterRow]) -> Iterator[list[FilterRow]]:
+    yield rows
+    for row in rows:
+        yield from _levels(row.rows)
+
+
+def _assign_paths(rows: list[FilterRow], path: str, strict: bool) -> None:
+    """Note at each row that becomes a filter the path that faults of it will have."""
+    index = 0
+    for row in rows:
+        row.path = ""
+        if (not row.is_blank) if strict else row.is_complete:
+            row.path = f"{path}[{index}]"
+            index += 1
+            _assign_paths(row.rows, f"{row.path}.value" + (".where" if row.type == "history" else ""), strict)
+
+
+def _chosen_filters(rows: list[FilterRow]) -> list[dict[str, Any]]:
+    filters = []
+    for row in rows:
+        if row.is_blank:
+            continue
+        filter_ = row.to_filter()
+        if row.type == "group":
+            filter_["value"] = _chosen_filters(row.rows)
+        elif row.type == "history" and _chosen_filters(row.rows):
+            filter_["value"]["where"] = _chosen_filters(row.rows)
+        filters.append(filter_)
+    return filters
+
+
+def _read_rows(posted: Mapping[str, list[str]], prefix: str, name: str, depth: int, seen: set[str]) -> list[FilterRow]:
+    rows = []
+    for key in posted.get(name, ()):
+        if depth > MAX_DEPTH + 1 or key in seen or not _KEY.fullmatch(key) or len(seen) >= MAX_ROWS:
+            continue
+        seen.add(key)
+        url = f"{prefix}.{key}."
+
+        def first(what: str, url: str = url) -> str:
+            return next(iter(posted.get(url + what, ())), "").strip()
+
+        row = FilterRow(key, first("name"), first("predicate"))
+        row.extra = {what: text for what in EXTRA_KEYS if (text := first(what))}
+        row.values = [text.replace("\r\n", "\n") for text in posted.get(f"{url}value", ())]
+        row.rows = _read_rows(posted, prefix, f"{url}row", depth + 1, seen)
+        row.values = filter_values.clean_values(row)
+        row.normalize()
+        rows.append(row)
+    return rows
+
+
+def _rows_from_filters(raw: Any, key: str) -> Iterator[FilterRow]:
+    for index, filter_ in enumerate(raw if isinstance(raw, list) else []):
+        row = FilterRow(f"{key}{'-' if key else ''}{index}", filter_["name"], filter_["predicate"])
+        value = filter_.get("value")
+        if row.name == "group":
+            row.rows = list(_rows_from_filters(value, row.key))
+        elif row.name == "event":
+            row.name = f"event:{value['event']}"
+            row.extra = filter_values.format_history(value)
+            row.rows = list(_rows_from_filters(value.get("where") or [], row.key))
+        else:
+            filter_values.set_value(row, value)
+        yield row
+
+
+def _add(rows: FilterRows, key: str, name: str) -> None:
+    place = rows.siblings(key)
+    row = FilterRow(next(rows.new_keys()), name)
+    row.normalize()
+    if key and place is None:
+        return
+    (place[0][place[1]].rows if place else rows.rows).append(row)
+
+
+def _remove(rows: FilterRows, key: str, _: str) -> None:
+    if place := rows.siblings(key):
+        del place[0][place[1]]
+
+
+def _move(step: int) -> Any:
+    def move(rows: FilterRows, key: str, _: str) -> None:
+        if place := rows.siblings(key):
+            among, index = place
+            among.insert(max(0, index + step), among.pop(index))
+
+    return move
+
+
+def _copy(rows: FilterRows, key: str, _: str) -> None:
+    if place := rows.siblings(key):
+        keys = rows.new_keys()
+        place[0].insert(place[1] + 1, _clone(keys, place[0][place[1]]))
+
+
+def _clone(keys: Iterator[str], row: FilterRow) -> FilterRow:
+    clone = FilterRow(next(keys), row.name, row.predicate, list(row.values))
+    clone.extra = dict(row.extra)
+    clone.rows = [_clone(keys, item) for item in row.rows]
+    return clone
+
+
+def _toggle_value(rows: FilterRows, key: str, value: str) -> None:
+    """Add a suggested value to a row, or remove it if the row takes several and has it."""
+    if place := rows.siblings(key):
+        row = place[0][place[1]]
+        many = row.value_kind in filter_values.MULTI_VALUE_KINDS
+        row.values = [item for item in row.values if item != value] + ([] if many and value in row.values else [value])
+        if not many:
+            row.values = [value]
+
+
+def _shuffle(rows: FilterRows, _key: str, _value: str) -> None:
+    """Show other matching contacts in the sample."""
+    rows.seed += 1
+
+
+_ACTIONS = {
+    "shuffle": _shuffle,
+    "add": _add,
+    "remove": _remove,
+    "up": _move(-1),
+    "down": _move(1),
+    "copy": _copy,
+    "pick": _toggle_value,
+}

@@ -1,0 +1,190 @@
+"""Values of filters as text in forms, and back: numbers, days, several lines, typed custom data."""
+
+import json
+import re
+from typing import Any
+
+from appliance.audience.filters import fields
+from appliance.audience.filters.fields import FilterPlace
+from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
+
+# Kinds with several values, one a line or one a checkbox.
+MULTI_VALUE_KINDS = ("texts", "values", "ids")
+_PAIRS = ("numbers", "times", "values")
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+DATE_PATTERN = re.compile(r"\d{4}-\d\d-\d\d")
+EXACT = "exact"
+_OFTEN = {"least": "at least", "most": "at most", "exactly": "exactly", "between": "between"}
+
+
+def value_kind(type_: str, predicate: str) -> str:
+    """Return the kind of value that a predicate takes: text, numbers, days …; empty if the type does not have it."""
+    if type_ == "history":
+        return "event" if predicate in ("performed", "not_performed") else ""
+    if type_ == "group":
+        return "filters" if predicate in ("any", "all", "none") else ""
+    row = PREDICATES_BY_TYPE.get(type_, {}).get(predicate)
+    if row is None:
+        return ""
+    # "between" takes two numbers, other predicates any number of them.
+    if row[0].key == "between":
+        return "pair"
+    return "many numbers" if row[0].takes == "numbers" else row[0].takes
+
+
+def is_complete(kind: str, values: list[str]) -> bool:
+    """Return whether the values that a predicate needs are there."""
+    if kind in ("flag", ""):
+        return kind == "flag"
+    if kind == "pair":
+        return len([value for value in values if value.strip()]) == 2
+    return any(value.strip() for value in values)
+
+
+def clean_values(row: Any) -> list[str]:
+    """Return the posted values of a row; of a row with several values, one for each line."""
+    if row["kind"] == EXACT:
+        return [line for text in row.values for line in text.split("\n") if line.strip()]
+    if row["as"] in (*MULTI_VALUE_KINDS, "many numbers"):
+        lines = [line.strip() for text in row.values for line in text.split("\n")]
+        return list(dict.fromkeys(line for line in lines if line))
+    return [text.strip() for text in row.values]
+
+
+def keep_compatible(before: str, now: str, values: list[str]) -> list[str]:
+    """Return the values that another predicate of the same field can take over."""
+    texts, ids = ("text", "texts", "value", "values"), ("id", "ids")
+    numbers, times = ("number", "many numbers", "pair"), ("time", "pair")
+    for alike in (texts, ids, numbers, times, ("value", "values", "pair")):
+        if before in alike and now in alike:
+            return values
+    return []
+
+
+def parse_value(row: Any) -> Any:
+    """Return the value of a filter. Text that cannot be parsed is kept, so that validation reports it."""
+    kind, texts = row.value_kind, row.values
+    first = texts[0] if texts else ""
+    if kind == "flag":
+        return True
+    if row["kind"] == EXACT:
+        read = [_parse_json(text) for text in texts]
+        return read if kind in (*MULTI_VALUE_KINDS, "pair", "many numbers") else next(iter(read), "")
+    if kind in ("number", "days"):
+        return _parse_number(first)
+    if kind == "many numbers" or (kind == "pair" and row.type == "number"):
+        return [_parse_number(text) for text in texts]
+    if kind == "id":
+        return _parse_id(first)
+    if kind == "ids":
+        return [_parse_id(text) for text in texts]
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(first, first)
+    if kind == "value":
+        return _parse_typed(first, row["kind"])
+    if row.type == "json" and kind in ("values", "pair"):
+        return [_parse_typed(text, row["kind"]) for text in texts]
+    return texts if kind in ("texts", "pair") else first
+
+
+def set_value(row: Any, raw: Any) -> None:
+    """Write a stored value into a row."""
+    field = fields.find_field(row.name, FilterPlace.SPLIT, "x")
+    names = PREDICATES_BY_TYPE.get(field.type, {}) if field else {}
+    if row.value_kind == "flag":
+        test, negative = names[row.predicate]
+        if raw is False and test.opposite:
+            row.predicate = test.key if negative else test.opposite
+        return
+    items = raw if isinstance(raw, list) else [raw]
+    if field is not None and field.type == "json":
+        row.extra["kind"] = _json_kind(items)
+    elif any(isinstance(item, str) and (item != item.strip() or "\n" in item or "\r" in item) for item in items):
+        row.extra["kind"] = EXACT
+    row.values = [_format_value(item, row["kind"]) for item in items]
+
+
+def _json_kind(items: list[Any]) -> str:
+    """Return the type of values of custom data; mixed types and text with surrounding spaces are shown as JSON."""
+    if all(isinstance(item, bool) for item in items):
+        return "boolean"
+    if all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
+        return "number"
+    if all(isinstance(item, str) and item == item.strip() and "\n" not in item and "\r" not in item for item in items):
+        return "date" if items and all(DATE_PATTERN.fullmatch(item) for item in items) else "text"
+    return EXACT
+
+
+def _format_value(value: Any, kind: str) -> str:
+    if kind == EXACT or value is None:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return text
+    return data if isinstance(data, str | int | float | bool) else text
+
+
+def _parse_typed(text: str, kind: str) -> Any:
+    if kind == "number":
+        return _parse_number(text)
+    if kind == "boolean":
+        return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
+    return text
+
+
+def _parse_number(text: str) -> Any:
+    plain = text.replace("\u202f", "").replace(" ", "")
+    if _INTEGER.fullmatch(plain):
+        return int(plain)
+    try:
+        return float(plain)
+    except ValueError:
+        return text
+
+
+def _parse_id(text: str) -> Any:
+    return int(text) if text.isdecimal() and len(text) < 19 else text
+
+
+def parse_history(row: Any) -> dict[str, Any]:
+    """Return the conditions on count and time of an event, as a filter has them."""
+    often, times = row["often"] or "least", _parse_number(row["times"] or "1")
+    condition: dict[str, Any] = {"at_least": times}
+    if often == "most":
+        condition = {"at_least": 0, "at_most": times}
+    elif often == "exactly":
+        condition["at_most"] = times
+    elif often == "between":
+        condition["at_most"] = _parse_number(row["times_to"] or row["times"] or "1")
+    if row["when"] == "days":
+        condition["within_days"] = _parse_number(row["days"] or "30")
+    elif row["when"] == "both":
+        condition |= {"within_days": _parse_number(row["days"] or "30"), "since": row["since"]}
+    elif row["when"] == "since":
+        condition["since"] = row["since"]
+    elif row["when"] == "start":
+        condition["since"] = "flow_start"
+    return condition | ({"include_machine": True} if row["machine"] == "yes" else {})
+
+
+def format_history(raw: dict[str, Any]) -> dict[str, str]:
+    """Return how often and when, as the fields of a row."""
+    least, limit = raw.get("at_least"), raw.get("at_most")
+    least = 1 if least is None else least
+    values = {"often": "least", "times": str(least)}
+    if limit is not None:
+        values |= {"often": "exactly" if limit == least else "most" if least == 0 else "between",
+                  "times": str(limit if least == 0 else least), "times_to": str(limit)}  # fmt: skip
+    within, since = raw.get("within_days"), raw.get("since")
+    if since is not None:
+        values |= {"when": "start" if since == "flow_start" else "since", "since": str(since)}
+    if within is not None:
+        values |= {"when": "days" if since is None else "both", "days": str(within)}
+    return values | ({"machine": "yes"} if raw.get("include_machine") else {})

@@ -1,0 +1,338 @@
+"""Forms of flow steps and triggers: their values, and their parts for edit conflicts."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
+from appliance.core import errors
+from appliance.core.errors import NotFound
+from appliance.events import log
+from appliance.flows import document, drafts
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.triggers import TriggerSpec
+from ui.forms import Form, error_sentence, lookups, parse_int
+from ui.forms.edit_conflicts import FormPart, FormParts, KnownNames
+from ui.forms.filter_rows import FilterRows
+from ui.widgets import filter_builder
+
+UNITS = (("86400", "days"), ("3600", "hours"), ("60", "minutes"), ("604800", "weeks"), ("1", "seconds"))
+_UNIT_SECONDS = (604_800, 86_400, 3_600, 60, 1)
+OTHER = "other"
+# The events offered as triggers, by group. The other events of the service are no useful triggers.
+TRIGGER_GROUPS = (
+    ("People", (("list_add", "Joins a list"), ("contact_add", "Is added as a contact"), ("tag_add", "Gets a tag"),
+                ("segment_enter", "Comes into a segment"), ("segment_exit", "Leaves a segment"),
+                ("list_remove", "Leaves a list"), ("form_submitted", "Fills in a form"),
+                ("double_opt_in_confirmed", "Confirms their address"), ("date_reached", "A date comes round"))),
+    ("Messages", (("email_opened", "Opens an email"), ("email_clicked", "Clicks a link in an email"),
+                  ("email_replied", "Replies to an email"), ("message", "Writes an SMS"),
+                  ("keyword", "Sends a keyword"))),
+    ("Shop", (("order_paid", "Pays an order"), ("order_shipped", "Gets an order sent"),
+              ("cart_abandoned", "Leaves a cart behind"), ("browse_abandoned", "Looks and leaves"),
+              ("checkout", "Goes to the checkout"), ("cart_add", "Puts something into the cart"),
+              ("product_view", "Looks at a product"))),
+)  # fmt: skip
+TRIGGER_LABELS = {name: label for _, group in TRIGGER_GROUPS for name, label in group}
+_KNOWN_TRIGGERS = {name for _, group in TRIGGER_GROUPS for name, _ in group} | {"manual"}
+LISTS, SEGMENT_EVENTS = ("list_add", "list_remove"), ("segment_enter", "segment_exit")
+_PAIR = re.compile(r"\s*([^:=]{1,100}?)\s*[:=]\s*(.*)")
+
+
+class StepForm(Form):
+    """The form of a step or trigger, with the rows of its filters."""
+
+    rows: FilterRows | None = None
+    where: Form | None = None
+
+
+def build_step_form(step: dict[str, Any]) -> StepForm:
+    """Return the form of a step."""
+    text = {**step, **(step.get("content") or {})}
+    values: dict[str, str] = {}
+    for field in BY_TYPE[step["type"]].fields:
+        value = text.get(field.name)
+        if field.type == "duration":
+            unit = next(unit for unit in _UNIT_SECONDS if not int(value or 0) % unit)
+            unit = 86_400 if not value else unit
+            values |= {field.name: str(int(value or 0) // unit), f"{field.name}_unit": str(unit)}
+        elif field.type == "boolean":
+            values[field.name] = "yes" if value else ""
+        elif field.type == "object":
+            values[field.name] = _format_lines(value or {})
+        elif field.type not in ("design", "filters"):
+            values[field.name] = "" if value is None else str(value)
+    return StepForm(values)
+
+
+def read_step(form: Form, kind: str) -> dict[str, Any]:
+    """Return the properties of a step, without filters; raises Invalid."""
+    raw: dict[str, Any] = {}
+    for field in BY_TYPE[kind].fields:
+        text = form[field.name]
+        if field.type == "duration":
+            raw[field.name] = _parse_duration(field.name, text, form[f"{field.name}_unit"])
+        elif field.type == "boolean":
+            raw[field.name] = True if text == "yes" else None
+        elif field.type == "object":
+            raw[field.name] = parse_lines(text, field.name) or None
+        elif field.type == "list":
+            raw[field.name] = int(text) if text.isdecimal() and len(text) < 19 else None
+        elif field.type == "event":
+            raw[field.name] = normalize_event_name(text)
+        elif field.type not in ("design", "filters") and field.name in form.values:
+            raw[field.name] = text or None
+    return raw
+
+
+def normalize_event_name(text: str) -> str | None:
+    """Return the name of an event as people write it: `Became reader` is `became_reader`."""
+    return re.sub(r"[\s-]+", "_", text.strip().lower()) or None
+
+
+def _parse_duration(name: str, text: str, unit: str) -> int:
+    try:
+        seconds = round(float(text.replace(",", ".")) * int(unit or 86_400))
+    except (ValueError, OverflowError):
+        raise errors.Invalid({name: ["write a number"]}) from None
+    return seconds
+
+
+def _format_lines(values: dict[str, Any]) -> str:
+    return "\n".join(f"{key}: {_format_value(value)}" for key, value in values.items())
+
+
+def _format_value(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str) and not _needs_quoting(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _needs_quoting(text: str) -> bool:
+    return bool(_parse_value(text) != text)
+
+
+def _parse_value(text: str) -> Any:
+    if not text:
+        return None
+    if text[0] in '-0123456789"{[' or text in ("true", "false", "null"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def parse_lines(text: str, name: str) -> dict[str, Any]:
+    """Read lines of `name: value`; a value that looks like a number, yes or no in JSON is one."""
+    values: dict[str, Any] = {}
+    for line in filter(str.strip, text.splitlines()):
+        pair = _PAIR.fullmatch(line)
+        if pair is None:
+            raise errors.Invalid({name: [f"write each line as name: value, also “{line.strip()[:40]}”"]})
+        values[pair[1]] = _parse_value(pair[2].strip())
+    return values
+
+
+def build_trigger_form(start: TriggerSpec, goal: str | None) -> StepForm:
+    """Return the form of a trigger."""
+    data, often = start.data, start.data.get("frequency")
+    gap = int(often["min_gap_seconds"]) if isinstance(often, dict) else 0
+    names = start.event in _KNOWN_TRIGGERS
+    return StepForm({
+        "event": start.event if names else OTHER, "event_name": "" if names else start.event,
+        "contact_list_id": str(start.contact_list_id or ""), "segment_id": str(start.segment_id or ""),
+        "often": "gap" if gap else str(often or ""), "gap": str(-(-gap // 86_400)) if gap else "30",
+        "tag": str(data.get("tag") or ""), "keywords": ", ".join(data.get("keywords") or []),
+        "path": str(data.get("path") or ""), "yearly": "yes" if data.get("yearly") else "",
+        "offset": str(abs(int(data.get("offset_days") or 0))),
+        "side": "before" if int(data.get("offset_days") or 0) < 0 else "after",
+        "at": str(data.get("at") or "09:00"), "goal": goal or "",
+    })  # fmt: skip
+
+
+def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
+    """Return the trigger of a form; keys that its event does not use are dropped."""
+    event = form["event"]
+    if event == OTHER:
+        event = normalize_event_name(form["event_name"]) or ""
+        if not event:
+            raise errors.Invalid({"event_name": ["write the name of your event"]})
+        words = log.find_name_error(event)
+        if words and event not in log.RESERVED_NAMES:
+            raise errors.Invalid({"event_name": ["use letters, digits and _, a letter first"]})
+    keep = {key: value for key, value in before.data.items() if key not in _FORM_KEYS}
+    data: dict[str, Any] = dict(keep)
+    if event == "date_reached":
+        offset = parse_int(form["offset"], 0) if form["offset"] not in ("", "0") else 0
+        data |= {
+            "path": _parse_date_path(form["path"]), "yearly": form["yearly"] == "yes", "at": form["at"] or "09:00",
+            "offset_days": -offset if form["side"] == "before" else offset,
+        }  # fmt: skip
+    elif form["often"] == "gap":
+        data["frequency"] = {"min_gap_seconds": parse_int(form["gap"], 30) * 86_400}
+    elif form["often"]:
+        data["frequency"] = form["often"]
+    if event in ("message", "keyword") and form["keywords"]:
+        data["keywords"] = [word.strip() for word in form["keywords"].split(",") if word.strip()]
+    if event in ("tag_add", "tag_remove") and form["tag"]:
+        data["tag"] = form["tag"]
+    return {
+        "event": event or None, "data": data,
+        "contact_list_id": next(iter(form.ids("contact_list_id")), None),
+        "segment_id": next(iter(form.ids("segment_id")), None),
+    }  # fmt: skip
+
+
+_FORM_KEYS = ("path", "yearly", "offset_days", "at", "frequency", "keywords", "tag")
+
+
+def _parse_date_path(text: str) -> str | None:
+    """Return the path of a date; a bare name is a field of the contact's data."""
+    text = text.strip()
+    if not text:
+        return None
+    return text if text.startswith(("data.", "contact")) else f"data.{text}"
+
+
+def add_errors(form: StepForm, error: errors.Invalid) -> StepForm:
+    """Show faults at the fields they are about, whatever path they have."""
+    for path, messages in error.fields.items():
+        last = re.sub(r"\[\d+\]", "", path).split(".")
+        name = next((item for item in reversed(last) if item in form.values), None)
+        name = {"event": "event", "offset_days": "offset", "frequency": "often"}.get(last[-1], name)
+        form.add_error(name or "base", _error_sentence(messages[0], name, path))
+    if not error.fields:
+        form.add_error("base", error_sentence(error.message))
+    return form
+
+
+def _error_sentence(message: str, name: str | None, path: str) -> str:
+    if message == "is reserved":
+        return "This name is ours. Choose another."
+    return error_sentence(message, "" if name is not None or path.startswith("base") else path.rpartition(".")[2])
+
+
+def list_client_events() -> list[str]:
+    """Return the names of events of clients that are offered where a name is typed."""
+    return [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
+
+
+# Parts for edit conflicts
+
+_BRANCH_LABEL = "Who goes to Yes"
+_TRIGGER_FIELDS = ("event", "event_name", "contact_list_id", "segment_id", "often", "gap", "tag", "keywords", "path",
+    "offset",
+          "side", "at", "yearly")  # fmt: skip
+CONDITION_PARTS = FormParts(FormPart("Only if", ("rules",)))
+
+
+class StepParts(FormParts):
+    """The fields of a step."""
+
+    def describe(self, form: Form, key: str, lookup: Mapping[str, str]) -> str:
+        """Return a part in words; a duration is followed by its unit."""
+        names = self.names(key)
+        if not names[1:]:
+            return super().describe(form, key, lookup)
+        number, unit = form[names[0]], dict(UNITS).get(form[names[1]], "")
+        return f"{number} {unit.removesuffix('s') if number == '1' else unit}"
+
+
+class TriggerParts(FormParts):
+    """The parts of the trigger form: the event with the fields that it uses, and the goal."""
+
+    def value(self, form: Form, key: str) -> Any:
+        """Return the value of a part; fields that the event does not use are left out."""
+        names = _relevant_fields(form) if "event" in self.names(key) else self.names(key)
+        return [[name, *filter(None, self._values(form, name))] for name in names]
+
+    def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
+        """Return the trigger or the goal in words."""
+        if "event" not in self.names(key):
+            return form["goal"] or "nothing"
+        event = form["event_name"] if form["event"] == OTHER else TRIGGER_LABELS.get(form["event"], form["event"])
+        rest = [
+            (name, form[name]) for name in _relevant_fields(form) if name not in ("event", "event_name") and form[name]
+        ]
+        return ", ".join([event or "nothing", *(names.get(f"{name} {value}", value) for name, value in rest)])
+
+
+TRIGGER_PARTS = TriggerParts(FormPart("Start", _TRIGGER_FIELDS), FormPart("Goal", ("goal",)))
+
+
+def _relevant_fields(form: Form) -> list[str]:
+    """Return the fields that the chosen event uses."""
+    event = form["event"]
+    names = ["event", *(["event_name"] if event == OTHER else [])]
+    if event == "manual":
+        return names
+    names += ["segment_id"] if event in SEGMENT_EVENTS else ["contact_list_id", "segment_id"]
+    if event == "date_reached":
+        return [*names, "path", "offset", "side", "at", "yearly"]
+    names += ["keywords"] if event in ("message", "keyword") else ["tag"] if event in ("tag_add", "tag_remove") else []
+    return [*names, "often", *(["gap"] if form["often"] == "gap" else [])]
+
+
+def step_parts(kind: str) -> FormParts:
+    """Return the parts of the form of a step of a kind."""
+    form_parts = []
+    for field in BY_TYPE[kind].fields:
+        if field.type == "filters":
+            form_parts.append(FormPart(_BRANCH_LABEL, ("rules",)))
+        elif field.type == "duration":
+            form_parts.append(FormPart(field.label, (field.name, f"{field.name}_unit")))
+        elif field.type != "design":
+            form_parts.append(FormPart(field.label, (field.name,), field.type == "boolean"))
+    return StepParts(*form_parts)
+
+
+def load_step(account_id: int, flow_id: int, step_id: int) -> dict[str, Any]:
+    """Return a stored step with its content; raises NotFound."""
+    stored = document.find_step(drafts.add_contents(drafts.load_draft(account_id, flow_id).steps), step_id)
+    if stored is None:
+        raise NotFound
+    return stored
+
+
+def build_stored_step_form(step: dict[str, Any]) -> StepForm:
+    """Return the form of a stored step, its rules as one value."""
+    form = build_step_form(step)
+    if any(field.type == "filters" for field in BY_TYPE[step["type"]].fields):
+        form.values["rules"] = serialize_rules(FilterRows.from_filters(step["filters"] or []))
+    return form
+
+
+def build_conditions_form(start: TriggerSpec) -> Form:
+    """Return the form of the conditions of a start, as one value."""
+    return Form({"rules": serialize_rules(FilterRows.from_filters(start.data.get("where") or []))})
+
+
+def serialize_rules(rows: FilterRows) -> str:
+    """Return rules as one value of a form."""
+    return json.dumps(rows.to_filters(), sort_keys=True)
+
+
+def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
+    """Return rules in words, by their value."""
+    args = (
+        (serialize_rules(item), filter_builder.build_view(account_id, item, counted=False).sentence) for item in both
+    )
+    return {value: sentence or "everybody" for value, sentence in args}
+
+
+def load_step_names(account_id: int, kind: str) -> KnownNames:
+    """Return the names of the lists that a step of a kind chooses from."""
+    names = {str(row.id): row.name for row in lookups.list_contact_lists(account_id)}
+    return {field.label: names for field in BY_TYPE[kind].fields if field.type == "list"}
+
+
+def load_trigger_names(account_id: int) -> KnownNames:
+    """Return the names of the lists and segments that a start chooses from."""
+    lists = {f"contact_list_id {row.id}": row.name for row in lookups.list_contact_lists(account_id)}
+    page = segments.fetch_page(account_id, SegmentQuery(limit=100)).rows
+    return {"Start": lists | {f"segment_id {row.id}": row.name for row in page}}

@@ -1,0 +1,273 @@
+"""Bulk actions on selected contacts: confirmation, progress, result and undo."""
+
+from typing import Any, NamedTuple
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import audit
+from appliance.audience import bulk_actions, lists
+from appliance.audience.contacts import store
+from appliance.core import errors, validation
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, parse_int
+from ui.guard import signed_in
+from ui.pages import contacts
+from ui.session import Pages, Visit
+from ui.widgets.tables import Selection
+
+pages = Pages("ui_contact_acts", url_prefix="/contacts/acts")
+
+
+_SKIPPED_LABELS = {
+    "in_list": "already in the list",
+    "left_list": "had left it by their own act",
+    "not_in_list": "not in the list",
+    "tagged": "had the tag already",
+    "untagged": "did not have it",
+    "too_many_tags": "with too many tags already",
+    "not_subscribed": "not subscribed",
+    "gone": "no longer there",
+}
+
+
+def target_name(account_id: int, act: str, argument: dict[str, Any]) -> str:
+    """Return the list name or the tag that an action is about."""
+    if not act.startswith("list_"):
+        return str(argument.get("tag", ""))
+    try:
+        return str(lists.get(account_id, argument["contact_list_id"]).name)
+    except errors.NotFound:
+        return "a list that is gone"
+
+
+def progress_message(act: Any, name: str) -> str:
+    """Return the progress of a running action."""
+    reached, number = formats.number(act.reached), formats.count_people(act.contact_count)
+    return {
+        "list_add": f"Adding to {name}: {reached} of {number}",
+        "list_remove": f"Taking out of {name}: {reached} of {number}",
+        "tag_add": f"Tagging with {name}: {reached} of {number}",
+        "tag_remove": f"Taking off the tag {name}: {reached} of {number}",
+        "unsubscribe": f"Unsubscribing: {reached} of {number}",
+        "delete": f"Deleting: {reached} of {number}",
+    }[act.action]
+
+
+def quarter_label(act: Any) -> str:
+    """Return the progress in quarters, for screen readers."""
+    share = 25 * (4 * act.reached // act.contact_count) if act.contact_count else 100
+    return f"{share} % done"
+
+
+def result_message(act: Any, name: str) -> str:
+    """Return the result of an action, and why contacts were skipped."""
+    if act.state == "failed":
+        return f"{name} was deleted meanwhile. {formats.count_people(act.changed)} were reached before."
+    who = formats.count_people(act.changed) if act.changed else "Nobody"
+    values = {
+        "list_add": f"{who} added to {name}.",
+        "list_remove": f"{who} taken out of {name}.",
+        "tag_add": f"{who} tagged {name}.",
+        "tag_remove": f"Tag {name} taken off {formats.count_people(act.changed) if act.changed else 'nobody'}.",
+        "unsubscribe": f"{who} unsubscribed.",
+        "delete": f"{who} deleted.",
+    }[act.action]
+    return f"{values}{_skipped_message(act.skipped)}"
+
+
+def _skipped_message(skipped: dict[str, int]) -> str:
+    if not skipped:
+        return ""
+    parts = [f"{formats.number(number)} {_SKIPPED_LABELS[reason]}" for reason, number in skipped.items()]
+    total = formats.number(sum(skipped.values()))
+    return f" Skipped {total}: {_SKIPPED_LABELS[next(iter(skipped))]}." if len(parts) == 1 else (
+        f" Skipped {total}: {formats.join_names(parts)}."
+    )  # fmt: skip
+
+
+def confirmation(act: str, number: int) -> dict[str, str]:
+    """Return the confirmation of an action that cannot be undone: title, text, verb and the label of cancelling."""
+    who = formats.count_people(number)
+    if act == "unsubscribe":
+        return {
+            "title": f"Unsubscribe {who}?",
+            "text": "No campaign reaches them any more, by email or SMS. Messages they cause themselves, such as "
+            "receipts, still do. Who agrees anew is subscribed again.",
+            "verb": f"Unsubscribe {who}",
+            "keep": "Keep them subscribed",
+        }
+    return {
+        "title": f"Delete {who}?",
+        "text": "They go for good, with their addresses, data and places in lists. If they unsubscribed, that is "
+        "remembered should they be added again.",
+        "verb": f"Delete {who}",
+        "keep": "Keep them",
+    }
+
+
+# Actions that cannot be undone are confirmed first.
+_CONFIRMED_ACTIONS = ("unsubscribe", "delete")
+# Above this number of contacts the number has to be typed.
+_CONFIRM_BY_TYPING_OVER = 1000
+
+
+class BulkRequest(NamedTuple):
+    """A requested bulk action: the action, its argument, and the ids of the contacts."""
+
+    act: str
+    argument: dict[str, Any]
+    ids: list[int]
+
+
+@pages.post("/", name="begin", strict_slashes=False)
+@signed_in("contacts:write")
+async def start(request: Request, visit: Visit) -> HTTPResponse:
+    """Run an action on the selected contacts; many of them as a job whose progress the next pages show."""
+    form = Form.from_request(request)
+    chosen = Selection.from_request(request, form)
+    # An action on a contact's page returns to it.
+    at = parse_int(form["at"], 0)
+    back = f"/contacts/{at}" if at else _table_url(chosen)
+    wish = await _read_request(visit, form, chosen)
+    if not wish.ids:
+        view.flash(request, "Nobody was chosen.")
+        return view.redirect(request, back)
+    if wish.act in _CONFIRMED_ACTIONS and not _is_confirmed(form, len(wish.ids)):
+        return _render_confirmation(
+            request, form, chosen, wish, await fetch(bulk_actions.fetch_first_contacts, visit.account_id, wish.ids)
+        )
+    created = await commit(bulk_actions.start, visit.account_id, visit.user.id, *wish[:2], wish.ids, visit.evidence())
+    await run_or_follow(request, visit, created, at)
+    return view.redirect(request, back)
+
+
+@pages.get("/", name="recent", strict_slashes=False)
+@signed_in()
+async def list_recent(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the bulk actions since yesterday, each with its undo."""
+
+    def read() -> list[tuple[Any, dict[str, Any]]]:
+        actions = bulk_actions.fetch_recent(visit.account_id)
+        return [
+            (item, _build_notice(item, target_name(visit.account_id, item.action, item.argument))) for item in actions
+        ]
+
+    names = await fetch(audit.fetch_actor_names, visit.account_id)
+    return view.render(request, "contacts/acts.html", rows=await fetch(read), names=names)
+
+
+@pages.get("/<act_id:int>", name="progress")
+@signed_in()
+async def show_progress(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
+    """Show the progress of an action, and at its end the result."""
+    job = await fetch(bulk_actions.get, visit.account_id, act_id)
+    name = await fetch(target_name, visit.account_id, job.action, job.argument)
+    if job.state != "working":
+        view.clear_flash(request)
+    notice = _build_notice(job, name)
+    return view.render(request, "contacts/progress.html", act=job, toast=notice, quarter=quarter_label(job))
+
+
+@pages.post("/<act_id:int>/undo", name="undo")
+@signed_in("contacts:write")
+async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
+    """Undo an action."""
+    await fetch(bulk_actions.get, visit.account_id, act_id)
+    try:
+        job = await commit(bulk_actions.undo, visit.account_id, act_id, visit.user.id, visit.evidence())
+    except errors.Invalid:
+        view.flash(request, "This was undone already.")
+        return view.redirect(request, "/contacts")
+    at = parse_int(Form.from_request(request)["at"], 0)
+    await run_or_follow(request, visit, job, at)
+    return view.redirect(request, f"/contacts/{at}" if at else _list_url(job) or "/contacts")
+
+
+async def _read_request(visit: Visit, form: Form, chosen: Selection) -> BulkRequest:
+    # The Enter key in a menu's field sends no action: the filled field decides.
+    typed = "tag_add" if form["tag"] else "list_add:new" if form["new_list"] else ""
+    act, _, which = (form["act"] or typed).partition(":")
+    argument: dict[str, Any] = {}
+    if act.startswith("tag_"):
+        argument = {"tag": which or form["tag"]}
+    elif act == "list_add" and which == "new":
+        created = await commit(
+            lists.create, visit.account_id, validation.read(lists.ListCreate, {"name": form["new_list"]})
+        )
+        argument = {"contact_list_id": created.id}
+    elif act.startswith("list_"):
+        argument = {"contact_list_id": parse_int(which, 0)}
+    if act not in bulk_actions.ACTIONS:
+        raise errors.Invalid({}, message="Choose what to do with them.")
+    return BulkRequest(act, argument, await fetch(_selected_ids, visit.account_id, chosen))
+
+
+def _selected_ids(account_id: int, chosen: Selection) -> list[int]:
+    """Return the ids of the selected contacts: those chosen, or all that match the filters now."""
+    if not chosen.is_all:
+        return [id_.id for id_ in store.fetch_by_ids(chosen.ids[:1000]) if id_.account_id == account_id]
+    asks = contacts.read_search(chosen.state)
+    return store.fetch_ids(account_id, asks.query, asks.rules)
+
+
+def _is_confirmed(form: Form, count: int) -> bool:
+    """Return whether the question was answered for this many people; over a thousand the number is typed."""
+    if form["expected"] != str(count):
+        return False
+    typed = "".join(letter for letter in form["typed"] if letter.isdecimal())
+    return count <= _CONFIRM_BY_TYPING_OVER or typed == str(count)
+
+
+def _render_confirmation(
+    request: Request, form: Form, chosen: Selection, wish: BulkRequest, first: list[Any]
+) -> HTTPResponse:
+    count = len(wish.ids)
+    status = 200
+    if form["expected"]:
+        status = 422
+        if form["expected"] != str(count):
+            form.add_error("base", f"It is {formats.count_people(count)} now.")
+        else:
+            form.add_error("typed", f"Type {formats.number(count)} to go on.")
+        form.values["typed"] = ""
+    return view.render(
+        request, "contacts/sure.html", status, form=form, fields=[("act", form["act"]), *chosen.fields],
+        count=count, ask=confirmation(wish.act, count), first=[formats.contact_name(item) for item in first],
+        must_type=count > _CONFIRM_BY_TYPING_OVER, back=_table_url(chosen),
+    )  # fmt: skip
+
+
+async def run_or_follow(request: Request, visit: Visit, action: Any, at: int = 0) -> None:
+    """Run a small action to its end; of a large one the next pages show the progress."""
+    if action.contact_count <= bulk_actions.MAX_SYNC_CONTACTS:
+        while await commit(bulk_actions.run_batch, action.id):
+            pass
+    job = await fetch(bulk_actions.get, visit.account_id, action.id)
+    name = await fetch(target_name, visit.account_id, job.action, job.argument)
+    notice = _build_notice(job, name, at)
+    view.flash(request, notice["text"], notice["undo"], notice["follow"])
+
+
+def _build_notice(job: Any, name: str, at: int = 0) -> dict[str, Any]:
+    url = f"/contacts/acts/{job.id}"
+    if job.state == "working":
+        return {"text": progress_message(job, name), "undo": None, "follow": url}
+    undo: tuple[str, dict[str, str]] | None = (f"{url}/undo", {"at": str(at)} if at else {}) if job.can_undo else None
+    return {"text": result_message(job, name), "undo": undo, "follow": ""}
+
+
+def _table_url(chosen: Selection) -> str:
+    """Return the table they were chosen in: that of a list where it was one."""
+    list_id = parse_int(chosen.state.get("of_list"), 0)
+    if list_id:
+        chosen.state.pop("of_list")
+        page = chosen.table_url(f"/lists/{list_id}")
+        chosen.state["of_list"] = str(list_id)
+        return page
+    return chosen.table_url("/contacts")
+
+
+def _list_url(job: Any) -> str:
+    return f"/lists/{job.argument['contact_list_id']}" if job.action.startswith("list_") else ""

@@ -1,0 +1,292 @@
+"""The content of a draft: templates, pasted HTML, test sends, recipients and previews."""
+
+import re
+from typing import Any
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import users
+from appliance.audience.contacts import store as contacts
+from appliance.campaigns import audience, preview, store, template_changes
+from appliance.content import brand as brands
+from appliance.content.templates import starters
+from appliance.content.templates import store as templates
+from appliance.content.templates.validation import TemplateQuery
+from appliance.core import errors, validation
+from appliance.sending.messages import test_sends
+from appliance.storage.models import Campaign
+from appliance.storage.transactions import commit, fetch, render, render_for
+from ui import formats, view
+from ui.forms import Form, audience_form, list_params, lookups, parse_int
+from ui.guard import ignore_double_submit, signed_in
+from ui.pages import approvals, composer
+from ui.session import Pages, Visit
+from ui.widgets import email_frame
+
+pages = Pages("ui_campaign_content", url_prefix="/campaigns")
+
+_MAX_TEMPLATES = 60
+# Preference keys of the last test addresses, by channel.
+_PREFERENCE_KEYS = {"email": "test_emails", "sms": "test_phones"}
+
+
+@pages.get("/<campaign_id:int>/template")
+@signed_in("campaigns:write")
+async def choose_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the templates and designs that the campaign can start from."""
+    raw, search = list_params(request, _MAX_TEMPLATES)
+
+    def read() -> dict[str, Any]:
+        campaign = store.get(visit.account_id, campaign_id)
+        query = TemplateQuery(**raw, standalone=True, channel="sms" if campaign.channel == "sms" else "email")
+        begin = (
+            starters.build_starters(brands.build_look(brands.get(visit.account_id)))
+            if campaign.channel == "email"
+            else ()
+        )
+        return {"campaign": campaign, "found": templates.fetch_page(visit.account_id, query), "starters": begin}
+
+    return view.render(request, "campaigns/template.html", search=search, **await fetch(read))
+
+
+@pages.post("/<campaign_id:int>/template")
+@signed_in("campaigns:write")
+async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Copy a template into the campaign; the notice offers to undo it."""
+    form = Form.from_request(request)
+    source: int | str = form["starter"] or parse_int(form["template"], 0)
+    before = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
+    try:
+        done = await commit(template_changes.apply_template, visit.account_id, campaign_id, source, visit.user.id)
+    except errors.Invalid as error:
+        view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
+        return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
+    view.flash(request, "It has its own copy now.", _undo_action(done, before))
+    return view.redirect(request, f"/campaigns/{campaign_id}?open=content#card-content")
+
+
+@pages.post("/<campaign_id:int>/template/undo")
+@signed_in("campaigns:write")
+async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Restore the content from before a template was chosen."""
+    form = Form.from_request(request)
+    seen, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    try:
+        await render(templates.warm_revision, visit.account_id, campaign.template_id, at)
+        await commit(templates.restore, visit.account_id, campaign.template_id, at, visit.user.id, seen)
+        view.flash(request, "The content from before is back.")
+    except (errors.Conflict, errors.Invalid):
+        view.flash(request, "It was changed since. The history of the content has every version.")
+    return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
+
+
+def _undo_action(campaign: Campaign, before: int) -> tuple[str, dict[str, str]] | None:
+    """Return the undo action that restores the revision `before`, or None if nothing changed."""
+    now = campaign.template.revision
+    if now == before:
+        return None
+    return f"/campaigns/{campaign.id}/template/undo", {"revision": str(now), "at": str(before)}
+
+
+@pages.get("/<campaign_id:int>/html")
+@signed_in("campaigns:write")
+async def new_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the form for pasting HTML."""
+    return await _render_html_form(request, visit, campaign_id, Form(), 200)
+
+
+@pages.post("/<campaign_id:int>/html")
+@signed_in("campaigns:write")
+async def paste_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Replace the content of the campaign by pasted HTML; the notice offers to undo it."""
+    form = Form.from_request(request)
+    form.require("html", "Paste the HTML of the email.")
+    if form.errors:
+        return await _render_html_form(request, visit, campaign_id, form, 422)
+    before = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
+    try:
+        done = await commit(template_changes.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
+    except errors.Invalid as error:
+        return await _render_html_form(request, visit, campaign_id, form.add_errors(error, {"body": "html"}), 422)
+    view.flash(request, "It says what you pasted now.", _undo_action(done, before))
+    return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
+
+
+async def _render_html_form(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    return view.render(request, "campaigns/html.html", status, form=form, campaign=campaign)
+
+
+@pages.get("/<campaign_id:int>/test")
+@signed_in("campaigns:write")
+async def new_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the form of a test send: the addresses, and the contact whose values it has."""
+    return await _render_test_form(request, visit, campaign_id, None, 200)
+
+
+@pages.post("/<campaign_id:int>/test")
+@signed_in("campaigns:write")
+@ignore_double_submit
+async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Send a test to some addresses, which are remembered; it is marked as one and counted nowhere."""
+    form = Form.from_request(request)
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    sms = campaign.channel == "sms"
+    # Phone numbers may contain spaces.
+    given = [text.strip() for text in re.split(r"[,;\n]+" if sms else r"[\s,;]+", form["addresses"]) if text.strip()]
+    form.require("addresses", "Say where it goes.")
+    to = [lookups.complete_phone(visit, item) for item in given] if sms else given
+    raw: dict[str, Any] = {"phones" if sms else "emails": to}
+    if as_whom := parse_int(form["as"], 0):
+        raw["contact_id"] = as_whom
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        body = validation.read(test_sends.TestRequest, raw)
+        await render(test_sends.warm, visit.account_id, campaign.template_id)
+        result = await commit(test_sends.send, visit.account_id, campaign.template_id, body)
+    except errors.Invalid as error:
+        if not form.errors:
+            form.add_error("addresses", _address_error(error, given, sms))
+        return await _render_test_form(request, visit, campaign_id, form, 422)
+    await commit(
+        users.set_preference,
+        visit.user.id,
+        _PREFERENCE_KEYS[campaign.channel],
+        [result.to for result in result.results],
+    )
+    view.flash(request, describe_sent_tests(result))
+    return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+async def _render_test_form(
+    request: Request, visit: Visit, campaign_id: int, form: Form | None, status: int
+) -> HTTPResponse:
+    raw, search = list_params(request, 6)
+    chosen = parse_int((form["as"] if form else request.args.get("as")) or "", 0)
+
+    def read() -> dict[str, Any]:
+        campaign = store.get(visit.account_id, campaign_id)
+        if search:
+            offered = contacts.find_by_words(visit.account_id, search, 1, 6).rows
+        else:
+            offered = audience.list_group(visit.account_id, campaign_id, validation.read(audience.GroupQuery, raw)).rows
+        names = contacts.get(visit.account_id, chosen) if chosen else None
+        rest = [option for option in offered if names is None or option.id != names.id]
+        return {"campaign": campaign, "people": ([names] if names else []) + rest[:6],
+                **composer.permissions(visit, campaign)}  # fmt: skip
+
+    context = await fetch(read)
+    stored = (visit.user.preferences or {}).get(_PREFERENCE_KEYS[context["campaign"].channel])
+    sms = context["campaign"].channel == "sms"
+    testers = [] if sms else list(visit.account.test_email_recipients or ())
+    default = [] if sms else testers or [visit.user.email]
+    form = form or Form({"addresses": ", ".join(stored or default), "as": str(chosen or "")})
+    return view.render(request, "campaigns/test.html", status, form=form, search=search, testers=testers, **context)
+
+
+def _address_error(error: errors.Invalid, given: list[str], sms: bool) -> str:
+    kind = "a phone number, like +44 7700 900123" if sms else "an address, like name@example.com"
+    if {"emails", "phones"} & error.fields.keys():
+        return f"Write at most {test_sends.MAX_RECIPIENTS} of them."
+    paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in error.fields)
+    wrong = [given[int(item[1])] for item in paths if item]
+    if wrong:
+        return f"{formats.join_names(wrong)} {'is' if len(wrong) == 1 else 'are'} not {kind}."
+    return formats.sentence(next(iter(error.fields.values()), [error.message])[0])
+
+
+def describe_sent_tests(outcome: test_sends.TestsSent) -> str:
+    """Return which addresses a test was sent to, and what is unfinished in it."""
+    good = [result.to for result in outcome.results if result.success]
+    bad = [result.to for result in outcome.results if not result.success]
+    parts = [f"A test is on its way to {formats.join_names(good)}."] if good else []
+    parts += [f"{formats.join_names(bad)} may not be written to."] if bad else []
+    return " ".join(parts) + approvals.unfinished_note(outcome.warnings)
+
+
+# Recipients and previews
+
+
+@pages.get("/<campaign_id:int>/audience")
+@signed_in()
+async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the recipients, and each group that is left out, with the reason."""
+    raw, search = list_params(request, 50)
+    why = (request.args.get("why") or "")[:64]
+    raw |= {"why": why} if why else {}
+
+    def read() -> dict[str, Any]:
+        campaign = store.get(visit.account_id, campaign_id)
+        sums = audience.count_audience(campaign)
+        counted = [("", "Get it", sums.sendable)]
+        out = audience.count_left_out(campaign)
+        counted += [(audience.LEFT_OUT, "Left out", out)] if out else []
+        counted += [(code, formats.reason_label(code, campaign.channel), count) for code, count in sums.reasons.items()]
+        return {
+            "campaign": campaign, "found": audience.list_group(visit.account_id, campaign_id, query), "chips": counted,
+            "audience": audience_form.describe(campaign, audience_form.load_choices(visit.account_id).names),
+        }  # fmt: skip
+
+    query = validation.read(audience.GroupQuery, raw)
+    return view.render(request, "campaigns/audience.html", why=why, search=search, **await fetch(read))
+
+
+@pages.get("/<campaign_id:int>/previews")
+@signed_in()
+async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the message as each recipient gets it, one after the other."""
+    raw, search = list_params(request, 8)
+    nameless = request.args.get("nameless") == "1"
+    raw |= {"nameless": True} if nameless else {}
+    query = validation.read(audience.GroupQuery, raw)
+    filters = parse_int(request.args.get("as"), 0, 2**62)
+
+    def read() -> dict[str, Any]:
+        campaign = store.get(visit.account_id, campaign_id)
+        page = audience.list_group(visit.account_id, campaign_id, query)
+        person = contacts.get(visit.account_id, filters) if filters else None
+        person = person or (page.rows[0] if page.rows else None)
+        rendered = preview.render_preview(visit.account_id, campaign_id, person.id if person else None)
+        next_to = audience.find_neighbours(campaign, person.id) if person else None
+        return {
+            "campaign": campaign, "found": page, "person": person, "shown": rendered, "next_to": next_to,
+            **composer.permissions(visit, campaign),
+        }  # fmt: skip
+
+    width = "phone" if request.args.get("width") == "phone" else ""
+    stored = {"who": filters or "", "search": search, "nameless": "1" if nameless else "", "width": width,
+            "page": query.page if query.page > 1 else ""}  # fmt: skip
+
+    def to(**changed: Any) -> str:
+        values = stored | changed
+        return f"/campaigns/{campaign_id}/previews" + formats.query_string({"as": values.pop("who"), **values})
+
+    return view.render(
+        request, "campaigns/previews.html", search=search, nameless=nameless, width=width, asked=filters, to=to,
+        **await render_for(visit.account_id, read),
+    )  # fmt: skip
+
+
+@pages.get("/<campaign_id:int>/preview")
+@signed_in()
+async def show_preview(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the message as one contact gets it, by default the first of the audience."""
+    person = parse_int(request.args.get("as"), 0, 2**62) or None
+    rendered = await render(preview.render_preview, visit.account_id, campaign_id, person)
+    if rendered["error"]:
+        return email_frame.render_error(rendered["error"])
+    is_empty = rendered["sms"] is not None and not rendered["text"].strip()
+    return email_frame.render_html("" if is_empty else rendered["html"])
+
+
+@pages.get("/<campaign_id:int>/rehearsal")
+@signed_in()
+async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show how far the message is rendered for all recipients, and which lack a value."""
+    facts = await render(composer.load_render_check, visit.account_id, campaign_id)
+    # The number of SMS parts is exact once the message is rendered for all recipients.
+    also = ("sms_meter",) if facts["shown"] and facts["shown"]["sms"] else ()
+    return view.render(request, "campaigns/rehearsal.html", also=also, **facts)

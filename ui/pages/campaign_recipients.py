@@ -1,0 +1,227 @@
+"""Recipients of a campaign: filters, export, saving as a segment or list, and decisions on failed messages."""
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import audit
+from appliance.audience import bulk_actions, lists
+from appliance.audience.segments import store as segments
+from appliance.campaigns import audience, recipients, report, results, store
+from appliance.core import errors, validation
+from appliance.exports import records
+from appliance.sending.messages import ledger, retries
+from appliance.sending.messages.retries import MessageSelection
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, lookups, parse_int
+from ui.guard import signed_in
+from ui.pages import bulk_actions as bulk_action_pages
+from ui.pages import campaign_report
+from ui.session import Pages, Visit
+
+pages = Pages("ui_recipients", url_prefix="/campaigns")
+
+# Spreadsheets recognise UTF-8 only by this mark.
+_BOM = "\ufeff"
+# Filters of recipients, and their labels.
+_FILTER_LABELS = {
+    "status": "", "opened": "opened", "clicked": "clicked", "link": "clicked a link", "domain": "mailboxes at",
+    "country": "numbers in", "problem": "", "accepted": "handed over", "unsubscribed": "unsubscribed",
+    "pending": "waiting",
+}  # fmt: skip
+# Filter, value and label of each chip.
+_CHIPS: tuple[tuple[str, str, str], ...] = (
+    ("accepted", "true", "Handed over"), ("opened", "people", "Opened"), ("opened", "nobody", "Did not open"),
+    ("clicked", "people", "Clicked"), ("clicked", "nobody", "Did not click"),
+    ("unsubscribed", "true", "Unsubscribed"), ("pending", "true", "Waiting"),
+    *(("status", name, formats.STATUSES[name][1])
+      for name in ("bounced", "complained", "failed", "skipped", "uncertain", "cancelled")),
+)  # fmt: skip
+
+
+@pages.get("/<campaign_id:int>/people", name="people")
+@signed_in()
+async def list_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the recipients of a campaign and the state of their messages."""
+    chosen = _read_filters(request)
+    try:
+        filters = _parse_filters(chosen, parse_int(request.args.get("page")))
+    except errors.Invalid:
+        return view.redirect(request, f"/campaigns/{campaign_id}/people")
+    return await _render_recipients(request, visit, campaign_id, chosen, filters, None)
+
+
+async def _render_recipients(
+    request: Request, visit: Visit, campaign_id: int, chosen: dict[str, str], query: recipients.RecipientQuery,
+    listed: Form | None,
+) -> HTTPResponse:  # fmt: skip
+    """Show the recipients; `listed` is the form of a list that could not be saved."""
+    page = await fetch(recipients.list_recipients, visit.account_id, campaign_id, query)
+    contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in page.rows if row.contact_id})
+    text = await fetch(_describe_filters, visit.account_id, campaign_id, chosen) if chosen else ""
+    return await campaign_report.render_tab(
+        request, visit, campaign_id, "people", 422 if listed else 200, listed=listed, found=page, known=contacts_by_id,
+        chosen=chosen, said=text, chips=_list_chips,
+        keeps=audience.build_recipient_filters(campaign_id, query) is not None,
+        form=Form({"name": _suggest_name(text)}),
+    )  # fmt: skip
+
+
+@pages.get("/<campaign_id:int>/export", name="export")
+@signed_in()
+async def export_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse | None:
+    """Export the filtered recipients as CSV."""
+    try:
+        filters = _parse_filters(_read_filters(request), 1)
+    except errors.Invalid:
+        return view.redirect(request, f"/campaigns/{campaign_id}/people")
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    page = await fetch(recipients.list_message_ids, visit.account_id, campaign_id, filters)
+    lines = records.write_recipients_csv(page)
+    name = f"campaign-{campaign.id}-people.csv"
+    await audit.record_export(visit.actor, visit.account_id, name, _read_filters(request), len(page))
+    return await view.stream_file(request, name, "text/csv; charset=utf-8", chain((_BOM,), lines))
+
+
+@pages.post("/<campaign_id:int>/segment", name="segment")
+@signed_in("campaigns:write")
+async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Save the filtered recipients as a segment, which also finds contacts that match later."""
+    form = Form.from_request(request)
+    await fetch(store.get, visit.account_id, campaign_id)
+    chosen = {name: form[name] for name in _FILTER_LABELS if form[name]}
+    filters = audience.build_recipient_filters(campaign_id, _parse_filters(chosen, 1))
+    if filters is None:
+        raise errors.Invalid({"base": ["cannot be kept as a segment"]})
+    body = validation.read(segments.SegmentCreate, {"name": form["name"] or "People", "filters": filters})
+    created = await commit(segments.create, visit.account_id, body)
+    view.flash(request, f"{created.name} is kept as a segment.")
+    return view.redirect(request, f"/segments/{created.id}")
+
+
+@pages.post("/<campaign_id:int>/list", name="list")
+@signed_in("campaigns:write")
+async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Save the filtered recipients as a new list; very many as a job. The notice offers to undo it."""
+    form = Form.from_request(request)
+    form.require("name", "Give the list a name.")
+    chosen = {name: form[name] for name in _FILTER_LABELS if form[name]}
+    params = _parse_filters(chosen, 1)
+    who = await fetch(recipients.list_contact_ids, visit.account_id, campaign_id, params)
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        read = validation.read(lists.ListCreate, {"name": form["name"]})
+        created = await commit(lists.create, visit.account_id, read)
+    except errors.Invalid as error:
+        return await _render_recipients(request, visit, campaign_id, chosen, params, form.add_errors(error))
+    args = (visit.account_id, visit.user.id, "list_add", {"contact_list_id": created.id}, who, visit.evidence())
+    await bulk_action_pages.run_or_follow(request, visit, await commit(bulk_actions.start, *args))
+    return view.redirect(request, f"/lists/{created.id}")
+
+
+@pages.get("/<campaign_id:int>/decide", name="decide")
+@signed_in()
+async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the messages that need a decision: uncertain or failed ones."""
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
+    status = "failed" if request.args.get("status") == "failed" else "uncertain"
+    raw = {"page": parse_int(request.args.get("page")), "limit": 50, "campaign_id": campaign_id, "status": status}
+    page = await fetch(ledger.list_messages, visit.account_id, validation.read(ledger.MessageQuery, raw))
+    contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in page.rows if row.contact_id})
+    return view.render(
+        request, "campaigns/decide.html", campaign=campaign, found=page, status=status, known=contacts_by_id
+    )
+
+
+def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], done: str) -> None:
+    """Register a button of that page: it decides about the messages chosen, or all of them, in short transactions."""
+
+    @pages.post(f"/<campaign_id:int>/{name}", name=name)
+    @signed_in("campaigns:send")
+    async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+        campaign, form = await fetch(store.get, visit.account_id, campaign_id), Form.from_request(request)
+        chosen = form.ids("message")
+        for key in form.getlist("problem"):
+            chosen += await fetch(report.list_affected_messages, campaign, key)
+        decided = 0
+        # A statement takes a limited number of parameters, and a transaction should be short.
+        parts = [None] if form["all"] else [tuple(chosen[at : at + 500]) for at in range(0, len(chosen), 500)]
+        for ids in parts:
+            part, more = MessageSelection(form["status"], ids=ids), True
+            while more:
+                count, after = await commit(verb, campaign.id, part, visit.actor_id)
+                decided, part, more = decided + count, part._replace(after_id=after), after > 0
+        if decided:
+            args = (f"campaign_{name}", f"campaign:{campaign.id}", {"messages": decided})
+            await commit(audit.record, visit.actor, visit.account_id, *args)
+        view.flash(
+            request, done.format(formats.count_people(decided)) if decided else "There was nothing to decide any more."
+        )
+        return view.redirect(request, f"/campaigns/{campaign_id}/problems")
+
+
+_add_decision("retry", retries.retry_batch, "On its way again to {}.")
+_add_decision("assume", retries.assume_sent_batch, "Counted as sent to {}.")
+
+
+def _read_filters(request: Request) -> dict[str, str]:
+    return {name: request.args.get(name) for name in _FILTER_LABELS if request.args.get(name)}
+
+
+def _parse_filters(chosen: dict[str, str], page: int) -> recipients.RecipientQuery:
+    """Return the filters of a query; raises Invalid."""
+    truth = {"true": True, "false": False}
+    typed = {
+        name: int(value) if name == "link" and value.isdecimal() and len(value) < 9 else truth.get(value, value)
+        for name, value in chosen.items()
+    }
+    return validation.read(recipients.RecipientQuery, {**typed, "page": page, "limit": 50})
+
+
+def _list_chips(campaign: Any, figures: Any) -> list[tuple[str, str, str, int]]:
+    """Return the filter chips with their counts."""
+    stats, opened, clicked = campaign.stats, figures.opens.people.count, figures.clicks.people.count
+    counts = {
+        ("accepted", "true"): stats["accepted"], ("pending", "true"): stats["pending"],
+        ("unsubscribed", "true"): figures.unsubscribes.count,
+    }  # fmt: skip
+    if campaign.tracking:
+        counts |= {("clicked", "people"): clicked, ("clicked", "nobody"): stats["accepted"] - clicked}
+        if campaign.channel == "email":
+            counts |= {("opened", "people"): opened, ("opened", "nobody"): stats["accepted"] - opened}
+    counts |= {("status", name): stats[name] for name in ledger.FINAL_STATUSES}
+    return [(name, value, label, counts.get((name, value), 0)) for name, value, label in _CHIPS]
+
+
+def _suggest_name(text: str) -> str:
+    return formats.sentence(text).rstrip(".") if text else ""
+
+
+def _describe_filters(account_id: int, campaign_id: int, chosen: dict[str, str]) -> str:
+    """Return the filters in words."""
+    phrases = []
+    labels: dict[tuple[str, str], str] = {(name, value): label for name, value, label in _CHIPS}
+    for name, value in chosen.items():
+        if (name, value) in labels:
+            phrases.append(labels[name, value])
+        elif name == "link":
+            urls = {
+                str(result.number): result.words or result.url
+                for result in results.build_report(account_id, campaign_id).links
+            }
+            phrases.append(f"clicked {urls.get(value, value)}")
+        elif name == "problem":
+            page = report.list_problems(store.get(account_id, campaign_id))
+            same = [item["text"] or formats.reason_label(item["reason"]) for item in page if item["key"] == value]
+            phrases.append(same[0] if same else "a problem that is gone")
+        elif name == "status":
+            phrases.append(formats.STATUSES.get(value, ("", value))[1])
+        else:
+            displayed = {"people": "", "true": "", "machines": "by machines only", "false": "not"}.get(value, value)
+            phrases.append(f"{_FILTER_LABELS[name]} {displayed}".strip())
+    return ", ".join(phrases)

@@ -1,0 +1,346 @@
+"""The report of a campaign: sending state, results, links, providers and problems."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import audit
+from appliance.accounts.audit import Actor
+from appliance.campaigns import ledger_check, preflight, report, results, states, store
+from appliance.campaigns import links as link_check
+from appliance.campaigns.report import Bucket, Report
+from appliance.campaigns.results import Conversion, UsualResults
+from appliance.content.designs.merge import MergeError
+from appliance.core import clock
+from appliance.core.cache import CostAwareCache
+from appliance.core.errors import Invalid
+from appliance.storage.transactions import commit, fetch, render, render_for
+from ui import formats, view
+from ui.forms import audience_form
+from ui.guard import signed_in
+from ui.pages import composer
+from ui.session import Pages, Visit
+from ui.widgets import charts, email_frame
+from ui.widgets.charts import FunnelStep
+
+pages = Pages("ui_reports", url_prefix="/campaigns")
+
+
+_MAX_TOP_ROWS = 5
+
+
+class ResultFact(NamedTuple):
+    """A number of a report: its label, the total it is a share of, its contacts, and the usual share."""
+
+    label: str
+    many: int
+    whole: int
+    href: str = ""
+    usual: float | None = None
+    note: str = ""
+    machines: tuple[int, str] | None = None
+    tone: str = ""
+
+
+def shorten_url(url: str, limit: int = 60) -> str:
+    """Return a URL without scheme and `www.`, at most `most` characters long."""
+    bare = url.partition("://")[2].removeprefix("www.").rstrip("/") or url
+    return bare if len(bare) <= limit else f"{bare[: limit - 1]}…"
+
+
+def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | None) -> list[ResultFact]:
+    """Return the results of a campaign, the most important first."""
+    reached = figures.ledger.delivered_to
+    clicks, opens = figures.clicks, figures.opens
+    clicked = ResultFact(
+        "Clicked", clicks.people.count, reached, "clicked=people", usual.clicked if usual else None,
+        f"{formats.number(clicks.total_human)} in all" if clicks.total_human else "",
+        (clicks.machines.count, "clicked=machines") if clicks.machines.count else None,
+    )  # fmt: skip
+    unsubscribed = figures.unsubscribes.count
+    if figures.sms is not None:
+        return [
+            ResultFact("Delivered", stats["delivered"], stats["accepted"], "status=delivered"),
+            clicked,
+            ResultFact("Opted out", unsubscribed, reached, "unsubscribed=true", tone="warn"),
+            ResultFact("Not delivered", figures.bounces.count, stats["accepted"], "status=bounced", tone="bad"),
+        ]
+    opened = ResultFact(
+        "Opened, about", opens.people.count, reached, "opened=people", usual.opened if usual else None,
+        f"{formats.number(opens.total_human)} in all" if opens.total_human else "",
+        (opens.machines.count, "opened=machines") if opens.machines.count else None,
+    )  # fmt: skip
+    back, spam = (usual.bounced, usual.complained) if usual else (None, None)
+    return [
+        clicked,
+        opened,
+        ResultFact("Unsubscribed", unsubscribed, reached, "unsubscribed=true", tone="warn"),
+        ResultFact("Called it spam", figures.complaints.count, reached, "status=complained", spam, tone="bad"),
+        ResultFact("Bounced", figures.bounces.count, stats["accepted"], "status=bounced", back, tone="bad"),
+    ]
+
+
+def list_funnel_steps(
+    campaign_id: int, figures: Report, stats: dict[str, int], usual: UsualResults | None, after: Sequence[Conversion]
+) -> list[FunnelStep]:
+    """Return the steps of the funnel: reached, opened, clicked, converted."""
+    to, reached = f"/campaigns/{campaign_id}/people?", figures.ledger.delivered_to
+    items = [FunnelStep("Reached", reached, reached, f"{to}accepted=true")]
+    if figures.sms is not None:
+        items = [FunnelStep("Handed over", stats["accepted"], stats["accepted"], f"{to}accepted=true"),
+                FunnelStep("Delivered", stats["delivered"], stats["accepted"], f"{to}status=delivered")]  # fmt: skip
+    elif figures.tracking:
+        items.append(FunnelStep("Opened, about", figures.opens.people.count, reached, f"{to}opened=people",
+                         usual.opened if usual else None))  # fmt: skip
+    if figures.tracking:
+        whole = items[0].whole
+        items.append(FunnelStep("Clicked", figures.clicks.people.count, whole, f"{to}clicked=people",
+                         usual.clicked if usual else None))  # fmt: skip
+    for conversion in after:
+        amount = f", {formats.number(round(conversion.amount))} in all" if conversion.amount else ""
+        note = f"within a week after the click{amount}"
+        items.append(FunnelStep(formats.event(conversion.event)[2], conversion.people, items[0].whole, note=note))
+    return items
+
+
+def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
+    """Return the links that most people followed."""
+    links = sorted(
+        (link for link in figures.links if link.counted and link.clicked.count), key=lambda row: -row.clicked.count
+    )
+    return [
+        (row.words or shorten_url(row.url), row.clicked.count, f"/campaigns/{campaign_id}/people?link={row.number}")
+        for row in links[:_MAX_TOP_ROWS]
+    ]
+
+
+def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
+    """Return where most people are: the providers of their mailboxes, or the countries of their numbers."""
+    to = f"/campaigns/{campaign_id}/people"
+    if figures.sms is not None:
+        return [
+            (row.country or "Unknown", row.audience, to + formats.query_string({"country": row.country or "unknown"}))
+            for row in figures.sms.countries[:_MAX_TOP_ROWS]
+        ]
+    return [
+        (row.domains[0] if len(row.domains) == 1 else row.name.capitalize(), row.audience,
+         to + formats.query_string({"domain": row.name}))
+        for row in figures.domains[:_MAX_TOP_ROWS] if row.name
+    ]  # fmt: skip
+
+
+def summarize_timeline(buckets: Sequence[Bucket]) -> str:
+    """Return a chart as a sentence: when most people clicked, and how soon half of them had."""
+    what = "clicked" if any(bucket.clicked for bucket in buckets) else "opened"
+    counts = [getattr(bucket, what) for bucket in buckets]
+    total = sum(counts)
+    if not total:
+        return ""
+    limit = max(counts)
+    peak = buckets[counts.index(limit)]
+    deleted, half = 0, 0
+    for index, count in enumerate(counts):
+        deleted += count
+        if 2 * deleted >= total:
+            half = index
+            break
+    begin, end = formats.parse_time(buckets[0].from_) or 0, formats.parse_time(buckets[half].until) or 0
+    hours = max(1, round((end - begin) / 3_600_000))
+    soon = f"{hours} hours" if hours < 48 else f"{round(hours / 24)} days"
+    soon = "an hour" if hours == 1 else soon
+    at = formats.when(formats.parse_time(peak.from_))
+    return f"Most people {what} from {at} on ({formats.number(limit)}); half of all who {what} did so within {soon}."
+
+
+_MOVING_PHASES = ("sending", "holding")
+# The state is read at most once a second, however many users watch it.
+_status_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
+# Messages claimed right before a pause may still be in flight.
+_SETTLE_MS = 3_000
+
+
+@pages.get("/<campaign_id:int>", name="show")
+@signed_in()
+async def show(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the composer of a draft, or the report of a campaign."""
+    by = "day" if request.args.get("by") == "day" else "hour"
+    base = await fetch(load_report, visit, campaign_id, "")
+    if base["campaign"].phase == "draft":
+        return await composer.render_composer(request, visit, campaign_id)
+    if base["campaign"].phase == "scheduled":
+        return await composer.render_scheduled(request, visit, campaign_id)
+    overview = await fetch(_load_overview, visit.account_id, base, by)
+    return view.render(request, "campaigns/overview.html", **base, **overview)
+
+
+@pages.get("/<campaign_id:int>/live", name="live")
+@signed_in()
+async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the progress of sending; the response has no trigger once nothing changes, which ends the polling."""
+    base = await fetch(_load_cached_status, visit.account_id, campaign_id)
+    base = {**base, "tab": "", "wide": not request.args.get("slim"), **_permissions(visit)}
+    if not view.is_partial(request) or base["campaign"].phase in ("draft", "scheduled"):
+        # The send was undone meanwhile, and a draft has another page.
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    # Only this block is rendered: the rest of the page needs values that were not loaded here.
+    answer = view.render_blocks(request, "campaigns/report.html", ("live",), **base)
+    if not base["moving"]:
+        answer.headers["HX-Trigger"] = "settled"  # the figures below look once more, and not ten seconds later
+    return answer
+
+
+@pages.get("/<campaign_id:int>/links", name="links")
+@signed_in()
+async def show_links(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show every link, on the message and as a table."""
+    return await render_tab(request, visit, campaign_id, "links")
+
+
+@pages.get("/<campaign_id:int>/links/map", name="map")
+@signed_in()
+async def show_link_map(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the message with the number and the clicks of each link, as a document of its own."""
+
+    def read() -> str:
+        campaign = store.get(visit.account_id, campaign_id)
+        if campaign.content_id is None:
+            return ""
+        return link_check.render_link_map(campaign, results.build_report(visit.account_id, campaign_id).links)
+
+    try:
+        return email_frame.render_html(await render_for(visit.account_id, read))
+    except MergeError as error:
+        return email_frame.render_error(error.describe())
+
+
+@pages.get("/<campaign_id:int>/domains", name="domains")
+@signed_in()
+async def show_domains(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the results by mailbox provider, or by country for SMS."""
+    return await render_tab(request, visit, campaign_id, "domains", everything=bool(request.args.get("all")))
+
+
+@pages.get("/<campaign_id:int>/problems", name="problems")
+@signed_in()
+async def show_problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the messages that did not arrive, by the server's response, and those that need a decision."""
+    return await render_tab(request, visit, campaign_id, "problems")
+
+
+async def render_tab(
+    request: Request, visit: Visit, campaign_id: int, name: str, status: int = 200, /, **more: Any
+) -> HTTPResponse:  # fmt: skip
+    """Render a tab of the report; a campaign without a report redirects to its own page."""
+    base = await fetch(load_report, visit, campaign_id, name)
+    if base["campaign"].phase in ("draft", "scheduled"):
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    return view.render(request, f"campaigns/{name}.html", status, **base, **more)
+
+
+def _add_action(name: str, verb: Callable[[int, int, Actor], Any], done: str) -> None:
+    """Register a button of the report: it moves the campaign on and comes back to it."""
+
+    @pages.post(f"/<campaign_id:int>/{name}", name=name)
+    @signed_in("campaigns:send")
+    async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+        if name == "resume":
+            # A scheduled campaign that was never started starts now.
+            await render(preflight.warm, visit.account_id, campaign_id, None)
+        try:
+            args = (f"campaign_{name}", verb, visit.account_id, campaign_id, visit.actor)
+            await commit(audit.run_and_record, visit.actor, *args)
+        except Invalid as error:
+            if error.reason != "invalid_transition":
+                raise
+            # The page was stale: show the present state instead of an error.
+            view.flash(request, "It has moved on meanwhile. This is how it stands.")
+        else:
+            view.flash(request, done)
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+_add_action("pause", states.pause, "Paused. Nothing more leaves until you continue.")
+_add_action("resume", states.resume, "Going on.")
+_add_action("cancel", states.cancel, "Stopped. What had not left stays here.")
+
+
+def load_report(visit: Visit, campaign_id: int, name: str) -> dict[str, Any]:
+    """Return what every tab shows: the campaign, its state, its figures and the user's permissions."""
+    context = {**_load_cached_status(visit.account_id, campaign_id), "tab": name, "wide": name == ""}
+    context |= _permissions(visit)
+    campaign = context["campaign"]
+    if "figures" not in context:
+        return context
+    context["report_tabs"] = _list_tabs(campaign, len(context["figures"].links))
+    if name == "problems":
+        context |= {"problems": report.list_problems(campaign), "doubts": report.list_uncertain(campaign_id)}
+    return context
+
+
+def _load_cached_status(account_id: int, campaign_id: int) -> dict[str, Any]:
+    """Return the state of a campaign, cached for a moment while it is sending."""
+    row = store.get_row(account_id, campaign_id)
+    key = account_id, campaign_id, row.phase, row.updated_at
+    status = _status_cache.get(key, lambda: _load_status(account_id, campaign_id))
+    if not status["moving"]:
+        _status_cache.invalidate(key)
+    return status
+
+
+def _load_status(account_id: int, campaign_id: int) -> dict[str, Any]:
+    """Return the state of sending, and the figures once it has begun."""
+    campaign = store.get(account_id, campaign_id)
+    begun = campaign.phase not in ("draft", "scheduled")
+    return {
+        **({"figures": results.build_report(account_id, campaign_id)} if begun else {}),
+        "campaign": campaign, "stats": campaign.stats, "moving": _is_moving(campaign),
+        "act": states.find_last_action(campaign),
+        "audience": audience_form.describe(campaign, audience_form.load_choices(account_id).names),
+        "progress": report.get_progress(campaign),
+        "wrong": ledger_check.check_quickly(campaign) if campaign.started_at else [],
+        "skips": [(formats.reason_label(code, campaign.channel), count) for code,
+            count in report.count_skips(campaign).items()],
+    }  # fmt: skip
+
+
+def _permissions(visit: Visit) -> dict[str, bool]:
+    return {"may_send": visit.can("campaigns:send"), "may_write": visit.can("campaigns:write")}
+
+
+def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
+    """Return the tabs: path, label, count and tone."""
+    stats = campaign.stats
+    wrong = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
+    return [
+        ("", "Overview", 0, ""), ("links", "Links", links, ""), ("people", "People", stats["audience"], ""),
+        ("domains", "Countries" if campaign.channel == "sms" else "Mailboxes", 0, ""),
+        ("problems", "Problems", wrong, "bad"),
+    ]  # fmt: skip
+
+
+def _load_overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, Any]:
+    campaign, stats = base["campaign"], base["stats"]
+    if "figures" not in base:
+        return {"by": by}
+    figures = base["figures"]
+    usual = results.find_usual_results(campaign)
+    after = results.list_conversions(campaign) if figures.tracking else []
+    return {
+        "by": by, "usual": usual, "after": after,
+        "facts": list_facts(figures, stats, usual),
+        "steps": list_funnel_steps(campaign.id, figures, stats, usual, after),
+        "columns": charts.build_columns(figures.over_time, by), "is_long": charts.exceeds_two_days(figures.over_time),
+        "summary": summarize_timeline(figures.over_time),
+        "top_links": list_top_links(campaign.id, figures), "places": list_top_providers(campaign.id, figures),
+    }  # fmt: skip
+
+
+def _is_moving(campaign: Any) -> bool:
+    """Return whether the numbers may still change; after a pause or stop, messages in flight still end."""
+    if campaign.pending_snapshot or (campaign.pending_end and campaign.stats["pending"]):
+        return True
+    if campaign.phase in ("paused", "cancelled"):
+        return clock.now_ms() - campaign.updated_at < _SETTLE_MS or report.count_in_delivery(campaign.id) > 0
+    return campaign.phase in _MOVING_PHASES

@@ -1,0 +1,455 @@
+"""The composer of a draft: four cards that save themselves, the checklist, sending, scheduling and undo."""
+
+from datetime import datetime
+from typing import Any
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import audit
+from appliance.audience.contacts import store as contacts
+from appliance.campaigns import audience, hold_reasons, preflight, preview, send, states, store
+from appliance.content.designs import document as designs
+from appliance.content.designs import merge
+from appliance.core import clock, errors, validation
+from appliance.sending.messages import senders
+from appliance.storage.transactions import commit, fetch, render, render_for
+from ui import formats, view
+from ui.forms import Form, audience_form, edit_conflicts
+from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.guard import signed_in
+from ui.pages import approvals
+from ui.session import Pages, Visit
+
+pages = Pages("ui_composer", url_prefix="/campaigns")
+
+
+CARDS = ("to", "from", "content", "when")
+# The parts of each card, for edit conflicts.
+CARD_PARTS = {
+    "to": audience_form.AudienceParts(
+        FormPart("Who gets it", ("who", "list", "segment", "sure"), True), FormPart("Left out", ("without",), True)
+    ),
+    "from": FormParts(
+        FormPart("Subject", ("subject",)), FormPart("Preview line", ("preheader",)),
+        FormPart("Name people see", ("from_name",)),
+        FormPart("Address people see", ("from_email",)), FormPart("Answers go to", ("reply_to",)),
+    ),
+    "content": FormParts(FormPart("Content", ("body",)), FormPart("Counting", ("tracking",), True)),
+    "when": FormParts(FormPart("When", ("when", "day", "hour"))),
+    "name": FormParts(FormPart("Name", ("name",))),
+}  # fmt: skip
+SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
+# Shown with the contacts concerned by the render check itself.
+_RENDER_CHECK_CODES = ("missing_value", "render_error")
+# The card that fixes a finding, by the start of its field; other pages, by its code.
+_CARD_BY_FIELD = (
+    ("trigger_attributes", "to"), ("confirm_send_to_all", "to"), ("template_attributes.body", "content"),
+    ("template_attributes.design", "content"), ("template_attributes", "from"), ("scheduled_at", "when"),
+)  # fmt: skip
+# Sentences by the code of a finding; others are shown with their message.
+_FINDING_SENTENCES = {
+    "audience_required": "Choose who gets it.",
+    "confirmation_required": "Confirm that everyone gets it.",
+    "preheader_missing": "Add a preview line: without it inboxes show the first words of the email.",
+    "nobody": "Nobody in this audience may be written to.",
+    "postal_address": "Add your postal address to the brand: mail that leaves this machine needs one.",
+    "too_long": "The email is over 102 KB: Gmail will cut it off.",
+    "opt_out_hint_missing": "It does not say how to leave: write it, or set words for every SMS in the settings.",
+}
+_FIX_PAGES = {
+    "postal_address": "/brand", "not_tested": "/campaigns/{}/test", "parts_per_day": "/settings",
+    "base_url_http": "/settings",
+}  # fmt: skip
+
+
+def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, Any]:
+    """Return everything the pages of a draft show.
+
+    Raises NotFound. Without `exact`, the counts of a very large audience may be a few seconds old.
+    """
+    account_id, account = visit.account_id, visit.account
+    campaign = store.get(account_id, campaign_id)
+    flight = preflight.run_preflight(
+        account_id, campaign_id, visit.actor, audience.count_audience if exact else audience.get_cached_counts
+    )
+    choices = audience_form.load_choices(account_id)
+    sums, sender = flight.facts, preflight.get_sender(campaign, account)
+    rendered = preview.render_preview(account_id, campaign_id)
+    sms = campaign.channel == "sms"
+    sending = sums["sms"]["parts"] if sms and sums["sms"]["parts"] else sums["sendable"]
+    later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
+    return {
+        "campaign": campaign, "sms": sms, "template": campaign.template, "choices": choices, "names": choices.names,
+        "audience": audience_form.describe(campaign, choices.names), "has_audience": audience.is_set(campaign),
+        "sums": sums, "without": audience.count_left_out(campaign),
+        "less": [(why, formats.reason_label(why, campaign.channel), count) for why, count in sums["skipped"].items()],
+        "flight": flight, "findings": _build_checklist(flight, campaign_id, visit),
+        "unfinished": approvals.filter_unfinished(flight.warnings),
+        **describe_render_check(sums), "sender": sender,
+        "offered": [] if sms else senders.list_from_addresses(account), "shown": rendered,
+        "sections": len(designs.get_sections(campaign.template.design)) if not sms else 0,
+        "approval": approvals.load_approval(
+            visit, campaign, [finding.code for finding in flight.blockers]
+        ),
+        "is_later": later, "speed": hold_reasons.forecast_duration(campaign, sending, sender["email"]),
+        **permissions(visit, campaign),
+    }  # fmt: skip
+
+
+def permissions(visit: Visit, campaign: Any) -> dict[str, bool]:
+    """Return what the user may do with a campaign, so that pages hide buttons that would be refused.
+
+    Users who may not send can only look at a scheduled campaign.
+    """
+    may_send = visit.can("campaigns:send")
+    may_write = visit.can("campaigns:write") and (may_send or campaign.phase == "draft")
+    return {"may_write": may_write, "may_send": may_send}
+
+
+def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
+    """Return the forms of the four cards, and that of its name."""
+    template = campaign.template
+    when = {"when": "now"}
+    if campaign.scheduled_at is not None:
+        local = datetime.fromtimestamp(campaign.scheduled_at / 1000, visit.zone)
+        when = {"when": "later", "day": local.strftime("%Y-%m-%d"), "hour": local.strftime("%H:%M")}
+    forms = {
+        "to": audience_form.build_form(campaign),
+        "from": Form({name: getattr(template, name) or "" for name in SENDER_FIELDS}),
+        "content": Form({"body": template.body or "", "tracking": "yes" if campaign.tracking else ""}),
+        "when": Form(when),
+        "name": Form({"name": campaign.name}),
+    }
+    return {card: edit_conflicts.open_form(form, CARD_PARTS[card]) for card, form in forms.items()}
+
+
+def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
+    """Return which of the cards have all they need."""
+    template = context["template"]
+    return {
+        "to": context["has_audience"] and context["sums"]["sendable"] > 0,
+        "from": bool(template.subject) or context["sms"],
+        "content": bool((template.body or "").strip() or context["sections"]),
+        "when": True,
+    }
+
+
+def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
+    """Return the progress of rendering for all recipients, and the size of an SMS."""
+    counts = preflight.run_preflight(account_id, campaign_id, count=audience.get_cached_counts).facts
+    campaign = store.get(account_id, campaign_id)
+    rendered = preview.render_preview(account_id, campaign_id) if campaign.channel == "sms" else None
+    return {"campaign": campaign, "shown": rendered, "people": counts["sendable"], **describe_render_check(counts)}
+
+
+def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
+    """Return the findings of rendering for all recipients, with the contacts concerned."""
+    outcome = counts.get("rehearsal")
+    if outcome is None:
+        return {"rehearsal": None, "trouble": []}
+    phrases = [(f"{merge.tag_label(item['name'])} is empty for {formats.count_people(item['count'])}", "",
+        item["contact_ids"])
+            for item in outcome["lacking"] if item["count"]]  # fmt: skip
+    if outcome["failed"]:
+        what = f"Cannot be made for {formats.count_people(outcome['failed'])}, who would be skipped"
+        phrases.insert(0, (what, outcome["failures"][0]["error"], [item["contact_id"] for item in outcome["failures"]]))
+    ids = list(dict.fromkeys(number for _, _, people in phrases for number in people))
+    named = {contact.id: formats.contact_name(contact) for contact in contacts.fetch_by_ids(ids)}
+    trouble = [(what, why, [(item, named[item]) for item in people if item in named]) for what, why, people in phrases]
+    return {"rehearsal": outcome, "trouble": trouble}
+
+
+def _build_checklist(flight: preflight.Preflight, campaign_id: int, visit: Visit) -> list[tuple[str, str, str]]:
+    """Return the checklist: tone, sentence, and the page that fixes it if the user may open it."""
+    checklist = [
+        (tone, finding_sentence(item), fix_url(item, campaign_id))
+        for tone, group in (("bad", flight.blockers), ("warn", flight.warnings))
+        for item in group
+        if item.code not in _RENDER_CHECK_CODES
+    ]
+    return [(tone, text, href if visit.can_open(href) else "") for tone, text, href in checklist]
+
+
+def finding_sentence(finding: Any) -> str:
+    """Return a finding of the checklist as a sentence."""
+    if "campanero.invalid" in finding.message:
+        return "Add your domain, or say from which address it is: mail that leaves this machine needs one."
+    return _FINDING_SENTENCES.get(finding.code) or formats.sentence(finding.message)
+
+
+def fix_url(finding: Any, campaign_id: int) -> str:
+    """Return where a finding is mended."""
+    if "postal" in finding.message:
+        return "/brand"
+    if finding.code in _FIX_PAGES:
+        return _FIX_PAGES[finding.code].format(campaign_id)
+    if finding.code.startswith("domain_") or "not verified" in finding.message:
+        return "/settings/domains"
+    if finding.code == "sender_not_ready" and not finding.field.startswith("template"):
+        return "/settings/sending"
+    if ".design." in finding.field:
+        return f"/campaigns/{campaign_id}/content?path={finding.field.partition('.design.')[2]}"
+    match = next((card for start, card in _CARD_BY_FIELD if finding.field.startswith(start)), None)
+    return f"/campaigns/{campaign_id}?open={match}#card-{match}" if match else ""
+
+
+# Blocks that follow from a saved card.
+_FOLLOWING_BLOCKS = ("side", "saved", "title_line", "ready", "approval")
+
+
+async def render_composer(
+    request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
+) -> HTTPResponse:
+    """Return the composer, or the one card that saved itself with all that follows from it."""
+    facts = await render_for(visit.account_id, load_draft, visit, campaign_id, exact=False)
+    forms = build_card_forms(facts["campaign"], visit)
+    if form is not None:
+        forms[card] = form
+    done = complete_cards(facts)
+    first = next((name for name in CARDS if not done[name]), "")
+    # The size of an SMS depends on the recipients, so its card follows the audience.
+    also = (*_FOLLOWING_BLOCKS, "card_content") if card == "to" else _FOLLOWING_BLOCKS
+    return view.render(
+        request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.conflicts else 200,
+        also=also, forms=forms, done=done, opened=(card in CARDS and card) or request.args.get("open") or first,
+        wrong=bool(form and card in CARDS and (form.errors or form.conflicts)),
+        **facts,
+    )  # fmt: skip
+
+
+@pages.post("/<campaign_id:int>/to")
+@signed_in("campaigns:write")
+@edit_conflicts.retry_on_change
+async def save_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Save the audience."""
+    form, present = await _merge_card(request, visit, campaign_id, "to")
+    filters = audience_form.read_form(form, present.trigger.data)
+    return await _save_card(request, visit, campaign_id, form, "to", {"trigger_attributes": filters})
+
+
+@pages.post("/<campaign_id:int>/from")
+@signed_in("campaigns:write")
+@edit_conflicts.retry_on_change
+async def save_sender(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Save sender and subject."""
+    form, _ = await _merge_card(request, visit, campaign_id, "from")
+    values = {name: form.text(name) for name in SENDER_FIELDS if name in form.values}
+    return await _save_card(request, visit, campaign_id, form, "from", {"template_attributes": values})
+
+
+@pages.post("/<campaign_id:int>/content")
+@signed_in("campaigns:write")
+@edit_conflicts.retry_on_change
+async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Save the content."""
+    form, _ = await _merge_card(request, visit, campaign_id, "content")
+    params: dict[str, Any] = {}
+    if "body" in form.values:
+        params["template_attributes"] = {"body": form.text("body")}
+    if form["asks"] == "tracking":
+        # An unchecked checkbox is not sent; the hidden field says that it was shown.
+        params["tracking"] = form["tracking"] == "yes"
+    return await _save_card(request, visit, campaign_id, form, "content", params)
+
+
+@pages.post("/<campaign_id:int>/when")
+@signed_in("campaigns:write")
+@edit_conflicts.retry_on_change
+async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Save the time; a time in the past is an error."""
+    form, _ = await _merge_card(request, visit, campaign_id, "when")
+    moment = None
+    if form["when"] == "later":
+        if not form["day"]:
+            # Later is selected without a day yet: nothing to save and no error.
+            return await render_composer(request, visit, campaign_id, form, "when")
+        moment = form.moment("day", "hour", visit.zone)
+        if moment is not None and moment <= clock.now_ms():
+            current = datetime.fromtimestamp(clock.now_ms() / 1000, visit.zone).strftime("%H:%M")
+            form.add_error("day", f"Choose a time in the future. It is {current} now in {visit.account.time_zone}.")
+        if form.errors:
+            return await render_composer(request, visit, campaign_id, form, "when")
+    stamp = clock.iso(moment) if moment else None
+    return await _save_card(request, visit, campaign_id, form, "when", {"scheduled_at": stamp})
+
+
+@pages.post("/<campaign_id:int>/name")
+@signed_in("campaigns:write")
+@edit_conflicts.retry_on_change
+async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Give it another name, which only the team sees."""
+    form, _ = await _merge_card(request, visit, campaign_id, "name")
+    if not form["name"]:
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    return await _save_card(request, visit, campaign_id, form, "name", {"name": form["name"]})
+
+
+async def _merge_card(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
+    """Return the posted form of a card, merged with the stored one, and the campaign."""
+    form = Form.from_request(request)
+    present = await fetch(store.get, visit.account_id, campaign_id)
+    names = (await fetch(audience_form.load_choices, visit.account_id)).names if card == "to" else {}
+    parts = CARD_PARTS[card]
+    edit_conflicts.merge_form(
+        form, parts, build_card_forms(present, visit)[card], dict.fromkeys(parts.all_keys(form), names)
+    )
+    return form, present
+
+
+async def _save_card(
+    request: Request, visit: Visit, campaign_id: int, form: Form, card: str, filters: dict[str, Any]
+) -> HTTPResponse:
+    if form.conflicts:
+        return await render_composer(request, visit, campaign_id, form, card)
+
+    def kept() -> Form:
+        return build_card_forms(store.get(visit.account_id, campaign_id), visit)[card]
+
+    try:
+        patch = validation.read(store.CampaignPatch, filters)
+        await render(store.warm, visit.account_id, campaign_id, patch.template_attributes)
+        args = (send.update, visit.account_id, campaign_id, patch, visit.actor)
+        await commit(edit_conflicts.write_if_unchanged, form, CARD_PARTS[card], kept, *args)
+    except errors.Invalid as error:
+        if error.reason == "campaign_locked":
+            # The campaign was sent meanwhile, in another window or by a colleague.
+            view.flash(request, "It was sent meanwhile, so what you typed last was not kept.")
+            return view.redirect(request, f"/campaigns/{campaign_id}")
+        return await render_composer(request, visit, campaign_id, form.add_errors(error), card)
+    if view.is_partial(request):
+        return await render_composer(request, visit, campaign_id, None, card)
+    return view.redirect(request, f"/campaigns/{campaign_id}{f'?open={card}' if card in CARDS else ''}")
+
+
+# Send, schedule and undo
+
+HOLD_SECONDS = 15
+# Above this number of recipients the number has to be typed.
+CONFIRM_BY_TYPING_OVER = 1000
+
+
+@pages.get("/<campaign_id:int>/send")
+@signed_in()
+async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Show the numbers of a send before it happens."""
+    return await _render_review(request, visit, campaign_id, Form(), 200)
+
+
+@pages.post("/<campaign_id:int>/send")
+@signed_in("campaigns:send")
+async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Send to exactly the number of recipients that was shown; if it changed, show the page again."""
+    form = Form.from_request(request)
+    unfinished = approvals.filter_unfinished(
+        (await render(preflight.run_preflight, visit.account_id, campaign_id, visit.actor)).warnings
+    )
+    try:
+        await render(preflight.warm, visit.account_id, campaign_id, None)
+        done = await commit(_send, visit, campaign_id, form, unfinished)
+    except errors.Invalid as error:
+        if not form.errors:
+            form.add_errors(error)
+        return await _render_review(request, visit, campaign_id, form, 422)
+    if done.phase == "scheduled":
+        message = f"It goes out {formats.when(done.scheduled_at)}. The audience is counted again then."
+        view.flash(request, message, (f"/campaigns/{campaign_id}/undo", {}))
+    return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+@pages.post("/<campaign_id:int>/undo")
+@signed_in("campaigns:send")
+async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Cancel a send before anything left, or the schedule of a later one."""
+    before = await fetch(store.get, visit.account_id, campaign_id)
+    try:
+        await commit(
+            audit.run_and_record, visit.actor, "campaign_unsend", states.return_to_draft, visit.account_id, campaign_id
+        )
+    except errors.Invalid as error:
+        if error.reason != "invalid_transition":
+            raise
+        # The page was stale: show the present state instead of an error.
+        view.flash(request, "It has moved on meanwhile. This is how it stands.")
+    else:
+        if before.phase == "scheduled":
+            when = formats.when(before.scheduled_at)
+            again = (f"/campaigns/{campaign_id}/schedule", {"at": str(before.scheduled_at)})
+            view.flash(request, f"Not scheduled any more. It is a draft again, with {when} as its time.", again)
+        else:
+            view.flash(request, "Nothing was sent. It is a draft again.")
+    return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+@pages.post("/<campaign_id:int>/schedule")
+@signed_in("campaigns:send")
+async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Restore a cancelled schedule, if its time is unchanged and still to come."""
+    form = Form.from_request(request)
+
+    def arm() -> bool:
+        campaign = store.get(visit.account_id, campaign_id)
+        same = str(campaign.scheduled_at) == form["at"] and campaign.scheduled_at > clock.now_ms()
+        if campaign.phase != "draft" or not same:
+            return False
+        _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0))
+        return True
+
+    try:
+        await render(preflight.warm, visit.account_id, campaign_id, None)
+        is_armed = await commit(arm)
+        message = "Scheduled as before." if is_armed else "It has moved on meanwhile. This is how it stands."
+    except errors.Invalid:
+        message = "It could not be scheduled again. The checklist says why."
+    view.flash(request, message)
+    return view.redirect(request, f"/campaigns/{campaign_id}")
+
+
+async def render_scheduled(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+    """Return the page of a campaign whose time is still to come."""
+    facts = await render_for(visit.account_id, load_draft, visit, campaign_id)
+    return view.render(request, "campaigns/scheduled.html", **facts)
+
+
+def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any]) -> Any:
+    campaign = store.get(visit.account_id, campaign_id)
+    now = audience.count_audience(campaign).sendable
+    if form["expected"] != str(now):
+        form.add_error("base", f"The audience changed while this was open. It is {formats.count_people(now)} now.")
+    elif now > CONFIRM_BY_TYPING_OVER and "".join(filter(str.isdecimal, form["typed"])) != str(now):
+        form.add_error("typed", f"Type {formats.number(now)} to send to that many people.")
+    approvals.check_confirmed(form, unfinished_now)
+    if form.errors:
+        raise errors.Invalid({})
+    later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
+    body = store.SendRequest(hold_seconds=0 if later else HOLD_SECONDS)
+    return _go_live(visit, campaign_id, body)
+
+
+def _go_live(visit: Visit, campaign_id: int, body: store.SendRequest) -> Any:
+    return audit.run_and_record(
+        visit.actor, "campaign_send", send.go_live, visit.account_id, campaign_id, body, visit.actor
+    )
+
+
+async def _render_review(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:
+    facts = await render_for(visit.account_id, load_draft, visit, campaign_id)
+    if facts["campaign"].phase != "draft":
+        return view.redirect(request, f"/campaigns/{campaign_id}")
+    first = await fetch(_list_first_recipients, visit.account_id, campaign_id)
+    return view.render(
+        request,
+        "campaigns/send.html",
+        status,
+        form=form,
+        first=first,
+        type_over=CONFIRM_BY_TYPING_OVER,
+        hold=HOLD_SECONDS,
+        is_dialog=view.is_partial(request),
+        **facts,
+    )
+
+
+def _list_first_recipients(account_id: int, campaign_id: int) -> list[tuple[int, str]]:
+    row = contacts.fetch_by_ids(audience.sample_recipients(store.get(account_id, campaign_id)))
+    return [(contact.id, formats.contact_name(contact)) for contact in row]

@@ -1,0 +1,306 @@
+"""The page of one contact: consent, lists, data, events, messages, SMS conversation, and merging."""
+
+import secrets
+from typing import Any, NamedTuple
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import audit
+from appliance.audience.contacts import removal, store, timeline, write
+from appliance.content.designs.merge import MergeError
+from appliance.core import errors, validation
+from appliance.events import log
+from appliance.inbound import sms_conversations
+from appliance.inbound.sms_conversations import ConversationLine, Seen
+from appliance.sending.messages import ledger
+from appliance.sending.messages.compose import SmsPreview
+from appliance.sending.messages.prepare import MessagePreparer
+from appliance.storage.models import Channel, Contact
+from appliance.storage.transactions import commit, fetch
+from appliance.tracking import erasing
+from ui import formats, view
+from ui.forms import Form, list_params, lookups, parse_int
+from ui.guard import ignore_double_submit, signed_in
+from ui.session import Pages, Visit
+from ui.widgets import email_frame
+
+pages = Pages("ui_contact_detail", url_prefix="/contacts")
+
+
+LINES_PER_PAGE = 30
+
+
+class Conversation(NamedTuple):
+    """A conversation, the oldest line first; `older_page` is the page before it, or None.
+
+    `takes` is the size of the typed reply as SMS.
+    """
+
+    contact: Contact
+    number: Channel | None
+    lines: list[ConversationLine]
+    total: int
+    older_page: int | None
+    form: Form
+    takes: SmsPreview
+
+    @staticmethod
+    def is_outgoing(line: ConversationLine) -> bool:
+        """Return whether a line is a message of ours."""
+        return line.message is not None
+
+    @staticmethod
+    def line_text(line: ConversationLine) -> str:
+        """Return the text of a line."""
+        return line.body or "These words are not kept any more."
+
+    @staticmethod
+    def find_unseen_refusal(line: ConversationLine) -> Any:
+        """Return the incoming message if it may be an opt-out that is still to be reviewed, else None."""
+        incoming = line.incoming
+        return incoming if incoming is not None and incoming.kind == "refusal" and incoming.seen_at is None else None
+
+
+def load_conversation(
+    account_id: int, contact: Contact, page: int = 1, form: Form | None = None
+) -> Conversation | None:
+    """Return the conversation with a contact, or None without a phone number and any message."""
+    rows = sms_conversations.list_conversation(account_id, contact.id, page, LINES_PER_PAGE)
+    number = sms_conversations.find_phone_channel(contact)
+    if number is None and not rows.total:
+        return None
+    # The random value makes a reply idempotent.
+    form = form or Form({"once": secrets.token_hex(8)})
+    older = page + 1 if page < rows.pages else None
+    takes = sms_conversations.weigh(account_id, form["text"])
+    return Conversation(contact, number, list(reversed(rows.rows)), rows.total, older, form, takes)
+
+
+_SEND_ERRORS = {
+    "recipient_suppressed": "They may not be written to: nothing was sent.",
+    "transactional_disabled": "Single messages are switched off in this account: nothing was sent.",
+}
+
+
+@pages.get("/<contact_id:int>/conversation")
+@signed_in()
+async def show_conversation(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Show the conversation, page by page."""
+    return await _render_conversation(request, visit, contact_id, None, 200)
+
+
+@pages.post("/<contact_id:int>/conversation")
+@signed_in("messages:send")
+@ignore_double_submit
+async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Send an answer; the words that were typed stay where they are if it cannot be sent."""
+    form = Form.from_request(request)
+    form.require("text", "Write what you want to say.")
+    try:
+        if not form.errors:
+            once = form["once"][:32] or None
+            await commit(sms_conversations.send_reply, visit.account_id, contact_id, form["text"], once)
+    except errors.Invalid as error:
+        text = _SEND_ERRORS.get(error.reason or "")
+        if text:
+            form.add_error("text", text)
+        else:
+            form.add_errors(error, {"base": "text"})
+    if form.errors:
+        return await _render_conversation(request, visit, contact_id, form, 422)
+    if view.is_partial(request):
+        return await _render_conversation(request, visit, contact_id, None, 200)
+    view.flash(request, "Your answer is on its way.")
+    return view.redirect(request, _conversation_url(request, contact_id))
+
+
+@pages.post("/<contact_id:int>/conversation/parts")
+@signed_in("contacts:write")
+async def count_parts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Show how many SMS the typed text takes."""
+    await fetch(store.get, visit.account_id, contact_id)
+    takes = await fetch(sms_conversations.weigh, visit.account_id, Form.from_request(request)["text"])
+    return view.render_fragment(request, "contacts/parts.html", takes=takes)
+
+
+@pages.post("/<contact_id:int>/conversation/seen")
+@signed_in("contacts:write")
+async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Mark an incoming message as reviewed, as an opt-out or not."""
+    form = Form.from_request(request)
+    await fetch(store.get, visit.account_id, contact_id)
+    meant = form["opt_out"] == "yes"
+    incoming = parse_int(form["incoming"], 0, 2**53)
+    heard = await fetch(sms_conversations.get_incoming, visit.account_id, incoming)
+    if heard.contact_id not in (None, contact_id):
+        raise errors.NotFound
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming, Seen(meant), visit.actor_id)
+    if view.is_partial(request):
+        return await _render_conversation(request, visit, contact_id, None, 200)
+    view.flash(request, "They get no more SMS." if meant else "Noted: they may be written to as before.")
+    return view.redirect(request, _conversation_url(request, contact_id))
+
+
+def _conversation_url(request: Request, contact_id: int) -> str:
+    whole = Form.from_request(request)["from"] == "conversation"
+    return f"/contacts/{contact_id}/conversation" if whole else f"/contacts/{contact_id}#conversation"
+
+
+async def _render_conversation(
+    request: Request, visit: Visit, contact_id: int, form: Form | None, status: int
+) -> HTTPResponse:
+    page = parse_int(request.args.get("page"))
+
+    def read() -> tuple[Any, Conversation | None]:
+        contact = store.get(visit.account_id, contact_id)
+        return contact, load_conversation(visit.account_id, contact, page, form)
+
+    contact, conversation = await fetch(read)
+    return view.render(
+        request,
+        "contacts/conversation.html",
+        status,
+        contact=contact,
+        talk=conversation,
+        name=formats.contact_name(contact),
+    )
+
+
+_EVENTS_PER_PAGE, _MAX_MESSAGES, _MAX_CONSENTS = 40, 8, 100
+# Groups of events to filter by.
+_EVENT_GROUPS = (
+    ("", "Everything"), ("messages", "Messages"), ("consent", "Consent"), ("person", "Lists and data"),
+    ("flows", "Flows"), ("own", "Your events"),
+)  # fmt: skip
+
+
+@pages.get("/<contact_id:int>")
+@signed_in()
+async def show_contact(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Show a contact: addresses and consent, lists, data, events."""
+    kind = request.args.get("kind") or ""
+    kind = kind if kind in dict(_EVENT_GROUPS) else ""
+    row = await fetch(_load_contact, visit.account_id, contact_id, kind, parse_int(request.args.get("page")))
+    return view.render(
+        request, "contacts/show.html", kind=kind, kinds=_EVENT_GROUPS, **row,
+        may_write=visit.can("contacts:write"),
+    )  # fmt: skip
+
+
+def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dict[str, Any]:
+    contact = store.get(account_id, contact_id)
+    evidence = list(timeline.fetch_evidence(account_id, contact_id, limit=_MAX_CONSENTS).rows)
+    return {
+        "contact": contact,
+        "events": timeline.fetch_events(account_id, contact_id, kind, page, _EVENTS_PER_PAGE),
+        "lists": lookups.list_contact_lists(account_id),
+        "wants_erasure": erasing.has_open_request(account_id, contact_id),
+        "evidence": {
+            channel.value: [row for row in evidence if row.address == channel.value] for channel in contact.channels
+        },
+        "actors": timeline.fetch_actor_names(account_id, evidence),
+        "messages": ledger.list_messages(account_id, ledger.MessageQuery(contact_id=contact_id, limit=_MAX_MESSAGES)),
+        "flows": timeline.fetch_live_runs(account_id, contact_id),
+        "alike": timeline.find_similar_contacts(account_id, contact_id),
+        "tags": write.tags_of(contact.data),
+        "talk": load_conversation(account_id, contact),
+    }
+
+
+@pages.post("/<contact_id:int>/consent")
+@signed_in("contacts:write")
+async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Opt one address of a contact in or out, with this request as the evidence."""
+    form = Form.from_request(request)
+    wanted = form["subscribed"] == "yes"
+    raw = {"channels_attributes": [{"id": parse_int(form["channel"], 0), "subscribed": wanted}]}
+    body = validation.read(store.ContactPatch, raw)
+    done = await commit(write.update, visit.account_id, contact_id, body, visit.evidence())
+    if wanted and done.kept_opt_out:
+        view.flash(request, "They asked not to be written to, and that stays until they say otherwise.")
+    else:
+        view.flash(request, "Subscribed." if wanted else "Unsubscribed. Campaigns will skip this address.")
+    return view.redirect(request, f"/contacts/{contact_id}")
+
+
+@pages.get("/<contact_id:int>/messages/<message_id:int>")
+@signed_in()
+async def show_message(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
+    """Show a message that a contact got, and its events."""
+    context = await fetch(_load_message, visit.account_id, contact_id, message_id)
+    return view.render(request, "contacts/message.html", **context)
+
+
+@pages.get("/<contact_id:int>/messages/<message_id:int>/html")
+@signed_in()
+async def show_message_html(request: Request, visit: Visit, contact_id: int, message_id: int) -> HTTPResponse:
+    """Show the HTML of a message, for the frame of its page."""
+    context = await fetch(_load_message, visit.account_id, contact_id, message_id)
+    if context["filled"] is None:
+        return email_frame.render_error("it could not be rendered for this person, or its content is no longer kept")
+    return email_frame.render_html(context["filled"].html or email_frame.sms_html(context["filled"].text or ""))
+
+
+def _load_message(account_id: int, contact_id: int, message_id: int) -> dict[str, Any]:
+    contact = store.get(account_id, contact_id)
+    row = ledger.get(account_id, message_id)
+    if row.contact_id != contact.id:
+        raise errors.NotFound
+    try:
+        filled = MessagePreparer().fill_again(row)
+    except MergeError:
+        filled = None
+    query = log.EventQuery(limit=100, resource_uid=f"message:{row.id}")
+    return {"contact": contact, "row": row, "filled": filled, "events": log.list_events(account_id, query).rows}
+
+
+# Merging two contacts
+
+_MAX_CANDIDATES = 20
+
+
+@pages.get("/<contact_id:int>/merge")
+@signed_in("contacts:write")
+async def review_merge(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Show whom to merge with, then both contacts and the result."""
+    return await _render_merge(request, visit, contact_id, parse_int(request.args.get("with"), 0), Form(), 200)
+
+
+@pages.post("/<contact_id:int>/merge")
+@signed_in("contacts:write")
+async def merge_contacts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
+    """Merge two contacts; the one that is kept keeps its own name and data where both have some."""
+    form = Form.from_request(request)
+    other = parse_int(form["with"], 0)
+    stored, deleted = (other, contact_id) if form["keep"] == "other" else (contact_id, other)
+    try:
+        await fetch(store.get, visit.account_id, contact_id)
+        args = (removal.merge, visit.account_id, stored, deleted, visit.evidence())
+        details = {"merged_contact_id": deleted}
+        contact = await commit(audit.run_and_record, visit.actor, "contact_merge", *args, data=details)
+    except errors.Invalid:
+        form.add_error("base", "Choose another person: this one is not here any more.")
+        return await _render_merge(request, visit, contact_id, 0, form, 422)
+    view.flash(request, f"{formats.contact_name(contact)} is one person now.")
+    return view.redirect(request, f"/contacts/{contact.id}")
+
+
+async def _render_merge(
+    request: Request, visit: Visit, contact_id: int, other_id: int, form: Form, status: int
+) -> HTTPResponse:
+    raw, search = list_params(request, _MAX_CANDIDATES)
+    context = await fetch(_load_merge, visit.account_id, contact_id, other_id, raw)
+    return view.render(request, "contacts/merge.html", status, form=form, search=search, **context)
+
+
+def _load_merge(account_id: int, contact_id: int, other_id: int, raw: dict[str, Any]) -> dict[str, Any]:
+    contact = store.get(account_id, contact_id)
+    other = next(iter(store.fetch_by_ids([other_id])), None) if other_id and other_id != contact_id else None
+    return {
+        "contact": contact,
+        "other": other if other and other.account_id == account_id else None,
+        "alike": timeline.find_similar_contacts(account_id, contact_id),
+        "found": store.fetch_page(account_id, validation.read(store.ContactQuery, raw)) if raw.get("search") else None,
+        "lists": {row.id: row.name for row in lookups.list_contact_lists(account_id)},
+    }

@@ -1,0 +1,197 @@
+"""Sections of an email in the editor: add, move, copy, remove, undo, redo, and presence of others."""
+
+from typing import Any
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.content.templates import editing, section_edits, store
+from appliance.content.templates.editing import SectionEdit
+from appliance.content.templates.section_edits import SectionTarget
+from appliance.core.errors import Conflict, Invalid
+from appliance.storage.transactions import commit, fetch, render, render_for
+from ui import formats, view
+from ui.forms import Form, parse_int
+from ui.guard import signed_in
+from ui.pages import editor
+from ui.pages.editor import build_context, render_blocks
+from ui.pages.template_detail import describe_conflict
+from ui.session import Pages, Visit
+from ui.widgets import editor_panels
+
+pages = Pages("ui_editor_acts", url_prefix="/templates")
+
+_NUMBERS = tuple(str(number) for number in range(100))
+_ALL_BLOCKS = ("state", "steps", "list", "inspector")
+
+
+@pages.post("/<template_id:int>/sections", name="add")
+@signed_in("templates:write")
+async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Add a section of a kind."""
+    form = Form.from_request(request)
+    return await _arrange(
+        request, visit, template_id, section_edits.add_section(form["kind"], _read_spot(form)), "added"
+    )
+
+
+@pages.post("/<template_id:int>/sections/<key:str>/move", name="move")
+@signed_in("templates:write")
+async def move(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Move a section up or down, or to a place."""
+    form = Form.from_request(request)
+    by = {"up": -1, "down": 1}.get(form["way"])
+    edit = section_edits.shift_section(key, by) if by else section_edits.move_section(key, _read_spot(form))
+    return await _arrange(request, visit, template_id, edit, "moved")
+
+
+@pages.post("/<template_id:int>/sections/<key:str>/duplicate", name="duplicate")
+@signed_in("templates:write")
+async def duplicate(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Add a copy of a section behind it."""
+    return await _arrange(request, visit, template_id, section_edits.duplicate_section(key), "duplicated")
+
+
+@pages.post("/<template_id:int>/sections/<key:str>/remove", name="remove")
+@signed_in("templates:write")
+async def remove(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Remove a section; the toast and the history can undo it."""
+    context = await render_for(visit.account_id, build_context, visit, template_id, key)
+    label = context["entry"].label if context["entry"] else "The section"
+    return await _arrange(
+        request, visit, template_id, section_edits.remove_section(key), "removed", f"{label} is removed."
+    )
+
+
+@pages.post("/<template_id:int>/sections/<key:str>/items", name="items")
+@signed_in("templates:write")
+async def change_items(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
+    """Add an entry to a list of a section, take one out, or move it."""
+    name, _, act = Form.from_request(request)["entry"].partition(".")
+    act, _, at = act.partition(".")
+    edit = section_edits.edit_list(key, name, act, int(at) if at in _NUMBERS else 0)
+    return await _arrange(request, visit, template_id, edit, "changed")
+
+
+@pages.post("/<template_id:int>/unstyle", name="unstyle")
+@signed_in("templates:write")
+async def reset_theme(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Reset the theme to the brand."""
+
+    def made(design: dict[str, Any], result: Any) -> tuple[str, str | None]:
+        design["theme"] = {}
+        return "Theme: as the brand", None
+
+    return await _arrange(request, visit, template_id, made, "", also=("theme",))
+
+
+async def _arrange(
+    request: Request, visit: Visit, template_id: int, change: SectionEdit, verb: str, undo: str = "",
+    also: tuple[str, ...] = (),
+) -> HTTPResponse:  # fmt: skip
+    try:
+        row = await fetch(store.get, visit.account_id, template_id)
+        edit, _ = await fetch(editing.build_section_edit, row, change)
+        await render_for(visit.account_id, editing.warm, row, edit)
+        done = await commit(editing.edit_sections, visit.account_id, template_id, change, visit.user.id)
+    except Invalid as error:
+        text = formats.sentence(next(iter(error.fields.values()))[0])
+        return await render_blocks(request, visit, template_id, None, ("state",), 422, base=text, say=text)
+    notice = {"text": undo, "undo": (f"/templates/{template_id}/undo", {"revision": str(done.template.revision)})}
+    text = await fetch(_announcement, visit, template_id, done.key, verb) if verb else ""
+    return await render_blocks(
+        request,
+        visit,
+        template_id,
+        done.key,
+        (*_ALL_BLOCKS, *also),
+        say=text,
+        changed=True,
+        select=done.key,
+        notice=notice if undo else None,
+    )
+
+
+def _announcement(visit: Visit, template_id: int, key: str | None, verb: str) -> str:
+    """Return the result of a change to a section, for screen readers."""
+    if verb == "removed" or key is None:
+        return "Removed."
+    rows = build_context(visit, template_id, key)["outline"]
+    row = editor_panels.find_row(rows, key)
+    if row is None:
+        return ""
+    if verb == "added":
+        return f"{row.label} added {editor_panels.describe_place(rows, key)}"
+    where = f" to {row.position} of {row.many}" if verb == "moved" else f", {row.position} of {row.many}"
+    return f"{row.label} {verb}{where}"
+
+
+def _read_spot(form: Form) -> SectionTarget:
+    column = form["column"]
+    number = int(column) if column in _NUMBERS else 0
+    return SectionTarget(form.text("before"), form.text("behind"), form.text("parent"), number)
+
+
+@pages.post("/<template_id:int>/undo", name="undo")
+@signed_in("templates:write")
+async def undo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Undo the last edit."""
+    return await _go_to_revision(request, visit, template_id, "undo")
+
+
+@pages.post("/<template_id:int>/redo", name="redo")
+@signed_in("templates:write")
+async def redo(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Redo the last undone edit."""
+    return await _go_to_revision(request, visit, template_id, "redo")
+
+
+@pages.post("/<template_id:int>/restore", name="restore")
+@signed_in("templates:write")
+async def restore(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Restore a revision, as a new edit."""
+    return await _go_to_revision(request, visit, template_id, parse_int(Form.from_request(request)["at"], 0))
+
+
+async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: Any) -> HTTPResponse:
+    """Go to a revision by undo, redo or number; the history page is redirected to itself."""
+    form = Form.from_request(request)
+    seen, key = parse_int(form["revision"], 0) or None, form.text("s")
+    verb = {"undo": store.undo, "redo": store.redo}.get(to)
+    args = (visit.account_id, template_id, visit.user.id, seen)
+    text, status = "Done. Nothing is lost: every step is in the history.", 200
+    try:
+        await render(store.warm_revision, visit.account_id, template_id, to)
+        if verb is not None:
+            await commit(verb, *args)
+            text = "Undone." if to == "undo" else "Done again."
+        else:
+            await commit(store.restore, visit.account_id, template_id, to, visit.user.id, seen)
+    except Conflict as error:
+        text, status = f"{describe_conflict(error)} Look at it first.", 409
+    except Invalid as error:
+        text, status = formats.sentence(next(iter(error.fields.values()))[0]), 422
+    if not view.is_partial(request):
+        view.flash(request, text if status != 200 else "Done. Nothing is lost: every step is in the history.")
+        return view.redirect(request, f"/templates/{template_id}/history")
+    return await render_blocks(
+        request, visit, template_id, key, (*_ALL_BLOCKS, "theme", "title"), status, say=text, changed=True
+    )
+
+
+@pages.post("/<template_id:int>/presence", name="presence")
+@signed_in("templates:write")
+async def update_presence(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Record that the user has the email open, and show who else has and what changed."""
+    form = Form.from_request(request)
+    row = await fetch(store.get, visit.account_id, template_id)
+    who, name = str(visit.session.id), visit.user.name or visit.user.email
+    if form["gone"]:
+        editor.mark_left(template_id, who)
+        return view.render_blocks(request, "editor/told.html", ())
+    editor.mark_present(template_id, who, visit.user.id, name, form["s"][:64])
+    moved = parse_int(form["revision"], 0) not in (0, row.revision)
+    # The outline is only replaced when it changed, as the user may be dragging in it.
+    crowd = form["crowd"] or editor.list_others(template_id, visit.user.id)
+    names = ("state", "steps", "list") if moved else ("state", "list") if crowd else ("state",)
+    return await render_blocks(request, visit, template_id, form.text("s"), names, changed=moved)

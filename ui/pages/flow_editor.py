@@ -1,0 +1,511 @@
+"""The page of a flow: its tree, the panel of the trigger or a step, and their changes."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.audience.segments import store as segments
+from appliance.audience.segments.store import SegmentQuery
+from appliance.core import errors, validation
+from appliance.core.errors import Invalid
+from appliance.flows import document, drafts, lifecycle, report, simulation_sandbox, store, triggers, versions
+from appliance.flows.drafts import FlowDraft
+from appliance.flows.lifecycle import Blocker
+from appliance.flows.steps import BY_TYPE, KINDS
+from appliance.flows.store import FlowPatch
+from appliance.sending.messages import preview
+from appliance.storage.transactions import commit, fetch
+from ui import formats, view
+from ui.forms import Form, edit_conflicts, flow_forms, lookups
+from ui.forms.edit_conflicts import FormParts
+from ui.forms.filter_rows import FilterRows
+from ui.forms.flow_forms import StepForm
+from ui.guard import signed_in
+from ui.pages import approvals
+from ui.session import Pages, Visit
+from ui.widgets import filter_builder, flow_tree
+from ui.widgets.filter_builder import BRANCH
+
+pages = Pages("ui_flow_editor", url_prefix="/flows")
+
+
+RANGES = (("all", "All time"), ("30d", "30 days"), ("7d", "7 days"))
+START = "start"
+
+
+def load_page(
+    visit: Visit, flow_id: int, query: Mapping[str, Any], form: StepForm | None = None, shows: str | None = None
+) -> dict[str, Any]:
+    """Return everything the page of a flow shows; `shows` is the open panel, `form` what was typed in it."""
+    flow = store.find(visit.account_id, flow_id)
+    draft = drafts.build_draft(flow)
+    text = drafts.add_contents(draft.steps)
+    span = query.get("range") if query.get("range") in dict(RANGES) else "all"
+    names = report.build_report(flow, span) if flow.version else None  # type: ignore[arg-type]  # one of the three
+    numbers = flow_tree.index_report(names)
+    changes = drafts.list_changes(visit.account_id, flow_id) if draft.is_changed else []
+    blocked = drafts.list_blockers(draft, visit.actor) if flow.status != "archived" else []
+    lacks: dict[int, list[str]] = {}
+    for step_id, blocker in blocked:
+        if step_id is not None:
+            lacks.setdefault(step_id, []).append(formats.sentence(blocker.message))
+    marks = {change.step_id: change.kind for change in changes if change.step_id is not None}
+    chosen = _selected_panel(query) if shows is None else shows
+    step = document.find_step(text, int(chosen)) if chosen.isdecimal() else None
+    where = document.parse_position(str(query.get("at") or ""))
+    kind = str(query.get("add") or "")
+    return {
+        "flow": flow, "drawn": draft, "cards": flow_tree.build_cards(draft, text, numbers, lacks, marks),
+        "known": names, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
+        "start": flow_tree.describe_trigger(visit.account_id, draft.trigger), "lookup": flow_tree.contacts_url,
+        "findings": build_checklist(draft, blocked, text), "unfinished": list_unfinished(draft, text),
+        "start_lacks": [blocker for step_id,
+            blocker in blocked if step_id is None and blocker.field.startswith("trigger")],
+        "approval": approvals.load_approval(visit, flow, [blocker.code for _, blocker in blocked]),
+        "inside": sum(drafts.count_inside(flow_id).values()), "kinds": KINDS, "wants_start": False, "form_errors": {},
+        "saved": shows is not None, "wrong": _has_problems(form),
+        "may_edit": visit.user.role != "viewer" and flow.status != "archived",
+        "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
+        "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",
+        **_load_panel(visit, draft, text, step, kind if where else "", form, names),
+    }  # fmt: skip
+
+
+def _has_problems(form: StepForm | None) -> bool:
+    """Return whether the submitted form was not saved: it has errors or conflicts."""
+    return form is not None and bool(form.errors or form.conflicts or (form.where is not None and form.where.conflicts))
+
+
+def build_checklist(
+    draft: FlowDraft, blocked: Sequence[tuple[int | None, Blocker]], text: Sequence[Any]
+) -> list[tuple[str, str, str]]:
+    """Return the blockers of a flow as a checklist, each with a link to its step."""
+    titles = {step["id"]: flow_tree.describe_step(draft.flow.account_id, step)[0] for _, step in document.walk(text)}
+    checklist = []
+    for step_id, blocker in blocked:
+        words_of = _BLOCKER_SENTENCES.get(blocker.field) or formats.sentence(blocker.message)
+        if step_id is not None:
+            words_of = f"{titles[step_id]}: {formats.uncapitalize(words_of)}"
+        checklist.append(("bad", words_of, f"/flows/{draft.flow.id}?step={step_id or START}"))
+    return checklist
+
+
+def list_unfinished(draft: FlowDraft, text: Sequence[Any]) -> list[tuple[str, str, str]]:
+    """Return the unfinished emails of a flow as a checklist, each with a link to its section."""
+    flow, rows = draft.flow, []
+    for _, step, finding in lifecycle.list_unfinished(flow.account_id, text):
+        title, current = (
+            flow_tree.describe_step(flow.account_id, step)[0],
+            f"/flows/{flow.id}/steps/{step['id']}/content",
+        )
+        path = finding.field.removeprefix("design.")
+        href = f"{current}?path={path}" if path != finding.field else current
+        rows.append(("warn", f"{title}: {formats.uncapitalize(formats.sentence(finding.message))}", href))
+    return rows
+
+
+_BLOCKER_SENTENCES = {
+    "trigger.event": "Choose what starts it.", "trigger.segment_id": "Choose the segment that starts it.",
+    "trigger.data.path": "Say where the date stands that starts it.", "steps": "Add a first step.",
+}  # fmt: skip
+
+
+def _selected_panel(query: Mapping[str, Any]) -> str:
+    params = str(query.get("step") or "")
+    return params if params.isdecimal() and len(params) < 10 else START
+
+
+def _load_panel(
+    visit: Visit, draft: FlowDraft, text: list[Any], step: Any, kind: str, form: StepForm | None, names: Any
+) -> dict[str, Any]:
+    """Return the panel beside the tree: the form of a step, of a new one, or of the trigger."""
+    page: dict[str, Any] = {
+        "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
+        "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
+        "starts": flow_forms.TRIGGER_GROUPS, "events": flow_forms.list_client_events(), "units": flow_forms.UNITS,
+        "revision": 0, "texted": None, "shown": None, "pickable": [],
+        "conditions": len(draft.trigger.data.get("where") or []), "where": None, "pick_segments": [], "usual": "",
+    }  # fmt: skip
+    if kind in BY_TYPE:
+        page |= {"kind": BY_TYPE[kind], "form": form or flow_forms.build_step_form({"type": kind, "duration": 86_400})}
+    elif step is not None:
+        page["texted"] = _preview_sms(visit, step) if step["type"] == "sms" else None
+        page |= {
+            "kind": BY_TYPE[step["type"]], "form": form or _open_step_form(step), **_load_position(draft, text, step),
+            "title": flow_tree.describe_step(visit.account_id, step)[0],
+            "revision": versions.list_step_templates([step])[0].revision if step.get("template_id") else 0,
+            "figures": next((item for item in names.steps if item.id == step["id"]), None) if names else None,
+        }  # fmt: skip
+    else:
+        page["form"] = form or edit_conflicts.open_form(
+            flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS
+        )
+        page["where"] = (form and form.where) or edit_conflicts.open_form(
+            flow_forms.build_conditions_form(draft.trigger), flow_forms.CONDITION_PARTS
+        )
+        stored = segments.fetch_page(visit.account_id, SegmentQuery(limit=100)).rows
+        page["pick_segments"] = sorted(((str(row.id), row.name) for row in stored), key=lambda item: item[1].casefold())
+        plain = draft.trigger._replace(data={})
+        page["usual"] = "As usual: " + ("once" if triggers.get_frequency(plain) == "once" else "each time")
+    page["tone"] = flow_tree.TONES.get(page["kind"].icon, "good") if page["kind"] else "good"
+    takes = {field.type for field in page["kind"].fields} if page["kind"] else {"list", "filters"}
+    if "list" in takes:
+        # Members of a list that mirrors a segment cannot be added or removed.
+        page["pickable"] = [
+            (str(row.id), row.name) for row in lookups.list_contact_lists(visit.account_id) if row.segment_id is None
+        ]
+    if "filters" in takes:
+        params = draft.trigger.data.get("where") if page["kind"] is None else step["filters"] if step else []
+        rows = (form.rows if form is not None else None) or (
+            FilterRows.from_filters(params) if params else FilterRows.blank()
+        )
+        rows.event = draft.trigger.event or ""
+        page["shown"] = filter_builder.build_view(visit.account_id, rows, BRANCH)
+    return page
+
+
+def _open_step_form(step: dict[str, Any]) -> StepForm:
+    return edit_conflicts.open_form(flow_forms.build_stored_step_form(step), flow_forms.step_parts(step["type"]))
+
+
+def _preview_sms(visit: Visit, step: Any) -> Any:
+    """Return an SMS rendered for a sample contact, or None if it cannot be rendered."""
+    body = (step.get("content") or {}).get("body") or ""
+    values = preview.PreviewRequest(document={}, body=body, channel="sms", transactional=bool(step["transactional"]))
+    try:
+        return preview.render_preview(visit.account_id, values).sms
+    except Invalid:
+        return None
+
+
+def _load_position(draft: FlowDraft, text: list[Any], step: Any) -> dict[str, Any]:
+    """Return the position of a step, where it can be moved, and how many contacts are in it and before it."""
+    place = document.locate_step(draft.steps, step["id"])
+    stand = drafts.count_inside(draft.flow.id)
+    above = sum(stand.get(item["id"], 0) for item in document.list_predecessors(draft.steps, step["id"]))
+    titles = {item["id"]: flow_tree.describe_step(draft.flow.account_id, item)[0] for _, item in document.walk(text)}
+    places = [
+        (str(item.position), "\u2003" * item.depth + _move_target_label(item, titles))
+        for item in document.list_move_targets(draft.steps, step["id"])
+    ]
+    below = [item["id"] for item in document.list_descendants(step)]
+    return {
+        "places": places, "below": len(below), "above": above,
+        "waiting": sum(stand.get(item, 0) for item in (step["id"], *below)),
+        "sibling": (place.at, len(place.siblings)) if place else (0, 0),
+    }  # fmt: skip
+
+
+def _move_target_label(target: document.MoveTarget, titles: dict[int, str]) -> str:
+    if target.step is None:
+        return "At the start"
+    title = titles[target.step["id"]][:60]
+    how = target.position.placement
+    return f"After “{title}”" if how == document.AFTER else f"First in {how.capitalize()} of “{title}”"
+
+
+async def render_panel(
+    request: Request, visit: Visit, flow_id: int, shows: str, form: StepForm | None = None, status: int = 200
+) -> HTTPResponse:
+    """Render the page, or the panel with the blocks that follow from it."""
+    page = await fetch(load_page, visit, flow_id, request.args, form, shows)
+    return view.render(request, "flows/show.html", status, also=("tree", "state", "acts", "banner"), **page)
+
+
+def step_url(flow_id: int, shows: int | str) -> str:
+    """Return the page of a flow with a step beside it."""
+    return f"/flows/{flow_id}?step={shows}"
+
+
+async def render_saved(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
+    """Render the saved panel, or redirect if no script asked."""
+    if view.is_partial(request):
+        return await render_panel(request, visit, flow_id, shows)
+    view.flash(request, "Saved.")
+    return view.redirect(request, step_url(flow_id, shows))
+
+
+@pages.post("/<flow_id:int>/trigger")
+@signed_in("flows:write")
+@edit_conflicts.retry_on_change
+async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Save the trigger of a flow, and its goal."""
+    form = StepForm.from_request(request)
+    draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
+    names = await fetch(flow_forms.load_trigger_names, visit.account_id)
+    edit_conflicts.merge_form(
+        form, flow_forms.TRIGGER_PARTS, flow_forms.build_trigger_form(draft.trigger, draft.goal), names
+    )
+    if form.conflicts:
+        return await render_panel(request, visit, flow_id, START, form, 409)
+
+    def now() -> Form:
+        stored_draft = drafts.load_draft(visit.account_id, flow_id)
+        return flow_forms.build_trigger_form(stored_draft.trigger, stored_draft.goal)
+
+    try:
+        write = (_write_trigger, visit, flow_id, form)
+        await commit(edit_conflicts.write_if_unchanged, form, flow_forms.TRIGGER_PARTS, now, *write)
+    except errors.Invalid as error:
+        return await render_panel(request, visit, flow_id, START, flow_forms.add_errors(form, error), 422)
+    return await render_saved(request, visit, flow_id, START)
+
+
+@pages.post("/<flow_id:int>/conditions")
+@signed_in("flows:write")
+@edit_conflicts.retry_on_change
+async def save_conditions(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Save the conditions of the trigger."""
+    form = StepForm.from_request(request)
+    draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
+    start = edit_conflicts.open_form(flow_forms.build_trigger_form(draft.trigger, draft.goal), flow_forms.TRIGGER_PARTS)
+    rows, start.where = FilterRows.from_form(form.lists), form
+    start.rows = rows
+    if rows.apply_action(form.lists):
+        return await render_panel(request, visit, flow_id, START, start)
+    now, stored = (
+        flow_forms.build_conditions_form(draft.trigger),
+        FilterRows.from_filters(draft.trigger.data.get("where") or []),
+    )
+    form.values["rules"] = flow_forms.serialize_rules(rows)
+    descriptions = await fetch(flow_forms.describe_rules, visit.account_id, rows, stored)
+    edit_conflicts.merge_form(
+        form, flow_forms.CONDITION_PARTS, now, dict.fromkeys(flow_forms.CONDITION_PARTS.all_keys(now), descriptions)
+    )
+    if form.conflicts:
+        return await render_panel(request, visit, flow_id, START, start, 409)
+    rows = start.rows = stored if form["rules"] == now["rules"] else rows
+
+    def load_stored() -> Form:
+        return flow_forms.build_conditions_form(drafts.load_draft(visit.account_id, flow_id).trigger)
+
+    try:
+        write = (_write_conditions, visit, flow_id, rows.to_filters())
+        await commit(edit_conflicts.write_if_unchanged, form, flow_forms.CONDITION_PARTS, load_stored, *write)
+    except errors.Invalid as error:
+        rows.add_errors(error, "trigger.data.where")
+        return await render_panel(request, visit, flow_id, START, start, 422)
+    return await render_saved(request, visit, flow_id, START)
+
+
+def _write_conditions(visit: Visit, flow_id: int, where: list[Any]) -> None:
+    data = drafts.load_draft(visit.account_id, flow_id).trigger.data
+    drafts.change_trigger(visit.account_id, flow_id, {"data": {**data, "where": where}}, visit.actor)
+
+
+def _write_trigger(visit: Visit, flow_id: int, form: StepForm) -> None:
+    goal = form.text("goal")
+    raw = flow_forms.read_trigger(form, drafts.load_draft(visit.account_id, flow_id).trigger)
+    validation.read(FlowPatch, {"goal": goal})
+    drafts.change_trigger(visit.account_id, flow_id, raw, visit.actor)
+    drafts.change_goal(visit.account_id, flow_id, goal, visit.actor)
+
+
+@pages.get("/<flow_id:int>/met")
+@signed_in()
+async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Show the contacts that the trigger would have enrolled in the last days, and why not the others."""
+
+    def read() -> dict[str, Any]:
+        draft = drafts.load_draft(visit.account_id, flow_id)
+        recent = simulation_sandbox.find_recent_contacts(draft.flow, draft.trigger)
+        inside = None
+        if draft.trigger.segment_id is not None:
+            inside = simulation_sandbox.count_segment(visit.account_id, draft.trigger.segment_id)
+        return {
+            "flow": draft.flow, "drawn": draft, "met": recent, "inside_segment": inside,
+            "start": flow_tree.describe_trigger(visit.account_id, draft.trigger),
+            "known": lookups.contacts_by_id({item.contact_id for item in recent.people}),
+        }  # fmt: skip
+
+    return view.render(request, "flows/met.html", **await fetch(read))
+
+
+# Steps: add, change, move, copy, remove
+
+# The steps before the last removal of each flow, for its undo; lost on restart.
+_MAX_REMOVED = 50
+_steps_before_removal: "OrderedDict[int, list[Any]]" = OrderedDict()
+# Kinds of steps that are added without a form, and their values.
+_DEFAULT_STEPS = {"email": {}, "sms": {}, "wait": {"duration": 86_400}, "exit": {}}
+
+
+@pages.post("/<flow_id:int>/steps")
+@signed_in("flows:write")
+async def add_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Add a step, at once or after its form."""
+    form = StepForm.from_request(request)
+    kind, where = form["kind"], document.parse_position(form["at"])
+    if kind not in BY_TYPE or where is None:
+        raise errors.NotFound
+    raw: dict[str, Any] = dict(_DEFAULT_STEPS.get(kind, {}))
+    if kind not in _DEFAULT_STEPS or "ready" in form.values:
+        if "ready" not in form.values:
+            return view.redirect(request, f"/flows/{flow_id}?at={where}&add={kind}")
+        try:
+            raw = _read_new_step(form, kind)
+        except errors.Invalid as error:
+            return await _render_new_step(request, visit, flow_id, form, error)
+        if raw is None:
+            return await _render_new_step(request, visit, flow_id, form, None)
+    try:
+        step = await commit(drafts.add_step, visit.account_id, flow_id, where, kind, raw, visit.actor)
+    except errors.Invalid as error:
+        if "ready" not in form.values:
+            raise
+        return await _render_new_step(request, visit, flow_id, form, error)
+    return view.redirect(request, step_url(flow_id, step))
+
+
+async def _render_new_step(
+    request: Request, visit: Visit, flow_id: int, form: StepForm, error: errors.Invalid | None
+) -> HTTPResponse:
+    query = {"at": form["at"], "add": form["kind"]}
+    if error is not None:
+        _add_step_errors(form, error)
+    page = await fetch(load_page, visit, flow_id, query, form, "")
+    return view.render(request, "flows/show.html", 422 if error else 200, **page)
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>")
+@signed_in("flows:write")
+@edit_conflicts.retry_on_change
+async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Save a step."""
+    form, at = StepForm.from_request(request), (visit.account_id, flow_id, step_id)
+    step = await fetch(flow_forms.load_step, *at)
+    kind, parts, shows = step["type"], flow_forms.step_parts(step["type"]), str(step_id)
+    if _has_rules(kind):
+        form.rows = FilterRows.from_form(form.lists)
+        if form.rows.apply_action(form.lists):
+            return await render_panel(request, visit, flow_id, shows, form)
+    await fetch(_merge_step, visit.account_id, form, parts, step)
+    if form.conflicts:
+        return await render_panel(request, visit, flow_id, shows, form, 409)
+    try:
+        raw = flow_forms.read_step(form, kind) | ({"filters": form.rows.to_filters() or None} if form.rows else {})
+        stored = (drafts.change_step, *at, raw, visit.actor)
+        await commit(
+            edit_conflicts.write_if_unchanged,
+            form,
+            parts,
+            lambda: flow_forms.build_stored_step_form(flow_forms.load_step(*at)),
+            *stored,
+        )
+    except errors.Invalid as error:
+        _add_step_errors(form, error)
+        return await render_panel(request, visit, flow_id, shows, form, 422)
+    return await render_saved(request, visit, flow_id, shows)
+
+
+def _merge_step(account_id: int, form: StepForm, parts: FormParts, step: dict[str, Any]) -> None:
+    """Merge the form of a step with the stored one; rules are one value."""
+    now, names = (
+        flow_forms.build_stored_step_form(step),
+        dict(flow_forms.load_step_names(account_id, step["type"])),
+    )
+    if form.rows is None:
+        return edit_conflicts.merge_form(form, parts, now, names)
+    stored = FilterRows.from_filters(step["filters"] or [])
+    form.values["rules"] = flow_forms.serialize_rules(form.rows)
+    edit_conflicts.merge_form(
+        form,
+        parts,
+        now,
+        names | dict.fromkeys(parts.all_keys(now), flow_forms.describe_rules(account_id, form.rows, stored)),
+    )
+    if form["rules"] == now["rules"]:
+        form.rows = stored
+    return None
+
+
+def _has_rules(kind: str) -> bool:
+    return any(field.type == "filters" for field in BY_TYPE[kind].fields)
+
+
+def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
+    """Show faults where they are: of rules at their rows, the others at their fields."""
+    rules = {path: words for path, words in error.fields.items() if path.startswith("filters")}
+    others = {path: words for path, words in error.fields.items() if path not in rules}
+    if rules.get("filters") == ["can't be blank"]:
+        rules = {"filters": ["choose what is asked about somebody"]}
+    if rules and form.rows is not None:
+        form.rows.add_errors(errors.Invalid(rules))
+    if others or not rules:
+        flow_forms.add_errors(form, errors.Invalid(others, reason=error.reason) if others else error)
+
+
+def _read_new_step(form: StepForm, kind: str) -> Any:
+    """Read a step's form; None if a button of its rows was pressed, which only changes the form."""
+    raw = flow_forms.read_step(form, kind)
+    if _has_rules(kind):
+        rows = form.rows = FilterRows.from_form(form.lists)
+        if rows.apply_action(form.lists):
+            return None
+        raw["filters"] = rows.to_filters() or None
+    return raw
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/move")
+@signed_in("flows:write")
+async def move_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Move a step up, down, or to a place."""
+    form = StepForm.from_request(request)
+    where: Any = {"up": -1, "down": 1}.get(form["to"]) or document.parse_position(form["to"])
+    if where is None:
+        raise errors.NotFound
+    await commit(drafts.move_step, visit.account_id, flow_id, step_id, where, visit.actor)
+    return await _render_after(request, visit, flow_id, str(step_id))
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/duplicate")
+@signed_in("flows:write")
+async def duplicate_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Add a copy of a step behind it."""
+    created = await commit(drafts.duplicate_step, visit.account_id, flow_id, step_id, visit.actor)
+    return await _render_after(request, visit, flow_id, str(created))
+
+
+@pages.post("/<flow_id:int>/steps/<step_id:int>/remove")
+@signed_in("flows:write")
+async def remove_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
+    """Remove a step; the notice offers to undo it."""
+    before = await commit(drafts.delete_step, visit.account_id, flow_id, step_id, visit.actor)
+    _steps_before_removal[flow_id] = before
+    _steps_before_removal.move_to_end(flow_id)
+    while len(_steps_before_removal) > _MAX_REMOVED:
+        _steps_before_removal.popitem(last=False)
+    deleted = document.find_step(before, step_id) or {"type": "exit"}
+    below = len(document.list_descendants(deleted))
+    more = f" and {formats.count(below, 'step', 'steps')} in its branches" if below else ""
+    view.flash(
+        request, f"{BY_TYPE[deleted['type']].label} removed{more}.", (f"/flows/{flow_id}/undo", {"step": str(step_id)})
+    )
+    location = document.locate_step(before, step_id)
+    near: int | str = location.parent["id"] if location and location.parent else START
+    if location and location.at:
+        near = location.siblings[location.at - 1]["id"]
+    return view.redirect(request, step_url(flow_id, near))
+
+
+@pages.post("/<flow_id:int>/undo")
+@signed_in("flows:write")
+async def undo_remove_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Restore the step that was removed last."""
+    await fetch(store.find, visit.account_id, flow_id)
+    before = _steps_before_removal.pop(flow_id, None)
+    shows: str = StepForm.from_request(request)["step"] or START
+    if before is None or not shows.isdecimal():
+        view.flash(request, "There is nothing to bring back any more.")
+        return view.redirect(request, f"/flows/{flow_id}")
+    await commit(drafts.restore_steps, visit.account_id, flow_id, before, visit.actor)
+    return view.redirect(request, step_url(flow_id, shows))
+
+
+async def _render_after(request: Request, visit: Visit, flow_id: int, shows: str) -> HTTPResponse:
+    if view.is_partial(request):
+        return await render_panel(request, visit, flow_id, shows)
+    return view.redirect(request, step_url(flow_id, shows))

@@ -1,0 +1,347 @@
+"""Simulations of a flow: with one contact, saved as a test, and with all recent contacts. Nothing is sent."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.audience.contacts import store as contacts
+from appliance.core import clock, errors, validation
+from appliance.core.errors import Invalid
+from appliance.events import log
+from appliance.flows import document, drafts, simulation, simulation_bulk, simulation_events, store, versions
+from appliance.flows.drafts import FlowDraft
+from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation, StepCount, run_in_turn
+from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, SimulationInput
+from appliance.flows.simulation_timeline import Entry, Simulation
+from appliance.flows.store import FlowPatch
+from appliance.storage.transactions import commit, fetch, render
+from ui import formats, view
+from ui.forms import Form, flow_forms, parse_int
+from ui.guard import signed_in
+from ui.session import Pages, Visit
+from ui.widgets import email_frame, flow_tree
+from ui.widgets.flow_tree import Card
+
+pages = Pages("ui_flow_try", url_prefix="/flows")
+
+
+_HOUR_SECONDS = 3_600
+# A simulated event in the query: the step of the branch, and its event.
+_CHOICE = re.compile(r"(\d{1,9})\.([a-z][a-z0-9_]{0,63})")
+
+
+class SimulationForm(NamedTuple):
+    """The query of a simulation: the contact, the start, and the simulated events."""
+
+    values: dict[str, str]
+    choices: tuple[str, ...]
+
+    def query(self, **other: str) -> str:
+        """Return the query of this wish, with some of it otherwise."""
+        return formats.query_string({**self.values, **other}) or "?"
+
+    def toggle(self, choice: str) -> str:
+        """Return the query with a choice made, or taken back."""
+        left = [item for item in self.choices if item != choice]
+        return self.query(do=" ".join(left if choice in self.choices else [*left, choice]))
+
+
+_QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "day", "hour", "q", "do")
+
+
+def read_query(text: Mapping[str, Any]) -> SimulationForm:
+    """Return the query of a URL or a form."""
+    values = {name: str(text.get(name) or "").strip()[:2_000] for name in _QUERY_NAMES}
+    stored = {name: value for name, value in values.items() if value}
+    return SimulationForm(stored, tuple(value for value in values["do"].split() if _CHOICE.fullmatch(value))[:20])
+
+
+def build_request(draft: FlowDraft, form: SimulationForm, zone: ZoneInfo) -> SimulationInput:
+    """Return the simulation request; raises Invalid with errors at the fields of the form."""
+    raw: dict[str, Any] = {}
+    values = form.values
+    if values.get("contact", "").isdecimal():
+        raw["contact_id"] = int(values["contact"][:18])
+    else:
+        contact = {name: values[name] for name in ("first_name", "email") if values.get(name)}
+        data = flow_forms.parse_lines(values.get("data", ""), "data")
+        if contact or data:
+            raw["contact"] = {**contact, **({"data": data} if data else {})}
+    if event := flow_forms.parse_lines(values.get("event", ""), "event"):
+        raw["event"] = event
+    if values.get("day"):
+        try:
+            local = datetime.fromisoformat(f"{values['day']}T{values.get('hour') or '09:00'}").replace(tzinfo=zone)
+            raw["start_at"] = clock.iso(clock.parse(local.isoformat()))
+        except (ValueError, OverflowError):
+            raise Invalid({"day": ["Choose a date."]}) from None
+    raw["events"] = [_event_before(draft, choice) for choice in form.choices]
+    return validation.read(SimulationInput, raw)
+
+
+def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
+    """Return a simulated event before a branch: an hour after the message before it, or an hour before the branch."""
+    number, _, event = choice.partition(".")
+    step_id = int(number)
+    steps = document.list_predecessors(draft.steps, step_id)
+    if event in simulation_events.MESSAGE_EVENTS:
+        wrote = [step["id"] for step in steps if step["type"] == ("sms" if event.startswith("sms_") else "email")]
+        return {"event": event, "after": _HOUR_SECONDS, **({"step": wrote[-1]} if wrote else {})}
+    before = document.min_seconds_before(draft.steps, step_id)
+    return {"event": event, "after": max(before - _HOUR_SECONDS, min(60, before // 2))}
+
+
+def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
+    """Mark the cards that the person came to, and those that they did not."""
+    came = {entry.step_id for entry in simulated.timeline if entry.told in ("step", "message")}
+    shares = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.type == "split"}
+
+    def mark(entry: Card) -> Card:
+        way = shares.get(entry.id)
+        return entry._replace(
+            mark="path" if entry.id in came else "off", lacks=[], yes=[mark(inner) for inner in entry.yes],
+            no=[mark(inner) for inner in entry.no],
+            shares=("taken" if way == "yes" else "", "taken" if way == "no" else ""),
+        )  # fmt: skip
+
+    return [mark(card) for card in cards]
+
+
+def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], entered: int) -> list[Card]:
+    """Add the counts of a bulk simulation to cards; steps are matched by their paths."""
+    by_path = {step.path: step for step in steps}
+    names = {step["id"]: by_path[path] for path, step in document.walk(draft.steps) if path in by_path}
+
+    def fill(item: Card) -> Card:
+        row = names.get(item.id)
+        item = item._replace(yes=[fill(each) for each in item.yes], no=[fill(each) for each in item.no], lacks=[])
+        if row is None:
+            return item
+        number, label = {"email": (row.sent, "sent"), "sms": (row.sent, "sent")}.get(
+            item.type, (row.entered, "decided" if item.is_fork else "came")
+        )
+        whole = row.yes + row.no
+        on = row.entered - row.exited - row.waiting
+        lines = [f"{formats.number(row.unsent)} not sent"] if row.unsent else []
+        return item._replace(
+            number=number, label=label, people="", stopped=", ".join(lines),
+            stream=on / entered if entered else 0.0,
+            shares=(formats.percent(row.yes, whole), formats.percent(row.no, whole)) if whole else ("", ""),
+            ways=(row.yes / entered, row.no / entered) if entered else (0.0, 0.0),
+        )  # fmt: skip
+
+    return [fill(card) for card in cards]
+
+
+def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int, list[tuple[str, str, bool]]]:
+    """Return for each branch on an event: the event, where choosing it leads, whether it is chosen."""
+    offers: dict[int, list[tuple[str, str, bool]]] = {}
+    for entry in simulated.timeline:
+        if entry.type == "split" and entry.step_id is not None:
+            offers[entry.step_id] = [
+                (formats.event(event)[2], form.toggle(choice), choice in form.choices)
+                for event in entry.asks
+                for choice in (f"{entry.step_id}.{event}",)
+                if _can_simulate(event)
+            ]
+    return offers
+
+
+def _can_simulate(event: str) -> bool:
+    return (
+        event in simulation_events.MESSAGE_EVENTS
+        or log.find_name_error(event) is None
+        or event in simulation_events.ASSUMABLE_EVENTS
+    )
+
+
+def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return what a test of this simulation can expect: key, label and expectation."""
+    items: list[tuple[str, str, dict[str, Any]]] = []
+    for entry in simulated.timeline:
+        if entry.step_id is None or entry.told != "step":
+            continue
+        title = titles.get(entry.step_id, "")
+        if entry.outcome in ("yes", "no"):
+            words_of = f"“{title}” is answered {entry.outcome.capitalize()}"
+            items.append((f"s{entry.step_id}", words_of, {"step": entry.step_id, "outcome": entry.outcome}))
+        elif entry.message is not None and entry.message.status == "sent" and entry.message.subject:
+            expectation = {"step": entry.step_id, "subject": entry.message.subject[:200]}
+            items.append((f"s{entry.step_id}", f"They get “{entry.message.subject}”", expectation))
+    end = {"completed": "They complete it", "exited": "They leave before the end", "live": "They are still inside"}
+    return [*items, ("end", end[simulated.end.status], {"end": simulated.end.status})]
+
+
+def list_messages(simulated: Simulation) -> list[Entry]:
+    """Return the timeline entries that have a message to show, in order."""
+    return [
+        entry
+        for entry in simulated.timeline
+        if entry.message is not None and (entry.message.html or entry.message.text)
+    ]
+
+
+BULK_DAYS = 90
+_FORM_FIELDS = ("first_name", "email", "data", "event", "day", "hour", "name")
+
+
+@pages.get("/<flow_id:int>/try", name="show")
+@signed_in()
+async def show_simulation(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Show the simulated path of one contact, with every message."""
+    return await _render_simulation(request, visit, flow_id, read_query(request.args), Form(), 200)
+
+
+async def _render_simulation(
+    request: Request, visit: Visit, flow_id: int, wish: SimulationForm, form: Form, status: int
+) -> HTTPResponse:
+    draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
+    step_form = flow_forms.StepForm(dict.fromkeys(_FORM_FIELDS, ""))
+    step_form.values |= wish.values | form.values
+    step_form.errors = form.errors
+    simulated: Simulation | None = None
+    try:
+        params = build_request(draft, wish, visit.zone)
+        simulated = await run_in_turn(simulation.simulate_draft, draft, params)
+    except errors.Invalid as error:
+        flow_forms.add_errors(step_form, error)
+        status = 422 if status == 200 else status
+    stored = await run_in_turn(simulation_bulk.run_scripts, draft.flow, True, range(MAX_SCRIPTS), draft)
+    more = await fetch(_load_tree, visit, draft, wish, simulated)
+    return view.render(
+        request, "flows/try.html", status, form=step_form, wish=wish, found=simulated, scripts=stored,
+        may=visit.can("flows:write"), **more,
+    )  # fmt: skip
+
+
+def _load_tree(visit: Visit, draft: Any, wish: SimulationForm, simulated: Simulation | None) -> dict[str, Any]:
+    text = drafts.add_contents(draft.steps)
+    cards = flow_tree.build_cards(draft, text, flow_tree.index_report(None), {}, {})
+    titles = {step["id"]: flow_tree.describe_step(visit.account_id, step)[0] for _, step in document.walk(text)}
+    raw: dict[str, Any] = {"limit": 8} | ({"search": wish.values["q"]} if wish.values.get("q") else {})
+    near = list(contacts.fetch_page(visit.account_id, validation.read(contacts.ContactQuery, raw)).rows)
+    number_of = wish.values.get("contact", "")
+    if number_of.isdecimal() and all(str(item.id) != number_of for item in near):
+        near = [
+            id_ for id_ in contacts.fetch_by_ids([int(number_of[:18])]) if id_.account_id == visit.account_id
+        ] + near
+    return {
+        "flow": draft.flow, "drawn": draft, "near": near,
+        "start": flow_tree.describe_trigger(visit.account_id, draft.trigger),
+        "cards": highlight_path(cards, simulated) if simulated is not None else cards, "icons": flow_tree.step_icons(),
+        "offers": list_branch_events(simulated, wish) if simulated is not None else {},
+        "expected": list_expectations(simulated, titles) if simulated is not None else [],
+        "messages": list_messages(simulated) if simulated is not None else [],
+    }  # fmt: skip
+
+
+@pages.get("/<flow_id:int>/try/message", name="message")
+@signed_in()
+async def show_message(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Show one message of a simulation."""
+    draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
+    try:
+        query = build_request(draft, read_query(request.args), visit.zone)
+        simulated = await run_in_turn(simulation.simulate_draft, draft, query)
+    except errors.Invalid:
+        return email_frame.render_error("the rehearsal cannot be played")
+    entries = list_messages(simulated)
+    at = parse_int(request.args.get("n"), 1)
+    if at > len(entries) or (message := entries[at - 1].message) is None:
+        return email_frame.render_error("it is not sent any more")
+    return email_frame.render_html(message.html or email_frame.sms_html(message.text or ""))
+
+
+@pages.post("/<flow_id:int>/try", name="keep")
+@signed_in("flows:write")
+async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Save a simulation as a test of the flow, with its expectations."""
+    form = Form.from_request(request)
+    wish = read_query(form.values)
+    draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
+    form.require("name", "Give the test a name, for example Clicks at once.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        params = build_request(draft, wish, visit.zone)
+        simulated = await run_in_turn(simulation.simulate_draft, draft, params)
+        wanted = [item for key, _, item in list_expectations(simulated, {}) if key in form.getlist("expect")]
+        script = {**validation.sent_fields(params), "name": form["name"][:255], "expect": wanted}
+        await _save_tests(visit, flow_id, [*_stored_tests(draft.flow), _serialize_test(script)])
+    except errors.Invalid as error:
+        if error.fields:
+            form.add_errors(error)
+        return await _render_simulation(request, visit, flow_id, wish, form, 422)
+    view.flash(request, "Kept. It is played whenever the flow is changed.")
+    return view.redirect(request, f"/flows/{flow_id}/try{wish.query()}")
+
+
+@pages.post("/<flow_id:int>/try/forget", name="forget")
+@signed_in("flows:write")
+async def delete_test(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Delete a test."""
+    form = Form.from_request(request)
+    flow = await fetch(store.get, visit.account_id, flow_id)
+    at, stored = parse_int(form["at"], 0), _stored_tests(flow)
+    if 0 < at <= len(stored) and stored[at - 1].get("name") == form["name"]:
+        await _save_tests(visit, flow_id, [item for index, item in enumerate(stored, 1) if index != at])
+        view.flash(request, f"The test “{form['name']}” is gone.")
+    return view.redirect(request, f"/flows/{flow_id}/try")
+
+
+def _stored_tests(flow: Any) -> list[Any]:
+    row = flow.data.get(SCRIPTS)
+    return list(row) if isinstance(row, list) else []
+
+
+def _serialize_test(script: dict[str, Any]) -> dict[str, Any]:
+    """Return a test as it is stored: times as text, without empty values."""
+    stored = {key: value for key, value in script.items() if value not in (None, [], {})}
+    if isinstance(stored.get("start_at"), int):
+        stored["start_at"] = clock.iso(stored["start_at"])
+    stored["events"] = [validation.sent_fields(event) for event in script.get("events") or []]
+    if "contact" in stored:
+        stored["contact"] = validation.sent_fields(stored["contact"])
+    return stored
+
+
+async def _save_tests(visit: Visit, flow_id: int, stored: list[Any]) -> None:
+    flow = await fetch(store.get, visit.account_id, flow_id)
+    body = validation.read(FlowPatch, {"data": {**flow.data, SCRIPTS: stored}})
+    draft = await render(store.parse_request, visit.account_id, body, flow_id)
+    await commit(store.update, visit.account_id, flow_id, body, draft, visit.actor)
+
+
+@pages.get("/<flow_id:int>/crowd", name="crowd")
+@signed_in()
+async def show_bulk_simulation(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
+    """Show which paths the contacts of the last 90 days would take."""
+    draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
+    form, simulated = Form(), None
+    try:
+        simulated = await run_in_turn(_simulate_all, visit.account_id, draft)
+    except errors.Invalid as error:
+        form.add_errors(error)
+
+    def read() -> dict[str, Any]:
+        cards = flow_tree.build_cards(draft, drafts.add_contents(draft.steps), flow_tree.index_report(None), {}, {})
+        if simulated is not None:
+            cards = add_counts(draft, cards, simulated.steps, simulated.rehearsed)
+        return {"cards": cards, "start": flow_tree.describe_trigger(visit.account_id, draft.trigger)}
+
+    return view.render(
+        request, "flows/crowd.html", flow=draft.flow, drawn=draft, form=form, found=simulated, days=BULK_DAYS,
+        **await fetch(read),
+    )  # fmt: skip
+
+
+def _simulate_all(account_id: int, draft: Any) -> BulkSimulation:
+    body = BulkSimulateRequest(days=BULK_DAYS)
+    if draft.is_changed:
+        body.steps = document.dump_steps(draft.steps, versions.get_contents(versions.list_step_templates(draft.steps)))
+    return simulation_bulk.simulate_bulk(account_id, draft.flow.id, body)

@@ -1,0 +1,312 @@
+"""The outbox with its messages, and the inbox of captured messages with simulated events."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import audit
+from appliance.audience.contacts import store as contacts
+from appliance.core import errors, validation
+from appliance.events import log
+from appliance.events.log import EventQuery
+from appliance.sending.delivery import bounce_classes
+from appliance.sending.messages import capture_inbox, delivery_status, ledger, prepare, retries
+from appliance.sending.sms import segments
+from appliance.storage.transactions import commit, fetch
+from appliance.tracking import simulation
+from appliance.tracking.simulation import Simulate
+from ui import formats, view
+from ui.forms import Form, lookups, parse_int
+from ui.guard import signed_in
+from ui.pages import activity
+from ui.session import Pages, Visit
+from ui.widgets import email_frame
+
+pages = Pages("ui_messages")
+
+# Label, explanation and empty text of each state.
+OUTBOX_STATES = {
+    "waiting": ("Waiting", "Not handed over yet; the first to go stands first.", "Nothing waiting."),
+    "retrying": ("Trying again", "Tried before, and refused for the time being.", "Nothing is tried again."),
+    "sending": ("In hand", "Being handed over at this moment.", "Nothing is in hand."),
+    "failed": ("Refused", "The other side refused these for good.", "Nothing was refused."),
+    "uncertain": (
+        "In doubt",
+        "The connection ended before the answer: these may have arrived.",
+        "Nothing is in doubt.",
+    ),
+}
+_RETRY_CHUNK = 200
+# The source of a message is shown up to this size.
+_MAX_SOURCE_BYTES = 300_000
+
+
+@pages.get("/outbox", strict_slashes=False)
+@signed_in()
+async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
+    """Show messages by their state."""
+    counts = await fetch(delivery_status.count_outbox, visit.account_id)
+    state = request.args.get("state") or ""
+    if state not in OUTBOX_STATES:
+        state = "waiting"
+    page = parse_int(request.args.get("page"))
+    rows = await fetch(
+        delivery_status.list_outbox, visit.account_id, cast(Any, state), page, 50, counts[cast(Any, state)]
+    )
+    contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in rows.rows if row.contact_id})
+    standing = await fetch(delivery_status.read_summary, visit.account_id)
+    return view.render(
+        request, "outbox/index.html", counts=counts, state=state, states=OUTBOX_STATES, found=rows,
+        known=contacts_by_id,
+        standing=standing, may_send=_can_send(visit), moving=standing.state == "busy",
+    )  # fmt: skip
+
+
+@pages.get("/outbox/<message_id:int>")
+@signed_in()
+async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
+    """Show a message: its state, the server's response, and its events, content or source."""
+    row = await fetch(ledger.get, visit.account_id, message_id)
+    contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id} if row.contact_id else set())
+    chosen = request.args.get("view") if request.args.get("view") in ("message", "source") else "events"
+    kind = await fetch(prepare.get_bounce_class, row)
+    values: dict[str, Any] = {"events": [], "source": "", "gone": ""}
+    if chosen == "events":
+        query = EventQuery(limit=50, resource_uid=f"message:{row.id}")
+        values["events"] = (await fetch(activity.load_events, visit.account_id, query)).rows
+    if chosen == "source":
+        try:
+            content = await fetch(prepare.get_source, visit.account_id, message_id)
+            values["source"] = content[:_MAX_SOURCE_BYTES].decode(errors="replace")
+        except prepare.NotReproducible as error:
+            values["gone"] = formats.sentence(str(error))
+    return view.render(
+        request, "outbox/show.html", row=row, who=contacts_by_id.get(row.contact_id), view=chosen,
+        where=_outbox_state(row),
+        meant=bounce_classes.CLASSES_BY_NAME.get(kind or ""), may_send=_can_send(visit), **values,
+    )  # fmt: skip
+
+
+@pages.get("/outbox/<message_id:int>/html")
+@signed_in()
+async def show_message_html(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
+    """Show the content of a message as a document of its own, which cannot reach this page."""
+    try:
+        filled = await fetch(prepare.get_html, visit.account_id, message_id)
+    except prepare.NotReproducible as error:
+        return email_frame.render_error(str(error))
+    return email_frame.render_html(filled)
+
+
+@pages.post("/outbox/retry")
+@signed_in("campaigns:send")
+async def retry_selected(request: Request, visit: Visit) -> HTTPResponse:
+    """Send those chosen again, or all that are in this state."""
+    form = Form.from_request(request)
+    state = "uncertain" if form["state"] == "uncertain" else "failed"
+    again = 0
+    if form["all"]:
+        before = 2**62
+        while ids := await fetch(
+            delivery_status.list_outbox_ids, visit.account_id, cast(Any, state), before, _RETRY_CHUNK
+        ):
+            again += await commit(retries.retry_by_ids, visit.account_id, ids, visit.actor_id)
+            before = ids[-1]
+    elif chosen := form.ids("message")[:1000]:
+        again = await commit(retries.retry_by_ids, visit.account_id, chosen, visit.actor_id)
+    if again:
+        await commit(audit.record, visit.actor, visit.account_id, "messages_retry", None, {"messages": again})
+    message = f"On its way again: {formats.count(again, 'message', 'messages')}."
+    view.flash(request, message if again else "Nothing was chosen that can be sent again.")
+    return view.redirect(request, f"/outbox?state={state}")
+
+
+def _add_message_action(name: str, verb: Callable[[int, int, str], Any], done: str) -> None:
+    """Register a button of one message."""
+
+    @pages.post(f"/outbox/<message_id:int>/{name}", name=f"one_{name}")
+    @signed_in("campaigns:send")
+    async def act(request: Request, visit: Visit, message_id: int) -> HTTPResponse:
+        await fetch(ledger.get, visit.account_id, message_id)
+        try:
+            args = (f"message_{name}", verb, visit.account_id, message_id, visit.actor_id)
+            await commit(audit.run_and_record, visit.actor, *args)
+        except errors.Invalid as error:
+            reasons = {"recipient_suppressed": "They may not be written to any more.",
+                       "invalid_transition": "It has moved on meanwhile. This is how it stands."}  # fmt: skip
+            view.flash(request, reasons.get(error.reason or "", formats.sentence(error.message)))
+        else:
+            view.flash(request, done)
+        return view.redirect(request, f"/outbox/{message_id}")
+
+
+_add_message_action("retry", retries.retry, "On its way again.")
+_add_message_action("assume", retries.assume_sent, "Counted as sent.")
+_add_message_action("cancel", retries.cancel, "Taken back. It will not leave.")
+
+
+def _outbox_state(row: Any) -> str:
+    """Return the outbox state of a message, or an empty text."""
+    if row.status in ("queued", "held"):
+        return "retrying" if row.attempts else "waiting"
+    return row.status if row.status in OUTBOX_STATES else ""
+
+
+def _can_send(visit: Visit) -> bool:
+    return visit.can("campaigns:send")
+
+
+# The inbox of capture mode
+
+MESSAGE_VIEWS = {
+    "email": (
+        ("html", "Email"), ("text", "Text"), ("source", "Source"), ("headers", "Headers"), ("events", "What happened"),
+    ),
+    "sms": (("phone", "Phone"), ("events", "What happened")),
+}  # fmt: skip
+CHANNELS = (("", "All"), ("email", "Email"), ("sms", "SMS"))
+# Simulated events: icon, label and notice.
+EMAIL_SIMULATIONS = {
+    "open": ("mail-open", "They open it", "Opened."),
+    "click": ("mouse-pointer-click", "They click a link", "Clicked."),
+    "reply": ("reply", "They reply", "Replied."),
+    "unsubscribe": ("ban", "They unsubscribe", "Unsubscribed."),
+    "complain": ("circle-alert", "They call it spam", "Called spam."),
+    "soft_bounce": ("circle-alert", "Their mailbox is full", "Came back: the mailbox is full."),
+    "bounce": ("circle-alert", "They do not exist", "Came back: there is no such recipient."),
+}
+SMS_SIMULATIONS = {
+    "deliver": ("check", "It arrives", "Delivered."),
+    "click": ("mouse-pointer-click", "They follow a link", "Clicked."),
+    "stop": ("ban", "They write STOP", "They wrote STOP."),
+    "start": ("undo-2", "They write START", "They wrote START."),
+    "help": ("reply", "They write HELP", "They wrote HELP."),
+    "soft_bounce": ("circle-alert", "Their phone is off", "Not delivered: the phone could not be reached."),
+    "bounce": ("circle-alert", "The number does not exist", "Not delivered: there is no such number."),
+    "fail": ("circle-alert", "The network loses it", "Not delivered, for no reason that is known."),
+}
+
+
+@pages.get("/inbox", strict_slashes=False)
+@signed_in()
+async def show_inbox(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the list of captured messages."""
+    return await _render_inbox(request, visit, None)
+
+
+@pages.get("/inbox/<captured_id:int>")
+@signed_in()
+async def show_captured(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
+    """Show the list, with one message open."""
+    return await _render_inbox(request, visit, captured_id)
+
+
+@pages.get("/inbox/<captured_id:int>/html")
+@signed_in()
+async def show_captured_html(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
+    """Show the HTML of a captured message as a document of its own, which cannot reach this page."""
+    opened = await fetch(_load_captured, visit.account_id, captured_id)
+    return email_frame.render_html(opened["html"] or opened["text"] or "")
+
+
+@pages.post("/inbox/clear")
+@signed_in("account:write")
+async def clear_inbox(request: Request, visit: Visit) -> HTTPResponse:
+    """Delete all captured messages."""
+
+    def verb() -> None:
+        capture_inbox.clear(visit.account_id)
+        audit.record(visit.actor, visit.account_id, "capture_clear", None)
+
+    await commit(verb)
+    view.flash(request, "The inbox is empty.")
+    return view.redirect(request, "/inbox")
+
+
+@pages.post("/inbox/<captured_id:int>/simulate")
+@signed_in("events:write")
+async def simulate_event(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
+    """Simulate an event of a captured message, through the path that real ones take."""
+    form = Form.from_request(request)
+    row = await fetch(capture_inbox.get, visit.account_id, captured_id)
+    # The button of a link implies a click.
+    action = "click" if form["link"] else form["action"]
+    raw: dict[str, Any] = {"action": action}
+    raw |= {"link": parse_int(form["link"])} if form["link"] else {}
+    raw |= {"text": form["text"]} if action == "reply" and form["text"] else {}
+    try:
+        filters = validation.read(Simulate, raw)
+        await simulation.perform_action(await fetch(simulation.prepare_action, visit.account_id, captured_id, filters))
+    except errors.Invalid as error:
+        message = _simulation_error(error)
+    else:
+        args = (SMS_SIMULATIONS if row.channel == "sms" else EMAIL_SIMULATIONS).get(
+            action, ("", "", "They wrote back.")
+        )[2]
+        message = f"{args} What follows from it is done, as if it were real."
+    if view.is_partial(request):
+        return await _render_inbox(request, visit, captured_id, message)
+    view.flash(request, message)
+    return view.redirect(request, f"/inbox/{captured_id}")
+
+
+async def _render_inbox(request: Request, visit: Visit, captured_id: int | None, text: str = "") -> HTTPResponse:
+    search = (request.args.get("search") or "").strip()[:255]
+    channel = request.args.get("channel") or ""
+    channel = channel if channel in MESSAGE_VIEWS else ""
+    opened = await fetch(_load_captured, visit.account_id, captured_id) if captured_id is not None else None
+    page = await fetch(
+        capture_inbox.list_captured,
+        visit.account_id,
+        parse_int(request.args.get("page")),
+        50,
+        search or None,
+        channel=channel or None,
+    )
+    seen = f"{page.rows[0].id if page.rows else 0}.{page.total}"
+    if view.is_partial(request) and request.args.get("seen") == seen:
+        # The list polls for new messages.
+        return HTTPResponse(status=204)
+    views = MESSAGE_VIEWS[opened["row"].channel if opened is not None else "email"]
+    chosen = request.args.get("view") or ("text" if opened and not opened["sms"] and not opened["html"] else "")
+    return view.render(
+        request, "inbox/index.html", found=page, search=search, channel=channel, channels=CHANNELS, opened=opened,
+        seen=seen,
+        views=views, view=chosen if chosen in dict(views) else views[0][0], said=text,
+        keep={"search": search, "channel": channel, "page": page.page if page.page > 1 else ""},
+        plays=SMS_SIMULATIONS if opened is not None and opened["sms"] is not None else EMAIL_SIMULATIONS,
+        may_write=visit.can("events:write"),
+        may_empty=visit.can("account:write"),
+    )  # fmt: skip
+
+
+def _load_captured(account_id: int, captured_id: int) -> dict[str, Any]:
+    row = capture_inbox.get(account_id, captured_id)
+    context = {"row": row, **capture_inbox.get_parts(row), "message": None, "links": [], "events": [], "person": None}
+    if context["sms"] is not None:
+        context["thread"] = simulation.get_thread(row)
+        context["forcing"] = segments.character_name(context["sms"].forcing) if context["sms"].forcing else None
+    if row.message_id is None:
+        return context
+    try:
+        message = ledger.get(account_id, row.message_id)
+    except errors.NotFound:
+        return context
+    query = log.EventQuery(resource_uid=f"message:{message.id}", limit=50)
+    context |= {
+        "message": message, "links": simulation.list_links(message), "events": log.list_events(account_id, query).rows,
+    }  # fmt: skip
+    people = contacts.fetch_by_ids([message.contact_id]) if message.contact_id else []
+    context["person"] = people[0] if people else None
+    for event in context["events"]:
+        event.who = None
+    return context
+
+
+def _simulation_error(error: errors.Invalid) -> str:
+    """Return why something cannot happen to a message."""
+    if "link" in error.fields:
+        return "This message has no link that leads through us."
+    return "Write what they answer." if "text" in error.fields else "This cannot happen to this message."

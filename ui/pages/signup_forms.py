@@ -1,0 +1,214 @@
+"""Sign-up forms: the table, the form, QR codes, and the snippet to embed."""
+
+from typing import Any, Literal
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import accounts, audit
+from appliance.core import errors, validation
+from appliance.forms import store, submissions
+from appliance.sending.domains import records
+from appliance.sending.messages import senders
+from appliance.settings import config
+from appliance.storage.transactions import commit, fetch
+from appliance.tracking import page_style
+from ui import formats, view
+from ui.forms import Form, edit_conflicts, list_params, lookups
+from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.guard import ignore_double_submit, signed_in
+from ui.session import Pages, Visit
+from ui.widgets import charts
+
+pages = Pages("ui_forms", url_prefix="/forms")
+
+_PAGE_SIZE = 50
+_FIELD_LABELS = {"first_name": "First name", "last_name": "Last name", "phone": "Phone number"}
+_FIELD_NAMES = tuple(_FIELD_LABELS)
+_FORM_PARTS = FormParts(
+    FormPart("Name", ("name",)), FormPart("Ask for", ("asked",), True), FormPart("Other questions", ("others",)),
+    FormPart("What people agree to", ("consent_text",)), FormPart("Ask them to confirm", ("double_opt_in",), True),
+    FormPart("Lists they join", ("list_ids",), True), FormPart("Where people go afterwards", ("redirect_url",)),
+    FormPart("Pages whose scripts may submit it", ("origins",)),
+)  # fmt: skip
+
+
+@pages.get("/", name="index", strict_slashes=False)
+@signed_in()
+async def index(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the table of forms."""
+    raw, search = list_params(request, _PAGE_SIZE)
+    page = await fetch(store.list_forms, visit.account_id, validation.read(store.FormQuery, raw))
+    return view.render(request, "forms/index.html", found=page, search=search)
+
+
+@pages.get("/new", name="new")
+@signed_in("contacts:write")
+async def new(request: Request, visit: Visit) -> HTTPResponse:
+    """Show a form with the usual fields."""
+    form = Form({"double_opt_in": "yes"}, {"asked": ["first_name"]})
+    return await _render_form(request, visit, form, None, 200)
+
+
+@pages.post("/", name="create", strict_slashes=False)
+@signed_in("contacts:write")
+@ignore_double_submit
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Create a form, and redirect to its page."""
+    form = Form.from_request(request)
+    form.require("name", "Give the form a name. People see it above the fields.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        args = (store.create, visit.account_id, validation.read(store.FormWrite, _read_fields(form, [])))
+        created = await commit(audit.run_and_record, visit.actor, "form_add", *args)
+    except errors.Invalid as error:
+        return await _render_form(request, visit, _add_errors(form, error), None, 422)
+    view.flash(request, f"{created.name} is ready. Now bring it to people.")
+    return view.redirect(request, f"/forms/{created.id}")
+
+
+@pages.get("/<form_id:int>", name="show")
+@signed_in()
+async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Show the sign-ups of a form, its page, and the snippet to embed."""
+    row = await fetch(store.get, visit.account_id, form_id)
+    lists = [
+        contact_list
+        for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
+        if contact_list.id in row.list_ids
+    ]
+    style = await fetch(page_style.get_page_style, visit.account_id)
+    html = submissions.render_snippet(row, style.language)
+    unready = await fetch(_list_sender_problems, visit.account_id)
+    return view.render(
+        request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.list_fields(row), unready=unready,
+        code=charts.draw_qr(row.url), public=records.has_public_name(),
+    )  # fmt: skip
+
+
+@pages.get("/<form_id:int>/qr.svg", name="qr_svg")
+@signed_in()
+async def download_qr_svg(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Download the QR code of a form's page as SVG."""
+    return await _render_qr(visit, form_id, "svg", "image/svg+xml")
+
+
+@pages.get("/<form_id:int>/qr.png", name="qr_png")
+@signed_in()
+async def download_qr_png(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Download the QR code of a form's page as PNG."""
+    return await _render_qr(visit, form_id, "png", "image/png")
+
+
+async def _render_qr(visit: Visit, form_id: int, kind: Literal["svg", "png"], media_type: str) -> HTTPResponse:
+    row = await fetch(store.get, visit.account_id, form_id)
+    headers = {"content-disposition": f'attachment; filename="form-{row.id}.{kind}"'}
+    return HTTPResponse(await fetch(charts.render_qr_file, row.url, kind), 200, headers, media_type)
+
+
+@pages.get("/<form_id:int>/edit", name="edit")
+@signed_in("contacts:write")
+async def edit(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Show the settings of a form."""
+    row = await fetch(store.get, visit.account_id, form_id)
+    return await _render_form(request, visit, edit_conflicts.open_form(_build_form(row), _FORM_PARTS), row, 200)
+
+
+@pages.post("/<form_id:int>", name="update")
+@signed_in("contacts:write")
+@edit_conflicts.retry_on_change
+async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Save the changes."""
+    form = Form.from_request(request)
+    row = await fetch(store.get, visit.account_id, form_id)
+    named = {
+        str(contact_list.id): contact_list.name
+        for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
+    }
+    edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(row), {"Lists they join": named, "Ask for": _FIELD_LABELS})
+    if form.conflicts:
+        return await _render_form(request, visit, form, row, 409)
+    form.require("name", "A form needs a name.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        body = validation.read(store.FormPatch, _read_fields(form, row.fields))
+        args = (audit.run_and_record, visit.actor, "form_update", store.update, visit.account_id, form_id, body)
+        await commit(
+            edit_conflicts.write_if_unchanged,
+            form,
+            _FORM_PARTS,
+            lambda: _build_form(store.get(visit.account_id, form_id)),
+            *args,
+        )
+    except errors.Invalid as error:
+        return await _render_form(request, visit, _add_errors(form, error), row, 422)
+    view.flash(request, "Saved.")
+    return view.redirect(request, f"/forms/{form_id}")
+
+
+@pages.post("/<form_id:int>/delete", name="delete")
+@signed_in("contacts:write")
+async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
+    """Delete a form; its contacts stay."""
+    deleted = await commit(audit.run_and_record, visit.actor, "form_delete", store.delete, visit.account_id, form_id)
+    view.flash(request, f"The form {deleted.name} is deleted. Who signed up is still in Contacts.")
+    return view.redirect(request, "/forms")
+
+
+def _list_sender_problems(account_id: int) -> list[str]:
+    """Return why confirmation emails cannot be sent; empty if they can."""
+    account = accounts.get(account_id)
+    transport = config.current().email.transport
+    problems = senders.find_email_problems(account, senders.resolve_email(account, None), transport, marketing=False)
+    return [formats.sentence(text) for _, text in problems]
+
+
+def _build_form(row: Any) -> Form:
+    """Return the settings of a sign-up form as a form."""
+    params = store.list_fields(row)
+    values = {
+        "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
+        "origins": "\n".join(row.origins), "double_opt_in": "yes" if row.double_opt_in else "",
+        "others": "\n".join(item.key for item in params if item.key),
+    }  # fmt: skip
+    names = [item.name for item in params if item.name in _FIELD_NAMES]
+    return Form(values, {"asked": names, "list_ids": [str(id_) for id_ in row.list_ids]})
+
+
+def _read_fields(form: Form, before: list[Any]) -> dict[str, Any]:
+    """Return the settings of the page; a known field keeps its label and whether it is required."""
+    fields_by_name = {item["name"]: item for item in before if isinstance(item, dict)}
+    names = ["email", *(name for name in _FIELD_NAMES if name in form.getlist("asked"))]
+    others = [line.strip() for line in form["others"].splitlines() if line.strip()]
+    keys = [f"data.{line.removeprefix('data.').replace(' ', '_').lower()}" for line in others]
+    return {
+        "name": form["name"], "list_ids": form.ids("list_ids"), "double_opt_in": form["double_opt_in"] == "yes",
+        "fields": [fields_by_name.get(name, name) for name in (*names, *keys)],
+        "consent_text": form.text("consent_text"),
+        "redirect_url": form.text("redirect_url"),
+        "origins": [line.strip() for line in form["origins"].splitlines() if line.strip()],
+    }  # fmt: skip
+
+
+def _add_errors(form: Form, error: errors.Invalid) -> Form:
+    """Add the errors to the fields of the page."""
+    for path in error.fields:
+        if path.startswith("origins"):
+            form.add_error("origins", "Write each as https://shop.example, without a path.")
+        elif path.startswith("fields"):
+            form.add_error("others", "Use letters, digits and _ only, each name once.")
+        elif path == "redirect_url":
+            form.add_error("redirect_url", "Write a whole address, like https://shop.example/thanks.")
+    rest = {path: words for path, words in error.fields.items() if not path.startswith(("origins", "fields"))}
+    return form.add_errors(errors.Invalid(rest)) if rest else form
+
+
+async def _render_form(request: Request, visit: Visit, form: Form, row: Any, status: int) -> HTTPResponse:
+    lists = [
+        contact_list
+        for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
+        if contact_list.segment_id is None
+    ]
+    return view.render(request, "forms/form.html", status, form=form, row=row, lists=lists)

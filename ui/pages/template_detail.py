@@ -1,0 +1,277 @@
+"""One template: form, preview, history, design file, and test send."""
+
+import re
+from typing import Any
+
+import msgspec
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.content.designs import document as designs
+from appliance.content.templates import revisions, store
+from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
+from appliance.core import errors, validation
+from appliance.core.validation import PageQuery
+from appliance.sending.messages import preview, test_sends
+from appliance.storage.transactions import commit, fetch, render, render_for
+from ui import formats, view
+from ui.forms import Form, lookups, parse_int
+from ui.guard import ignore_double_submit, signed_in
+from ui.pages import editor
+from ui.pages.campaign_content import describe_sent_tests
+from ui.pages.editor import editor_url
+from ui.session import Pages, Visit
+from ui.widgets import email_frame
+
+pages = Pages("ui_template_detail", url_prefix="/templates")
+
+FORM_FIELDS = ("name", "subject", "preheader", "body")
+_FIELD_LABELS = {"name": "the name", "subject": "the subject", "preheader": "the preview line", "body": "the content",
+          "design": "the design", "from_name": "the sender", "from_email": "the sender",
+          "reply_to": "the reply address"}  # fmt: skip
+
+
+@pages.post("/", strict_slashes=False)
+@signed_in("templates:write")
+@ignore_double_submit
+async def create(request: Request, visit: Visit) -> HTTPResponse:
+    """Create a template."""
+    form = Form.from_request(request)
+    form.require("name", "Give it a name that you will recognise.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        filters = _read_form(form)
+        await render(store.warm, visit.account_id, filters)
+        created = await commit(store.create, visit.account_id, filters, None, visit.user.id)
+    except errors.Invalid as error:
+        return view.render(
+            request, "templates/form.html", 422, form=form.add_errors(error), row=None, sections=0, advice=[]
+        )
+    view.flash(request, "Saved.")
+    return view.redirect(request, f"/templates/{created.id}/edit")
+
+
+@pages.get("/<template_id:int>/edit")
+@signed_in()
+async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show the editor, or a form for HTML and SMS, with the message beside it."""
+    row = await fetch(store.get, visit.account_id, template_id)
+    if row.flow_id is not None:
+        return view.redirect(request, editor.editor_url(await fetch(store.find_owner, row)))
+    if uses_editor(row) and not (request.args.get("as") == "html" and not designs.get_sections(row.design)):
+        return await editor.render_editor(request, visit, row)
+    form = Form({name: getattr(row, name) or "" for name in FORM_FIELDS} | {"revision": str(row.revision)})
+    return await render_form(request, row, form)
+
+
+def uses_editor(row: Any) -> bool:
+    """Return whether an email is made of sections, or may still be."""
+    return row.channel == "email" and bool(designs.get_sections(row.design) or not row.body or row.flow_id is not None)
+
+
+async def render_form(request: Request, row: Any, form: Form, status: int = 200) -> HTTPResponse:
+    """Render the form of a template, with values and errors."""
+    sections = len(designs.get_sections(row.design))
+    warnings = await render(preview.find_warnings, row.account_id, revisions.to_document(row)) if sections else []
+    lines = [("warn", formats.sentence(text), "") for text in dict.fromkeys(item.message for item in warnings)]
+    return view.render(request, "templates/form.html", status, form=form, row=row, sections=sections, advice=lines)
+
+
+@pages.post("/<template_id:int>")
+@signed_in("templates:write")
+async def update(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Save the changes; on a conflict, show what the other user changed and keep what was typed."""
+    form = Form.from_request(request)
+    form.require("name", "Give it a name that you will recognise.")
+    row = await fetch(store.get, visit.account_id, template_id)
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        filters = _read_form(form)
+        await render(store.warm, visit.account_id, filters, template_id)
+        seen = parse_int(form["revision"], 0) or None
+        await commit(store.update, visit.account_id, template_id, filters, visit.user.id, seen)
+    except errors.Invalid as error:
+        return await render_form(request, row, form.add_errors(error), 422)
+    except errors.Conflict as error:
+        form.values["revision"] = str(error.extra["revision"])
+        form.add_error("base", f"{describe_conflict(error)} What you typed is kept: save again to put it in its place.")
+        return await render_form(request, await fetch(store.get, visit.account_id, template_id), form, 422)
+    view.flash(request, "Saved.")
+    return view.redirect(request, f"/templates/{template_id}/edit")
+
+
+def describe_conflict(error: errors.Conflict) -> str:
+    """Return which user changed what first."""
+    who = error.extra.get("changed_by") or "Somebody"
+    names = list(dict.fromkeys(_FIELD_LABELS[item] for item in error.extra.get("changed") or []))
+    return f"{who} changed {formats.join_names(names) if names else 'this template'} since you opened it."
+
+
+@pages.get("/<template_id:int>/preview")
+@signed_in()
+async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show the email rendered as it is sent, with sample values; `at` is one of its revisions."""
+    at = parse_int(request.args.get("at"), 0)
+
+    def read() -> str:
+        row = store.get(visit.account_id, template_id)
+        text = revisions.get(visit.account_id, template_id, at).document if at else revisions.to_document(row)
+        if row.channel == "sms":
+            body = preview.PreviewRequest(document={}, body=text["body"] or "", channel="sms")
+            return email_frame.sms_html(preview.render_preview(visit.account_id, body).text)
+        if not (text["body"] or designs.get_sections(text["design"])):
+            return ""
+        return preview.render_fields(visit.account_id, text).html
+
+    try:
+        return email_frame.render_html(await render_for(visit.account_id, read))
+    except errors.Invalid as error:
+        return email_frame.render_error(next(iter(error.fields.values()))[0])
+
+
+def _read_form(form: Form) -> TemplateWrite:
+    return validation.read(TemplateWrite, {name: form.text(name) for name in FORM_FIELDS if name in form.values})
+
+
+# Design file, test and history
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_FAULTS = 5
+
+
+@pages.get("/<template_id:int>/design.json")
+@signed_in()
+async def download_design(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Download the design as JSON."""
+    row = await fetch(store.get, visit.account_id, template_id)
+    name = _UNSAFE.sub("-", row.name or "template").strip("-.")[:60] or "template"
+    headers = {"content-disposition": f'attachment; filename="{name}.json"'}
+    content = msgspec.json.format(msgspec.json.encode(row.design), indent=2)
+    return HTTPResponse(content, 200, headers, "application/json")
+
+
+@pages.post("/<template_id:int>/design")
+@signed_in("templates:write")
+async def upload_design(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Replace the design by an uploaded one; all errors are shown, also a conflict."""
+    seen = parse_int(Form.from_request(request)["revision"], 0) or None
+    row = await fetch(store.get, visit.account_id, template_id)
+    try:
+        body = validation.read(TemplateWrite, {"design": _read_design(request)})
+        await render(store.warm, visit.account_id, body, template_id)
+        await commit(store.update, visit.account_id, template_id, body, visit.user.id, seen)
+    except errors.Invalid as error:
+        form = _build_form(row)
+        lines = [f"{path} {messages[0]}" for path, messages in error.fields.items()]
+        more = f" and {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
+        form.add_error("file", f"This file cannot be used: {'; '.join(lines[:_MAX_FAULTS])}{more}.")
+        return await _render_file_error(request, visit, row, form)
+    except errors.Conflict as error:
+        row = await fetch(store.get, visit.account_id, template_id)
+        form = _build_form(row)
+        form.add_error("file", f"{describe_conflict(error)} Look at it; choose the file again to put it in its place.")
+        return await _render_file_error(request, visit, row, form)
+    view.flash(request, "The design of the file is in place. The one before is in the history.")
+    return view.redirect(request, editor_url(await fetch(store.find_owner, row)))
+
+
+async def _render_file_error(request: Request, visit: Visit, row: Any, form: Form) -> HTTPResponse:
+    """Render the error of an uploaded file."""
+    if uses_editor(row):
+        return await editor.render_editor(request, visit, row, 422, file=form.errors["file"])
+    return await render_form(request, row, form, 422)
+
+
+def _read_design(request: Request) -> Any:
+    given = request.files.get("file") if request.files else None
+    if given is None or not given.body:
+        raise errors.Invalid({"the file": ["is empty"]})
+    if len(given.body) > 2 * MAX_DESIGN_BYTES:
+        raise errors.Invalid({"the file": ["is too large"]})
+    try:
+        data = msgspec.json.decode(given.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise errors.Invalid({"the file": ["is not JSON"]}) from None
+    if validation.is_too_deep(data):
+        raise errors.Invalid({"the file": ["is nested too deeply"]})
+    # The response of `GET /templates` contains a design too.
+    inner = data.get("design") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        raise errors.Invalid({"the file": ["holds no design"]})
+    return inner if isinstance(inner, dict) else data
+
+
+@pages.post("/<template_id:int>/test")
+@signed_in("templates:write")
+async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Send a test to some addresses, by default to the user's own."""
+    typed = Form.from_request(request)
+    row = await fetch(store.get, visit.account_id, template_id)
+    is_sms = row.channel == "sms"
+    edits = uses_editor(row)
+    # Phone numbers may contain spaces.
+    given = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
+    emails = [item.strip() for item in given if item.strip()] or ([] if is_sms else [visit.user.email])
+    to = [lookups.complete_phone(visit, address) for address in emails] if is_sms else emails
+    try:
+        body = validation.read(test_sends.TestRequest, {"phones" if is_sms else "emails": to})
+        await render(test_sends.warm, visit.account_id, template_id)
+        result = await commit(test_sends.send, visit.account_id, template_id, body)
+    except errors.Invalid as error:
+        form = _build_form(row)
+        form.values["emails"] = typed["emails"]
+        form.add_error("emails", _address_error(error, emails))
+        if edits:
+            return await editor.render_errors(request, visit, row, {"emails": form.errors["emails"]})
+        return await render_form(request, row, form, 422)
+    if edits:
+        return await editor.render_blocks(
+            request, visit, template_id, None, (), notice={"text": describe_sent_tests(result), "undo": None}
+        )
+    view.flash(request, describe_sent_tests(result))
+    return view.redirect(request, f"/templates/{template_id}/edit")
+
+
+def _address_error(error: errors.Invalid, emails: list[str]) -> str:
+    if {"emails", "phones"} & error.fields.keys():
+        return f"Write at most {test_sends.MAX_RECIPIENTS} addresses."
+    paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in error.fields)
+    wrong = [emails[int(item[1])] for item in paths if item]
+    if wrong:
+        return f"{formats.join_names(wrong)} {'is no address' if len(wrong) == 1 else 'are no addresses'}."
+    return formats.sentence(next(iter(error.fields.values()))[0])
+
+
+@pages.get("/<template_id:int>/history")
+@signed_in()
+async def show_history(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Show every revision with its author, and the selected one."""
+    filters = parse_int(request.args.get("at"), 0)
+
+    def read() -> dict[str, Any]:
+        row = store.get(visit.account_id, template_id)
+        query = PageQuery(page=parse_int(request.args.get("page")), limit=30)
+        at = revisions.get(visit.account_id, template_id, filters or row.revision)
+        page = revisions.fetch_page(visit.account_id, template_id, query)
+        home = store.find_owner(row)
+        may_write = visit.user.role != "viewer" and not home.is_locked
+        return {"row": row, "found": page, "at": at, "reach": store.find_undo_steps(row), "title": home.name,
+                "back": editor_url(home), "may_write": may_write}  # fmt: skip
+
+    return view.render(request, "templates/history.html", **await fetch(read))
+
+
+@pages.post("/<template_id:int>/label")
+@signed_in("templates:write")
+async def label_revision(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
+    """Name a revision, which keeps it permanently."""
+    form = Form.from_request(request)
+    at = parse_int(form["at"], 0)
+    await commit(revisions.name_revision, visit.account_id, template_id, at, form.text("label"))
+    return view.redirect(request, f"/templates/{template_id}/history?at={at}")
+
+
+def _build_form(row: Any) -> Form:
+    return Form({name: getattr(row, name) or "" for name in FORM_FIELDS} | {"revision": str(row.revision)})

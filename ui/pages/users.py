@@ -1,0 +1,407 @@
+"""Users: the team, API keys, and the user's own profile."""
+
+import asyncio
+from typing import Any
+
+from sanic import Request
+from sanic.response import HTTPResponse
+
+from appliance.accounts import access, login, passwords, sessions, users
+from appliance.core import errors
+from appliance.events import user_agents
+from appliance.settings import config
+from appliance.storage.models import Session
+from appliance.storage.transactions import commit, fetch
+from ui import formats, session, view
+from ui.forms import Form, edit_conflicts
+from ui.forms.edit_conflicts import FormPart, FormParts
+from ui.guard import ignore_double_submit, signed_in
+from ui.session import Pages, Visit
+from ui.widgets import charts
+
+pages = Pages("ui_users", url_prefix="/settings")
+
+ROLES = {
+    "owner": ("Owner", "Everything, owners included."),
+    "admin": ("Admin", "Everything but deciding about owners."),
+    "editor": ("Editor", "Writes, designs and sends; no settings, no brand."),
+    "author": ("Author", "Writes and designs; somebody else sends."),
+    "viewer": ("Viewer", "Looks at everything and changes nothing."),
+}
+_ROLE_NAMES = {key: name for key, (name, _) in ROLES.items()}
+
+
+@pages.get("/team")
+@signed_in()
+async def show_team(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the members of the team."""
+    return await _render_team(request, visit, Form({"role": "editor"}), 200)
+
+
+@pages.post("/team")
+@signed_in(access.ADMIN_SCOPE)
+@ignore_double_submit
+async def add_member(request: Request, visit: Visit) -> HTTPResponse:
+    """Add a member with a password that is shown once."""
+    form = Form.from_request(request)
+    form.require("email", "Write the address they will sign in with.")
+    secret = users.generate_password()
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        new = await asyncio.to_thread(users.prepare_user, form["email"], secret, form["name"][:255])
+        created = await commit(users.add_member, visit.actor, new, form["role"])
+    except errors.Invalid as error:
+        if "has already been taken" in error.fields.get("email", []):
+            form.add_error("email", "Somebody signs in with this address already.")
+        return await _render_team(request, visit, form.add_errors(error) if error.fields else form, 422)
+    session.store_secret(
+        visit.session.id, "password", {"name": created.name, "email": created.email, "password": secret}
+    )
+    return view.redirect(request, "/settings/team")
+
+
+@pages.post("/team/<user_id:int>/role")
+@signed_in(access.ADMIN_SCOPE)
+@edit_conflicts.retry_on_change
+async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
+    """Change the role of a member."""
+    form, present = Form.from_request(request), await fetch(users.get, visit.account_id, user_id)
+    parts = _role_parts(present)
+    edit_conflicts.merge_form(form, parts, _build_role_form(present), dict.fromkeys(parts.all_keys(form), _ROLE_NAMES))
+    if form.conflicts:
+        return await _render_team(request, visit, Form({"role": "editor"}), 409, (user_id, form))
+    try:
+        args = (users.change_role, visit.actor, user_id, form["role"])
+        done = await commit(
+            edit_conflicts.write_if_unchanged,
+            form,
+            parts,
+            lambda: _build_role_form(users.get(visit.account_id, user_id)),
+            *args,
+        )
+    except errors.Invalid:
+        return await _render_refused(request, visit, "An account needs an owner. Make somebody else one first.")
+    view.flash(request, f"{done.name} is {ROLES[done.role][0].lower()} now.")
+    return view.redirect(request, "/settings/team")
+
+
+@pages.post("/team/<user_id:int>/close")
+@signed_in(access.ADMIN_SCOPE)
+async def disable_member(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
+    """Disable a member; the notice offers to undo it."""
+    try:
+        done = await commit(users.disable, visit.actor, user_id)
+    except errors.Invalid as error:
+        own = "disabled" in error.fields
+        message = "You cannot shut yourself out." if own else "An account needs an owner. Make somebody else one first."
+        return await _render_refused(request, visit, message)
+    theirs = (await fetch(_keys_by_user, visit.account_id)).get(user_id)
+    left = f" Still working: {formats.join_names(theirs)}, under API keys." if theirs else ""
+    view.flash(request, f"{done.name} signs in no more.{left}", (f"/settings/team/{user_id}/reopen", {}))
+    return view.redirect(request, "/settings/team")
+
+
+@pages.post("/team/<user_id:int>/reopen")
+@signed_in(access.ADMIN_SCOPE)
+async def enable_member(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
+    """Enable a member."""
+    done = await commit(users.enable, visit.actor, user_id)
+    view.flash(request, f"{done.name} may sign in again, with the password they had.")
+    return view.redirect(request, "/settings/team")
+
+
+@pages.post("/team/<user_id:int>/password")
+@signed_in(access.ADMIN_SCOPE)
+async def reset_password(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
+    """Set a new password of a member, which is shown once."""
+    secret = users.generate_password()
+    done = await commit(
+        users.set_password, visit.actor, user_id, await asyncio.to_thread(passwords.hash_password, secret)
+    )
+    session.store_secret(visit.session.id, "password", {"name": done.name, "email": done.email, "password": secret})
+    return view.redirect(request, "/settings/team")
+
+
+async def _render_refused(request: Request, visit: Visit, text: str) -> HTTPResponse:
+    form = Form({"role": "editor"})
+    form.add_error("base", text)
+    return await _render_team(request, visit, form, 422)
+
+
+def _build_role_form(row: Any) -> Form:
+    return Form({"role": row.role})
+
+
+def _role_parts(row: Any) -> FormParts:
+    return FormParts(FormPart(f"Role of {row.name}", ("role",)))
+
+
+async def _render_team(
+    request: Request, visit: Visit, form: Form, status: int, met: tuple[int, Form] | None = None
+) -> HTTPResponse:
+    """Render the team; `conflict` is a member whose role another user changed, with the posted form."""
+    if visit.user.role not in ("owner", "admin"):
+        raise errors.NotAllowed("Only owners and admins look after the team.")
+    page = await fetch(users.list_members, visit.account_id)
+    return view.render(
+        request,
+        "settings/team.html",
+        status,
+        form=form,
+        found=page,
+        forms={item.id: edit_conflicts.open_form(_build_role_form(item), _role_parts(item)) for item in page}
+        | dict(filter(None, (met,))),
+        met=met,
+        roles=ROLES,
+        keys=await fetch(_keys_by_user, visit.account_id),
+        made=session.pop_secret(visit.session.id, "password"),
+    )
+
+
+def _keys_by_user(account_id: int) -> dict[int, list[str]]:
+    """Return the keys that each person made and that open something, by their names and ends."""
+    keys: dict[int, list[str]] = {}
+    for key in users.list_keys(account_id):
+        if key.created_by_id is not None:
+            keys.setdefault(key.created_by_id, []).append(f"{key.name} (…{key.hint})")
+    return keys
+
+
+# API keys
+
+# Common scopes of keys; "own" selects single scopes.
+SCOPE_PRESETS = (
+    ("full", "Everything", "All that the interface for scripts can do, sending included."),
+    ("read", "Only look", "Reads everything and changes nothing."),
+    ("send", "Send single messages", "Order confirmations and the like, and your own events. Reads no people."),
+    ("own", "Chosen one by one", ""),
+)
+SCOPE_AREAS = (
+    ("contacts", "Contacts, lists, segments"), ("templates", "Templates and pictures"), ("events", "Events"),
+    ("campaigns", "Campaigns"), ("flows", "Flows"), ("messages", "Single messages"), ("domains", "Sending domains"),
+    ("account", "Account, brand, webhooks"),
+)  # fmt: skip
+_SCOPE_ACTIONS = {"read": "look", "write": "change", "send": "send", "approve": "approve"}
+
+
+@pages.get("/keys", strict_slashes=False)
+@signed_in()
+async def show_keys(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the active API keys, and a new one once."""
+    return await _render_keys(request, visit, Form({"scope": "full"}), 200)
+
+
+@pages.post("/keys", strict_slashes=False)
+@signed_in(access.ADMIN_SCOPE)
+@ignore_double_submit
+async def create_key(request: Request, visit: Visit) -> HTTPResponse:
+    """Create an API key; the next page shows it once."""
+    form = Form.from_request(request)
+    form.require("name", "Say what uses it, for example Shop.")
+    scope = ",".join(form.getlist("scopes")) if form["scope"] == "own" else form["scope"]
+    if not scope:
+        form.add_error("scope", "Choose at least one thing that the key may do.")
+    try:
+        if form.errors:
+            raise errors.Invalid({})
+        body = access.KeyWrite(form["name"][:255], scope, form["test"] == "yes")
+        _, created = await commit(access.create_key, visit.account_id, body, visit.actor)
+    except errors.Invalid as error:
+        return await _render_keys(request, visit, form.add_errors(error) if error.fields else form, 422)
+    session.store_secret(visit.session.id, "key", {"key": created, "name": form["name"]})
+    return view.redirect(request, "/settings/keys")
+
+
+@pages.post("/keys/<key_id:int>/revoke")
+@signed_in(access.ADMIN_SCOPE)
+async def revoke_key(request: Request, visit: Visit, key_id: int) -> HTTPResponse:
+    """Revoke an API key."""
+    deleted = await commit(access.revoke_key, visit.account_id, key_id, visit.actor)
+    view.flash(request, f"The key {deleted.name} opens nothing any more.")
+    return view.redirect(request, "/settings/keys")
+
+
+def list_scopes() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the scopes by area: its label, and scope and label of each action."""
+    return [
+        (label, [(scope, word) for act, word in _SCOPE_ACTIONS.items() if (scope := f"{area}:{act}") in access.SCOPES])
+        for area, label in SCOPE_AREAS
+    ]
+
+
+def describe_scope(scope: str) -> str:
+    """Return a scope in words."""
+    names = next((words for name, words, _ in SCOPE_PRESETS if name == scope), None)
+    if names:
+        return names
+    labels = dict(SCOPE_AREAS)
+    parts: dict[str, list[str]] = {}
+    for text in scope.split(","):
+        area, _, act = text.strip().partition(":")
+        parts.setdefault(labels.get(area, area), []).append(_SCOPE_ACTIONS.get(act, act))
+    return "; ".join(f"{area}: {', '.join(acts)}" for area, acts in parts.items())
+
+
+async def _render_keys(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
+    if visit.user.role not in ("owner", "admin"):
+        raise errors.NotAllowed("Only owners and admins look after keys.")
+    rows = await fetch(users.list_keys, visit.account_id)
+    names: dict[int, Any] = {user.id: user.name for user in await fetch(users.list_members, visit.account_id)}
+    return view.render(
+        request, "settings/keys.html", status, form=form, found=rows, names=names, said=describe_scope,
+        scopes=list_scopes(),
+        reaches=SCOPE_PRESETS, made=session.pop_secret(visit.session.id, "key"), base=config.base_url(config.current()),
+        last_used=access.last_used_at,
+    )  # fmt: skip
+
+
+# The user's own profile
+
+_PROOF_ERRORS = {
+    "password": "This is not your present password.",
+    "otp": "This code is not right, or was used before. Wait for the next one.",
+}
+
+
+@pages.get("/you")
+@signed_in()
+async def show_profile(request: Request, visit: Visit) -> HTTPResponse:
+    """Show the user's own name, password, second factor and sessions."""
+    return await _render_profile(request, visit, Form({"name": visit.user.name}))
+
+
+@pages.post("/you")
+@signed_in(access.SELF_SCOPE)
+async def rename(request: Request, visit: Visit) -> HTTPResponse:
+    """Change one's own name."""
+    form = Form.from_request(request)
+    form.require("name", "Write the name that the others see.")
+    if form.errors:
+        return await _render_profile(request, visit, form, 422)
+    await commit(users.rename, visit.user.id, form["name"], request.ctx.client)
+    view.flash(request, "Saved.")
+    return view.redirect(request, "/settings/you")
+
+
+@pages.post("/you/password")
+@signed_in(access.SELF_SCOPE)
+async def change_password(request: Request, visit: Visit) -> HTTPResponse:
+    """Change one's own password, knowing the old one; other browsers are signed out."""
+    form = Form.from_request(request)
+    old, new = form.raw("old_password"), form.raw("new_password")
+    form.values["name"] = visit.user.name
+    if await login.find_wrong_proofs(visit.user, old, None, request.ctx.client):
+        form.add_error("old_password", _PROOF_ERRORS["password"])
+    try:
+        passwords.check_length(new, "new_password")
+    except errors.Invalid as error:
+        form.add_errors(error)
+    if form.errors:
+        return await _render_profile(request, visit, form, 422)
+    hashed = await asyncio.to_thread(passwords.hash_password, new)
+    await commit(users.change_password, visit.user.id, hashed, visit.session.id, request.ctx.client)
+    view.flash(request, "Your password is changed. Other browsers are signed out.")
+    return view.redirect(request, "/settings/you")
+
+
+@pages.get("/you/otp")
+@signed_in()
+async def show_otp(request: Request, visit: Visit) -> HTTPResponse:
+    """Show a new key for an authenticator app; users who have one are redirected."""
+    if login.has_second_factor(visit.user):
+        return view.redirect(request, "/settings/you")
+    return _render_otp(request, visit, Form({"secret": login.generate_otp_key()}))
+
+
+@pages.post("/you/otp")
+@signed_in(access.SELF_SCOPE)
+async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
+    """Switch the second factor on, once its first code was typed."""
+    form = Form.from_request(request)
+    if not login.is_otp_key(form["secret"]):
+        form.values["secret"] = login.generate_otp_key()
+    if wrong := await login.find_wrong_proofs(visit.user, form.raw("password"), None, request.ctx.client):
+        form.add_error(wrong[0], _PROOF_ERRORS[wrong[0]])
+        return _render_otp(request, visit, form, 422)
+    try:
+        codes = await commit(
+            login.enable_second_factor,
+            visit.user.id,
+            form["secret"],
+            form["otp"],
+            visit.session.id,
+            visit.actor,
+        )
+    except errors.Invalid as error:
+        if "otp" not in error.fields:
+            return view.redirect(request, "/settings/you")
+        form.add_error("otp", "This is not the code that belongs to this key. Type the one your app shows now.")
+        return _render_otp(request, visit, form, 422)
+    session.store_secret(visit.session.id, "codes", codes)
+    return view.redirect(request, "/settings/you")
+
+
+@pages.post("/you/otp/off")
+@signed_in(access.SELF_SCOPE)
+async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
+    """Switch the second factor off, with password and code."""
+    form = Form.from_request(request)
+    form.values["name"] = visit.user.name
+    wrong = await login.find_wrong_proofs(visit.user, form.raw("password"), form["otp"], request.ctx.client)
+    if wrong:
+        form.add_error(wrong[0], _PROOF_ERRORS[wrong[0]])
+        return await _render_profile(request, visit, form, 422)
+    await commit(login.disable_second_factor, visit.user.id, visit.session.id, visit.actor)
+    view.flash(request, "You sign in with your password alone now. Other browsers are signed out.")
+    return view.redirect(request, "/settings/you")
+
+
+@pages.post("/you/sessions/<session_id:int>/end")
+@signed_in(access.SELF_SCOPE)
+async def end_session(request: Request, visit: Visit, session_id: int) -> HTTPResponse:
+    """End one of the user's own sessions."""
+    await commit(sessions.revoke, visit.user.id, session_id, visit.actor)
+    view.flash(request, "Signed out there.")
+    return view.redirect(request, "/settings/you")
+
+
+@pages.post("/you/sessions/end")
+@signed_in(access.SELF_SCOPE)
+async def end_sessions(request: Request, visit: Visit) -> HTTPResponse:
+    """End all of the user's sessions but this one."""
+    await commit(sessions.revoke_others, visit.user.id, visit.session.id, visit.actor)
+    view.flash(request, "Signed out everywhere else.")
+    return view.redirect(request, "/settings/you")
+
+
+@pages.post("/team/<user_id:int>/otp-off")
+@signed_in(access.ADMIN_SCOPE)
+async def reset_member_otp(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
+    """Reset the second factor of a member who lost it."""
+    done = await commit(login.reset_second_factor, visit.actor, user_id)
+    view.flash(request, f"{done.name} signs in with the password alone now, and was signed out.")
+    return view.redirect(request, "/settings/team")
+
+
+def _render_otp(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    code = charts.draw_qr(login.otp_link(form["secret"], visit.user.email))
+    key = form["secret"]
+    parts = " ".join(key[at : at + 4] for at in range(0, len(key), 4))
+    return view.render(request, "settings/otp.html", status, form=form, code=code, parts=parts)
+
+
+def _describe_device(browser_session: Session) -> str:
+    """Return the device of a session in words."""
+    if browser_session.kind == "token":
+        return "A program"
+    device = user_agents.parse_device(browser_session.user_agent)
+    return " on ".join(filter(None, (device.browser or "A browser", device.os)))
+
+
+async def _render_profile(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
+    page = await fetch(sessions.list_by_user, visit.user.id)
+    return view.render(
+        request, "settings/you.html", status, form=form, found=page, has_otp=login.has_second_factor(visit.user),
+        left=len(visit.user.otp_codes), codes=session.pop_secret(visit.session.id, "codes"), look=_describe_device,
+    )  # fmt: skip

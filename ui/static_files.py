@@ -1,0 +1,114 @@
+"""Static files in memory, served under a digest of all of them, so that browsers may cache them for a year."""
+
+import gzip
+import hashlib
+import io
+import mimetypes
+import re
+import secrets
+from functools import cache
+from typing import Any, NamedTuple
+
+from sanic import Request, Sanic
+from sanic.response import HTTPResponse
+
+from appliance.core import executable
+
+# Parts of a style sheet that browsers do not need: comments, indentation, and spaces around punctuation.
+_CSS_REPLACEMENTS = ((re.compile(r"/\*.*?\*/", re.DOTALL), ""), (re.compile(r"\s+"), " "),
+    (re.compile(r" ?([{};,]) ?"), r"\1"),
+          (re.compile(r"(?<=[\w-]): (?=[^{}]*[;}])"), ":"), (re.compile(r";}"), "}"))  # fmt: skip
+_CONTENT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+# A page that fits into one packet gains nothing.
+_MIN_COMPRESS_BYTES = 1400
+
+
+class StaticFile(NamedTuple):
+    """One file as it is sent."""
+
+    kind: str
+    plain: bytes
+
+
+@cache
+def load_all() -> tuple[str, dict[str, StaticFile]]:
+    """Return the digest over all static files, and the files by their path."""
+    root = executable.shipped_path("static")
+    files: dict[str, StaticFile] = {}
+    digest = hashlib.sha256()
+    for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        name, content = path.relative_to(root).as_posix(), path.read_bytes()
+        if path.suffix == ".css":
+            content = minify_css(content.decode()).encode()
+        digest.update(name.encode() + b"\0" + content)
+        kind = _CONTENT_TYPES.get(path.suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        files[name] = StaticFile(kind, content)
+    return digest.hexdigest()[:12], files
+
+
+def minify_css(sheet: str) -> str:
+    """Return a style sheet without comments and spare spaces; strings in it must not hold several spaces."""
+    for pattern, instead in _CSS_REPLACEMENTS:
+        sheet = pattern.sub(instead, sheet)
+    return sheet.strip()
+
+
+def url(name: str) -> str:
+    """Return the address of a static file; a name that is not shipped is a bug and raises."""
+    digest, files = load_all()
+    if name not in files:
+        raise KeyError(f"no static file {name}")
+    return f"/static/{digest}/{name}"
+
+
+def compress_response(request: Request, response: HTTPResponse) -> None:
+    """Compress a page for browsers that accept gzip.
+
+    The gzip header contains a name of random length, so that the length of a page does not reveal its content (BREACH).
+    """
+    page = response.body or b""
+    if not (response.content_type or "").startswith("text/html") or len(page) < _MIN_COMPRESS_BYTES:
+        return
+    params = [response.headers.get("vary"), "accept-encoding"]
+    response.headers["vary"] = ", ".join(item for item in params if item)
+    if _accepts_gzip(request) and "content-encoding" not in response.headers:
+        held = io.BytesIO()
+        with gzip.GzipFile("x" * secrets.randbelow(100), "wb", 4, held, mtime=0) as packing:
+            packing.write(page)
+        response.body = held.getvalue()
+        response.headers["content-encoding"] = "gzip"
+
+
+def _accepts_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+# Compressed on the first request: the largest file is used by one page only.
+@cache
+def _compress(file: StaticFile) -> bytes:
+    return gzip.compress(file.plain, mtime=0)
+
+
+def is_static_path(path: str) -> bool:
+    """Return whether a path is one of these files, without which no page looks right."""
+    return path.startswith("/static/")
+
+
+def mount(app: Sanic[Any, Any]) -> None:
+    """Serve the static files of this build."""
+    app.add_route(_serve, "/static/<digest:str>/<name:path>", name="static_files", error_format="text")
+
+
+async def _serve(request: Request, digest: str, name: str) -> HTTPResponse:
+    current, files = load_all()
+    file = files.get(name)
+    if file is None:
+        return HTTPResponse("Not found", 404, {"x-content-type-options": "nosniff"}, "text/plain")
+    # A page opened before an update requests the old digest: it gets the present file, and must not cache it.
+    stored = "public, max-age=31536000, immutable" if digest == current else "no-cache"
+    headers = {"cache-control": stored, "x-content-type-options": "nosniff", "vary": "accept-encoding"}
+    if _accepts_gzip(request):
+        headers["content-encoding"] = "gzip"
+        return HTTPResponse(_compress(file), 200, headers, file.kind)
+    return HTTPResponse(file.plain, 200, headers, file.kind)

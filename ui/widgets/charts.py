@@ -1,0 +1,127 @@
+"""Charts (hourly or daily columns, funnels, scales from zero) and QR codes."""
+
+import io
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import segno
+
+from ui import formats
+
+_HOURS, _MIN_DAYS = 48, 7
+
+
+class Column(NamedTuple):
+    """One column of a chart: its label, full time, and numbers of opens and clicks."""
+
+    label: str
+    title: str
+    opened: int
+    clicked: int
+
+
+class FunnelStep(NamedTuple):
+    """One step of a funnel: label, number, total, URL and the usual share."""
+
+    label: str
+    many: int
+    whole: int
+    href: str = ""
+    usual: float | None = None
+    note: str = ""
+
+
+def exceeds_two_days(buckets: Sequence[Any]) -> bool:
+    """Return whether there is more to show than the first two days."""
+    return len(buckets) > _HOURS
+
+
+def build_columns(buckets: Sequence[Any], by: str) -> list[Column]:
+    """Return the columns of first opens and clicks: by hour those of one or two days, by day all since it began."""
+    if not buckets:
+        return []
+    begin = formats.parse_time(buckets[0].from_) or 0
+    if by == "day":
+        return _daily_columns(buckets, begin)
+    span = 24 if len(buckets) <= 24 else _HOURS
+    items = []
+    for index in range(span):
+        at = begin + index * 3_600_000
+        current = buckets[index] if index < len(buckets) else None
+        label = (
+            formats.clock_time(at)
+            if span == 24
+            else f"{formats.local_time(at).strftime('%a')} {formats.clock_time(at)}"
+        )
+        items.append(
+            Column(label, formats.when(at), current.opened if current else 0, current.clicked if current else 0)
+        )
+    return items
+
+
+def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
+    """Return sums for each 24 hours: the first two days have hourly buckets, each further bucket is one day."""
+    sums: dict[int, list[int]] = {}
+    for index, bucket in enumerate(buckets):
+        day = index // 24 if index < _HOURS else index - _HOURS + 2
+        present = sums.setdefault(day, [0, 0])
+        present[0], present[1] = present[0] + bucket.opened, present[1] + bucket.clicked
+    items = []
+    for day in range(max(len(sums), _MIN_DAYS)):
+        at = begin + day * 86_400_000
+        opened, clicked = sums.get(day, (0, 0))
+        local = formats.local_time(at)
+        items.append(
+            Column(f"{local.day} {local.strftime('%b')}", f"24 hours from {formats.when(at)}", opened, clicked)
+        )
+    return items
+
+
+def scale_top(limit: int) -> int:
+    """Return a round number at or above the largest one, for the end of a scale."""
+    if limit <= 5:
+        return max(limit, 1)
+    power = 1
+    while power * 10 < limit:
+        power *= 10
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= limit)
+
+
+def axis_labels(labels: Sequence[str]) -> tuple[str, str, str]:
+    """Return the labels of the first, the middle and the last column."""
+    return labels[0], labels[len(labels) // 2], labels[-1]
+
+
+# QR codes
+
+# Pixels of a module in a PNG: sharp on a poster too.
+PNG_SCALE = 16
+# The quiet zone around a code (ISO/IEC 18004, 9.1)
+BORDER = 4
+
+
+class QrDrawing(NamedTuple):
+    """A code as an SVG path of its dark modules; `side` is how many modules it is wide."""
+
+    side: int
+    path: str
+
+
+def draw_qr(text: str) -> QrDrawing:
+    """Return a code to be drawn in a page."""
+    rows = [list(row) for row in _make_qr(text).matrix]
+    dark = [f"M{x} {y}h1v1h-1z" for y, row in enumerate(rows) for x, is_dark in enumerate(row) if is_dark]
+    return QrDrawing(len(rows), "".join(dark))
+
+
+def render_qr_file(text: str, kind: Literal["svg", "png"]) -> bytes:
+    """Return a code as a file, with the white border that scanners need."""
+    out = io.BytesIO()
+    _make_qr(text).save(out, kind=kind, scale=PNG_SCALE, border=BORDER, dark="#000", light="#fff")
+    return out.getvalue()
+
+
+def _make_qr(text: str) -> segno.QRCode:
+
+    # A quarter of the code may be damaged. Never Micro QR, which many cameras do not read.
+    return segno.make_qr(text, error="q")

@@ -1,0 +1,414 @@
+"""Panels of the email editor: outline and palette of sections, and the fields of a section, theme and details."""
+
+import json
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from appliance.content.designs import document, markup
+from appliance.content.designs.document import Entry
+from appliance.content.designs.kind import COMMON, STYLES, THEME, Kind, Prop
+from appliance.content.designs.merge import make_readable
+from appliance.content.designs.sections import BY_NAME
+from appliance.content.designs.theme import Theme, contrast_ratio
+from appliance.content.templates import editing
+from appliance.content.templates.editing import DETAIL_FIELDS
+
+KIND_ICONS = {
+    "header": "panel-top", "hero": "image-up", "heading": "heading", "text": "type", "image": "image",
+    "split": "layout-list", "button": "mouse-pointer-click", "list": "list", "quote": "quote",
+    "columns": "columns-2", "product": "shopping-bag", "product_grid": "layout-grid", "gallery": "images",
+    "coupon": "ticket", "video": "square-play", "divider": "minus", "spacer": "move-vertical", "social": "share-2",
+    "html": "code", "footer": "panel-bottom", "": "box",
+}  # fmt: skip
+PALETTE = (
+    ("Basics", ("heading", "text", "button", "image", "list", "quote")),
+    ("Layout", ("columns", "split", "hero", "divider", "spacer")),
+    ("Content", ("product", "product_grid", "gallery", "coupon", "video")),
+    ("Brand", ("header", "social", "footer")),
+    ("Advanced", ("html",)),
+)
+_MAX_EXCERPT_CHARACTERS = 60
+# Properties for the excerpt of a section, the most telling first.
+_EXCERPT_PROPS = ("text", "title", "content", "name", "code", "caption", "wordmark_text", "alt")
+
+
+class OutlineRow(Struct):
+    """A section as a line of the outline; `columns` holds those within it, column by column."""
+
+    key: str
+    label: str
+    icon: str
+    words: str
+    kind: str
+    position: int
+    many: int
+    columns: list[list["OutlineRow"]] = []
+    is_columns: bool = False
+    hidden: str = ""
+
+
+class PaletteTile(Struct):
+    """A kind as the palette offers it."""
+
+    kind: str
+    label: str
+    icon: str
+    in_columns: bool
+
+
+def build_outline(rows: list[Entry]) -> list[OutlineRow]:
+    """Return the outline of a design's sections."""
+    outline_rows: dict[str, OutlineRow] = {}
+    roots: list[OutlineRow] = []
+    for entry in rows:
+        outline_rows[entry.key] = row = _build_row(entry)
+        if not entry.parent:
+            roots.append(row)
+            continue
+        around = outline_rows[entry.parent]
+        around.columns[entry.column].append(row)
+    return roots
+
+
+def _build_row(entry: Entry) -> OutlineRow:
+    kind = entry.section.kind
+    is_columns = kind is not None and kind.name == "columns"
+    many = len([each for each in entry.siblings if isinstance(each, dict)])
+    return OutlineRow(
+        entry.key, entry.label, kind_icon(kind), section_excerpt(entry), kind.name if kind else "", entry.position + 1,
+        many,
+        [[] for _ in document.get_columns(entry.raw)] if is_columns else [], is_columns,
+        {"phone": "not on phones", "desktop": "not on computers"}.get(str(entry.section.props.get("hide_on")), ""),
+    )  # fmt: skip
+
+
+def kind_icon(kind: Kind | None) -> str:
+    """Return the picture of a kind."""
+    return KIND_ICONS.get(kind.name if kind is not None else "", KIND_ICONS[""])
+
+
+def section_excerpt(entry: Entry) -> str:
+    """Return a few words of the content of a section."""
+    kind, props = entry.section.kind, entry.section.props
+    if kind is None:
+        return entry.section.type[:_MAX_EXCERPT_CHARACTERS]
+    if kind.name == "columns":
+        return _count_noun(len(document.get_columns(entry.raw)), "column")
+    if kind.name == "footer":
+        return "Address, unsubscribe"
+    if kind.name == "spacer":
+        return f"{props.get('height') or 24} px"
+    for name in _EXCERPT_PROPS:
+        row = props.get(name)
+        if isinstance(row, str) and (text := _plain_text(row)):
+            return text
+    items = props.get("items") or props.get("links")
+    if isinstance(items, list) and items:
+        return _count_noun(len(items), "link" if kind.name in ("social", "header") else "entry")
+    source = props.get("src") or props.get("image_url")
+    return (
+        source.rstrip("/").rpartition("/")[2].partition("?")[0][:_MAX_EXCERPT_CHARACTERS]
+        if isinstance(source, str)
+        else ""
+    )
+
+
+def _count_noun(number: int, noun: str) -> str:
+    many = "entries" if noun == "entry" else f"{noun}s"
+    return f"{number} {noun if number == 1 else many}"
+
+
+def _plain_text(html: str) -> str:
+    text = markup.html_to_text(html[:2_000]) if "<" in html else html[:2_000]
+    text = " ".join(make_readable(text).split())
+    return text if len(text) <= _MAX_EXCERPT_CHARACTERS else f"{text[: _MAX_EXCERPT_CHARACTERS - 1].rstrip()}…"
+
+
+def list_palette() -> list[tuple[str, list[PaletteTile]]]:
+    """Return the kinds that can be added, in groups."""
+    return [
+        (group, [PaletteTile(name, BY_NAME[name].label, KIND_ICONS[name], BY_NAME[name].in_columns) for name in names])
+        for group, names in PALETTE
+    ]
+
+
+def position_label(row: Any) -> str:
+    """Return the position of a section, for screen readers."""
+    return f"{row.position} of {row.many}"
+
+
+def find_row(rows: list[OutlineRow], key: str) -> OutlineRow | None:
+    """Return the line of a section."""
+    for row in rows:
+        if row.key == key:
+            return row
+        for column in row.columns:
+            inner = find_row(column, key)
+            if inner is not None:
+                return inner
+    return None
+
+
+def describe_place(rows: list[OutlineRow], key: str) -> str:
+    """Return the place of a section as a phrase: after its neighbour, in a column, or at the top."""
+    keys = [row.key for row in rows]
+    if key in keys:
+        at = keys.index(key)
+        return f"after {rows[at - 1].label}" if at else "at the top"
+    for row in rows:
+        for number, column in enumerate(row.columns, 1):
+            if find_row(column, key) is None:
+                continue
+            inner = describe_place(column, key)
+            return f"to column {number}" if inner == "at the top" else inner
+    return ""
+
+
+# Fields of a section, from the properties of its kind
+
+FONTS = ("Arial", "Helvetica", "Verdana", "Tahoma", "Trebuchet MS", "Georgia", "Times New Roman", "Courier New")
+_STYLE_FIELDS = ("inner_padding", "padding", "stack_on_phone", "play_badge", "columns", "preset", "width", "height")
+_VISIBILITY_FIELDS = ("hide_on", "show_if", "name")
+_OPTION_LABELS = {
+    "none": "None", "phone": "Phones", "desktop": "Computers", "center": "Centre", "centered": "Centred",
+    "colour": "Colour", "1:1": "1 : 1", "1:2": "1 : 2", "2:1": "2 : 1", "1:1:1": "1 : 1 : 1",
+    "1:1:1:1": "1 : 1 : 1 : 1",
+    "theme:brand": "Brand", "theme:text": "Text", "theme:bg": "Page", "fit": "Fit", "full": "Full",
+}  # fmt: skip
+_LEVEL_LABELS = {"1": "Large", "2": "Medium", "3": "Small"}
+_MAX_SEGMENTED_CHARACTERS = 26
+
+
+class Field(Struct):
+    """A field of the inspector."""
+
+    path: str
+    kind: str
+    label: str
+    value: str = ""
+    seen: str = ""
+    help: str = ""
+    hint: str = ""
+    unit: str = ""
+    least: float = 0
+    most: float = 0
+    options: list[tuple[str, str]] = []
+    is_segmented: bool = False
+    shown: str = ""  # of a colour: what it is in the mail
+    alt: str = ""  # of a picture: the path of the words for those who do not see it
+    entries: list["ItemFields"] = []
+    can_add: bool = False
+    can_remove: bool = False
+    name: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return the id of its element."""
+        return "f-" + self.path.replace(".", "-").replace("_", "-")
+
+    @property
+    def error(self) -> str:
+        """Return the id of the element of its error."""
+        return "e" + self.id[1:]
+
+
+class ItemFields(Struct):
+    """One entry of a list: its number, its fields, and the sections in it if it is a column."""
+
+    at: int
+    title: str
+    fields: list[Field]
+
+
+class FieldGroup(NamedTuple):
+    """Fields that belong together."""
+
+    title: str
+    fields: list[Field]
+
+
+def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
+    """Return the fields of a section in the groups Content, Style and Visibility; empty for an unknown kind."""
+    kind = entry.section.kind
+    if kind is None:
+        return []
+    content: list[Field] = []
+    style: list[Field] = []
+    visible: list[Field] = []
+    for prop in kind.all_props():
+        is_common = prop in COMMON
+        if prop.name in _VISIBILITY_FIELDS and is_common:
+            into = visible
+        elif prop.kind in ("colour", "choice", "number") or (prop.name in _STYLE_FIELDS and prop.kind != "items"):
+            into = style
+        else:
+            into = content
+        into += _build_prop_fields(prop, "props", entry, kind, theme)
+    for prop in STYLES:
+        # A section that is one piece has its own property of this name.
+        if not (kind.whole and prop.name in {prop.name for prop in kind.props}):
+            style += _build_prop_fields(prop, "styles", entry, kind, theme)
+    groups = (FieldGroup("Content", content), FieldGroup("Style", style), FieldGroup("Visibility", visible))
+    return [item for item in groups if item.fields]
+
+
+def _build_prop_fields(prop: Prop, root: str, entry: Entry, kind: Kind, theme: Theme) -> list[Field]:
+    if root == "styles" and prop.name == "padding":
+        return [_build_padding_field(name, entry, kind) for name in editing.PADDING_SIDES]
+    if prop.kind == "sections" or (
+        kind.name == "divider" and prop.name == "padding" and not prop.get_value(entry.section.props)
+    ):
+        return []
+    path = f"{root}.{prop.name}"
+    if prop.kind == "items":
+        return [_build_items_field(prop, path, entry, kind, theme)]
+    if prop.kind == "group":
+        inner = [_build_section_field(field, f"{path}.{field.name}", entry, kind, theme) for field in prop.fields]
+        for field in inner:
+            field.label = f"{prop.label}: {field.label.lower()}"
+        return inner
+    return [_build_section_field(prop, path, entry, kind, theme)]
+
+
+def _build_padding_field(name: str, entry: Entry, kind: Kind) -> Field:
+    place = editing.parse_path(f"styles.padding.{name}", kind)
+    value = editing.get_value(place, entry.raw)
+    standard = {"top": kind.padding[0], "bottom": kind.padding[2], "sides": kind.padding[1]}[name]
+    label = {"top": "Above", "bottom": "Below", "sides": "Sides"}[name]
+    return Field(
+        place.path, "number", label, "" if value is None else str(value), editing.hash_value(value),
+        hint=str(standard),
+        unit="px", most=96, name="space",
+    )  # fmt: skip
+
+
+def _build_items_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme: Theme) -> Field:
+    values = prop.get_value(entry.section.props)
+    values = values if isinstance(values, list) else []
+    items = []
+    for at, item in enumerate(values[: int(prop.maximum)]):
+        fields = [
+            _build_section_field(inner, f"{path}.{at}.{inner.name}", entry, kind, theme)
+            for inner in prop.fields if isinstance(item, dict) and inner.kind not in ("sections", "group")
+        ]  # fmt: skip
+        items.append(ItemFields(at, f"{_singular(prop.label)} {at + 1}", fields))
+    return Field(
+        path, "columns" if prop.name == "columns" else "items", prop.label, entries=items, name=prop.name,
+        can_add=len(values) < prop.maximum, can_remove=len(values) > prop.minimum,
+    )  # fmt: skip
+
+
+def _singular(label: str) -> str:
+    return {"Entries": "Entry", "Pictures": "Picture"}.get(label, label.removesuffix("s"))
+
+
+def _build_section_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme: Theme) -> Field:
+    value = editing.get_value(editing.parse_path(path, kind), entry.raw)
+    field = build_field(prop, path, value, theme)
+    if prop.kind == "image":
+        names = [place.path for place in _find_alt_places(path, entry, kind)]
+        field.alt = names[0] if names else ""
+    return field
+
+
+def _find_alt_places(path: str, entry: Entry, kind: Kind) -> list[editing.ValuePath]:
+    """Return the place of a picture's alternative text, if its kind has one."""
+    before = path.rpartition(".")[0]
+    name = "logo_alt" if path.endswith("logo_url") else "caption" if path.endswith("thumbnail") else "alt"
+    declared = {prop.name for prop in kind.props} | {inner.name for prop in kind.props for inner in prop.fields}
+    return [editing.parse_path(f"{before}.{name}", kind)] if name in declared else []
+
+
+def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
+    """Return the field of a property with its value."""
+    field = Field(
+        path, prop.kind, prop.label, _format_value(prop, value), editing.hash_value(value), prop.help, name=prop.name
+    )
+    if prop.default is not None and prop.kind in ("line", "text", "number", "url"):
+        field.hint = f"{prop.default:g}" if isinstance(prop.default, int | float) else str(prop.default)
+    if prop.kind == "number":
+        field.least, field.most, field.unit = prop.minimum, prop.maximum, prop.unit
+        field.hint = field.hint or (f"{theme.radius}" if prop.name == "border_radius" else "Auto")
+    elif prop.kind in ("url", "image"):
+        field.hint = "https://"
+    elif prop.kind == "choice":
+        phrases = [(item, _LEVEL_LABELS.get(item) if prop.name == "level" else None) for item in prop.options]
+        field.options = [(item, words or _OPTION_LABELS.get(item) or item.capitalize()) for item, words in phrases]
+        if prop.name == "hide_on":
+            field.options[0] = ("none", "Nowhere")
+        if prop.default is None:
+            field.options.insert(0, ("", "Usual"))
+        field.value = field.value or str(prop.default or "")
+        field.is_segmented = sum(len(words) + 2 for _, words in field.options) <= _MAX_SEGMENTED_CHARACTERS
+    elif prop.kind == "colour":
+        field.options = [("", "As the theme"), ("theme:brand", "Brand"), ("theme:text", "Text"), ("theme:bg", "Page")]
+        light = theme.light
+        usual = {"background_color": light.brand if path.startswith("props") else light.card, "color": light.text,
+                 "text_color": light.on_brand}  # fmt: skip
+        field.shown = theme.colour(field.value, usual.get(prop.name, light.text))
+    return field
+
+
+def _format_value(prop: Prop, value: Any) -> str:
+    if value is None:
+        return "on" if prop.kind == "flag" and prop.default else ""
+    if prop.kind == "flag":
+        return "on" if value is True or str(value).lower() in ("true", "yes", "1") else ""
+    if prop.kind == "number" and isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
+    """Return the fields of a design's theme."""
+    items = []
+    for prop in THEME:
+        value = prop.get_value(design.get("theme"))
+        field = build_field(prop, f"theme.{prop.name}", value, theme)
+        if prop.kind == "colour":
+            field.options = [("", "As the brand")]
+            swatches = {"brand_color": theme.light.brand, "text_color": theme.light.text, "bg_color": theme.light.page}
+            field.shown = swatches[prop.name]
+        elif prop.name.startswith("font"):
+            field.kind = "choice"
+            field.options = [("", "As the brand"), *((item, item) for item in FONTS)]
+            if field.value and field.value not in FONTS:
+                field.options.append((field.value, field.value))
+            field.is_segmented = False
+        elif prop.kind == "choice":
+            field.options[0] = ("", "As the brand")
+            field.is_segmented = False
+        items.append(field)
+    return items
+
+
+def check_contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
+    """Return the pairs of colours that are read in an email: label, contrast (1 to 21), whether it is sufficient."""
+    light = theme.light
+    pairs = (
+        ("Text on its ground", light.text, light.card), ("Links", light.link, light.card),
+        ("Words on buttons", light.on_brand, light.brand), ("Small print on the page", light.muted, light.page),
+        ("Text at night", theme.dark.text, theme.dark.card),
+    )  # fmt: skip
+    return [(words, f"{ratio:.1f}", ratio >= 4.5) for words, color, other in pairs
+            for ratio in [contrast_ratio(color, other)]]  # fmt: skip
+
+
+def build_detail_fields(row: Any) -> dict[str, Field]:
+    """Return the fields of subject, preheader and sender, by name."""
+    return {
+        name: Field(
+            f"email.{name}", "line", "", getattr(row, name) or "", editing.hash_value(getattr(row, name)), name=name
+        )
+        for name in DETAIL_FIELDS
+    }
+
+
+def sections_by_column(entry: Entry, rows: list[Entry]) -> list[list[Entry]]:
+    """Return the sections within columns, column by column."""
+    items: list[list[Entry]] = [[] for _ in document.get_columns(entry.raw)]
+    for inner in rows:
+        if inner.parent == entry.key:
+            items[inner.column].append(inner)
+    return items

@@ -1,0 +1,419 @@
+"""The filter builder: options of each row, the rules in words, counts, a sample, and a check of one contact."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from appliance.audience.contacts import store
+from appliance.audience.filters import parse
+from appliance.audience.filters.fields import FIELDS, Field, FilterPlace, Scope
+from appliance.audience.filters.parse import ConditionGroup, EventCondition, FieldCondition, Node
+from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
+from appliance.audience.segments import explain, members, suggestions
+from appliance.audience.segments.members import BackgroundCount
+from appliance.core.errors import Invalid, NotFound
+from appliance.storage.transactions import fetch
+from ui import formats
+from ui.forms import filter_values
+from ui.forms.filter_rows import ANY_DATA, ANY_EVENT, ANY_EVENT_DATA, FilterRow, FilterRows
+
+SEGMENT, BRANCH = "segment", "split"
+_GROUP_TITLES = (
+    "Person",
+    "Channels",
+    "Lists and segments",
+    "Data",
+    "Messages",
+    "Events",
+    "The event that began it",
+    "Dates",
+)
+_CHANNEL_FIELDS = ("contact_email", "contact_phone_number", "contact_verification_status", "contact_suppression_reason",
+             "contact_subscribed_email", "contact_subscribed_phone", "contact_verified",
+             "contact_suppressed")  # fmt: skip
+# Labels of id predicates, which follow the field's name.
+_ID_PREDICATES = {"eq": "is", "not_eq": "is not", "in": "is one of", "not_in": "is none of", "present": "is any",
+        "blank": "is none at all"}  # fmt: skip
+_PREDICATE_LABELS = {"true": "yes", "false": "no", "performed": "did this", "not_performed": "did not do this",
+          "any": "at least one holds", "all": "all hold", "none": "none holds"}  # fmt: skip
+# Synonyms: a stored filter keeps its predicate, but rows do not offer both.
+_SYNONYM_PREDICATES = {"boolean": ("eq", "not_eq"), "tags": ("eq", "not_eq")}
+VALUE_KINDS = (("text", "as text"), ("number", "as a number"), ("date", "as a date"), ("boolean", "as yes or no"))
+
+
+class RowOptions(NamedTuple):
+    """The options of one row: fields, predicates, values and suggestions."""
+
+    fields: list[tuple[str, list[tuple[str, str]]]]
+    predicates: list[tuple[str, str]]
+    before: str
+    after: str
+    choices: list[tuple[str, str]]
+    suggestions: list[suggestions.Value]
+    kinds: list[tuple[str, str]]
+
+
+def fill_options(account_id: int, rows: FilterRows, place: str = SEGMENT) -> FilterRows:
+    """Set the options of every row; in a flow `place` is `split`, where the triggering event can be used."""
+    offers = _OptionsBuilder(account_id, place, rows.event)
+    offers.fill(rows.rows, "")
+    return rows
+
+
+class _OptionsBuilder:
+    def __init__(self, account_id: int, place: str, event: str) -> None:
+        self.account_id = account_id
+        self.event = event
+        self.fields = _field_groups(account_id, place, event)
+        self.choices_by_kind: dict[str, list[tuple[str, str]]] = {}
+
+    def fill(self, rows: list[FilterRow], event: str) -> None:
+        for row in rows:
+            self._fill_row(row, event)
+            self.fill(row.rows, row.event if row.type == "history" else "" if row.type == "group" else event)
+
+    def _fill_row(self, row: FilterRow, event: str) -> None:
+        field = row.field
+        groups = _event_data_groups(self.account_id, event) if event else self.fields
+        kinds: list[tuple[str, str]] = []
+        if field is not None and field.type == "json" and row.value_kind in ("value", "values", "pair"):
+            guess = self._guess_kind(row, event)
+            row.extra["kind"] = row["kind"] or guess or "text"
+            # The stored data decides how a value is parsed; the user is asked only if it does not.
+            if row["kind"] != guess:
+                kinds = [item for item in VALUE_KINDS if item[0] != "boolean" or row.value_kind == "value"]
+            kinds += [(filter_values.EXACT, "exactly, as JSON")] if row["kind"] == filter_values.EXACT else []
+        before, _, after = _current_predicate_label(row).partition("…")
+        row.options = RowOptions(
+            _with_current_field(groups, row), _predicates(row), before, after, self._load_choices(field),
+            self._load_suggestions(row),
+            kinds
+        )  # fmt: skip
+
+    def _guess_kind(self, row: FilterRow, event: str) -> str:
+        """Return the type that values of a path have where it is seen, or nothing."""
+        event = event or (self.event if row.name.startswith("event.") else "")
+        if row.name.startswith("event.") and not event:
+            return ""
+        name = row.field.label if row.field else ""
+        names = (
+            suggestions.suggest_event_keys(self.account_id, event)
+            if event
+            else suggestions.suggest_data_keys(self.account_id)
+        )
+        match = next((key for key in names if key.path == name), None)
+        if match is None or match.type == "list":
+            return "" if match is None else "text"
+        return (
+            "date" if match.type == "text" and filter_values.DATE_PATTERN.fullmatch(str(match.example)) else match.type
+        )
+
+    def _load_choices(self, field: Field | None) -> list[tuple[str, str]]:
+        if field is None:
+            return []
+        if field.choices:
+            return [(item, _choice_label(item)) for item in field.choices]
+        if not field.of:
+            return []
+        if field.of not in self.choices_by_kind:
+            self.choices_by_kind[field.of] = [
+                (str(number), name) for number, name in suggestions.list_targets(self.account_id, field.of)
+            ]
+        return self.choices_by_kind[field.of]
+
+    def _load_suggestions(self, row: FilterRow) -> list[suggestions.Value]:
+        if row.value_kind not in ("text", "texts", "value", "values") or row.field is None or row.field.choices:
+            return []
+        return suggestions.suggest_values(self.account_id, row.field.name, 12)
+
+
+def _choice_label(value: str) -> str:
+    return formats.SUPPRESSIONS.get(value) or formats.sentence(value.replace("_", " ")).rstrip(".")
+
+
+def _field_groups(account_id: int, place: str, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUP_TITLES}
+    for field in FIELDS:
+        if field.listed and field.type not in ("group", "history"):
+            groups[_field_group(field)].append((field.name, _capitalize(field.label)))
+    groups["Data"] = [(f"contact_data.{key.path}", key.path) for key in suggestions.suggest_data_keys(account_id)]
+    groups["Data"].append((ANY_DATA, "Something else in their data…"))
+    ours = [name for name in formats._EVENTS if not name.startswith(("campaign_", "domain_", "webhook_"))]
+    names = [
+        *ours,
+        *(name for name in suggestions.list_event_names(account_id) if name not in formats._EVENTS),
+    ]
+    groups["Events"] = [(f"event:{name}", formats.event(name)[2]) for name in names]
+    groups["Events"].append((ANY_EVENT, "Another event…"))
+    if place == BRANCH:
+        event_keys = suggestions.suggest_event_keys(account_id, event) if event else []
+        groups["The event that began it"] = [(f"event.{key.path}", _event_field_label(key.path)) for key in event_keys]
+        groups["The event that began it"].append((ANY_EVENT_DATA, "Something in its data…"))
+    return [(name, result) for name, result in groups.items() if result]
+
+
+def _event_data_groups(account_id: int, event: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the fields of an event's data."""
+    options = [(f"event.{key.path}", key.path) for key in suggestions.suggest_event_keys(account_id, event)]
+    return [("Its data", [*options, (ANY_EVENT_DATA, "Something else in its data…")])]
+
+
+def _field_group(field: Field) -> str:
+    if field.type == "time":
+        return "Dates"
+    if field.name.startswith(("campaign_", "email_", "sms_")):
+        return "Messages"
+    if field.type == "id":
+        return "Lists and segments"
+    return "Channels" if field.name in _CHANNEL_FIELDS else "Person"
+
+
+def _with_current_field(
+    groups: list[tuple[str, list[tuple[str, str]]]], row: FilterRow
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the fields with the one that the row has, even where it is not offered to others."""
+    if not row.name or row.name == "group" or any(row.name == name for _, result in groups for name, _ in result):
+        return groups
+    label = row.event.replace("_", " ") if row.type == "history" else row.field.label if row.field else row.name
+    if row.name.startswith("event."):
+        label = _event_field_label(label)
+    return [*groups, ("As it is stored", [(row.name, _capitalize(label) if row.type != "json" else label)])]
+
+
+def _event_field_label(path: str) -> str:
+    return f"{path} (of the event)"
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _predicates(row: FilterRow) -> list[tuple[str, str]]:
+    if row.type in ("history", "group"):
+        keys = ("performed", "not_performed") if row.type == "history" else ("any", "all", "none")
+        return [(key, _PREDICATE_LABELS[key]) for key in keys]
+    hidden = (
+        ()
+        if row.type not in _SYNONYM_PREDICATES
+        else tuple(item for item in _SYNONYM_PREDICATES[row.type] if item != row.predicate)
+    )
+    if row.field is not None and row.field.of == "segment":
+        hidden = ("present", "blank")
+    return [(key, _predicate_label(row.type, key)) for key in PREDICATES_BY_TYPE.get(row.type, {}) if key not in hidden]
+
+
+def _predicate_label(type_: str, key: str) -> str:
+    if type_ == "id":
+        return _ID_PREDICATES[key]
+    if type_ == "boolean" and key in _PREDICATE_LABELS:
+        return _PREDICATE_LABELS[key]
+    test, negative = PREDICATES_BY_TYPE[type_][key]
+    text = (test.opposite_words if negative else test.words).replace("{}", "…").removesuffix("…").strip()
+    return text + " …" if text.endswith("…") else text
+
+
+def _current_predicate_label(row: FilterRow) -> str:
+    return next((text for key, text in _predicates(row) if key == row.predicate), "")
+
+
+COUNT_TIMEOUT_SECONDS = 1.5
+
+
+class FilterView(NamedTuple):
+    """The data of the macro `rows.builder`; `tally` is None if nothing can be counted, and `note` says why."""
+
+    rows: FilterRows
+    place: str = SEGMENT
+    sentence: str = ""
+    tally: BackgroundCount | None = None
+    note: str = ""
+
+
+async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
+    """Return the view of rows, with the count if it is ready soon; otherwise the page polls for it."""
+    view = await fetch(build_view, account_id, rows, place, counted)
+    if view.tally is not None:
+        await wait_for_count(view.tally)
+    return view
+
+
+async def wait_for_count(tally: BackgroundCount, seconds: float = COUNT_TIMEOUT_SECONDS) -> None:
+    """Wait until a count is done, for at most `seconds`."""
+    until = time.monotonic() + seconds
+    while not tally.is_done and time.monotonic() < until:
+        await asyncio.sleep(0.01)
+
+
+def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
+    """Return the view of rows, with a running count; runs on a reader (`await fetch(build_view, …)`).
+
+    Errors of complete rows are added to them. In a flow `place` is `split`: the triggering event can be used there, and
+    then nothing can be counted ahead.
+    """
+    fill_options(account_id, rows, place)
+    try:
+        nodes, current = parse_rows(account_id, rows, place)
+    except Invalid as error:
+        rows.add_errors(error)
+        return FilterView(rows, place)
+    sentence = explain.describe_filters(account_id, nodes, current)
+    if not counted:
+        return FilterView(rows, place, sentence)
+    if _depends_on_event(nodes):
+        return FilterView(rows, place, sentence, note="Whom this means depends on the event that begins the flow.")
+    try:
+        _count_rows(account_id, rows, nodes, current)
+    except Invalid as error:
+        rows.add_errors(error)
+        return FilterView(rows, place, sentence)
+    return FilterView(
+        rows, place, sentence, members.start_count(account_id, rows.count_key, rows.complete_filters(), rows.seed)
+    )
+
+
+def parse_rows(account_id: int, rows: FilterRows, place: str = SEGMENT) -> tuple[list[Node], Scope]:
+    """Read the complete rows; raises Invalid with the faults at the paths of their rows."""
+    scope = members.build_scope(account_id, writing=True)
+    scope = scope._replace(place=FilterPlace.SPLIT) if place == BRANCH else scope
+    return parse.parse_filters(rows.complete_filters(), scope), scope
+
+
+def _count_rows(account_id: int, rows: FilterRows, nodes: list[Node], current: Scope) -> None:
+    """Note at every row how many people it alone lets through, in groups too."""
+    pairs = list(_pair_rows(rows.rows, nodes))
+    shares = members.count_each(account_id, [node for _, node in pairs], current)
+    for (row, _), share in zip(pairs, shares, strict=True):
+        row.share = share
+
+
+def _pair_rows(rows: list[FilterRow], nodes: list[Node]) -> list[tuple[FilterRow, Node]]:
+    pairs: list[tuple[FilterRow, Node]] = []
+    for row, node in zip([row for row in rows if row.path], nodes, strict=True):
+        pairs.append((row, node))
+        if isinstance(node, ConditionGroup):
+            pairs += _pair_rows(row.rows, node.parts)
+    return pairs
+
+
+def _depends_on_event(nodes: list[Node]) -> bool:
+    """Return whether the rules depend on the event that triggered a flow, or on the time of entry."""
+    for node in nodes:
+        if isinstance(node, ConditionGroup):
+            if _depends_on_event(node.parts):
+                return True
+        elif (
+            node.field.name.startswith("event.") or getattr(getattr(node, "history", None), "since", 0) == "flow_start"
+        ):
+            return True
+    return False
+
+
+# Sample and check
+
+_MAX_COLUMNS = 4
+_MAX_CANDIDATES = 5
+
+
+class Cell(NamedTuple):
+    """The value of a contact that a rule checks, and its kind."""
+
+    kind: str
+    value: Any
+
+
+class Sample(NamedTuple):
+    """Some matching contacts: the names of the columns, and each contact with its cells."""
+
+    columns: list[str]
+    people: list[tuple[Any, list[Cell]]]
+
+
+class RuleResult(NamedTuple):
+    """The result of one rule for a contact."""
+
+    sentence: str
+    matches: bool
+    cell: Cell
+    parts: "list[RuleResult]"
+
+
+class ContactCheck(NamedTuple):
+    """One contact checked against the rules, or search results to choose from."""
+
+    search: str
+    candidates: Sequence[Any]
+    person: Any = None
+    matches: bool = False
+    results: list[RuleResult] = []
+
+
+def load_sample(account_id: int, filter_view: FilterView) -> Sample:
+    """Return some matching contacts, with a column for each field that the rules use."""
+    if filter_view.tally is None:
+        return Sample([], [])
+    nodes = members.parse_filters(account_id, filter_view.tally.filters)
+    scope = members.build_scope(account_id)
+    params = _sample_columns(nodes)
+    names = [_column_label(node) for node in params]
+    rows = [
+        (
+            contact,
+            [_build_cell(account_id, node, explain.fetch_actual_value(node, scope, contact.id)) for node in params],
+        )
+        for contact in store.fetch_by_ids(list(filter_view.tally.sample))
+    ]
+    return Sample(names, rows)
+
+
+def check_contact(account_id: int, rows: FilterRows, search: str, person_id: int | None) -> ContactCheck:
+    """Check one contact against rows, or return search results."""
+    candidates: Sequence[Any] = []
+    if search:
+        query = store.ContactQuery(search=search, limit=_MAX_CANDIDATES)
+        candidates = store.fetch_page(account_id, query).rows
+    if person_id is None:
+        return ContactCheck(search, candidates)
+    try:
+        person = store.get(account_id, person_id)
+    except NotFound:
+        return ContactCheck(search, candidates)
+    nodes, current = parse_rows(account_id, rows)
+    answers = [_rule_result(account_id, node, explain.explain_node(node, current, person_id)) for node in nodes]
+    return ContactCheck(search, candidates, person, explain.is_member(nodes, current, person_id), answers)
+
+
+def _rule_result(account_id: int, node: Node, row: explain.Row) -> RuleResult:
+    parts = [_rule_result(account_id, *pair) for pair in zip(node.parts, row.rows, strict=True)] \
+        if isinstance(node, ConditionGroup) else []  # fmt: skip
+    cell = Cell("", None) if isinstance(node, ConditionGroup) else _build_cell(account_id, node, row.actual)
+    return RuleResult(row.sentence, row.matches, cell, parts)
+
+
+def _sample_columns(nodes: list[Node]) -> list[FieldCondition | EventCondition]:
+    """Return the conditions that become columns, each field once."""
+    conditions: dict[tuple[str, str], FieldCondition | EventCondition] = {}
+    for node in nodes:
+        for leaf in _sample_columns(node.parts) if isinstance(node, ConditionGroup) else [node]:
+            conditions.setdefault(
+                (leaf.field.name, leaf.history.event if isinstance(leaf, EventCondition) else ""), leaf
+            )
+    return list(conditions.values())[:_MAX_COLUMNS]
+
+
+def _column_label(node: FieldCondition | EventCondition) -> str:
+    label = node.history.event.replace("_", " ") if isinstance(node, EventCondition) else node.field.label
+    return (
+        label if not isinstance(node, EventCondition) and node.field.type == "json" else label[:1].upper() + label[1:]
+    )
+
+
+def _build_cell(account_id: int, node: FieldCondition | EventCondition, value: Any) -> Cell:
+    if isinstance(node, EventCondition):
+        return Cell("history", value)
+    if node.field.of:
+        return Cell("names", [explain.fetch_name(account_id, node.field.of, item) for item in value or []])
+    if value in (None, "", []):
+        return Cell("nothing", None)
+    kind = "time" if node.field.type == "time" else "names" if isinstance(value, list) else "plain"
+    return Cell("yes" if isinstance(value, bool) else kind, value)

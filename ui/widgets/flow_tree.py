@@ -1,0 +1,209 @@
+"""The tree of a flow: a card for each step, with its description and figures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from appliance.audience.segments import explain
+from appliance.content.designs.merge import make_readable
+from appliance.events import log
+from appliance.flows import document, report, triggers
+from appliance.flows.drafts import FlowDraft
+from appliance.flows.report import FlowReport, Number, StepFigures
+from appliance.flows.steps import BY_TYPE
+from appliance.flows.steps.wait import format_duration
+from appliance.flows.triggers import TriggerSpec
+from ui import formats
+from ui.forms.flow_forms import TRIGGER_LABELS
+
+# The tone of each step icon.
+TONES = {
+    "mail": "info", "message-square": "info", "clock": "warn", "split": "hold", "zap": "good", "list": "good",
+    "pencil": "", "log-out": "",
+}  # fmt: skip
+_DAY_SECONDS = 86_400
+
+
+class Card(NamedTuple):
+    """A step in the tree; `number` of contacts with its `label`, `stream` is the share that continued."""
+
+    id: int
+    type: str
+    kind: str
+    icon: str
+    tone: str
+    title: str
+    sub: str
+    number: int | None
+    label: str
+    people: str
+    stream: float
+    stopped: str
+    lacks: list[str]
+    mark: str
+    yes: "list[Card]"
+    no: "list[Card]"
+    shares: tuple[str, str]
+    ways: tuple[float, float]
+    is_fork: bool
+
+
+class TreeFigures(NamedTuple):
+    """The figures of a flow: entries, and figures by step."""
+
+    entered: int
+    steps: Mapping[int, StepFigures]
+
+
+def index_report(flow_report: FlowReport | None) -> TreeFigures:
+    """Return the numbers of a report by step."""
+    if flow_report is None:
+        return TreeFigures(0, {})
+    return TreeFigures(flow_report.runs.entered.count, {step.id: step for step in flow_report.steps})
+
+
+def step_icons() -> dict[str, tuple[str, str]]:
+    """Return icon and colour of each kind of step."""
+    return {kind.type: (kind.icon, TONES.get(kind.icon, "good")) for kind in BY_TYPE.values()}
+
+
+def contacts_url(number: Number | Any) -> str:
+    """Return the page behind a number of a report."""
+    return str(number.people).replace("/v1/my/flows/", "/flows/").replace("/runs?", "/people?")
+
+
+def build_cards(
+    draft: FlowDraft, steps: Sequence[dict[str, Any]], names: TreeFigures, lacks: Mapping[int, list[str]],
+    marks: Mapping[int, str], level: Sequence[dict[str, Any]] | None = None,
+) -> list[Card]:  # fmt: skip
+    """Return the cards of a flow; `steps` include their contents."""
+    among = list(steps if level is None else level)
+    items = [_build_card(draft, steps, step, names, lacks, marks) for step in among]
+    for index, card in enumerate(items):
+        # Both ways of a branch meet behind it: the stream there is that into the next step.
+        if card.is_fork:
+            following = names.steps.get(among[index + 1]["id"]) if index + 1 < len(among) else None
+            came = following.entered.count / names.entered if following is not None and names.entered else 0.0
+            items[index] = card._replace(stream=came)
+    return items
+
+
+def _build_card(
+    draft: FlowDraft, steps: Sequence[dict[str, Any]], step: dict[str, Any], names: TreeFigures,
+    lacks: Mapping[int, list[str]], marks: Mapping[int, str],
+) -> Card:  # fmt: skip
+    kind = BY_TYPE[step["type"]]
+    number = step["id"]
+    row = names.steps.get(number)
+    title, sub = describe_step(draft.flow.account_id, step)
+    count, label, people = _card_count(step["type"], row)
+    return Card(
+        number, step["type"], kind.label, kind.icon, TONES.get(kind.icon, "good"), title,
+        " · ".join(filter(None, (sub, _rate_label(row), _time_label(draft.steps, number)))), count, label, people,
+        _continuing_share(row, names.entered), _left_label(row), list(lacks.get(number, [])), marks.get(number, ""),
+        build_cards(draft, steps, names, lacks, marks, step.get("yes") or []),
+        build_cards(draft, steps, names, lacks, marks, step.get("no") or []), _branch_percents(row),
+        _branch_shares(row, names.entered), kind.branches,
+    )  # fmt: skip
+
+
+def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
+    """Return the title of a step's card, and its subtitle."""
+    kind, content = step["type"], step.get("content") or {}
+    label = BY_TYPE[kind].label
+    if kind == "email":
+        service = "service message" if step.get("transactional") else ""
+        subject = make_readable((content.get("subject") or "").strip())
+        return subject or "No subject yet", " · ".join(filter(None, (label, service)))
+    if kind == "sms":
+        return make_readable(content.get("body") or "")[:90] or "No text yet", label
+    if kind == "wait":
+        return f"Wait {format_duration(step['duration'])}", ""
+    if kind == "split":
+        sentence = report.summarize_step(account_id, step).removesuffix(": yes; all others: no")
+        for plain in ("people who ", "people "):
+            sentence = sentence[len(plain) :] if sentence.lower().startswith(plain) else sentence
+        return sentence[:1].upper() + sentence[1:] + "?", label
+    if kind == "emit_event":
+        return f"Record “{step['event_name']}”", "passes the data on" if step.get("forward_event_data") else ""
+    return report.summarize_step(account_id, step) or label, "" if kind == "exit" else label
+
+
+def _card_count(kind: str, figures: StepFigures | None) -> tuple[int | None, str, str]:
+    """Return the one number of a card: how many wait, got it, or came."""
+    if figures is None:
+        return None, "", ""
+    number, label = {
+        "wait": (figures.waiting_now, "waiting"), "split": (figures.entered, "decided"),
+    }.get(kind, (figures.entered, "came"))  # fmt: skip
+    if figures.messages is not None:
+        number, label = figures.messages.accepted, "sent"
+    return number.count, label, contacts_url(number)
+
+
+def _rate_label(figures: StepFigures | None) -> str:
+    sent = figures.messages if figures is not None else None
+    if sent is None or not sent.accepted.count:
+        return ""
+    opened, clicked = (formats.percent(item.count, sent.accepted.count) for item in (sent.opened, sent.clicked))
+    return f"{opened} opened" if sent.opened.count else f"{clicked} clicked" if sent.clicked.count else ""
+
+
+def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
+    """Return how far from the start a step is, in days."""
+    seconds = document.min_seconds_before(list(steps), number)
+    if not seconds:
+        return ""
+    return f"day {seconds // _DAY_SECONDS}" if seconds >= _DAY_SECONDS else f"after {format_duration(seconds)}"
+
+
+def _continuing_share(figures: StepFigures | None, entered: int) -> float:
+    """Return the share of entries that continued from a step; 0 if unknown."""
+    return figures.went_on.count / entered if figures is not None and entered else 0.0
+
+
+def _left_label(figures: StepFigures | None) -> str:
+    if figures is None or not figures.left.count:
+        return ""
+    return f"{formats.number(figures.left.count)} left here"
+
+
+def _branch_percents(figures: StepFigures | None) -> tuple[str, str]:
+    if figures is None or figures.yes is None or figures.no is None:
+        return "", ""
+    whole = figures.yes.count + figures.no.count
+    return (formats.percent(figures.yes.count, whole), formats.percent(figures.no.count, whole)) if whole else ("", "")
+
+
+def _branch_shares(figures: StepFigures | None, entered: int) -> tuple[float, float]:
+    if figures is None or figures.yes is None or figures.no is None or not entered:
+        return 0.0, 0.0
+    return figures.yes.count / entered, figures.no.count / entered
+
+
+def describe_trigger(account_id: int, start: TriggerSpec) -> tuple[str, str]:
+    """Return what triggers a flow, and how often for one contact."""
+    if start.event == "manual":
+        return "Nothing starts it yet", "People enter only by hand"
+    label = formats.event(start.event)[2] if start.event in log.RESERVED_NAMES else f"“{start.event}” happens"
+    text = TRIGGER_LABELS.get(start.event, label)
+    if start.contact_list_id is not None:
+        name = f"“{explain.fetch_name(account_id, 'list', start.contact_list_id)}”"
+        text = {"list_add": f"Joins {name}", "list_remove": f"Leaves {name}"}.get(start.event, f"{text}, is in {name}")
+    if start.segment_id is not None:
+        name = f"“{explain.fetch_name(account_id, 'segment', start.segment_id)}”"
+        text = {
+            "segment_enter": f"Comes into {name}", "segment_exit": f"Leaves {name}",
+        }.get(start.event, f"{text}, is in {name}")  # fmt: skip
+    if start.event == "date_reached":
+        text = f"The date in {start.data.get('path') or '…'}"
+    return text, _frequency_label(start)
+
+
+def _frequency_label(start: TriggerSpec) -> str:
+    often = triggers.get_frequency(start)
+    details = {"once": "Once per person", "every_time": "Each time"}.get(
+        str(often), f"At most every {format_duration(often)}" if isinstance(often, int) else ""
+    )
+    if start.event == "date_reached":
+        details = f"{'Every year' if start.data.get('yearly') else 'Once'} at {start.data.get('at') or '09:00'}"
+    return f"{details}, with conditions" if start.data.get("where") else details
