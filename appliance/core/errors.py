@@ -100,7 +100,7 @@ class DeliveryError(Exception):
     (`appliance.sending.delivery.connection_errors`).
     """
 
-    code = "deliveryerror"  # stored with the message, and returned by the API as the code of its last error
+    kind = "deliveryerror"  # stored with the message, and returned by the API as the code of its last error
 
     def __init__(self, text: str, smtp: int | None = None, enhanced: str | None = None) -> None:
         super().__init__(text)
@@ -113,55 +113,55 @@ class DeliveryError(Exception):
 class Deferred(DeliveryError):
     """A temporary rejection; the message may be tried again later."""
 
-    code = "temporary"
+    kind = "temporary"
 
 
 class RecipientRejected(DeliveryError):
     """A permanent rejection of this recipient or message."""
 
-    code = "permanent"
+    kind = "permanent"
 
 
 class SenderRejectedByMx(RecipientRejected):
     """A permanent rejection by one MX because of the sender; the recipient was not checked."""
 
-    code = "unwelcome"
+    kind = "unwelcome"
 
 
 class LookupUnsupported(DeliveryError):
     """The provider keeps no list of accepted messages, so an uncertain one cannot be looked up."""
 
-    code = "unlisted"
+    kind = "unlisted"
 
 
 class ClientRejected(DeliveryError):
     """The next hop rejects this client (login, TLS, policy), not the recipient."""
 
-    code = "ours"
+    kind = "ours"
 
 
 class SenderRejected(ClientRejected):
     """The next hop rejects the sender address of this message."""
 
-    code = "senderrefused"
+    kind = "senderrefused"
 
 
 class MailUnauthenticated(ClientRejected):
     """The recipient's server could not authenticate this message; counts as an attempt, as others may accept it."""
 
-    code = "unauthenticated"
+    kind = "unauthenticated"
 
 
 class ConnectionFailed(DeliveryError):
     """No connection, or one that broke before the final dot."""
 
-    code = "unreachable"
+    kind = "unreachable"
 
 
 class Postponed(DeliveryError):
     """A message that was held back; it may be tried again in `seconds`, which does not count as an attempt."""
 
-    code = "later"
+    kind = "later"
 
     def __init__(self, text: str, seconds: float, smtp: int | None = None, enhanced: str | None = None) -> None:
         super().__init__(text, smtp, enhanced)
@@ -171,13 +171,13 @@ class Postponed(DeliveryError):
 class RateLimited(Postponed):
     """The other side asked for a lower rate."""
 
-    code = "throttled"
+    kind = "throttled"
 
 
 class Uncertain(DeliveryError):
     """The connection died between the final dot and the reply (RFC 1047)."""
 
-    code = "uncertain"
+    kind = "uncertain"
 
 
 def summarize(fields: dict[str, list[str]]) -> str:

@@ -73,7 +73,7 @@ def test_a_backup_in_the_middle_of_a_send(
     refused = server.cli("restore", str(kept), expect=1).stderr
     assert "--force" in refused
     told = server.cli("restore", str(kept), "--force").stdout
-    assert f"{leaving} opt outs" in told and f"{erased} erased" in told and "waiting" in told
+    assert f"{leaving} opt outs" in told and f"{erased} erased" in told and " open, " in told
 
     api = server.start().client(validate=False, keep_alive=True)
     silence(smtp_server, 2)

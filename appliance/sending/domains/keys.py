@@ -31,7 +31,7 @@ RETIRED_KEY_TTL_MS = 7 * 86_400_000
 class KeyUnusable(SenderRejected):
     """A stored key cannot be read with this installation's key; the text says what to do."""
 
-    code = "keyunusable"
+    kind = "keyunusable"
 
 
 class KeyPair(NamedTuple):

@@ -142,7 +142,7 @@ def record_error(row: Claim, error: DeliveryError | None) -> None:
     connection().execute(
         "UPDATE message SET error_code = ?, error_smtp = ?, error_enhanced = ?, "
         "error_text = CASE WHEN recipient_key IS NULL THEN NULL ELSE ? END WHERE id = ?",
-        (error.code, error.smtp, error.enhanced, error.text[:1000], row.id),
+        (error.kind, error.smtp, error.enhanced, error.text[:1000], row.id),
     )
 
 
