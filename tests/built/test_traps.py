@@ -150,8 +150,8 @@ def test_a_system_without_certificates_gets_those_inside(tmp_path: Path) -> None
     """Where nothing is trusted the list that is carried along is."""
     needs_mounts()
     look = (
-        "import os, ssl; from appliance.core import frozen; before = len(ssl.create_default_context().get_ca_certs());"
-        "frozen.trust_certificates(); print(before, len(ssl.create_default_context().get_ca_certs()))"
+        "import os, ssl; from appliance.core import executable; before = len(ssl.create_default_context().get_ca_certs());"
+        "executable.trust_certificates(); print(before, len(ssl.create_default_context().get_ca_certs()))"
     )
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     done = within('mount -t tmpfs none /etc/ssl; exec "$@"', sys.executable, "-c", look, env=env)

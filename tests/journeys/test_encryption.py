@@ -243,7 +243,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
     over_mail(busy, second)
     over = certificates.expired(second)
     files.certificate.write_bytes(over.certificate)
-    busy.wait_for_line("tls.certificate: .*its time was over on 2020-01-02; the certificate from before", soon(10))
+    busy.wait_for_line("tls.certificate: .*its time was over on 2020-01-02; the previous certificate", soon(10))
     assert shown(busy) == second.certificate.strip()
     assert busy.output.count("does not belong to its key") <= 2, "each door says it once at most"
     assert "Traceback" not in busy.output

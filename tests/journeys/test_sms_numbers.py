@@ -46,6 +46,6 @@ def test_numbers_and_their_senders(fresh_server: FreshServer, fake_sms: FakeSms)
         answers[-1].expect(429)["code"] == "rate_limited" and 3_500 <= int(answers[-1].headers["Retry-After"]) <= 3_601
     )
     assert len(fake_sms.wait_for(len(expected) + 3)) == len(expected) + 3
-    assert sum("unknown numbers +44740012****" in line for line in server.lines) == 1
+    assert sum("block=+44740012****" in line for line in server.lines) == 1
     looked = server.cli("doctor", expect=None)
-    assert "+44740012 got 3 single SMS" in looked.stdout
+    assert "3 single SMS went to unknown numbers beginning with +44740012" in looked.stdout
