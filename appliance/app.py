@@ -15,5 +15,5 @@ def connect_signals() -> None:
     removal.contacts_deleting.connect(run_ends.end_runs_of_deleted_contacts)
     removal.contact_merging.connect(run_ends.end_runs_of_merged_contact)
     templates.step_template_changed.connect(store.publish_changed_template)
-    templates.step_template_changing.connect(versions.compile_changed_step)
+    templates.compile_step_template.connect(versions.prepare_changed_step)
     outcomes.sms_accepted.connect(delivery_reports.apply_early_receipts)

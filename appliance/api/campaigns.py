@@ -1,14 +1,13 @@
 """Endpoints of campaigns and their reports."""
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from appliance.accounts import audit, idempotency
 from appliance.accounts.approvals import Reject
-from appliance.accounts.audit import Actor
 from appliance.api import schemas
 from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
@@ -17,6 +16,7 @@ from appliance.campaigns import audience as groups
 from appliance.campaigns import preflight, recipients, results, send, states, store
 from appliance.campaigns.audience import CampaignExplained
 from appliance.campaigns.findings import Finding
+from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.campaigns.rehearsal import MissingValue, RenderFailure, SmsTotals
 from appliance.campaigns.report import Report
@@ -142,11 +142,10 @@ def _validate_campaign(
 )  # fmt: skip
 async def create_campaign(request: ApiRequest) -> ApiResponse:
     """Create a campaign as a draft."""
-    await render(templates.warm, request.account_id, request.body.template_attributes)
-    user_id = request.credential.user_id
-    return ApiResponse(
-        schemas.serialize_campaign(await commit(store.create, request.account_id, request.body, user_id))
-    )
+    attributes, channel = request.body.template_attributes, request.body.channel or "email"
+    content = await render(templates.prepare, request.account_id, attributes, None, channel) if attributes else None
+    args = (request.account_id, request.body, request.credential.user_id, content)
+    return ApiResponse(schemas.serialize_campaign(await commit(store.create, *args)))
 
 
 @ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", returns=schemas.Campaign)
@@ -161,11 +160,12 @@ async def get_campaign(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def update_campaign(request: ApiRequest) -> ApiResponse:
     """Update a campaign; `status` changes its state."""
+    prepared = preflight.NOT_PREPARED
     if isinstance(request.body.status, str):
         require_send_scope(request)
-        await _warm_preflight(request)
-    await render(store.warm, request.account_id, request.id, request.body.template_attributes)
-    args = (send.update, request.account_id, request.id, request.body, request.by)
+        prepared = await _prepare_send(request)
+    content = await render(store.prepare, request.account_id, request.id, request.body.template_attributes)
+    args = (send.update, request.account_id, request.id, request.body, request.by, content, prepared)
     if isinstance(request.body.status, str):
         data = {"status": request.body.status}
         return await _campaign_response(
@@ -175,9 +175,10 @@ async def update_campaign(request: ApiRequest) -> ApiResponse:
     return await _campaign_response(campaign)
 
 
-async def _warm_preflight(request: ApiRequest) -> None:
+async def _prepare_send(request: ApiRequest) -> PreparedSend:
     body = request.body
-    await render(preflight.warm, request.account_id, request.id, body.template_attributes, body.trigger_attributes)
+    args = (request.account_id, request.id, body.template_attributes, body.trigger_attributes)
+    return await render(preflight.prepare_send, *args)
 
 
 async def _campaign_response(row: Campaign) -> ApiResponse:
@@ -196,8 +197,8 @@ def require_send_scope(request: ApiRequest) -> None:
 )  # fmt: skip
 async def send_campaign(request: ApiRequest) -> ApiResponse:
     """Send a campaign: apply the attributes, create the audience snapshot and start delivery."""
-    await render(store.warm, request.account_id, request.id, request.body.template_attributes)
-    await _warm_preflight(request)
+    content = await render(store.prepare, request.account_id, request.id, request.body.template_attributes)
+    prepared = await _prepare_send(request)
     key = get_idempotency_key(request.http)
     path = f"/campaigns/{request.id}/send"
 
@@ -205,7 +206,7 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
         campaigns: list[Campaign] = []
 
         def run() -> int:
-            args = (request.account_id, request.id, request.body, request.by)
+            args = (request.account_id, request.id, request.body, request.by, content, prepared)
             campaigns.append(audit.run_and_record(request.by, "campaign_send", send.go_live, *args))
             return int(request.id)
 
@@ -217,22 +218,22 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
     return (await _campaign_response(row))._replace(headers={"Idempotent-Replayed": "true"} if replayed else {})
 
 
-def _add_transition(name: str, verb: Callable[[int, int, Actor], Campaign], summary: str) -> None:
+def _add_transition(name: str, verb: Callable[..., Campaign], summary: str) -> None:
     async def handler(request: ApiRequest) -> ApiResponse:
         if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
             raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
+        args: tuple[Any, ...] = (request.account_id, request.id, request.by)
         if name == "resume":
             # A paused campaign may have been scheduled and never started: then it starts now.
-            await render(preflight.warm, request.account_id, request.id, None)
-        args = (request.by, f"campaign_{name}", verb, request.account_id, request.id)
-        return await _campaign_response(await commit(audit.run_and_record, *args, request.by))
+            args = (*args, await render(preflight.prepare_send, request.account_id, request.id))
+        return await _campaign_response(await commit(audit.run_and_record, request.by, f"campaign_{name}", verb, *args))
 
     handler.__doc__ = summary
     ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", returns=schemas.Campaign)(handler)
 
 
 _add_transition("pause", states.pause, "Pause an active campaign.")
-_add_transition("resume", states.resume, "Resume a paused campaign with its remaining messages.")
+_add_transition("resume", send.resume, "Resume a paused campaign with its remaining messages.")
 _add_transition("cancel", states.cancel, "Cancel an active or paused campaign permanently.")
 
 

@@ -280,7 +280,7 @@ async def create_flow(request: ApiRequest) -> ApiResponse:
     is_live = request.body.status in ("active", "live")
     if is_live:
         _require_send_scope(request)
-    body, draft = await render(store.parse_and_warm, request.account_id, request.body, is_live)
+    body, draft = await render(store.prepare_create, request.account_id, request.body, is_live)
     return await _flow_response(await commit(store.create, request.account_id, body, draft, request.by))
 
 
@@ -317,7 +317,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
     if changes_status and new_status == "active":
         _require_send_scope(request)
     is_live = "active" in (new_status, before.status)
-    draft = await render(store.parse_change_and_warm, request.account_id, request.body, request.id, is_live)
+    draft = await render(store.prepare_update, request.account_id, request.body, request.id, is_live)
     args = (store.update, request.account_id, request.id, request.body, draft, request.by)
     if changes_status or before.status == "active":
         row = await commit(
@@ -358,10 +358,10 @@ def _add_transition(
 ) -> None:
     async def handler(request: ApiRequest) -> ApiResponse:
         _require_can_change(request, await fetch(store.get, request.account_id, request.id))
+        args = (request.by, f"flow_{name}", store.apply_action, request.account_id, request.id, *verb(request))
         if name == "activate":
-            await render(store.warm, request.account_id, None, request.id)
-        args = (request.by, f"flow_{name}", store.apply_action, request.account_id, request.id)
-        return await _flow_response(await commit(audit.run_and_record, *args, *verb(request)))
+            args = (*args, await render(store.prepare_messages, request.account_id, request.id))
+        return await _flow_response(await commit(audit.run_and_record, *args))
 
     handler.__doc__ = summary
     path = f"/flows/{{id}}/{name}"

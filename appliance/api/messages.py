@@ -56,18 +56,20 @@ async def create_message(request: ApiRequest) -> ApiResponse:
     key = get_idempotency_key(request.http, body)
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
+    prepared = await render(transactional.prepare, request.account_id, body)
+
     def verb() -> tuple[Any, bool]:
         messages: list[Any] = []
 
         def run() -> int | None:
-            messages.append(transactional.queue_message(request.account_id, body, key, request.credential.is_test))
+            args = (request.account_id, body, key, request.credential.is_test, prepared)
+            messages.append(transactional.queue_message(*args))
             # A refused message is not stored under the key, so a repeated request is checked again.
             return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
 
         outcome = idempotency.run_once(request.account_id, "/messages", key, payload, run, request.credential.is_test)
         return ledger.get(request.account_id, outcome.resource_id or messages[0].id), outcome.is_replay
 
-    await render(transactional.warm, request.account_id, body)
     row, replayed = await commit(verb)
     if replayed:
         return ApiResponse(schemas.serialize_message(row), 200, {"Idempotent-Replayed": "true"})

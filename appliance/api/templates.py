@@ -1,6 +1,7 @@
 """Endpoints of templates and their images."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -42,8 +43,9 @@ async def list_templates(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def create_template(request: ApiRequest) -> ApiResponse:
     """Create a template."""
-    await render(store.warm, request.account_id, request.body)
-    return ApiResponse(schemas.serialize_template(await commit(store.create, request.account_id, request.body)))
+    prepared = await render(store.prepare, request.account_id, request.body)
+    template = await commit(partial(store.create, request.account_id, request.body, prepared=prepared))
+    return ApiResponse(schemas.serialize_template(template))
 
 
 class StarterShape(Struct):
@@ -96,8 +98,9 @@ async def get_template(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def update_template(request: ApiRequest) -> ApiResponse:
     """Update a template."""
-    await render(store.warm, request.account_id, request.body, request.id)
-    template = await commit(template_changes.update_template, request.account_id, request.id, request.body, request.by)
+    prepared = await render(store.prepare, request.account_id, request.body, request.id)
+    args = (request.account_id, request.id, request.body, request.by, prepared)
+    template = await commit(template_changes.update_template, *args)
     return ApiResponse(schemas.serialize_template(template))
 
 
@@ -124,10 +127,9 @@ async def preview_design(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def send_test_email(request: ApiRequest) -> ApiResponse:
     """Send a test email of a template."""
-    await render(test_sends.warm, request.account_id, request.id)
-    return ApiResponse(
-        await commit(test_sends.send, request.account_id, request.id, request.body, request.credential.is_test)
-    )
+    prepared = await render(test_sends.prepare, request.account_id, request.id)
+    args = (request.account_id, request.id, request.body, request.credential.is_test, prepared)
+    return ApiResponse(await commit(test_sends.send, *args))
 
 
 class UploadForm(Struct):

@@ -116,7 +116,6 @@ def delete_orphans() -> None:
 
 # In an account with more contacts than this, a query slower than this is not run on the writer.
 _LARGE_ACCOUNT_CONTACTS, _SLOW_QUERY_SECONDS = 50_000, 0.25
-_MAX_WEIGHED_AGE_SECONDS = 60.0
 _INSERT_MESSAGES = (
     "INSERT INTO message (id, account_id, contact_id, campaign_id, flow_id, template_id, channel, recipient, "
     "recipient_key, sender, reply_to, status, skip_reason, source_type, transactional, test, provider, attempts, "
@@ -166,56 +165,57 @@ class SnapshotState(Struct):
         return Audience(self.sql, self.parameters, self.double_opt_in)
 
 
-_weighed: dict[int, tuple[Any, bool, float]] = {}
+class AudienceSize(NamedTuple):
+    """Whether an audience is too large for the transaction of its send, and the trigger that this was measured for."""
+
+    trigger: tuple[Any, ...]
+    is_large: bool
 
 
-def weigh(campaign: Campaign, trigger: Any = None) -> None:
-    """Determine outside of the writer whether an audience is too large for the transaction of its send."""
+def measure_audience(campaign: Campaign, trigger: Any = None) -> AudienceSize | None:
+    """Measure an audience, with the changes of a send request, outside of the write transaction.
+
+    None if the request is invalid or the campaign has no audience: the send reports that.
+    """
     if isinstance(trigger, TriggerWrite):
         faults = Faults()
         validate_trigger(campaign.account_id, trigger, faults)
         if faults.fields:
-            return
+            return None
         for name in ("contact_list_id", "segment_id", "data"):
             value = getattr(trigger, name)
             if value is not UNSET:
                 setattr(campaign.trigger, name, value or ({} if name == "data" else None))
     if not audience.is_set(campaign):
-        return
+        return None
     started = time.monotonic()
-    large = audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
-    now = time.monotonic()
-    slow = now - started > _SLOW_QUERY_SECONDS and fetch_one(
+    is_large = audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
+    is_slow = time.monotonic() - started > _SLOW_QUERY_SECONDS and fetch_one(
         "SELECT 1 FROM contact WHERE account_id = ? LIMIT 1 OFFSET ?", (campaign.account_id, _LARGE_ACCOUNT_CONTACTS)
     ) is not None  # fmt: skip
-    for campaign_id in [
-        campaign_id for campaign_id, known in list(_weighed.items()) if known[2] < now - _MAX_WEIGHED_AGE_SECONDS
-    ]:
-        _weighed.pop(campaign_id, None)
-    _weighed[campaign.id] = (_describe_audience(campaign), large or slow, now)
+    return AudienceSize(_describe_trigger(campaign), is_large or is_slow)
 
 
-def _describe_audience(campaign: Campaign) -> Any:
+def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
     trigger = campaign.trigger
     return trigger.contact_list_id, trigger.segment_id, trigger.data
 
 
-def _is_large(campaign: Campaign) -> bool:
-    """Return whether the snapshot is written in batches, from the result of `weigh` or a count up to the limit."""
-    description, large, weighed_at = _weighed.pop(campaign.id, (None, False, 0.0))
-    if description == _describe_audience(campaign) and weighed_at > time.monotonic() - _MAX_WEIGHED_AGE_SECONDS:
-        return bool(large)
+def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
+    """Return whether the snapshot is written in batches, by a measure of this audience or a count up to the limit."""
+    if size is not None and size.trigger == _describe_trigger(campaign):
+        return size.is_large
     return audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
 
 
-def begin_snapshot(campaign: Campaign, provider: str) -> None:
+def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None = None) -> None:
     """Write a row for each member of the audience, or store the audience for later batches.
 
     The caller saves the campaign.
     """
     require_write_transaction()
     people = audience.build_audience(campaign)
-    if _is_large(campaign):
+    if _is_large(campaign, size):
         state = SnapshotState(people.sql, people.parameters, people.double_opt_in, provider)
         campaign.pending_snapshot, campaign.audience_count = to_builtins(state), 0
         after_commit(lambda: signals.wake("audiences"))

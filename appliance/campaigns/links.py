@@ -30,6 +30,7 @@ from appliance.core import signals
 from appliance.sending.delivery import safe_http
 from appliance.sending.delivery.safe_http import RequestFailed
 from appliance.sending.messages import compose, merge_tags, preview, shared_content
+from appliance.sending.messages.compose import PreparedMessage
 from appliance.settings import config
 from appliance.storage.database import run
 from appliance.storage.models import Account, Campaign
@@ -279,29 +280,25 @@ def _get_sample_values(campaign: Campaign) -> dict[str, Any]:
 _INSERT_BATCH = 500
 
 
-def save_links(campaign: Campaign) -> None:
-    """Store the links of the current message in place of earlier ones.
-
-    Raises MergeError.
-    """
+def save_links(campaign: Campaign, message: PreparedMessage) -> None:
+    """Store the links of the current message in place of earlier ones; raises MergeError."""
     require_write_transaction()
     delete_links(campaign.id)
     values = [
         {"account": campaign.account_id, "campaign": campaign.id, "template": campaign.template_id,
          "number": link.number, "url": link.href, "words": link.words}
-        for link in _collect_links(campaign)
+        for link in _collect_links(campaign, message)
     ]  # fmt: skip
     for start in range(0, len(values), _INSERT_BATCH):
         LinkRow.insert_many(values[start : start + _INSERT_BATCH]).execute()
 
 
-def _collect_links(campaign: Campaign) -> Sequence[Link]:
+def _collect_links(campaign: Campaign, message: PreparedMessage) -> Sequence[Link]:
     if campaign.channel == "sms":
         return compose.find_sms_links(campaign.template.body)
     look = brands.build_look(brands.get(campaign.account_id))
-    # Preflight has compiled this source already, so the result comes from the cache.
     source = compose.build_source(to_document(campaign.template), look, campaign.account.locale, marketing=True)
-    return compose.compile_message(source).links
+    return message.compile(source).links
 
 
 def delete_links(campaign_id: int) -> None:

@@ -3,9 +3,8 @@
 The same findings serve the page and the API.
 """
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -14,6 +13,7 @@ from appliance.accounts.audit import Actor
 from appliance.campaigns import audience, audience_snapshot, rehearsal, sms_preflight, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
+from appliance.campaigns.audience_snapshot import AudienceSize
 from appliance.campaigns.findings import Finding, PreflightInput, count_people, find_transport
 from appliance.campaigns.rehearsal import MAX_RENDERED, Rehearsal, RehearsalResult
 from appliance.content import brand as brands
@@ -24,7 +24,7 @@ from appliance.content.templates import starters
 from appliance.content.templates.revisions import to_document
 from appliance.core import clock
 from appliance.sending.messages import compose, preview, senders
-from appliance.sending.messages.compose import MessageSource
+from appliance.sending.messages.compose import MessageSource, PreparedMessage
 from appliance.sending.messages.preview import GMAIL_CLIP_BYTES, GMAIL_WARN_BYTES
 from appliance.settings import config
 from appliance.storage.database import fetch_one, rows
@@ -272,7 +272,7 @@ def run_preflight(
         rehearsed = rehearsal.get_rehearsal(campaign)
         facts["rehearsal"] = rehearsal.describe_rehearsal(rehearsed)
         if not case.email:
-            facts["sms"] |= sms_preflight.foreseen(rehearsed)
+            facts["sms"] |= sms_preflight.describe_rehearsed_sms(rehearsed)
     warnings = find_warnings(case, facts, rehearsed)
     return Preflight(
         not blockers, blockers, warnings + (link_check.find_broken_links(case, links) if links else []), facts
@@ -289,15 +289,32 @@ def _measure_size(case: PreflightInput) -> int:
         return len(case.content.html.source.encode())
 
 
-def warm(account_id: int, campaign_id: int, content: Any, trigger: Any = None) -> None:
-    """Compile the message and weigh the audience, with the changes of a send request, outside of the writer."""
+class PreparedSend(NamedTuple):
+    """What takes long in a send, made outside of the write transaction by `prepare_send`.
+
+    The send uses each part only if it was made from what the campaign holds by then, and makes it anew otherwise. An
+    SMS has no `message`: it compiles in microseconds.
+    """
+
+    message: PreparedMessage = compose.NOT_PREPARED
+    audience: AudienceSize | None = None
+
+
+NOT_PREPARED = PreparedSend()
+
+
+def prepare_send(account_id: int, campaign_id: int, content: Any = None, trigger: Any = None) -> PreparedSend:
+    """Compile the message and measure the audience of a campaign, with the changes of a send request.
+
+    Raises NotFound. Faults of the message and the request are reported by the send.
+    """
     campaign = store.get(account_id, campaign_id)
     document = to_document(campaign.template)
     document |= {name: value for name in document if isinstance(value := getattr(content, name, None), str | dict)}
-    with contextlib.suppress(MergeError):
-        if campaign.channel == "email" and has_content(document):
-            compose.compile_message(_build_source(document, Account.get_by_id(account_id)))
-    audience_snapshot.weigh(campaign, trigger)
+    message = compose.NOT_PREPARED
+    if campaign.channel == "email" and has_content(document):
+        message = compose.prepare_message(_build_source(document, Account.get_by_id(account_id)))
+    return PreparedSend(message, audience_snapshot.measure_audience(campaign, trigger))
 
 
 def has_content(document: Mapping[str, Any]) -> bool:
@@ -310,7 +327,7 @@ def _build_source(document: Mapping[str, Any], account: Account) -> MessageSourc
     return compose.build_source(document, look, account.locale, marketing=True)
 
 
-def load_input(campaign: Campaign, confirmed: bool, by: Actor) -> PreflightInput:
+def load_input(campaign: Campaign, confirmed: bool, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> PreflightInput:
     """Load everything that the checks need."""
     account = Account.get_by_id(campaign.account_id)
     content = text = error = None
@@ -320,7 +337,7 @@ def load_input(campaign: Campaign, confirmed: bool, by: Actor) -> PreflightInput
         if campaign.channel == "sms":
             text = sms_preflight.compile_sms(campaign)
         elif template.subject and has_content(document):
-            content = compose.compile_message(_build_source(document, account))
+            content = prepared.message.compile(_build_source(document, account))
     except MergeError as merge_error:
         error = merge_error.describe()
     real = find_transport(campaign) != "capture"

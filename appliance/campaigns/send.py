@@ -11,8 +11,10 @@ from appliance.audience.segments import store as segments
 from appliance.audience.segments.store import SegmentCreate
 from appliance.campaigns import audience, audience_snapshot, links, preflight, states, store
 from appliance.campaigns.findings import Finding, find_transport
+from appliance.campaigns.preflight import NOT_PREPARED, PreparedSend
 from appliance.campaigns.store import CampaignPatch, SendRequest
 from appliance.content.templates import revisions
+from appliance.content.templates.store import PreparedContent
 from appliance.core import clock, signals
 from appliance.core.errors import Invalid, Unavailable
 from appliance.events import log
@@ -25,7 +27,10 @@ from appliance.storage.models import Campaign, Flow, Trigger
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 
-def go_live(account_id: int, campaign_id: int, request: SendRequest, by: Actor) -> Campaign:
+def go_live(
+    account_id: int, campaign_id: int, request: SendRequest, by: Actor, content: PreparedContent | None = None,
+    prepared: PreparedSend = NOT_PREPARED,
+) -> Campaign:  # fmt: skip
     """Send a campaign, or schedule it if its time is in the future; the returned campaign is always `active`.
 
     A second send of a live campaign starts nothing and is not an error; a paused campaign is resumed. `scheduled_at`
@@ -35,16 +40,16 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, by: Actor) 
     """
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    store.validate_write(account_id, request, campaign.channel)
+    store.validate_write(account_id, request, campaign.channel, content)
     if campaign.status == "completed":
         raise store.content_locked(campaign)
     store.check_change(campaign, request, by)
     if campaign.status != "draft" and not campaign.editable and store.changes_content(campaign, request):
         raise store.content_locked(campaign)
     if campaign.status == "paused":
-        return states.resume(account_id, campaign_id, by)
+        return resume(account_id, campaign_id, by, prepared)
     is_retimed = request.scheduled_at is not UNSET and request.scheduled_at != campaign.scheduled_at
-    is_edited = store.apply_send_request(campaign, request, by)
+    is_edited = store.apply_send_request(campaign, request, by, content)
     if campaign.status == "draft":
         campaign.test = by.is_test
     elif not is_retimed or _is_in_future(campaign.scheduled_at):
@@ -56,7 +61,7 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, by: Actor) 
         return store.add_details(campaign)
     if request.confirm_send_to_all is True:
         audience.confirm_everyone(campaign)
-    refuse_blocked(campaign, request.confirm_send_to_all is True, by)
+    refuse_blocked(campaign, request.confirm_send_to_all is True, by, prepared)
     if request.confirm_send_to_all is True and audience.is_unbounded(campaign):
         campaign.trigger.data = {**campaign.trigger.data, "confirm_send_to_all": True}
         campaign.trigger.save()
@@ -66,7 +71,7 @@ def go_live(account_id: int, campaign_id: int, request: SendRequest, by: Actor) 
         campaign.status, campaign.phase = "active", "scheduled"
         store.mark_changed(campaign)
         return store.add_details(campaign)
-    return launch(campaign, hold)
+    return launch(campaign, hold, prepared)
 
 
 def _is_in_future(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
@@ -74,9 +79,9 @@ def _is_in_future(scheduled_at: int | None, hold_seconds: int = 0) -> bool:
     return scheduled_at is not None and scheduled_at > clock.now_ms() + hold_seconds * 1000
 
 
-def refuse_blocked(campaign: Campaign, is_confirmed: bool, by: Actor) -> None:
+def refuse_blocked(campaign: Campaign, is_confirmed: bool, by: Actor, prepared: PreparedSend) -> None:
     """Raise Invalid with all blockers, if there are any; the code of the first is the reason."""
-    raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, is_confirmed, by)))
+    raise_for_findings(preflight.find_blockers(preflight.load_input(campaign, is_confirmed, by, prepared)))
 
 
 def _refuse_unapproved(campaign: Campaign, by: Actor) -> None:
@@ -98,7 +103,7 @@ def raise_for_findings(findings: list[Finding]) -> None:
     )
 
 
-def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
+def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = NOT_PREPARED) -> Campaign:
     """Fix content, sender and audience, and start sending, after the hold if there is one."""
     require_write_transaction()
     if campaign.pending_end is not None:
@@ -111,9 +116,9 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     campaign.started_at = now
     campaign.status, campaign.phase = "active", "holding" if hold_seconds else "sending"
     store.mark_changed(campaign)
-    audience_snapshot.begin_snapshot(campaign, find_transport(campaign))
+    audience_snapshot.begin_snapshot(campaign, find_transport(campaign), prepared.audience)
     campaign.save()
-    links.save_links(campaign)
+    links.save_links(campaign, prepared.message)
     Flow.update(status="active", updated_at=now).where(Flow.id == campaign.flow_id).execute()
     Trigger.update(
         triggered_count=Trigger.triggered_count + 1, last_triggered_at=now
@@ -129,7 +134,34 @@ def launch(campaign: Campaign, hold_seconds: int = 0) -> Campaign:
     return store.get(campaign.account_id, campaign.id)
 
 
-def update(account_id: int, campaign_id: int, request: CampaignPatch, by: Actor) -> Campaign:
+def resume(account_id: int, campaign_id: int, by: Actor, prepared: PreparedSend = NOT_PREPARED) -> Campaign:
+    """Resume a paused campaign: only its open rows are sent, with the content of the original send.
+
+    A campaign that was scheduled and never started starts now, or waits for a time in the future.
+    """
+    require_write_transaction()
+    campaign = store.get(account_id, campaign_id)
+    states.require_action(campaign, "resume")
+    states.refuse_failed_domain(campaign)
+    campaign.pause_reason, campaign.baseline = None, states.count_by_status(campaign)
+    if campaign.started_at is None:
+        if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
+            refuse_blocked(campaign, False, by, prepared)
+            approvals.mark_approved(campaign)
+            return launch(campaign, 0, prepared)
+        campaign.status, campaign.phase = "active", "scheduled"
+    else:
+        holding = campaign.hold_until is not None and campaign.hold_until > clock.now_ms()
+        campaign.status, campaign.phase = "active", "holding" if holding else "sending"
+    store.mark_changed(campaign)
+    after_commit(lambda: signals.wake("outbox"))
+    return store.get(account_id, campaign_id)
+
+
+def update(
+    account_id: int, campaign_id: int, request: CampaignPatch, by: Actor, content: PreparedContent | None = None,
+    prepared: PreparedSend = NOT_PREPARED,
+) -> Campaign:  # fmt: skip
     """Edit a campaign and change its status.
 
     Removing the time of a scheduled campaign unschedules it. Raises NotFound, NotAllowed, Conflict, or Invalid.
@@ -138,24 +170,24 @@ def update(account_id: int, campaign_id: int, request: CampaignPatch, by: Actor)
     campaign = store.get(account_id, campaign_id)
     new_status = _read_status(campaign, request)
     store.check_change(campaign, request, by)
-    is_edited = store.edit(campaign, request, by)
+    is_edited = store.edit(campaign, request, by, content)
     needs_approval = is_edited and campaign.account.approval_required
     if campaign.phase == "scheduled" and (request.scheduled_at is None or needs_approval):
         states.unschedule(campaign)
     elif campaign.phase == "scheduled" and campaign.scheduled_at <= clock.now_ms():
         # A time in the past means now.
-        refuse_blocked(campaign, False, by)
+        refuse_blocked(campaign, False, by, prepared)
         approvals.mark_approved(campaign)
-        launch(campaign)
+        launch(campaign, 0, prepared)
     if new_status is None or new_status == campaign.status:
         return store.get(account_id, campaign_id)
     if new_status == "draft":
         return states.return_to_draft(account_id, campaign_id)
     if new_status == "active":
         if campaign.status == "paused":
-            return states.resume(account_id, campaign_id, by)
+            return resume(account_id, campaign_id, by, prepared)
         states.require_state(campaign, new_status, ("draft", "paused"))
-        return go_live(account_id, campaign_id, SendRequest(), by)
+        return go_live(account_id, campaign_id, SendRequest(), by, prepared=prepared)
     if new_status == "paused":
         return states.pause(account_id, campaign_id, by)
     return states.cancel(account_id, campaign_id, by)
@@ -180,7 +212,7 @@ def list_due() -> list[tuple[int, int]]:
     )
 
 
-def start_scheduled(account_id: int, campaign_id: int) -> None:
+def start_scheduled(account_id: int, campaign_id: int, prepared: PreparedSend) -> None:
     """Start a scheduled campaign, once and never early; one that is too late or blocked is paused (P8)."""
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
@@ -188,13 +220,13 @@ def start_scheduled(account_id: int, campaign_id: int) -> None:
     if campaign.phase != "scheduled" or campaign.scheduled_at > now or campaign.pending_end is not None:
         return
     latest = now - int(parse_seconds(config.current().limits.max_lateness) * 1000)
-    blocked = preflight.find_blockers(preflight.load_input(campaign, False, Actor()))
+    blocked = preflight.find_blockers(preflight.load_input(campaign, False, Actor(), prepared))
     if campaign.scheduled_at < latest:
         states.pause_by_service(campaign, "missed_start")
     elif blocked:
         states.pause_by_service(campaign, blocked[0].code)
     else:
-        launch(campaign)
+        launch(campaign, 0, prepared)
 
 
 def release_held_campaigns() -> int:

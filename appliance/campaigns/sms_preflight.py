@@ -64,7 +64,7 @@ def describe_sms(case: PreflightInput) -> dict[str, Any]:
     return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
 
 
-def foreseen(rehearsed: Rehearsal) -> dict[str, Any]:
+def describe_rehearsed_sms(rehearsed: Rehearsal) -> dict[str, Any]:
     """Return the number of parts from a complete rehearsal; empty until then."""
     totals = rehearsed.outcome.sms
     if rehearsed.status != "complete" or totals is None:

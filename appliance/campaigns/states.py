@@ -4,10 +4,9 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.campaigns import batches, links, store
-from appliance.core import clock, signals
+from appliance.core import clock
 from appliance.core.errors import CurrentState, Invalid, NotFound, Transition, possible_actions, refuse_transition
 from appliance.events import log
 from appliance.events.log import NewEvent
@@ -15,7 +14,7 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import outcomes, senders
 from appliance.storage.database import connection, fetch_one, scalar
 from appliance.storage.models import Campaign, Flow
-from appliance.storage.transactions import after_commit, require_write_transaction
+from appliance.storage.transactions import require_write_transaction
 
 ALLOWED = {
     "draft": ("active",),
@@ -55,7 +54,7 @@ def _list_allowed_actions(campaign: Campaign) -> list[str]:
     return allowed
 
 
-def _require_action(campaign: Campaign, action: str) -> None:
+def require_action(campaign: Campaign, action: str) -> None:
     """Raise Invalid (`invalid_transition`) unless the campaign allows an action now.
 
     A completed campaign that is resending messages counts as active.
@@ -72,7 +71,7 @@ def pause(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Pause a live campaign; after the response only messages already being sent still leave (P5)."""
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    _require_action(campaign, "pause")
+    require_action(campaign, "pause")
     return _pause(campaign, None, by.name)
 
 
@@ -113,31 +112,7 @@ def _pause(campaign: Campaign, reason: str | None, actor: str) -> Campaign:
     return store.get(campaign.account_id, campaign.id)
 
 
-def resume(account_id: int, campaign_id: int, by: Actor) -> Campaign:
-    """Resume a paused campaign: only its open rows are sent, with the content of the original send."""
-    require_write_transaction()
-    from appliance.campaigns import send
-
-    campaign = store.get(account_id, campaign_id)
-    _require_action(campaign, "resume")
-    _refuse_failed_domain(campaign)
-    campaign.pause_reason, campaign.baseline = None, count_by_status(campaign)
-    if campaign.started_at is None:
-        # A campaign that was scheduled and never started starts now, or waits for a time in the future.
-        if campaign.scheduled_at is None or campaign.scheduled_at <= clock.now_ms():
-            send.refuse_blocked(campaign, False, by)
-            approvals.mark_approved(campaign)
-            return send.launch(campaign)
-        campaign.status, campaign.phase = "active", "scheduled"
-    else:
-        holding = campaign.hold_until is not None and campaign.hold_until > clock.now_ms()
-        campaign.status, campaign.phase = "active", "holding" if holding else "sending"
-    store.mark_changed(campaign)
-    after_commit(lambda: signals.wake("outbox"))
-    return store.get(account_id, campaign_id)
-
-
-def _refuse_failed_domain(campaign: Campaign) -> None:
+def refuse_failed_domain(campaign: Campaign) -> None:
     """Raise Invalid if the sender's domain has failed; messages would leave before the automatic pause notices."""
     sender = (campaign.sender or {}).get("email")
     if sender and not campaign.test and senders.has_domain_failed(campaign.account_id, sender):
@@ -158,7 +133,7 @@ def cancel(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     """Cancel a live or paused campaign; only messages already being sent still leave (see `batches`)."""
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
-    _require_action(campaign, "cancel")
+    require_action(campaign, "cancel")
     now = clock.now_ms()
     campaign.status, campaign.phase, campaign.cancelled_at, campaign.completed_at = "completed", "cancelled", now, now
     campaign.pause_reason = None

@@ -11,7 +11,7 @@ from appliance.campaigns import findings, hold_reasons
 from appliance.campaigns.findings import AUDIENCE_DATA, AUDIENCE_KEYS
 from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
-from appliance.content.templates.store import is_editable
+from appliance.content.templates.store import PreparedContent, is_editable
 from appliance.content.templates.validation import Content, TemplateWrite, normalize_field, validate_content
 from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
@@ -329,14 +329,16 @@ def add_sums(campaign: Campaign) -> Campaign:
     return campaign
 
 
-def create(account_id: int, request: CampaignCreate, user_id: int | None = None) -> Campaign:
+def create(
+    account_id: int, request: CampaignCreate, user_id: int | None = None, content: PreparedContent | None = None
+) -> Campaign:
     """Create a draft with its hidden flow, trigger and template.
 
     Raises Invalid with all faults.
     """
     require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else "email"
-    validate_write(account_id, request, channel)
+    validate_write(account_id, request, channel, content)
     now = clock.now_ms()
     name = request.name.strip()
     flow = Flow.create(account=account_id, hidden=True, name=name, created_at=now, updated_at=now)
@@ -348,24 +350,21 @@ def create(account_id: int, request: CampaignCreate, user_id: int | None = None)
         data=request.data if isinstance(request.data, dict) else {}, tracking=request.tracking is not False,
         scheduled_at=None if request.scheduled_at is UNSET else request.scheduled_at, created_at=now, updated_at=now,
     )  # fmt: skip
-    _apply_changes(campaign, request)
+    _apply_changes(campaign, request, content)
     return get(account_id, campaign.id)
 
 
-def warm(account_id: int, campaign_id: int, content: Any) -> None:
-    """Compile the texts of a change outside of the writer.
-
-    Raises NotFound.
-    """
+def prepare(account_id: int, campaign_id: int, content: Content | UnsetType) -> PreparedContent | None:
+    """Check and parse the content of a change, outside of the write transaction; raises NotFound."""
     template_id = Campaign.select(Campaign.template).where(
         Campaign.account == account_id, Campaign.id == campaign_id, Campaign.deleted_at.is_null()
     ).tuples().first()  # fmt: skip
     if template_id is None:
         raise NotFound
-    templates.warm(account_id, content, template_id[0])
+    return templates.prepare(account_id, content, template_id[0]) if isinstance(content, Content) else None
 
 
-def edit(campaign: Campaign, request: CampaignPatch, by: Actor) -> bool:
+def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: PreparedContent | None = None) -> bool:
     """Apply a change to a campaign and return whether content or audience changed.
 
     Raises Conflict if it was changed since it was read, Invalid with all faults, or `campaign_locked` for a locked one.
@@ -374,7 +373,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor) -> bool:
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
         raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(campaign.updated_at))
     channel = request.channel if isinstance(request.channel, str) else campaign.channel
-    validate_write(campaign.account_id, request, channel)
+    validate_write(campaign.account_id, request, channel, content)
     if not is_editable(campaign) and changes_content(campaign, request):
         raise content_locked(campaign)
     if isinstance(request.name, str):
@@ -389,7 +388,7 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor) -> bool:
         campaign.tracking = request.tracking
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
-    is_changed = _apply_changes(campaign, request) or is_moved
+    is_changed = _apply_changes(campaign, request, content) or is_moved
     if is_changed:
         approvals.mark_changed(campaign, by.user_id)
     mark_changed(campaign)
@@ -402,7 +401,9 @@ def mark_changed(campaign: Campaign) -> None:
     campaign.save()
 
 
-def _apply_changes(campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest) -> bool:
+def _apply_changes(
+    campaign: Campaign, request: CampaignCreate | CampaignPatch | SendRequest, content: PreparedContent | None
+) -> bool:
     is_changed = False
     if isinstance(request.trigger_attributes, TriggerWrite):
         trigger = campaign.trigger
@@ -416,17 +417,19 @@ def _apply_changes(campaign: Campaign, request: CampaignCreate | CampaignPatch |
         trigger.save()
     if request.template_attributes is not UNSET:
         before = campaign.template.revision
-        templates.fill(campaign.template, request.template_attributes)
+        templates.fill(campaign.template, request.template_attributes, prepared=content)
         is_changed = is_changed or campaign.template.revision != before
     return is_changed
 
 
-def apply_send_request(campaign: Campaign, request: SendRequest, by: Actor) -> bool:
+def apply_send_request(
+    campaign: Campaign, request: SendRequest, by: Actor, content: PreparedContent | None = None
+) -> bool:
     """Apply the validated attributes of a send request and return whether content or audience changed."""
     require_write_transaction()
     if request.scheduled_at is not UNSET:
         campaign.scheduled_at = request.scheduled_at
-    is_changed = _apply_changes(campaign, request)
+    is_changed = _apply_changes(campaign, request, content)
     if is_changed:
         approvals.mark_changed(campaign, by.user_id)
     return is_changed
@@ -503,13 +506,18 @@ def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) ->
     return False
 
 
-def validate_write(account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, channel: str) -> None:
+def validate_write(
+    account_id: int, request: CampaignCreate | CampaignPatch | SendRequest, channel: str,
+    content: PreparedContent | None = None,
+) -> None:  # fmt: skip
     """Raise Invalid with all faults of the trigger and template attributes."""
     faults = Faults()
     if isinstance(request.trigger_attributes, TriggerWrite):
         validate_trigger(account_id, request.trigger_attributes, faults)
     if request.template_attributes is not UNSET:
-        validate_content(account_id, request.template_attributes, "template_attributes.", faults, channel)
+        attributes = request.template_attributes
+        known_faults = content and content.get_faults(attributes, channel)
+        validate_content(account_id, attributes, "template_attributes.", faults, channel, known_faults)
     faults.check()
 
 

@@ -12,6 +12,7 @@ from appliance.campaigns.store import check_template_change
 from appliance.content import brand as brands
 from appliance.content.templates import revisions, starters, validation
 from appliance.content.templates import store as templates
+from appliance.content.templates.store import PreparedContent
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core.errors import Invalid, NotAllowed, NotFound
 from appliance.storage.models import Campaign, Flow, Template
@@ -23,7 +24,9 @@ _TEST_KEY_REFUSED = "a test key changes no flow that is live for real"
 _LIVE_FLOW = "the flow is live: what it says is changed by those who may send"
 
 
-def update_template(account_id: int, template_id: int, request: TemplateWrite, by: Actor) -> Template:
+def update_template(
+    account_id: int, template_id: int, request: TemplateWrite, by: Actor, prepared: PreparedContent | None = None
+) -> Template:
     """Update a template on behalf of an actor.
 
     The user is recorded as the last editor, so that they cannot approve a change that they made with a token. Raises as
@@ -33,10 +36,10 @@ def update_template(account_id: int, template_id: int, request: TemplateWrite, b
     _require_access(account_id, template_id, by)
     row = templates.get(account_id, template_id)
     if row.action_id is None:
-        return templates.update(account_id, template_id, request, by.user_id)
+        return templates.update(account_id, template_id, request, by.user_id, prepared=prepared)
     before = row.revision
     # Without a user id, because an edit by a user would stay a draft until it is published.
-    template = templates.update(account_id, template_id, request)
+    template = templates.update(account_id, template_id, request, prepared=prepared)
     if by.user_id is not None and template.revision != before:
         Flow.update(edited_by=by.user_id).where(Flow.id == row.flow_id).execute()
     return template

@@ -8,9 +8,10 @@ second (`jobs/tasks.py`).
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, ParamSpec
+from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Signal(Generic[P]):
@@ -28,6 +29,22 @@ class Signal(Generic[P]):
         """Call every receiver; an exception of a receiver is raised here and ends the signal."""
         for receiver in self._receivers:
             receiver(*args, **kwargs)
+
+
+class Provider(Generic[P, R]):
+    """A function that one part calls and another one provides; `appliance/app.py` connects it."""
+
+    def __init__(self, default: R) -> None:
+        self._default = default
+        self._function: Callable[P, R] | None = None
+
+    def connect(self, function: Callable[P, R]) -> None:
+        """Set the function."""
+        self._function = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what the function returns, or the default while none is connected."""
+        return self._default if self._function is None else self._function(*args, **kwargs)
 
 
 _handlers: dict[str, Callable[[], None]] = {}

@@ -14,6 +14,7 @@ from appliance.accounts.audit import Actor
 from appliance.content.templates import revisions
 from appliance.content.templates import store as history
 from appliance.content.templates import store as templates
+from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import clock, signals
 from appliance.core.errors import Faults, Invalid, NotFound
@@ -380,13 +381,13 @@ def _describe_trigger_change(old: TriggerSpec, new: TriggerSpec) -> str:
     return ", ".join(labels[name] for name in names)
 
 
-def warm(account_id: int, flow_id: int) -> None:
-    """Compile the messages of a draft outside of the writer."""
+def prepare_messages(account_id: int, flow_id: int) -> StepMessages:
+    """Compile the messages of a draft, before the write transaction that publishes it; raises NotFound."""
     draft = load_draft(account_id, flow_id)
-    versions.warm(account_id, draft.steps, draft.flow)
+    return versions.prepare_messages(account_id, draft.steps, draft.flow)
 
 
-def publish(account_id: int, flow_id: int, by: Actor) -> Flow:
+def publish(account_id: int, flow_id: int, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> Flow:
     """Publish the draft for all runs from now on.
 
     Raises NotFound, or Invalid with all blockers, and then nothing is changed.
@@ -403,15 +404,18 @@ def publish(account_id: int, flow_id: int, by: Actor) -> Flow:
         flow.steps = versions.save_contents(account_id, flow_id, draft.steps, by.user_id)
         flow.goal = draft.goal
         store.set_trigger(flow, draft.trigger)
-        lifecycle.handle_edit(flow, by)
+        lifecycle.handle_edit(flow, by, messages)
     return store.save(flow)
 
 
-def activate(account_id: int, flow_id: int, by: Actor, skip_overdue_seconds: int | None = None) -> Flow:
+def activate(
+    account_id: int, flow_id: int, by: Actor, skip_overdue_seconds: int | None = None,
+    messages: StepMessages = NO_STEP_MESSAGES,
+) -> Flow:  # fmt: skip
     """Publish the draft and take the flow live, or resume it; raises as `publish`."""
     require_write_transaction()
-    publish(account_id, flow_id, by)
-    return store.apply_action(account_id, flow_id, lifecycle.activate, by, skip_overdue_seconds)
+    publish(account_id, flow_id, by, messages)
+    return store.apply_action(account_id, flow_id, lifecycle.activate, by, skip_overdue_seconds, messages)
 
 
 def discard(account_id: int, flow_id: int, by: Actor) -> None:

@@ -16,6 +16,7 @@ from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
 from appliance.content.templates import revisions
 from appliance.content.templates import store as templates
+from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import CurrentState, Invalid, Transition, Unavailable, possible_actions, refuse_transition
 from appliance.flows import document, run_ends, triggers, versions
@@ -136,10 +137,10 @@ ACTIONS = {
 _HINTS = {("activate", "archived"): "Make it a draft first: PATCH its `status`."}
 
 
-def change_status(flow: Flow, to: str, by: Actor) -> None:
+def change_status(flow: Flow, to: str, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
     """Move a flow to a status; raises Invalid (`invalid_transition`, or with all blockers). The caller saves it."""
     if to == "active":
-        activate(flow, by)
+        activate(flow, by, messages=messages)
     elif to == "paused":
         pause(flow)
     elif to == "archived":
@@ -190,10 +191,13 @@ def _check_action(flow: Flow, action: str) -> None:
         raise refuse_transition("flow", standing, action, ACTIONS[action], hint)
 
 
-def activate(flow: Flow, by: Actor, skip_overdue_seconds: int | None = None) -> None:
+def activate(
+    flow: Flow, by: Actor, skip_overdue_seconds: int | None = None, messages: StepMessages = NO_STEP_MESSAGES
+) -> None:
     """Activate a flow: contacts may enter, and those inside continue; raises Invalid with all blockers.
 
-    Messages that were due more than `skip_overdue_seconds` ago are dropped. The caller saves the flow.
+    Messages that were due more than `skip_overdue_seconds` ago are dropped. `messages` are those compiled before the
+    write transaction. The caller saves the flow.
     """
     require_write_transaction()
     _check_action(flow, "activate")
@@ -207,7 +211,7 @@ def activate(flow: Flow, by: Actor, skip_overdue_seconds: int | None = None) -> 
     flow.drop_before = None if skip_overdue_seconds is None else now - skip_overdue_seconds * 1000
     approvals.mark_approved(flow)
     flow.status, flow.paused_at = "active", None
-    versions.publish(flow)
+    versions.publish(flow, messages)
     triggers.restart_listening(flow.id)
     after_commit(lambda: signals.wake("flows"))
 
@@ -249,7 +253,7 @@ def reject(flow: Flow, note: str | None) -> None:
         pause(flow)
 
 
-def handle_edit(flow: Flow, by: Actor) -> None:
+def handle_edit(flow: Flow, by: Actor, messages: StepMessages = NO_STEP_MESSAGES) -> None:
     """Apply the consequences of a change of content or audience; the caller saves the flow.
 
     A live flow is published as a new version for new runs. If the change needs approval the flow is paused instead.
@@ -265,7 +269,7 @@ def handle_edit(flow: Flow, by: Actor) -> None:
     trigger = Trigger.get(Trigger.flow == flow.id)
     raise_blockers(list_blockers(flow, trigger, Actor(can_approve=True)))
     approvals.mark_approved(flow)
-    versions.publish(flow)
+    versions.publish(flow, messages)
 
 
 def needs_no_approval(flow: Flow, by: Actor) -> bool:

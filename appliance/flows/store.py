@@ -11,12 +11,14 @@ from appliance.content import brand as brands
 from appliance.content.designs.theme import Look
 from appliance.content.templates import revisions
 from appliance.content.templates import starters as letters
+from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import clock, signals
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
 from appliance.core.validation import Data, EventName, Line, Name, PageQuery, Short, When, default, schema_name
 from appliance.flows import document, lifecycle, simulation_events, triggers, versions
 from appliance.flows.document import ParsedSteps
 from appliance.flows.steps.base import SERVICE_MESSAGES_OFF
+from appliance.flows.versions import NO_CONTENTS, PreparedContents
 from appliance.sending.messages import sms_rules
 from appliance.storage.database import Page, paginate, rows
 from appliance.storage.models import Flow, Template, Trigger
@@ -231,6 +233,8 @@ class FlowInput(NamedTuple):
     trigger: triggers.TriggerSpec | None
     steps: ParsedSteps | None
     base_updated_at: int = 0
+    contents: PreparedContents = NO_CONTENTS
+    messages: StepMessages = NO_STEP_MESSAGES
 
 
 def list_flows(account_id: int, query: FlowQuery, order: str = "-created") -> Page:
@@ -326,18 +330,28 @@ def check_request(account_id: int, request: FlowCreate | FlowPatch, flow_id: int
         parse_request(account_id, request, flow_id)
 
 
-def parse_and_warm(account_id: int, request: FlowCreate, live: bool = False) -> tuple[FlowCreate, FlowInput]:
-    """Parse a request as `parse_create` does and warm the caches as `warm` does, in one read while both are fresh."""
+def prepare_create(account_id: int, request: FlowCreate, live: bool = False) -> tuple[FlowCreate, FlowInput]:
+    """Parse a request as `parse_create` does, with its contents, and compile its messages if the flow will be live."""
     body, draft = parse_create(account_id, request)
-    warm(account_id, draft, live=live)
-    return body, draft
+    return body, _prepare_input(account_id, draft, None, live)
 
 
-def parse_change_and_warm(account_id: int, request: FlowPatch, flow_id: int, live: bool) -> FlowInput:
-    """Parse a change as `parse_request` does and warm the caches as `warm` does, in one read."""
-    draft = parse_request(account_id, request, flow_id)
-    warm(account_id, draft, flow_id, live)
-    return draft
+def prepare_update(account_id: int, request: FlowPatch, flow_id: int, live: bool) -> FlowInput:
+    """Parse a change as `parse_request` does, with its contents, and compile the messages of a `live` flow."""
+    return _prepare_input(account_id, parse_request(account_id, request, flow_id), find(account_id, flow_id), live)
+
+
+def prepare_messages(account_id: int, flow_id: int) -> StepMessages:
+    """Compile the messages of a flow as it is, for its activation; raises NotFound."""
+    flow = find(account_id, flow_id)
+    return versions.prepare_messages(account_id, flow.steps, flow)
+
+
+def _prepare_input(account_id: int, draft: FlowInput, flow: Flow | None, live: bool) -> FlowInput:
+    steps = draft.steps.steps if draft.steps is not None else flow.steps if flow is not None else []
+    contents = versions.prepare_contents(account_id, steps, flow)
+    messages = versions.prepare_messages(account_id, steps, flow) if live else NO_STEP_MESSAGES
+    return draft._replace(contents=contents, messages=messages)
 
 
 def parse_create(account_id: int, request: FlowCreate) -> tuple[FlowCreate, FlowInput]:
@@ -348,15 +362,6 @@ def parse_create(account_id: int, request: FlowCreate) -> tuple[FlowCreate, Flow
         return body, parse_request(account_id, body)
     faults.collect(parse_request, account_id, request)
     raise Invalid(faults.fields)
-
-
-def warm(account_id: int, draft: FlowInput | None, flow_id: int | None = None, live: bool = True) -> None:
-    """Check the content of an input outside of the writer, and compile the messages if the flow will be `live`."""
-    flow = find(account_id, flow_id) if flow_id is not None else None
-    steps = draft.steps.steps if draft is not None and draft.steps is not None else flow.steps if flow else []
-    versions.warm_contents(account_id, steps)
-    if live:
-        versions.warm(account_id, steps, flow)
 
 
 def _raise_faults(faults: Faults) -> None:
@@ -389,7 +394,7 @@ def create(account_id: int, request: FlowCreate, draft: FlowInput, by: Actor) ->
     Trigger.create(account=account_id, flow=flow, created_at=now, updated_at=now)
     _apply_request(flow, request, draft, by)
     if STATUS_ALIASES.get(str(request.status), request.status) == "active":
-        lifecycle.activate(flow, by)
+        lifecycle.activate(flow, by, messages=draft.messages)
     return save(flow)
 
 
@@ -400,7 +405,7 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
     if request.updated_at is not UNSET and request.updated_at < flow.updated_at:
         raise Conflict("This flow was changed since it was read.", updated_at=clock.iso(flow.updated_at))
     if draft.base_updated_at != flow.updated_at:
-        draft = parse_request(account_id, request, flow_id)
+        draft = parse_request(account_id, request, flow_id)._replace(messages=draft.messages)
     status = STATUS_ALIASES.get(str(request.status), request.status)
     new_status = status if isinstance(status, str) and status != flow.status else None
     publishes = new_status == "active" or draft.steps is not None or draft.trigger is not None
@@ -409,9 +414,9 @@ def update(account_id: int, flow_id: int, request: FlowPatch, draft: FlowInput, 
             lifecycle.change_status(flow, new_status, by)
         if _apply_request(flow, request, draft, by):
             flow.edited_by = by.user_id
-            lifecycle.handle_edit(flow, by)
+            lifecycle.handle_edit(flow, by, draft.messages)
         if new_status == "active":
-            lifecycle.change_status(flow, new_status, by)
+            lifecycle.change_status(flow, new_status, by, draft.messages)
     return save(flow)
 
 
@@ -467,7 +472,7 @@ def _apply_request(flow: Flow, request: FlowCreate | FlowPatch, draft: FlowInput
     is_changed = draft.trigger is not None and set_trigger(flow, draft.trigger)
     if draft.steps is not None:
         old_steps, old_revisions = flow.steps, _list_revisions(flow.id)
-        flow.steps = versions.save_contents(flow.account_id, flow.id, draft.steps.steps, by.user_id)
+        flow.steps = versions.save_contents(flow.account_id, flow.id, draft.steps.steps, by.user_id, draft.contents)
         flow.last_action = draft.steps.last_action
         is_changed = is_changed or old_steps != flow.steps or old_revisions != _list_revisions(flow.id)
     return is_changed
@@ -489,7 +494,7 @@ def _list_revisions(flow_id: int) -> list[tuple[int, int]]:
     return rows("SELECT id, revision FROM template WHERE flow_id = ? AND removed_at IS NULL ORDER BY id", (flow_id,))
 
 
-def publish_changed_template(template: Template) -> None:
+def publish_changed_template(template: Template, messages: StepMessages) -> None:
     """Publish the changed template of a step of a live flow; raises Invalid if the flow cannot stay live."""
     require_write_transaction()
     flow = Flow.get_by_id(template.flow_id)
@@ -504,7 +509,7 @@ def publish_changed_template(template: Template) -> None:
     try:
         with lifecycle.hold_back_draft(flow, template) if flow.status == "active" else nullcontext():
             flow.edited_by = revisions.find_author(template)
-            lifecycle.handle_edit(flow, Actor())
+            lifecycle.handle_edit(flow, Actor(), messages)
     except Invalid as error:
         fields = {name.removeprefix(f"{path}."): messages for name, messages in error.fields.items()}
         raise Invalid(fields, reason=error.reason) from None

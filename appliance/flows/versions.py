@@ -3,7 +3,6 @@
 A run keeps the version it entered with. Each sending step has its own template, identified by the id of the step.
 """
 
-import contextlib
 import json
 import threading
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from appliance.content.designs.merge import MergeError
 from appliance.content.templates import store as templates
 from appliance.content.templates import validation
 from appliance.content.templates.revisions import CONTENT_FIELDS, to_document
+from appliance.content.templates.store import NO_STEP_MESSAGES, PreparedContent, StepMessages
 from appliance.content.templates.validation import Content, TemplateWrite
 from appliance.core import clock
 from appliance.core.errors import Invalid
@@ -30,6 +30,10 @@ from appliance.storage.database import connection, rows, run
 from appliance.storage.models import Account, Flow, Template
 from appliance.storage.models import Step as tables_Step
 from appliance.storage.transactions import after_commit, is_in_write_transaction, require_write_transaction
+
+# Prepared contents of steps, by step id.
+PreparedContents = Mapping[int, PreparedContent]
+NO_CONTENTS: PreparedContents = {}
 
 # Plans are cached, because they never change after the commit.
 
@@ -144,11 +148,14 @@ def list_versions(flow_id: int) -> list[int]:
 # The content of a flow's messages: each sending step has its own template, identified by the id of the step.
 
 
-def save_contents(account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None) -> list[Step]:
+def save_contents(
+    account_id: int, flow_id: int, steps: Sequence[Step], user_id: int | None = None,
+    contents: PreparedContents = NO_CONTENTS,
+) -> list[Step]:  # fmt: skip
     """Write the content of parsed steps into their templates; return the steps as they are stored."""
     require_write_transaction()
     templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
-    stored = _save_step_contents(account_id, flow_id, steps, templates, user_id)
+    stored = _save_step_contents(account_id, flow_id, steps, templates, user_id, contents)
     used_ids = {step["id"] for _, step in walk(stored) if "template_id" in step}
     for action_id, template in templates.items():
         if (action_id not in used_ids) == (template.removed_at is None):
@@ -165,20 +172,26 @@ def save_draft_contents(account_id: int, flow_id: int, steps: Sequence[Step], us
     """
     require_write_transaction()
     templates = {int(row.action_id or 0): row for row in Template.select().where(Template.flow == flow_id)}
-    stored = _save_step_contents(account_id, flow_id, steps, templates, user_id)
+    stored = _save_step_contents(account_id, flow_id, steps, templates, user_id, NO_CONTENTS)
     new = [step["template_id"] for _, step in walk(stored) if "template_id" in step and step["id"] not in templates]
     Template.update(removed_at=clock.now_ms()).where(Template.id.in_(new)).execute()
     return stored
 
 
-def warm_contents(account_id: int, steps: Sequence[Step]) -> None:
-    """Check the content of parsed steps outside of the writer."""
+def prepare_contents(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> PreparedContents:
+    """Check and parse the content of parsed steps outside of the write transaction, by step id."""
+    own = {row.action_id: row for row in list_flow_templates(flow.id)} if flow is not None else {}
+    prepared = {}
     for _, step in walk(steps):
         if "content" in step:
-            templates.warm(account_id, convert(step["content"], Content), step["template_id"])
+            template = own.get(step["id"])
+            request = _build_request(_resolve_content(account_id, step, template), template)
+            template_id = None if template is None else template.id
+            prepared[step["id"]] = templates.prepare(account_id, request, template_id, _get_channel(step))
+    return prepared
 
 
-def foreseen(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
+def _get_new_contents(account_id: int, steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
     """Return the content of parsed steps as it will be stored, by step id."""
     contents = {}
     for _, step in walk(steps):
@@ -217,16 +230,18 @@ def get_contents(rows: Sequence[Template]) -> dict[int, Mapping[str, Any]]:
 
 
 def _save_step_contents(
-    account_id: int, flow_id: int, steps: Sequence[Step], templates: dict[int, Template], user_id: int | None
-) -> list[Step]:
+    account_id: int, flow_id: int, steps: Sequence[Step], templates: dict[int, Template], user_id: int | None,
+    contents: PreparedContents,
+) -> list[Step]:  # fmt: skip
     stored_steps = []
     for step in steps:
         stored = {key: value for key, value in step.items() if key != "content"}
         if "content" in step:
-            stored["template_id"] = _write_template(account_id, flow_id, step, templates.get(step["id"]), user_id).id
+            own, prepared = templates.get(step["id"]), contents.get(step["id"])
+            stored["template_id"] = _write_template(account_id, flow_id, step, own, user_id, prepared).id
         for branch in BRANCHES:
             if branch in step:
-                stored[branch] = _save_step_contents(account_id, flow_id, step[branch], templates, user_id)
+                stored[branch] = _save_step_contents(account_id, flow_id, step[branch], templates, user_id, contents)
         stored_steps.append(stored)
     return stored_steps
 
@@ -240,15 +255,26 @@ def _resolve_content(account_id: int, step: Step, own: Template | None = None) -
     return {name: getattr(other, name) for name in MESSAGE_FIELDS} | dict(step["content"])
 
 
-def _write_template(account_id: int, flow_id: int, step: Step, own: Template | None, user_id: int | None) -> Template:
-    content = _resolve_content(account_id, step, own)
+def _write_template(
+    account_id: int, flow_id: int, step: Step, own: Template | None, user_id: int | None,
+    prepared: PreparedContent | None,
+) -> Template:  # fmt: skip
+    request = _build_request(_resolve_content(account_id, step, own), own)
     if own is None:
-        request = convert(content, TemplateWrite)
         return templates.create(
-            account_id, request, flow_id=flow_id, user_id=user_id, action_id=step["id"],
-            channel="sms" if step["type"] == "sms" else "email",
+            account_id, request, flow_id=flow_id, user_id=user_id, action_id=step["id"], channel=_get_channel(step),
+            prepared=prepared,
         )  # fmt: skip
-    return templates.fill(own, convert(content, Content), user_id)
+    return templates.fill(own, request, user_id, prepared)
+
+
+def _build_request(content: dict[str, Any], own: Template | None) -> Any:
+    """Return the request that writes the content of a step: to its own template, or to a new one."""
+    return convert(content, TemplateWrite if own is None else Content)
+
+
+def _get_channel(step: Step) -> str:
+    return "sms" if step["type"] == "sms" else "email"
 
 
 _SELECT_PINNED = (
@@ -276,14 +302,15 @@ class _PinnedMessage(NamedTuple):
     pinned: dict[str, Any]
 
 
-def publish(flow: Flow) -> bool:
+def publish(flow: Flow, compiled: StepMessages = NO_STEP_MESSAGES) -> bool:
     """Publish the current state of a flow as the version for new runs; return whether it differs from the last one.
 
-    The caller saves the flow. Raises Invalid for a message that does not render.
+    `compiled` is what `prepare_messages` compiled before the write transaction. The caller saves the flow. Raises
+    Invalid for a message that does not render.
     """
     require_write_transaction()
     nodes = compile_steps(flow.steps)
-    messages, is_new = _pin_messages(flow)
+    messages, is_new = _pin_messages(flow, compiled)
     if flow.version and not is_new and list(read_plan(flow.id, flow.version).nodes.values()) == nodes:
         return False
     flow.version += 1
@@ -291,34 +318,42 @@ def publish(flow: Flow) -> bool:
     return True
 
 
-def warm(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> None:
-    """Compile the messages that parsed or stored steps will send, outside of the writer."""
+def prepare_messages(account_id: int, steps: Sequence[Step], flow: Flow | None = None) -> StepMessages:
+    """Compile the messages that parsed or stored steps will send, outside of the write transaction.
+
+    `publish` reports those that do not render or are too large together.
+    """
     brand = brands.build_look(brands.get(account_id))
     locale = Account.get_by_id(account_id).locale
     own = (
         {int(row.action_id or 0): to_document(row) for row in list_flow_templates(flow.id)} if flow is not None else {}
     )
-    new_contents = foreseen(account_id, steps)
+    new_contents = _get_new_contents(account_id, steps)
     if _check_code_size(
         [own.get(number, {}) | new_contents.get(number, {}) for number in own.keys() | new_contents.keys()]
     ):
-        return  # `publish` reports it
+        return NO_STEP_MESSAGES
+    messages: dict[Any, Any] = {}
     for _, step in walk(steps):
         if step["type"] == "email":
             content = _EMPTY_CONTENT | own.get(step["id"], {}) | new_contents.get(step["id"], {})
             pinned = {"look": brand, "locale": locale, "transactional": step["transactional"]}
-            # `publish` reports a message that does not render.
-            with contextlib.suppress(MergeError):
-                shared_content.get_step_links(shared_content.build_step_source(content, pinned))
+            source = shared_content.build_step_source(content, pinned)
+            try:
+                messages[source] = shared_content.get_step_links(source)
+            except MergeError as error:
+                messages[source] = error
+    return messages
 
 
-def compile_changed_step(template: Template, document: dict[str, Any]) -> None:
+def prepare_changed_step(template: Template, document: dict[str, Any]) -> StepMessages:
     """Compile the message of a step with the new fields of its template, if its flow is live."""
     flow = Flow.get_by_id(template.flow_id)
     steps = (step for _, step in walk(flow.steps) if step.get("template_id") == template.id)
     step = next(steps, None)
-    if step is not None and flow.status == "active":
-        warm(flow.account_id, [step | {"content": document}])
+    if step is None or flow.status != "active":
+        return NO_STEP_MESSAGES
+    return prepare_messages(flow.account_id, [step | {"content": document}])
 
 
 def _list_message_steps(flow: Flow) -> list[tuple[str, Step, Template]]:
@@ -326,7 +361,7 @@ def _list_message_steps(flow: Flow) -> list[tuple[str, Step, Template]]:
     return [(path, step, templates[step["template_id"]]) for path, step in walk(flow.steps) if "template_id" in step]
 
 
-def _pin_messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
+def _pin_messages(flow: Flow, compiled: StepMessages) -> tuple[dict[int, dict[str, Any]], bool]:
     """Return the pinned messages of a flow by step id, and whether any of them is new."""
     previous = {
         number: _PinnedMessage(template_id, content_id, revision, msgspec.json.decode(pinned))
@@ -345,7 +380,7 @@ def _pin_messages(flow: Flow) -> tuple[dict[int, dict[str, Any]], bool]:
         beside = shared_content.build_step_snapshot(common, template, step["transactional"])
         message = _reuse_pinned(template, beside, previous.get(step["id"]))
         if message is None:
-            numbered = _number_links(step, template, beside, path)
+            numbered = _number_links(step, template, beside, path, compiled)
             message = {"template": template.id, "content": current_revisions[template.id], "pinned": numbered}
             changed.append(current_revisions[template.id])
         messages[step["id"]] = message
@@ -369,9 +404,11 @@ def _check_code_size(documents: Sequence[dict[str, Any]]) -> str | None:
     return merge.find_code_error(merge.iterate_strings(documents), MAX_TAG_CODE)
 
 
-def _number_links(step: Step, template: Template, pinned: dict[str, Any], path: str) -> dict[str, Any]:
+def _number_links(
+    step: Step, template: Template, pinned: dict[str, Any], path: str, compiled: StepMessages
+) -> dict[str, Any]:
     try:
-        return shared_content.add_step_links(template, pinned, step["type"] == "email")
+        return shared_content.add_step_links(template, pinned, step["type"] == "email", compiled)
     except MergeError as error:
         message = f"does not render: {error}"
         blockers = [{"code": "preflight_failed", "message": message, "field": f"{path}.body"}]

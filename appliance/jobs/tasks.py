@@ -313,8 +313,8 @@ class Jobs:
     def _start(account_id: int, campaign_id: int) -> None:
         """Start a scheduled campaign; one that fails waits for a person and does not stop others."""
         try:
-            preflight.warm(account_id, campaign_id, None)
-            transactions.write(send.start_scheduled, account_id, campaign_id)
+            prepared = preflight.prepare_send(account_id, campaign_id)
+            transactions.write(send.start_scheduled, account_id, campaign_id, prepared)
         except Unavailable:
             raise
         except Exception:

@@ -150,7 +150,7 @@ def test_a_system_without_certificates_gets_those_inside(tmp_path: Path) -> None
     """Where nothing is trusted the list that is carried along is."""
     needs_mounts()
     look = (
-        "import os, ssl; from appliance.core import executable; before = len(ssl.create_default_context().get_ca_certs());"
+        "import ssl; from appliance.core import executable; before = len(ssl.create_default_context().get_ca_certs());"
         "executable.trust_certificates(); print(before, len(ssl.create_default_context().get_ca_certs()))"
     )
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN}

@@ -6,7 +6,7 @@ from msgspec import UNSET
 from appliance.accounts import users
 from appliance.accounts.audit import Actor
 from appliance.audience import lists
-from appliance.campaigns import audience, results, states, store
+from appliance.campaigns import audience, results, send, states, store
 from appliance.campaigns.recipients import RecipientQuery
 from appliance.core import clock, validation
 from appliance.core.cache import CostAwareCache
@@ -71,7 +71,7 @@ def test_who_paused_is_known(home: Home) -> None:
     for actor in (f"user:{ana.id}", "key:1"):
         paused = transactions.write(states.pause, home.account_id, campaign.id, Actor(actor))
         found.append(states.find_last_action(paused))
-        transactions.write(states.resume, home.account_id, campaign.id, Actor(f"user:{ana.id}"))
+        transactions.write(send.resume, home.account_id, campaign.id, Actor(f"user:{ana.id}"))
     found.append(
         states.find_last_action(
             transactions.write(states.pause_by_service, store.get(home.account_id, campaign.id), "transport")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import ledger_check, states, store
+from appliance.campaigns import ledger_check, send, states, store
 from appliance.core.errors import (
     ClientRejected,
     ConnectionFailed,
@@ -223,7 +223,7 @@ def test_a_report_about_what_waits_for_its_repeat_is_believed(kind: str, home: H
     assert (row(first).status, row(first).attempts, now.sent_count) == (kind, 1, 1) and ledger_check.check_quickly(
         now
     ) == []
-    transactions.write(states.resume, home.account_id, campaign.id, Actor("key:1"))
+    transactions.write(send.resume, home.account_id, campaign.id, Actor("key:1"))
     assert turn(None, True) is None and fetch_one("SELECT count(*) FROM retry_payload") == (0,)
 
 

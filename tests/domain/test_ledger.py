@@ -126,7 +126,7 @@ class Books(RuleBasedStateMachine):
             assert transactions.write(states.pause, *act).status == "paused"
             assert not self.turn(None, want=True)
         elif what == "resume" and status == "paused":
-            assert transactions.write(states.resume, *act).status == "active"
+            assert transactions.write(send.resume, *act).status == "active"
         elif what == "cancel" and really and status in ("active", "paused"):
             transactions.write(states.cancel, *act)
             assert {number for number, (state, _) in self.rows().items() if state in OPEN} == set(self.hand)
@@ -218,7 +218,7 @@ class Books(RuleBasedStateMachine):
     def drain(self) -> None:
         """In the end everybody is told yes: what is still open drains, and the campaign completes."""
         if self.now().status == "paused":
-            transactions.write(states.resume, self.home.account_id, self.campaign.id, Actor("key:1"))
+            transactions.write(send.resume, self.home.account_id, self.campaign.id, Actor("key:1"))
         for _ in range(6 * MANY):
             self.wait(4000)
             for claim in list(self.hand.values()):

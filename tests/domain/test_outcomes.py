@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import states, store
+from appliance.campaigns import send, states, store
 from appliance.core.errors import (
     ClientRejected,
     ConnectionFailed,
@@ -88,7 +88,7 @@ def test_what_is_in_hand_at_a_pause_waits(kind: str, home: Home) -> None:
     assert finish(claim, kind).status == "queued"
     home.advance(100_000)
     assert take() is None
-    transactions.write(states.resume, home.account_id, campaign.id, Actor("key:1"))
+    transactions.write(send.resume, home.account_id, campaign.id, Actor("key:1"))
     again = take()
     assert claim is not None and again is not None and again.id == claim.id
 

@@ -1,7 +1,7 @@
 """What stops a campaign by itself, at its very edges (docs/decisions.md#6)."""
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import states, store
+from appliance.campaigns import send, states, store
 from appliance.inbound import delivery_reports
 from appliance.inbound.delivery_reports import DeliveryReport
 from appliance.sending.messages import ledger
@@ -30,7 +30,7 @@ def test_complaints_stop_a_campaign(home: Home) -> None:
     assert states.list_auto_pause_candidates() == [(home.account_id, campaign.id)]
     assert transactions.write(states.check_auto_pause, home.account_id, campaign.id) == "complaint_rate"
     stopped = store.get(home.account_id, campaign.id)
-    transactions.write(states.resume, home.account_id, campaign.id, Actor("user:1"))
+    transactions.write(send.resume, home.account_id, campaign.id, Actor("user:1"))
     for _ in range(20):
         finish(take(), "accepted")
 
@@ -70,5 +70,5 @@ def test_reports_that_mail_is_not_known_as_ours_stop_a_campaign(home: Home) -> N
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and "_domainkey" in stopped.data["pause_detail"]
     assert rows("SELECT count(*) FROM suppression") == [(0,)]
-    transactions.write(states.resume, home.account_id, campaign.id, Actor("user:1"))
+    transactions.write(send.resume, home.account_id, campaign.id, Actor("user:1"))
     assert states.list_auto_pause_candidates() == [], "what was is theirs to answer for"

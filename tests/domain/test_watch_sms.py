@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import states, store
+from appliance.campaigns import send, states, store
 from appliance.inbound import delivery_reports
 from appliance.sending.sms.error_codes import Receipt
 from appliance.storage import transactions
@@ -51,7 +51,7 @@ def test_what_stops_a_campaign(
     stopped = store.get(home.account_id, campaign.id)
     assert stopped.phase == "paused" and word in str(stopped.data.get("pause_detail", ""))
 
-    transactions.write(states.resume, home.account_id, campaign.id, Actor("user:1"))
+    transactions.write(send.resume, home.account_id, campaign.id, Actor("user:1"))
     assert states.list_auto_pause_candidates() == []
 
 

@@ -106,7 +106,10 @@ def test_who_lost_their_phone_is_helped(server: Server) -> None:
     switch_on(ben)
     server.cli("user", "otp-off", "--email", email.upper())
     assert login(server, email).status == 200
-    assert "there is no user with the email address no@example.org" in server.cli("user", "otp-off", "--email", "no@example.org", expect=1).stderr
+    assert (
+        "there is no user with the email address no@example.org"
+        in server.cli("user", "otp-off", "--email", "no@example.org", expect=1).stderr
+    )
 
 
 def test_sign_ins_are_listed_and_ended(server: Server) -> None:

@@ -74,8 +74,9 @@ async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTT
     seen, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     try:
-        await render(templates.warm_revision, visit.account_id, campaign.template_id, at)
-        await commit(templates.restore, visit.account_id, campaign.template_id, at, visit.user.id, seen)
+        prepared = await render(templates.prepare_revision, visit.account_id, campaign.template_id, at)
+        args = (visit.account_id, campaign.template_id, at, visit.user.id, seen, prepared)
+        await commit(templates.restore, *args)
         view.flash(request, "The content from before is back.")
     except (errors.Conflict, errors.Invalid):
         view.flash(request, "It was changed since. The history of the content has every version.")
@@ -145,8 +146,8 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         if form.errors:
             raise errors.Invalid({})
         body = validation.read(test_sends.TestRequest, raw)
-        await render(test_sends.warm, visit.account_id, campaign.template_id)
-        result = await commit(test_sends.send, visit.account_id, campaign.template_id, body)
+        prepared = await render(test_sends.prepare, visit.account_id, campaign.template_id)
+        result = await commit(test_sends.send, visit.account_id, campaign.template_id, body, False, prepared)
     except errors.Invalid as error:
         if not form.errors:
             form.add_error("addresses", _address_error(error, given, sms))

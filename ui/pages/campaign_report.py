@@ -7,8 +7,7 @@ from sanic import Request
 from sanic.response import HTTPResponse
 
 from appliance.accounts import audit
-from appliance.accounts.audit import Actor
-from appliance.campaigns import ledger_check, preflight, report, results, states, store
+from appliance.campaigns import ledger_check, preflight, report, results, send, states, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.report import Bucket, Report
 from appliance.campaigns.results import Conversion, UsualResults
@@ -239,18 +238,18 @@ async def render_tab(
     return view.render(request, f"campaigns/{name}.html", status, **base, **more)
 
 
-def _add_action(name: str, verb: Callable[[int, int, Actor], Any], done: str) -> None:
+def _add_action(name: str, verb: Callable[..., Any], done: str) -> None:
     """Register a button of the report: it moves the campaign on and comes back to it."""
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
     @signed_in("campaigns:send")
     async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
+        args: tuple[Any, ...] = (visit.account_id, campaign_id, visit.actor)
         if name == "resume":
             # A scheduled campaign that was never started starts now.
-            await render(preflight.warm, visit.account_id, campaign_id, None)
+            args = (*args, await render(preflight.prepare_send, visit.account_id, campaign_id))
         try:
-            args = (f"campaign_{name}", verb, visit.account_id, campaign_id, visit.actor)
-            await commit(audit.run_and_record, visit.actor, *args)
+            await commit(audit.run_and_record, visit.actor, f"campaign_{name}", verb, *args)
         except Invalid as error:
             if error.reason != "invalid_transition":
                 raise
@@ -262,7 +261,7 @@ def _add_action(name: str, verb: Callable[[int, int, Actor], Any], done: str) ->
 
 
 _add_action("pause", states.pause, "Paused. Nothing more leaves until you continue.")
-_add_action("resume", states.resume, "Going on.")
+_add_action("resume", send.resume, "Going on.")
 _add_action("cancel", states.cancel, "Stopped. What had not left stays here.")
 
 

@@ -9,6 +9,7 @@ from sanic.response import HTTPResponse
 from appliance.accounts import audit
 from appliance.audience.contacts import store as contacts
 from appliance.campaigns import audience, hold_reasons, preflight, preview, send, states, store
+from appliance.campaigns.preflight import PreparedSend
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
 from appliance.core import clock, errors, validation
@@ -308,8 +309,8 @@ async def _save_card(
 
     try:
         patch = validation.read(store.CampaignPatch, filters)
-        await render(store.warm, visit.account_id, campaign_id, patch.template_attributes)
-        args = (send.update, visit.account_id, campaign_id, patch, visit.actor)
+        content = await render(store.prepare, visit.account_id, campaign_id, patch.template_attributes)
+        args = (send.update, visit.account_id, campaign_id, patch, visit.actor, content)
         await commit(edit_conflicts.write_if_unchanged, form, CARD_PARTS[card], kept, *args)
     except errors.Invalid as error:
         if error.reason == "campaign_locked":
@@ -345,8 +346,8 @@ async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
         (await render(preflight.run_preflight, visit.account_id, campaign_id, visit.actor)).warnings
     )
     try:
-        await render(preflight.warm, visit.account_id, campaign_id, None)
-        done = await commit(_send, visit, campaign_id, form, unfinished)
+        prepared = await render(preflight.prepare_send, visit.account_id, campaign_id)
+        done = await commit(_send, visit, campaign_id, form, unfinished, prepared)
     except errors.Invalid as error:
         if not form.errors:
             form.add_errors(error)
@@ -392,11 +393,11 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
         same = str(campaign.scheduled_at) == form["at"] and campaign.scheduled_at > clock.now_ms()
         if campaign.phase != "draft" or not same:
             return False
-        _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0))
+        _go_live(visit, campaign_id, store.SendRequest(hold_seconds=0), prepared)
         return True
 
     try:
-        await render(preflight.warm, visit.account_id, campaign_id, None)
+        prepared = await render(preflight.prepare_send, visit.account_id, campaign_id)
         is_armed = await commit(arm)
         message = "Scheduled as before." if is_armed else "It has moved on meanwhile. This is how it stands."
     except errors.Invalid:
@@ -411,7 +412,7 @@ async def render_scheduled(request: Request, visit: Visit, campaign_id: int) -> 
     return view.render(request, "campaigns/scheduled.html", **facts)
 
 
-def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any]) -> Any:
+def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any], prepared: PreparedSend) -> Any:
     campaign = store.get(visit.account_id, campaign_id)
     now = audience.count_audience(campaign).sendable
     if form["expected"] != str(now):
@@ -423,13 +424,12 @@ def _send(visit: Visit, campaign_id: int, form: Form, unfinished_now: list[Any])
         raise errors.Invalid({})
     later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     body = store.SendRequest(hold_seconds=0 if later else HOLD_SECONDS)
-    return _go_live(visit, campaign_id, body)
+    return _go_live(visit, campaign_id, body, prepared)
 
 
-def _go_live(visit: Visit, campaign_id: int, body: store.SendRequest) -> Any:
-    return audit.run_and_record(
-        visit.actor, "campaign_send", send.go_live, visit.account_id, campaign_id, body, visit.actor
-    )
+def _go_live(visit: Visit, campaign_id: int, body: store.SendRequest, prepared: PreparedSend) -> Any:
+    args = (visit.account_id, campaign_id, body, visit.actor, None, prepared)
+    return audit.run_and_record(visit.actor, "campaign_send", send.go_live, *args)
 
 
 async def _render_review(request: Request, visit: Visit, campaign_id: int, form: Form, status: int) -> HTTPResponse:

@@ -270,8 +270,8 @@ async def _save_changes(
     try:
         row = await fetch(store.get, visit.account_id, template_id)
         edit = await fetch(_prepare_edit, row, key, changes)
-        await render_for(visit.account_id, editing.warm, row, edit)
-        done = await commit(verb, *args, changes, visit.user.id)
+        prepared = await render_for(visit.account_id, editing.prepare, row, edit)
+        done = await commit(verb, *args, changes, visit.user.id, prepared)
     except Invalid as error:
         return await _render_refused(request, visit, template_id, key, changes, error)
     except Conflict as error:
@@ -383,8 +383,8 @@ async def save_audience(request: Request, visit: Visit, template_id: int, key: s
     try:
         params = [Change(AUDIENCE_PATH, json.dumps(rows.to_filters()))]
         edit = await fetch(editing.build_value_edit, row, key, params)
-        await render_for(visit.account_id, editing.warm, row, edit)
-        await commit(editing.edit_values, visit.account_id, template_id, key, params, visit.user.id)
+        prepared = await render_for(visit.account_id, editing.prepare, row, edit)
+        await commit(editing.edit_values, visit.account_id, template_id, key, params, visit.user.id, prepared)
     except errors.Invalid as error:
         rows.add_errors(error, AUDIENCE_PATH)
         return await _render_audience(request, visit, row, entry, rows, 422)

@@ -92,8 +92,8 @@ async def _arrange(
     try:
         row = await fetch(store.get, visit.account_id, template_id)
         edit, _ = await fetch(editing.build_section_edit, row, change)
-        await render_for(visit.account_id, editing.warm, row, edit)
-        done = await commit(editing.edit_sections, visit.account_id, template_id, change, visit.user.id)
+        prepared = await render_for(visit.account_id, editing.prepare, row, edit)
+        done = await commit(editing.edit_sections, visit.account_id, template_id, change, visit.user.id, prepared)
     except Invalid as error:
         text = formats.sentence(next(iter(error.fields.values()))[0])
         return await render_blocks(request, visit, template_id, None, ("state",), 422, base=text, say=text)
@@ -158,15 +158,14 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
     form = Form.from_request(request)
     seen, key = parse_int(form["revision"], 0) or None, form.text("s")
     verb = {"undo": store.undo, "redo": store.redo}.get(to)
-    args = (visit.account_id, template_id, visit.user.id, seen)
     text, status = "Done. Nothing is lost: every step is in the history.", 200
     try:
-        await render(store.warm_revision, visit.account_id, template_id, to)
+        prepared = await render(store.prepare_revision, visit.account_id, template_id, to)
         if verb is not None:
-            await commit(verb, *args)
+            await commit(verb, visit.account_id, template_id, visit.user.id, seen, prepared)
             text = "Undone." if to == "undo" else "Done again."
         else:
-            await commit(store.restore, visit.account_id, template_id, to, visit.user.id, seen)
+            await commit(store.restore, visit.account_id, template_id, to, visit.user.id, seen, prepared)
     except Conflict as error:
         text, status = f"{describe_conflict(error)} Look at it first.", 409
     except Invalid as error:

@@ -77,7 +77,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     """Create a draft from a starter, or a blank one."""
     form = Form.from_request(request)
     raw = {"starter": form["starter"]} if form["starter"] else {"name": form["name"] or store.DEFAULT_NAME}
-    body, draft = await render(store.parse_and_warm, visit.account_id, validation.read(store.FlowCreate, raw))
+    body, draft = await render(store.prepare_create, visit.account_id, validation.read(store.FlowCreate, raw))
     created = await commit(store.create, visit.account_id, body, draft, visit.actor)
     return view.redirect(request, f"/flows/{created.id}")
 
@@ -123,16 +123,9 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     if not approvals.check_confirmed(form, await fetch(_list_unfinished, visit, flow_id)):
         return await _render_review(request, visit, flow_id, form, 422)
     try:
-        await render(drafts.warm, visit.account_id, flow_id)
-        await commit(
-            audit.run_and_record,
-            visit.actor,
-            "flow_publish",
-            drafts.publish,
-            visit.account_id,
-            flow_id,
-            visit.actor,
-        )
+        messages = await render(drafts.prepare_messages, visit.account_id, flow_id)
+        args = (drafts.publish, visit.account_id, flow_id, visit.actor, messages)
+        await commit(audit.run_and_record, visit.actor, "flow_publish", *args)
     except errors.Invalid:
         return await _render_review(request, visit, flow_id, form, 422)
     if form["time"] == "new":
@@ -188,8 +181,8 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
         page = await fetch(load_page, visit, flow_id, request.args) | {"wants_start": True, "form_errors": form.errors}
         return view.render(request, "flows/show.html", 422, **page)
     try:
-        await render(drafts.warm, visit.account_id, flow_id)
-        args = (drafts.activate, visit.account_id, flow_id, visit.actor, skip)
+        messages = await render(drafts.prepare_messages, visit.account_id, flow_id)
+        args = (drafts.activate, visit.account_id, flow_id, visit.actor, skip, messages)
         await commit(audit.run_and_record, visit.actor, "flow_activate", *args)
     except errors.Invalid as error:
         if error.reason == "invalid_transition":

@@ -1,6 +1,7 @@
 """One template: form, preview, history, design file, and test send."""
 
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -42,8 +43,10 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         if form.errors:
             raise errors.Invalid({})
         filters = _read_form(form)
-        await render(store.warm, visit.account_id, filters)
-        created = await commit(store.create, visit.account_id, filters, None, visit.user.id)
+        prepared = await render(store.prepare, visit.account_id, filters)
+        created = await commit(
+            partial(store.create, visit.account_id, filters, user_id=visit.user.id, prepared=prepared)
+        )
     except errors.Invalid as error:
         return view.render(
             request, "templates/form.html", 422, form=form.add_errors(error), row=None, sections=0, advice=[]
@@ -89,9 +92,9 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
         if form.errors:
             raise errors.Invalid({})
         filters = _read_form(form)
-        await render(store.warm, visit.account_id, filters, template_id)
+        prepared = await render(store.prepare, visit.account_id, filters, template_id)
         seen = parse_int(form["revision"], 0) or None
-        await commit(store.update, visit.account_id, template_id, filters, visit.user.id, seen)
+        await commit(store.update, visit.account_id, template_id, filters, visit.user.id, seen, prepared)
     except errors.Invalid as error:
         return await render_form(request, row, form.add_errors(error), 422)
     except errors.Conflict as error:
@@ -160,8 +163,8 @@ async def upload_design(request: Request, visit: Visit, template_id: int) -> HTT
     row = await fetch(store.get, visit.account_id, template_id)
     try:
         body = validation.read(TemplateWrite, {"design": _read_design(request)})
-        await render(store.warm, visit.account_id, body, template_id)
-        await commit(store.update, visit.account_id, template_id, body, visit.user.id, seen)
+        prepared = await render(store.prepare, visit.account_id, body, template_id)
+        await commit(store.update, visit.account_id, template_id, body, visit.user.id, seen, prepared)
     except errors.Invalid as error:
         form = _build_form(row)
         lines = [f"{path} {messages[0]}" for path, messages in error.fields.items()]
@@ -217,8 +220,8 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
     to = [lookups.complete_phone(visit, address) for address in emails] if is_sms else emails
     try:
         body = validation.read(test_sends.TestRequest, {"phones" if is_sms else "emails": to})
-        await render(test_sends.warm, visit.account_id, template_id)
-        result = await commit(test_sends.send, visit.account_id, template_id, body)
+        prepared = await render(test_sends.prepare, visit.account_id, template_id)
+        result = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared)
     except errors.Invalid as error:
         form = _build_form(row)
         form.values["emails"] = typed["emails"]

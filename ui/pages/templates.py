@@ -1,5 +1,6 @@
 """Templates: the cards, new ones from starters or files, archive and bulk actions."""
 
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -100,8 +101,10 @@ async def _create_template(
     request: Request, visit: Visit, values: dict[str, Any], label: str, notice: str
 ) -> HTTPResponse:
     body = validation.read(TemplateWrite, values)
-    await render(store.warm, visit.account_id, body)
-    created = await commit(store.create, visit.account_id, body, None, visit.user.id, label)
+    prepared = await render(store.prepare, visit.account_id, body)
+    created = await commit(
+        partial(store.create, visit.account_id, body, user_id=visit.user.id, label=label, prepared=prepared)
+    )
     if notice:
         view.flash(request, notice)
     return view.redirect(request, f"/templates/{created.id}/edit")

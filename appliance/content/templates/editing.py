@@ -18,7 +18,8 @@ from appliance.content.designs import document, sanitizer, theme
 from appliance.content.designs import document as designs
 from appliance.content.designs.document import Entry
 from appliance.content.designs.kind import SCHEMES, STYLES, THEME, Kind, Prop, normalize_address, validate_value
-from appliance.content.templates import revisions, store, validation
+from appliance.content.templates import store, validation
+from appliance.content.templates.store import PreparedContent
 from appliance.content.templates.validation import MAX_DESIGN_BYTES, TemplateWrite
 from appliance.core import validation as fields
 from appliance.core.errors import Conflict, Faults, Invalid, NotFound
@@ -279,14 +280,15 @@ SectionEdit = Callable[[dict[str, Any], list[Entry]], tuple[str, str | None]]
 
 
 def edit_values(
-    account_id: int, template_id: int, key: str | None, changes: list[Change], user_id: int | None
-) -> EditResult:
+    account_id: int, template_id: int, key: str | None, changes: list[Change], user_id: int | None,
+    prepared: PreparedContent | None = None,
+) -> EditResult:  # fmt: skip
     """Write values of a section, or of the theme without a `key`; raises NotFound, Conflict, or Invalid at the path."""
     require_write_transaction()
     template = store.get(account_id, template_id)
     edit = build_value_edit(template, key, changes)
     if edit is not None:
-        store.write(template, edit.values, user_id, edit.label, edited_field=edit.edited_field)
+        store.write(template, edit.values, user_id, edit.label, edited_field=edit.edited_field, prepared=prepared)
     return EditResult(template, key)
 
 
@@ -368,13 +370,16 @@ def find_design_faults(design: dict[str, Any]) -> list[tuple[str, str]]:
     return faults
 
 
-def edit_details(account_id: int, template_id: int, changes: list[Change], user_id: int | None) -> EditResult:
+def edit_details(
+    account_id: int, template_id: int, changes: list[Change], user_id: int | None,
+    prepared: PreparedContent | None = None,
+) -> EditResult:  # fmt: skip
     """Write fields beside the sections; raises NotFound, Conflict, or Invalid at the path."""
     require_write_transaction()
     template = store.get(account_id, template_id)
     edit = build_detail_edit(template, changes)
     if edit is not None:
-        store.write(template, edit.values, user_id, edit.label, edited_field=edit.edited_field)
+        store.write(template, edit.values, user_id, edit.label, edited_field=edit.edited_field, prepared=prepared)
     return EditResult(template)
 
 
@@ -422,7 +427,9 @@ def _build_conflict(template: Template, path: str, current: Any, edited_field: s
     )  # fmt: skip
 
 
-def edit_sections(account_id: int, template_id: int, make: SectionEdit, user_id: int | None) -> EditResult:
+def edit_sections(
+    account_id: int, template_id: int, make: SectionEdit, user_id: int | None, prepared: PreparedContent | None = None
+) -> EditResult:
     """Apply a section edit, which returns a label for the history and the key of the section to select.
 
     Raises NotFound, or Invalid if a section is misplaced.
@@ -430,7 +437,7 @@ def edit_sections(account_id: int, template_id: int, make: SectionEdit, user_id:
     require_write_transaction()
     template = store.get(account_id, template_id)
     edit, key = build_section_edit(template, make)
-    store.write(template, edit.values, user_id, edit.label)
+    store.write(template, edit.values, user_id, edit.label, prepared=prepared)
     return EditResult(template, key)
 
 
@@ -443,11 +450,6 @@ def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str
     return Edit({"design": _validate_design(design)}, label), key
 
 
-def warm(template: Template, edit: Edit | None) -> None:
-    """Parse the texts of an edit before the write transaction."""
-    if edit is None:
-        return
-    document_values = revisions.to_document(template) | edit.values
-    validation.find_variables(document_values, template.channel)
-    if template.action_id is not None:
-        store.step_template_changing.send(template, document_values)
+def prepare(template: Template, edit: Edit | None) -> PreparedContent | None:
+    """Parse the document that an edit leads to, outside of the write transaction."""
+    return None if edit is None else store.prepare_values(template, edit.values)

@@ -1,25 +1,27 @@
 """Templates: reading, writing with a revision for every change, archive, owners, undo and redo."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, json
 from peewee import fn
 
 from appliance.accounts import access
 from appliance.content.designs import document as designs
-from appliance.content.designs.merge import make_readable
+from appliance.content.designs.merge import MergeError, make_readable
 from appliance.content.templates import revisions, validation
 from appliance.content.templates.revisions import Origin, to_document
 from appliance.content.templates.validation import (
     Content,
     TemplateQuery,
     TemplateWrite,
+    TextFaults,
     normalize_field,
     validate_content,
 )
 from appliance.core import clock
 from appliance.core.errors import Conflict, Faults, Invalid, NotAllowed, NotFound
-from appliance.core.signals import Signal
+from appliance.core.signals import Provider, Signal
 from appliance.core.validation import sent_fields
 from appliance.storage.database import Page, fetch_one, paginate
 from appliance.storage.models import Campaign, Flow, Template, User
@@ -28,10 +30,13 @@ from appliance.storage.transactions import require_write_transaction
 UNTITLED = "Untitled template"
 # The orders of the list of templates; a minus in front reverses them.
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
-# Sent with the template, in the transaction that changed the template of a flow's step.
-step_template_changed = Signal[[Template]]()
-# Sent outside the writer before such a transaction, with the template and its new fields.
-step_template_changing = Signal[[Template, dict[str, Any]]]()
+# The links of compiled messages, (address, text) each, by the source of the message; an error if it does not compile.
+StepMessages = Mapping[Any, tuple[tuple[str, str], ...] | MergeError]
+NO_STEP_MESSAGES: StepMessages = {}
+# Sent in the transaction that changed the template of a flow's step.
+step_template_changed = Signal[[Template, StepMessages]]()
+# Compiles, outside of the write transaction, the message of a live flow's step from its template and new fields.
+compile_step_template: Provider[[Template, dict[str, Any]], StepMessages] = Provider(NO_STEP_MESSAGES)
 
 
 def fetch_page(account_id: int, query: TemplateQuery, order: str = "-created") -> Page:
@@ -74,15 +79,58 @@ def get(account_id: int, template_id: int) -> Template:
     return template
 
 
+class PreparedContent(NamedTuple):
+    """A change of a template, checked and parsed outside of the write transaction by `prepare` or `prepare_values`.
+
+    A write uses each part only if it was made from what is written then, and makes it anew otherwise: the faults belong
+    to one request and channel, the variables to one document's texts.
+    """
+
+    request: Content | None
+    channel: str
+    faults: TextFaults
+    texts: dict[str, Any]  # the fields that may have variables, as they are after the change
+    variables: dict[str, Any]
+    step_messages: StepMessages  # of the step of a live flow that has the template
+
+    def get_faults(self, request: Content, channel: str) -> TextFaults | None:
+        """Return the faults of a request, or None if they are those of another one."""
+        return self.faults if (request, channel) == (self.request, self.channel) else None
+
+
+def prepare(
+    account_id: int, request: Content, template_id: int | None = None, channel: str = "email"
+) -> PreparedContent:
+    """Check and parse a request that creates or changes a template; its write reports the errors."""
+    template = None if template_id is None else Template.get_or_none(Template.id == template_id)
+    if template is None:
+        channel = request.channel if isinstance(request, TemplateWrite) and request.channel else channel
+        template = Template(
+            account=account_id, channel=channel, name=UNTITLED if isinstance(request, TemplateWrite) else None
+        )
+    faults = validation.find_text_faults(request, template.channel)
+    return prepare_values(template, _normalized_values(template, request))._replace(request=request, faults=faults)
+
+
+def prepare_values(template: Template, values: dict[str, Any]) -> PreparedContent:
+    """Parse the document that a template becomes with some fields in their stored form."""
+    document = to_document(template) | values
+    texts = {name: document[name] for name in validation.FIELDS_WITH_VARIABLES}
+    variables = validation.find_variables(texts, template.channel)
+    messages = NO_STEP_MESSAGES if template.action_id is None else compile_step_template(template, document)
+    return PreparedContent(None, template.channel, (), texts, variables, messages)
+
+
 def create(
     account_id: int, request: TemplateWrite, flow_id: int | None = None, user_id: int | None = None,
     label: str = "Created", action_id: int | None = None, channel: str = "email",
+    prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
     """Create a template, for a step of a flow if `action_id` is given; raises Invalid with all errors."""
     require_write_transaction()
     channel = request.channel if isinstance(request.channel, str) else channel
     faults = Faults()
-    validate_content(account_id, request, "", faults, channel)
+    validate_content(account_id, request, "", faults, channel, prepared and prepared.get_faults(request, channel))
     faults.check()
     now = clock.now_ms()
     template = Template(
@@ -92,7 +140,7 @@ def create(
         setattr(template, name, value)
     if flow_id is None and template.name is None:
         template.name = UNTITLED
-    template.variables = find_template_variables(template)
+    template.variables = _find_variables(template, prepared)
     template.save(force_insert=True)
     revisions.add_revision(template, label, user_id, Origin(1, None, None))
     return template
@@ -116,8 +164,9 @@ def duplicate(account_id: int, template_id: int, user_id: int | None = None) -> 
 
 
 def update(
-    account_id: int, template_id: int, request: TemplateWrite, user_id: int | None = None, revision: int | None = None
-) -> Template:
+    account_id: int, template_id: int, request: TemplateWrite, user_id: int | None = None,
+    revision: int | None = None, prepared: PreparedContent | None = None,
+) -> Template:  # fmt: skip
     """Update a template; raises NotFound, Conflict if it changed since it was read, or Invalid with all errors.
 
     The version that was read is given by its `updated_at` or by the number of its revision.
@@ -128,9 +177,10 @@ def update(
     faults = Faults()
     if isinstance(request.channel, str) and request.channel != template.channel:
         faults.add("channel", "cannot be changed: make another template")
-    validate_content(account_id, request, "", faults, template.channel)
+    known_faults = prepared and prepared.get_faults(request, template.channel)
+    validate_content(account_id, request, "", faults, template.channel, known_faults)
     faults.check()
-    write(template, _normalized_values(template, request), user_id, begins=True)
+    write(template, _normalized_values(template, request), user_id, begins=True, prepared=prepared)
     return template
 
 
@@ -162,6 +212,7 @@ def describe_conflict(template: Template, moment: int | None = None, revision: i
 def write(
     template: Template, values: dict[str, Any], user_id: int | None = None, label: str | None = None,
     restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
+    prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
     """Write fields in their stored form, with a revision if any changed; returns whether any did.
 
@@ -174,19 +225,21 @@ def write(
     if campaign is not None and campaign.phase == "scheduled":
         _require_sender(user_id)
     previous_revision = template.revision
-    changed = _write_fields(template, values, user_id, label, restored_number, moved, edited_field, begins)
+    changed = _write_fields(template, values, user_id, label, restored_number, moved, edited_field, begins, prepared)
     if template.revision != previous_revision:
         if campaign is not None:
             _reset_approval(campaign, user_id)
         elif template.action_id is not None:
-            step_template_changed.send(template)
+            step_template_changed.send(template, prepared.step_messages if prepared else NO_STEP_MESSAGES)
     return changed
 
 
-def fill(template: Template, request: Content, user_id: int | None = None) -> Template:
+def fill(
+    template: Template, request: Content, user_id: int | None = None, prepared: PreparedContent | None = None
+) -> Template:
     """Write validated content into a template whose campaign is known to be unlocked."""
     require_write_transaction()
-    _write_fields(template, _normalized_values(template, request), user_id, begins=True)
+    _write_fields(template, _normalized_values(template, request), user_id, begins=True, prepared=prepared)
     return template
 
 
@@ -199,6 +252,7 @@ def write_silently(template: Template, values: dict[str, Any], user_id: int | No
 def _write_fields(
     template: Template, values: dict[str, Any], user_id: int | None, label: str | None = None,
     restored_number: int | None = None, moved: bool = False, edited_field: str | None = None, begins: bool = False,
+    prepared: PreparedContent | None = None,
 ) -> bool:  # fmt: skip
     was_empty = is_empty(template)
     # Compared as JSON, since the order of keys and `1.0` for `1` are changes too.
@@ -207,7 +261,7 @@ def _write_fields(
         setattr(template, name, values[name])
     if not changed and not moved:
         return False
-    template.variables = find_template_variables(template)
+    template.variables = _find_variables(template, prepared)
     folded = revisions.fold_last(template, edited_field, user_id)
     parent_number = folded.parent_number if folded is not None else None
     is_beginning = begins and was_empty and not is_empty(template)
@@ -280,9 +334,12 @@ def _reset_approval(campaign: Campaign, user_id: int | None) -> None:
     Campaign.update(**values).where(Campaign.id == campaign.id).execute()
 
 
-def find_template_variables(template: Template) -> dict[str, Any]:
+def _find_variables(template: Template, prepared: PreparedContent | None) -> dict[str, Any]:
     """Return the merge variables of a template, each with default, sample and whether it is required."""
-    return validation.find_variables(to_document(template), template.channel)
+    texts = {name: getattr(template, name) for name in validation.FIELDS_WITH_VARIABLES}
+    if prepared is not None and (prepared.texts, prepared.channel) == (texts, template.channel):
+        return prepared.variables
+    return validation.find_variables(texts, template.channel)
 
 
 def validate(account_id: int, request: Content, template_id: int | None = None) -> None:
@@ -298,19 +355,6 @@ def validate(account_id: int, request: Content, template_id: int | None = None) 
         template.channel if template else channel if isinstance(channel, str) else "email",
     )
     faults.check()
-
-
-def warm(account_id: int, request: Any, template_id: int | None = None) -> None:
-    """Parse the texts of a request before the write transaction; the transaction reports their errors."""
-    if not isinstance(request, Content):
-        return
-    existing = None if template_id is None else Template.get_or_none(Template.id == template_id)
-    validate_content(account_id, request, "", Faults(), existing.channel if existing is not None else "email")
-    template = existing or Template(name=UNTITLED if isinstance(request, TemplateWrite) else None)
-    fields = to_document(template) | _normalized_values(template, request)
-    validation.find_variables(fields, template.channel)
-    if existing is not None and existing.action_id is not None:
-        step_template_changing.send(existing, fields)
 
 
 # Archived templates are hidden from lists and keep all their data.
@@ -440,19 +484,26 @@ def find_undo_steps(template: Template) -> UndoSteps:
     return UndoSteps(_find_undo(origins, template.revision), _find_redo(origins, template.revision))
 
 
-def undo(account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None) -> Template:
+def undo(
+    account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None,
+    prepared: PreparedContent | None = None,
+) -> Template:  # fmt: skip
     """Restore the state before the last edit; raises NotFound, Conflict, or Invalid if there is none."""
-    return _undo_or_redo(account_id, template_id, user_id, revision, "undo")
+    return _undo_or_redo(account_id, template_id, user_id, revision, "undo", prepared)
 
 
-def redo(account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None) -> Template:
+def redo(
+    account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None,
+    prepared: PreparedContent | None = None,
+) -> Template:  # fmt: skip
     """Take back an undo; raises NotFound, Conflict, or Invalid if there is none."""
-    return _undo_or_redo(account_id, template_id, user_id, revision, "redo")
+    return _undo_or_redo(account_id, template_id, user_id, revision, "redo", prepared)
 
 
 def restore(
-    account_id: int, template_id: int, number: int, user_id: int | None = None, revision: int | None = None
-) -> Template:
+    account_id: int, template_id: int, number: int, user_id: int | None = None, revision: int | None = None,
+    prepared: PreparedContent | None = None,
+) -> Template:  # fmt: skip
     """Restore a revision as a new edit; raises NotFound, Conflict, or Invalid past a campaign's lock."""
     require_write_transaction()
     template = get(account_id, template_id)
@@ -464,22 +515,25 @@ def restore(
         user_id,
         f"Restored {_revision_name(revision_row)}",
         restored_number=number,
+        prepared=prepared,
     )
     return template
 
 
-def warm_revision(account_id: int, template_id: int, to: int | Literal["undo", "redo"]) -> None:
-    """Parse the texts of the target revision before the write transaction; raises NotFound."""
+def prepare_revision(account_id: int, template_id: int, to: int | Literal["undo", "redo"]) -> PreparedContent | None:
+    """Parse a revision, or the one that undo or redo goes to; None if there is none. Raises NotFound."""
     template = get(account_id, template_id)
     number: int | None = to if isinstance(to, int) else getattr(find_undo_steps(template), to)
-    if number is not None:
-        revision = revisions.get(account_id, template_id, number)
-        validation.find_variables(revisions.to_document(template) | _revision_values(revision.document))
+    if number is None:
+        return None
+    revision = revisions.get(account_id, template_id, number)
+    return prepare_values(template, _revision_values(revision.document))
 
 
 def _undo_or_redo(
-    account_id: int, template_id: int, user_id: int | None, revision: int | None, direction: str
-) -> Template:
+    account_id: int, template_id: int, user_id: int | None, revision: int | None, direction: str,
+    prepared: PreparedContent | None,
+) -> Template:  # fmt: skip
     require_write_transaction()
     template = get(account_id, template_id)
     require_unchanged(template, revision=revision)
@@ -488,7 +542,8 @@ def _undo_or_redo(
         raise Invalid({"base": [f"there is nothing to {direction}"]})
     target = revisions.get(account_id, template_id, number)
     label = f"{direction.capitalize()}: back to {_revision_name(target)}"
-    write(template, _revision_values(target.document), user_id, label, restored_number=number, moved=True)
+    values = _revision_values(target.document)
+    write(template, values, user_id, label, restored_number=number, moved=True, prepared=prepared)
     return template
 
 

@@ -98,30 +98,53 @@ FIELD_CONTEXTS: dict[str, merge.Context] = {
 # As many documents as a flow has steps are validated before the write transaction; the cached results are small.
 _MAX_CACHED = 512
 # The fields that may contain variables.
-_FIELDS_WITH_VARIABLES = (*merge.VARIABLE_FIELDS, "design")
-_Faults = tuple[tuple[str, str], ...]
+FIELDS_WITH_VARIABLES = (*merge.VARIABLE_FIELDS, "design")
+# Each error of the texts and the design of a request: its path and its message.
+TextFaults = tuple[tuple[str, str], ...]
 
 
-def validate_content(account_id: int, request: Content, prefix: str, faults: Faults, channel: str = "email") -> None:
-    """Add errors of merge tags, of the design and of the text of an SMS."""
+def validate_content(
+    account_id: int, request: Content, prefix: str, faults: Faults, channel: str = "email",
+    text_faults: TextFaults | None = None,
+) -> None:  # fmt: skip
+    """Add errors of merge tags, of the design and of the text of an SMS.
+
+    `text_faults` is what `find_text_faults` returned for this request and channel, if the caller has it.
+    """
+    if text_faults is None:
+        text_faults = find_text_faults(request, channel)
+    for path, message in text_faults:
+        faults.add(prefix + path, message)
+    if isinstance(request.design, dict) and "design.sections" not in (path for path, _ in text_faults):
+        _check_conditions(account_id, request.design, f"{prefix}design.", faults)
+
+
+def find_text_faults(request: Content, channel: str) -> TextFaults:
+    """Return (path, message) of each error of a request's texts and design that can be found without the database."""
+    errors: list[tuple[str, str]] = []
     for name, context in FIELD_CONTEXTS.items():
         text = getattr(request, name)
         if isinstance(text, str):
             is_sms = channel == "sms" and name == "body"
             error = segments.find_length_fault(text) if is_sms else merge.find_error(text, context)
             if error:
-                faults.add(prefix + name, error)
+                errors.append((name, error))
     if isinstance(request.design, dict):
-        validate_design(account_id, request.design, f"{prefix}design.", faults)
+        errors += ((f"design.{path}", message) for path, message in _design_faults(_HashedDocument(request.design)))
+    return tuple(errors)
 
 
 def validate_design(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
     """Add every error of a design, at paths such as `design.sections[2].props.href`."""
-    faults_found = _design_faults(_HashedDocument(design))
-    for path, message in faults_found:
+    design_faults = _design_faults(_HashedDocument(design))
+    for path, message in design_faults:
         faults.add(prefix + path, message)
-    if "sections" in (path for path, _ in faults_found):
-        return
+    if "sections" not in (path for path, _ in design_faults):
+        _check_conditions(account_id, design, prefix, faults)
+
+
+def _check_conditions(account_id: int, design: dict[str, Any], prefix: str, faults: Faults) -> None:
+    """Add the errors of conditions that show a section to some contacts only."""
     scope = None
     for path, raw in _iterate_conditions(design):
         scope = scope or members.build_scope(account_id, writing=True)
@@ -148,7 +171,7 @@ class _HashedDocument:
 
 
 @lru_cache(maxsize=_MAX_CACHED)
-def _design_faults(text: _HashedDocument) -> _Faults:
+def _design_faults(text: _HashedDocument) -> TextFaults:
     if message := merge.find_code_error(merge.iterate_strings(text.design)):
         return (("sections", message),)
     faults: list[tuple[str, str]] = []
@@ -160,7 +183,7 @@ def _design_faults(text: _HashedDocument) -> _Faults:
 
 def find_variables(fields: dict[str, Any], channel: str = "email") -> dict[str, Any]:
     """Return the merge variables of a template, each with default, sample and whether it is required; cached."""
-    return dict(_find_variables(_HashedDocument({name: fields.get(name) for name in _FIELDS_WITH_VARIABLES}), channel))
+    return dict(_find_variables(_HashedDocument({name: fields.get(name) for name in FIELDS_WITH_VARIABLES}), channel))
 
 
 @lru_cache(maxsize=_MAX_CACHED)

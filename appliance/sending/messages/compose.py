@@ -196,6 +196,31 @@ def compile_message(source: MessageSource) -> CompiledMessage:
     return compiled
 
 
+class PreparedMessage(NamedTuple):
+    """A message that was compiled outside of the write transaction, where compiling would keep other writers waiting.
+
+    The write compiles it anew only if its source has changed by then.
+    """
+
+    source: MessageSource | None = None
+    compiled: "CompiledMessage | merge.RefusedTemplate | None" = None
+
+    def compile(self, source: MessageSource) -> "CompiledMessage":
+        """Return the compiled message of a source; raises MergeError."""
+        compiled = self.compiled if source == self.source else None
+        if isinstance(compiled, merge.RefusedTemplate):
+            raise compiled.error.copy()
+        return compiled or compile_message(source)
+
+
+NOT_PREPARED = PreparedMessage()
+
+
+def prepare_message(source: MessageSource) -> PreparedMessage:
+    """Compile a message for a later write, which raises the error if there is one."""
+    return PreparedMessage(source, try_compile(source))
+
+
 @cached(LRUCache(merge.MAX_CACHED_BYTES, getsizeof=_get_compiled_size), lock=threading.Lock(), info=True)
 def try_compile(source: MessageSource) -> "CompiledMessage | merge.RefusedTemplate":
     """Compile a message and return it, or the error. The latest are cached, errors too."""

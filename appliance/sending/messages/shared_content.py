@@ -17,9 +17,10 @@ from appliance.content.designs import links as designs_links
 from appliance.content.designs import merge
 from appliance.content.designs.compiled_template import CompiledTemplate
 from appliance.content.designs.language import ENCODINGS, ConditionPiece, FillBudget, NeedsLiquid, Piece, Slot
-from appliance.content.designs.merge import MAX_OUTPUT_BYTES
+from appliance.content.designs.merge import MAX_OUTPUT_BYTES, MergeError
 from appliance.content.designs.theme import Look
 from appliance.content.templates import revisions
+from appliance.content.templates.store import NO_STEP_MESSAGES, StepMessages
 from appliance.core import addresses, clock
 from appliance.sending.delivery import mime
 from appliance.sending.delivery.mime import SOFT_BREAK, Mail, encode_fragment, encode_quoted_printable, is_single_spaced
@@ -355,10 +356,17 @@ def build_step_snapshot(defaults: FlowDefaults, template: Template, transactiona
     }  # fmt: skip
 
 
-def add_step_links(template: Template, snapshot: dict[str, Any], is_email: bool) -> dict[str, Any]:
-    """Return the snapshot with the links of the step; raises MergeError."""
+def add_step_links(
+    template: Template, snapshot: dict[str, Any], is_email: bool, messages: StepMessages = NO_STEP_MESSAGES
+) -> dict[str, Any]:
+    """Return the snapshot with the links of the step; `messages` are those compiled before. Raises MergeError."""
     if is_email:
-        step_links = get_step_links(build_step_source(revisions.to_document(template), snapshot))
+        source = build_step_source(revisions.to_document(template), snapshot)
+        step_links = messages.get(source)
+        if isinstance(step_links, MergeError):
+            raise step_links.copy()
+        if step_links is None:
+            step_links = get_step_links(source)
     else:
         step_links = tuple((link.href, link.words) for link in compose.find_sms_links(template.body))
     return snapshot | {"links": [] if snapshot["transactional"] else [[href, text] for href, text in step_links]}

@@ -4,7 +4,6 @@ A test is queued like any message. It needs no consent, but suppressed addresses
 so that it shows in no statistics; the contact whose values it shows is stored with its content.
 """
 
-import contextlib
 from collections import deque
 from typing import Annotated, Any, ClassVar
 
@@ -33,7 +32,7 @@ from appliance.core.validation import (
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import compose, preview, senders, sms_rules
-from appliance.sending.messages.compose import MessageSource
+from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.messages.preview import PreviewWarning
 from appliance.settings import config
@@ -146,20 +145,24 @@ class TestsSent(Struct):
     warnings: Annotated[list[PreviewWarning], Meta(description="warnings, which do not block")]
 
 
-def warm(account_id: int, template_id: int) -> None:
-    """Compile a template's message before the writer has to; errors are raised there."""
-    with contextlib.suppress(MergeError):
-        template = store.get(account_id, template_id)
-        _compile(template, _build_fields(template), Account.get_by_id(account_id))
+def prepare(account_id: int, template_id: int) -> PreparedMessage:
+    """Compile the test email of a template, outside of the write transaction; raises NotFound."""
+    template = store.get(account_id, template_id)
+    if template.channel == "sms":  # an SMS compiles in microseconds
+        return NOT_PREPARED
+    return compose.prepare_message(_build_source(_build_fields(template), Account.get_by_id(account_id)))
 
 
-def send(account_id: int, template_id: int, request: TestRequest, test_key: bool = False) -> TestsSent:
+def send(
+    account_id: int, template_id: int, request: TestRequest, test_key: bool = False,
+    prepared: PreparedMessage = NOT_PREPARED,
+) -> TestsSent:  # fmt: skip
     """Queue a test for each address; raises NotFound, Invalid with all faults, or RateLimitExceeded."""
     require_write_transaction()
     template = store.get(account_id, template_id)
     account = Account.get_by_id(account_id)
     contact, recipients = _resolve_request(template, request)
-    _require_ready(account, template, test_key)
+    _require_ready(account, template, test_key, prepared)
     if _get_transport(template, test_key) != "capture":
         limit_unknown_recipients(account, recipients)
     data = request.data if isinstance(request.data, dict) else {}
@@ -245,14 +248,17 @@ def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
     return [owner.email] if owner is not None else []
 
 
-def _require_ready(account: Account, template: Template, test_key: bool) -> None:
+def _require_ready(account: Account, template: Template, test_key: bool, prepared: PreparedMessage) -> None:
     """Raise Invalid if there is nothing to send, it cannot be rendered, or its sender may not be used."""
     fields = _build_fields(template)
     if not _is_written(template):
         blocker = {"code": "content_required", "message": "write the message first", "field": "base"}
         raise Invalid({"base": ["write the message first"]}, reason="content_required", blockers=[blocker])
     try:
-        _compile(template, fields, account)
+        if template.channel == "sms":
+            compose.compile_sms(fields["body"])
+        else:
+            prepared.compile(_build_source(fields, account))
     except MergeError as error:
         raise Invalid({"base": [f"does not render: {error.describe()}"]}, reason="preflight_failed") from None
     if test_key:
@@ -273,14 +279,6 @@ def _is_written(template: Template) -> bool:
     if template.channel == "sms":
         return bool((template.body or "").strip())
     return bool(template.body or designs.get_sections(template.design))
-
-
-def _compile(template: Template, fields: dict[str, Any], account: Account) -> None:
-    """Compile the message of a test; raises MergeError."""
-    if template.channel == "sms":
-        compose.compile_sms(fields["body"])
-    else:
-        compose.compile_message(_build_source(fields, account))
 
 
 def _get_transport(template: Template, test_key: bool) -> str:

@@ -2,7 +2,6 @@
 password resets).
 """
 
-import contextlib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -37,7 +36,7 @@ from appliance.core.validation import (
 from appliance.events import log
 from appliance.events.log import NewEvent
 from appliance.sending.messages import compose, ledger, links, merge_tags, senders, sms_rules
-from appliance.sending.messages.compose import MessageSource, SmsText
+from appliance.sending.messages.compose import NOT_PREPARED, MessageSource, PreparedMessage, SmsText
 from appliance.sending.messages.ledger import DUE_NOW
 from appliance.sending.sms import segments as gsm
 from appliance.settings import config
@@ -221,17 +220,16 @@ class RecipientSuppressed(Invalid):
     """The recipient may not get the message; its row is `skipped` (docs/decisions.md#3, `recipient_suppressed`)."""
 
 
-def warm(account_id: int, request: MessageWrite) -> None:
-    """Compile a message before the writer has to; errors are raised there."""
+def prepare(account_id: int, request: MessageWrite) -> PreparedMessage:
+    """Compile an email, outside of the write transaction; an SMS compiles in microseconds."""
+    if request.channel == "sms":
+        return NOT_PREPARED
     template = None
     if isinstance(request.template_id, int):
         template = Template.get_or_none(Template.account == account_id, Template.id == request.template_id)
     account = Account.get_by_id(account_id)
-    if request.channel == "sms":
-        validate_sms(account, _build_sms_request(request, _resolve_fields(request, template)), Faults())
-        return
-    with contextlib.suppress(MergeError):
-        compose.compile_message(_build_source(_resolve_fields(request, template), account, not request.transactional))
+    source = _build_source(_resolve_fields(request, template), account, not request.transactional)
+    return compose.prepare_message(source)
 
 
 def validate(account_id: int, request: MessageWrite, _: int | None = None) -> None:
@@ -241,7 +239,10 @@ def validate(account_id: int, request: MessageWrite, _: int | None = None) -> No
     faults.check()
 
 
-def queue_message(account_id: int, request: MessageWrite, key: str | None = None, test: bool = False) -> Message:
+def queue_message(
+    account_id: int, request: MessageWrite, key: str | None = None, test: bool = False,
+    prepared: PreparedMessage = NOT_PREPARED,
+) -> Message:  # fmt: skip
     """Queue one message and return its row; raises Invalid with all faults.
 
     A row that may not go out is kept as `skipped` and returned too, so that the API can tell the caller why.
@@ -249,7 +250,7 @@ def queue_message(account_id: int, request: MessageWrite, key: str | None = None
     require_write_transaction()
     account = Account.get_by_id(account_id)
     faults = Faults()
-    template, fields, checked = _validate_request(account, request, faults)
+    template, fields, checked = _validate_request(account, request, faults, prepared)
     if not account.transactional_allowed and request.transactional:
         raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
     faults.check()
@@ -343,7 +344,9 @@ def _get_sender(
     )
 
 
-def _validate_request(account: Account, request: MessageWrite, faults: Faults) -> _ValidatedRequest:
+def _validate_request(
+    account: Account, request: MessageWrite, faults: Faults, prepared: PreparedMessage = NOT_PREPARED
+) -> _ValidatedRequest:
     """Add all faults of a message beyond its types; return the validated message."""
     template = _find_template(account.id, request, faults)
     is_template_missing = isinstance(request.template_id, int) and template is None
@@ -351,7 +354,7 @@ def _validate_request(account: Account, request: MessageWrite, faults: Faults) -
     if request.channel == "sms":
         checked = validate_sms(account, _build_sms_request(request, message_fields), field_faults)
     else:
-        checked = _validate_email(account, request, message_fields, field_faults)
+        checked = _validate_email(account, request, message_fields, field_faults, prepared)
     # Fields that a missing template would have had are not faults.
     faults.merge(
         {
@@ -371,7 +374,9 @@ def _build_sms_request(request: MessageWrite, fields: dict[str, Any]) -> SmsRequ
     )
 
 
-def _validate_email(account: Account, request: MessageWrite, fields: dict[str, Any], faults: Faults) -> CheckedMessage:
+def _validate_email(
+    account: Account, request: MessageWrite, fields: dict[str, Any], faults: Faults, prepared: PreparedMessage
+) -> CheckedMessage:
     """Validate an email; adds all faults."""
     if not fields["subject"]:
         faults.add("subject", _BLANK)
@@ -390,7 +395,7 @@ def _validate_email(account: Account, request: MessageWrite, fields: dict[str, A
         name: message for name, context in _TEMPLATED.items() if (message := merge.find_error(fields[name], context))
     }
     try:
-        content = compose.compile_message(_build_source(fields, account, not request.transactional))
+        content = prepared.compile(_build_source(fields, account, not request.transactional))
         links = None if request.transactional else [link.href for link in content.links]
     except MergeError as error:
         broken = broken or {"body": error.describe()}
