@@ -1,4 +1,4 @@
-"""A40, D27: encryption is taken where it is offered, and demanded where the recipient's domain demands it (MTA-STS)."""
+"""Encryption is taken where it is offered, and demanded where the recipient's domain demands it (MTA-STS)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A28, D19 to D21: domains that share mail servers share limits; who asks for less gets less, the others go on."""
+"""D19, D21: domains that share mail servers share limits; who asks for less gets less, the others go on."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A24, D24: to whom the mail of a domain goes: its mail servers in their order, itself, or nobody."""
+"""D24: to whom the mail of a domain goes: its mail servers in their order, itself, or nobody."""
 
 from tests.direct.conftest import Starts, ended, post, send_to
 from tests.kit.client import Client

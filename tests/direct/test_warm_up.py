@@ -1,4 +1,4 @@
-"""D22, A28: a campaign from a new domain spreads over days, over restarts and a kill, and says so."""
+"""D22: a campaign from a new domain spreads over days, over restarts and a kill, and says so."""
 
 from collections import Counter
 

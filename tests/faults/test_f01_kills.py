@@ -1,4 +1,4 @@
-"""F01: the power goes again and again in the middle of a large send (P2, P3); three seeds with `--full`."""
+"""The power goes again and again in the middle of a large send (P2, P3); three seeds with `--full`."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""F02 and F03, A02: the power goes right after an answer, or before it (P1)."""
+"""The power goes right after an answer, or before it (P1)."""
 
 import random
 import threading

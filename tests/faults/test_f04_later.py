@@ -1,4 +1,4 @@
-"""F04: 421 at the banner, at a recipient, after the dot: nobody is blamed, others go on, one copy in the end (P6)."""
+"""421 at the banner, at a recipient, after the dot: nobody is blamed, others go on, one copy in the end (P6)."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""F05, F06, F28: what is wrong with one recipient, and stays with that one (P6, P7)."""
+"""What is wrong with one recipient, and stays with that one (P6, P7)."""
 
 from tests.faults.conftest import Figures, Relayed
 from tests.kit.books import balance

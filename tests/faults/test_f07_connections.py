@@ -1,4 +1,4 @@
-"""F07 to F10, A03, A14: connections that hang, break, or speak oddly; what each phase means for its message (P3)."""
+"""Connections that hang, break, or speak oddly; what each phase means for its message (P3)."""
 
 import random
 

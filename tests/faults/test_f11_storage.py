@@ -1,4 +1,4 @@
-"""F11, A11: the disk is full, or nearly; nothing leaves, nothing is lied about (P9)."""
+"""The disk is full, or nearly; nothing leaves, nothing is lied about (P9)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""F12, F13, A11: the disk cannot be written, or another process has it locked; nothing leaves, all goes on alone."""
+"""The disk cannot be written, or another process has it locked; nothing leaves, all goes on alone."""
 
 import threading
 import time

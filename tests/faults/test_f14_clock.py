@@ -1,4 +1,4 @@
-"""F14, A26: the clock steps in the middle of a send; schedules over steps and clock changes are in the journeys."""
+"""The clock steps in the middle of a send; schedules over steps and clock changes are in the journeys."""
 
 import re
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""F16 to F18, A12: several at once: the same send, two campaigns to the same people, a second process (P10)."""
+"""Several at once: the same send, two campaigns to the same people, a second process (P10)."""
 
 import time
 from collections import Counter

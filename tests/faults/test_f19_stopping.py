@@ -1,4 +1,4 @@
-"""F19, F20, F31, A13: pause, cancel and end of the service in the middle of a send (P5)."""
+"""Pause, cancel and end of the service in the middle of a send (P5)."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""F21, F22, A04: people opt out, and people edit, in the middle of a send (P4)."""
+"""People opt out, and people edit, in the middle of a send (P4)."""
 
 import re
 import time

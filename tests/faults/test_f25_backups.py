@@ -1,4 +1,4 @@
-"""F25, F26: a backup in the middle of a send is of one moment; restored, it sends nothing and knows who left since."""
+"""A backup in the middle of a send is of one moment; restored, it sends nothing and knows who left since."""
 
 import hashlib
 import io
@@ -41,7 +41,7 @@ def asked(database: Path, sql: str) -> list[Any]:
 def test_a_backup_in_the_middle_of_a_send(
     relayed: Relayed, smtp_server: SmtpServer, tmp_path: Path, full: bool, figures: Figures
 ) -> None:
-    """A24: the books balance inside it; restored, nothing leaves, who left since stays out, and who is let get one."""
+    """The books balance inside it; restored, nothing leaves, who left since stays out, and who is let get one."""
     count, leaving, erased = (5_000, 100, 10) if full else (300, 30, 5)
     server = relayed()
     api = server.client(validate=False, keep_alive=True)

@@ -1,4 +1,4 @@
-"""F27, A14: the relay will not have us: a wrong password, a certificate that ran out, a name that leads nowhere."""
+"""The relay will not have us: a wrong password, a certificate that ran out, a name that leads nowhere."""
 
 from pathlib import Path
 

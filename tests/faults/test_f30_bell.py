@@ -1,4 +1,4 @@
-"""F30: the bell is emptied in the middle, again and again; it carries no work, so none is lost."""
+"""The bell is emptied in the middle, again and again; it carries no work, so none is lost."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""F32, P13: SMS in doubt beside others: each finds its own, and nobody waits for what is looked for."""
+"""P13: SMS in doubt beside others: each finds its own, and nobody waits for what is looked for."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""F32: what a provider of SMS may do to us between a request and its answer; nothing is sent twice blindly."""
+"""What a provider of SMS may do to us between a request and its answer; nothing is sent twice blindly."""
 
 import signal
 import time

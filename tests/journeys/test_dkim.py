@@ -1,4 +1,4 @@
-"""A10: what leaves the real process is signed and aligned, as two verifiers find who ask the stub DNS."""
+"""What leaves the real process is signed and aligned, as two verifiers find who ask the stub DNS."""
 
 import re
 import time

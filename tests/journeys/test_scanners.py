@@ -1,4 +1,4 @@
-"""A05: programs that read every link of a mail change nothing; the mailbox's one click and the page's button do."""
+"""Programs that read every link of a mail change nothing; the mailbox's one click and the page's button do."""
 
 import re
 from typing import Any

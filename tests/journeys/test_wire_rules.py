@@ -64,7 +64,7 @@ def test_every_header_stands_once_and_means_what_was_written(
 
 
 def test_bodies_keep_to_the_wire_and_come_back(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """D13, D14: text first, both parts whole, 7 bit, no line over 78 bytes, none that begins with a dot."""
+    """Text first, both parts whole, 7 bit, no line over 78 bytes, none that begins with a dot."""
     for message in written(fresh_server(relay=smtp_server.port).client(), smtp_server):
         assert [part.get_content_type() for part in message.parsed.iter_parts()] == ["text/plain", "text/html"]
         assert message.raw.isascii()
@@ -76,7 +76,7 @@ def test_bodies_keep_to_the_wire_and_come_back(fresh_server: FreshServer, smtp_s
 
 
 def test_one_line_of_a_large_page(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """D14, D15: a page of 400 KB on one line leaves in short lines and arrives as it was."""
+    """A page of 400 KB on one line leaves in short lines and arrives as it was."""
     (message, *_) = written(fresh_server(relay=smtp_server.port).client(), smtp_server, body=LONG)
     assert "word <b>and</b> 漢字 word" in (message.html() or "") and (message.html() or "").count("漢字") == 10_000
     assert max(map(len, message.raw.split(b"\r\n"))) <= 998
@@ -84,7 +84,7 @@ def test_one_line_of_a_large_page(fresh_server: FreshServer, smtp_server: SmtpSe
 
 @pytest.mark.parametrize("smtputf8", [True, False])
 def test_addresses_beyond_ascii(smtputf8: bool, fresh_server: FreshServer) -> None:
-    """D17: a domain leaves as its A-label; a local part goes only where the next hop takes it, else it is skipped."""
+    """A domain leaves as its A-label; a local part goes only where the next hop takes it, else it is skipped."""
     with SmtpServer(smtputf8=smtputf8) as smtp:
         api = fresh_server(relay=smtp.port).client()
         for address in ("ann@münchen.example", "ольга@people.example"):
@@ -95,7 +95,7 @@ def test_addresses_beyond_ascii(smtputf8: bool, fresh_server: FreshServer) -> No
 
 
 def test_a_single_message_has_nothing_of_a_list(fresh_server: FreshServer, smtp_server: SmtpServer) -> None:
-    """D01, D12: what somebody asked for is no list mail: no unsubscribe header, no List-Id, no Precedence."""
+    """D01: what somebody asked for is no list mail: no unsubscribe header, no List-Id, no Precedence."""
     api = fresh_server(relay=smtp_server.port).client()
     number = api.post("/messages", {"to": "ann@people.example", "subject": "s", "body": "<p>b</p>"}).expect(201)["id"]
     api.wait(f"/messages/{number}", lambda row: row["status"] == "sent", 20)
