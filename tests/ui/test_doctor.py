@@ -26,7 +26,7 @@ def test_findings(browser_page: Page, server: Server) -> None:
     shown = browser_page.locator("#findings li").all_inner_texts()
 
     assert len(shown) >= 12
-    for check in ("disk", "clock", "queue", "listen", "way out", "links", "books"):
+    for check in ("disk", "clock", "queue", "listen", "email transport", "links", "ledger"):
         assert any(one.startswith(check) for one in shown), check
     levels = [one["level"] for one in json.loads(server.cli("doctor", "--json", "--account", "1").stdout)["findings"]]
     warnings = levels.count("warn")
