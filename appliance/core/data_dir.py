@@ -56,14 +56,20 @@ def _must_be_ours(directory: Path) -> None:
 
 def _require_kinds(directory: Path) -> None:
     """Raise ForeignDirectory if a folder or file of Campanero has the wrong kind."""
+    if wrong_kinds := find_wrong_kinds(directory):
+        raise ForeignDirectory(wrong_kinds[0])
+
+
+def find_wrong_kinds(directory: Path) -> list[str]:
+    """Return a sentence for each folder or file of Campanero that has the wrong kind, such as a folder `reserve`."""
+    sentences = []
     for name in (*_FOLDERS, *_FILES):
         path = directory / name
         if path.exists() and (not path.is_dir() if name in _FOLDERS else irregular_kind(path)):
             kind = "a file" if path.is_file() else irregular_kind(path)
-            raise ForeignDirectory(
-                f"{path} is {kind}, and Campanero keeps {'a folder' if name in _FOLDERS else 'a file'} "
-                "there: move it away"
-            )
+            expected = "a folder" if name in _FOLDERS else "a file"
+            sentences.append(f"{path} is {kind}, and Campanero keeps {expected} there: move it away")
+    return sentences
 
 
 def make_private(directory: Path) -> None:

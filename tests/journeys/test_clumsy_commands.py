@@ -41,6 +41,27 @@ def test_a_directory_of_others_stays_open_to_them(words: tuple[str, ...], fresh_
     assert [path.name for path in server.data.iterdir()] == ["www"]
 
 
+@pytest.mark.parametrize(("name", "kind"), [("reserve", "a directory"), ("imports", "a file"), ("backups", "a file")])
+def test_commands_refuse_a_data_directory_with_a_wrong_kind_of_file(
+    name: str, kind: str, fresh_server: FreshServer
+) -> None:  # fmt: skip
+    """A folder in place of a file, or a file in place of a folder: one line with its path, and nothing is changed."""
+    server = fresh_server(start=False)
+    path = server.data / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.mkdir() if kind == "a directory" else path.write_text("mine")
+    wanted = "a file" if kind == "a directory" else "a folder"
+    path.chmod(0o700)
+    sentence = f"{path} is {kind}, and Campanero keeps {wanted} there: move it away"
+    for words in (("serve",), ("setup", "--email", "new@example.com")):
+        assert server.cli(*words, stdin=PASSWORD, expect=1, timeout=20).stderr == f"campanero: {sentence}\n"
+    report = server.cli("doctor", expect=1)
+    assert f"fail  data directory: {sentence}\n" in report.stdout and report.stderr == ""
+    assert path.is_dir() if kind == "a directory" else path.read_text() == "mine"
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "9" * 30])
 def test_an_account_that_cannot_be_is_a_wrong_command_line(number: str, server: Server) -> None:
     """Also a number larger than the database has."""

@@ -50,13 +50,16 @@ def check_data_directory(directory: Path) -> Iterator[Finding]:
     if not directory.is_dir():
         yield Finding("fail", "data directory", f"{directory} does not exist: run campanero serve or campanero setup")
         raise CheckAborted
+    wrong_kinds = data_dir.find_wrong_kinds(directory)
+    for words in wrong_kinds:
+        yield Finding("fail", "data directory", words)
     accessible = [name for name in (directory, *sorted(directory.iterdir())) if _is_accessible_to_others(name)]
     if accessible:
         words = f"other users can read {', '.join(map(str, accessible[:MAX_SHOWN]))}: chmod go-rwx"
         yield Finding("fail", "data directory", words)
     elif not os.access(directory, os.W_OK):
         yield Finding("fail", "data directory", f"{directory} cannot be written by this user")
-    else:
+    elif not wrong_kinds:
         yield Finding("ok", "data directory", f"{directory}, private")
     try:
         crypto.load_key(directory)
