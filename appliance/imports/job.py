@@ -217,7 +217,6 @@ _FIRST_CHUNK_ROWS = 100
 _MAX_IN_PROCESS_BYTES = 131_072
 # A younger file may belong to a request in progress.
 _MIN_FILE_AGE_SECONDS = 3600
-_RETENTION_MS = 7 * 24 * 3600 * 1000
 
 
 class Importer:
@@ -349,8 +348,8 @@ def delete_expired_files() -> None:
     """Delete the files of imports after the retention period."""
     for home in store.import_directory().iterdir():
         number = home.name if home.name.isdecimal() else "0"
-        row = fetch_one("SELECT status, created_at FROM import WHERE id = ?", (number,))
-        is_expired = row is None or (row[0] not in store.OPEN_STATUSES and row[1] < clock.now_ms() - _RETENTION_MS)
+        row = fetch_one("SELECT status, coalesce(completed_at, created_at) FROM import WHERE id = ?", (number,))
+        is_expired = row is None or (row[0] not in store.OPEN_STATUSES and row[1] < clock.now_ms() - store.RETENTION_MS)
         try:
             if is_expired and home.stat().st_mtime < time.time() - _MIN_FILE_AGE_SECONDS:
                 shutil.rmtree(home, ignore_errors=True) if home.is_dir() else home.unlink()

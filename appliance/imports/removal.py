@@ -536,7 +536,8 @@ def _find_expired_import() -> int | None:
     now = clock.now_ms()
     row = fetch_one(
         "SELECT i.id FROM import i WHERE i.status NOT IN ('pending', 'processing') AND i.phase IS DISTINCT "
-        "FROM 'undoing' AND ((i.created_at < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id)) "
+        "FROM 'undoing' AND ((coalesce(i.completed_at, i.created_at) < ? "
+        "AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id)) "
         "OR (coalesce(i.undo_until, 0) < ? AND EXISTS (SELECT 1 FROM import_chunk c WHERE c.import_job_id = i.id "
         "AND c.before IS NOT NULL))) LIMIT 1",
         (now - store.RETENTION_MS, now),
@@ -554,7 +555,8 @@ def prune_chunks() -> bool:
     if import_id is None:
         return False
     is_expired = fetch_one(
-        "SELECT 1 FROM import WHERE id = ? AND created_at < ?", (import_id, clock.now_ms() - store.RETENTION_MS)
+        "SELECT 1 FROM import WHERE id = ? AND coalesce(completed_at, created_at) < ?",
+        (import_id, clock.now_ms() - store.RETENTION_MS),
     )
     if is_expired:
         run("DELETE FROM import_chunk WHERE id IN (SELECT id FROM import_chunk WHERE import_job_id = ? LIMIT ?)",

@@ -135,7 +135,7 @@ def _explain_missing_lines(job: Import) -> str:
     """Return the reason why there are no lines."""
     if job.phase == "staging":
         return "the file is being read; its lines come when that is done"
-    if job.created_at < clock.now_ms() - store.RETENTION_MS:
+    if (job.completed_at or job.created_at) < clock.now_ms() - store.RETENTION_MS:
         return "the lines of an import are kept for 7 days"
     return "the lines of this import are not kept any more: it never was read, or somebody in it was erased"
 

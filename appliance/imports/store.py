@@ -137,7 +137,7 @@ class Upload(Struct):
 
 
 UNDO_MS = 24 * 3600 * 1000
-# The retention period of files and results
+# The retention period of files and results, from the completion of the check or import
 RETENTION_MS = 7 * 24 * 3600 * 1000
 OPEN_STATUSES = ("pending", "processing")
 ACTIONS = {
@@ -282,10 +282,7 @@ def preview_again(account_id: int, import_id: int, options: ImportOptions) -> tu
 
 
 def apply(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Apply the file of a dry run from its beginning and discard the outcomes of the check.
-
-    Its creation time is set to now, so the retention of its results starts again.
-    """
+    """Apply the file of a dry run from its beginning and discard the outcomes of the check."""
     return _restart(account_id, import_id, upload, file_preview, actor, dry_run=False)
 
 
@@ -305,7 +302,7 @@ def _restart(
     job.error = job.cancel_asked_at = job.completed_at = job.undo_until = None
     job.total = job.processed = job.created = job.updated = job.skipped = job.failed = job.warnings = 0
     job.arriving, job.left_in_place = {}, {}
-    job.created_at = job.updated_at = clock.now_ms()
+    job.updated_at = clock.now_ms()
     job.save()
     after_commit(lambda: signals.wake("imports"))
     return job

@@ -182,6 +182,23 @@ def test_its_day_begins_with_the_applying(home: Home) -> None:
     assert worked(job.id).phase == "undone" and Contact.select().count() == 0
 
 
+def test_an_upload_keeps_its_time_and_its_results_are_kept_from_their_completion(home: Home) -> None:
+    """Applied five days after the upload, the results are kept for seven days from then."""
+    job = checked(home)
+    home.advance(5 * 86_400)
+    done = applied(home, job.id)
+    assert done.created_at == job.created_at < done.completed_at
+    home.advance(6 * 86_400)
+    worked(job.id)
+    assert len(told(home, job.id)) == 3
+    home.advance(2 * 86_400)
+    for path in (directory := store.import_directory(job.id), *directory.iterdir()):
+        os.utime(path, (0, 0))
+    worked(job.id)
+    with pytest.raises(NotFound, match="kept for 7 days"):
+        told(home, job.id)
+
+
 def test_people_who_came_meanwhile_count(home: Home) -> None:
     """The check is no promise: whoever was added since is updated."""
     job = checked(home)
