@@ -103,7 +103,10 @@ class Import(Struct):
     total: Annotated[int, Meta(description="total number of rows")]
     processed: Annotated[int, Meta(description="number of processed rows")]
     created: Annotated[int, Meta(description="number of created contacts")]
-    updated: Annotated[int, Meta(description="number of updated contacts")]
+    updated: Annotated[int, Meta(description="number of rows that updated a contact, including `repeated`")]
+    repeated: Annotated[
+        int, Meta(description="number of rows that updated a contact of an earlier row of the same file")
+    ]
     skipped: Annotated[int, Meta(description="number of unchanged contacts")]
     failed: Annotated[int, Meta(description="number of rows with errors; `results.csv` lists them")]
     warnings: Annotated[
@@ -129,13 +132,14 @@ def serialize_import(row: models.Import) -> Import:
     """Return an import as an API Struct."""
     values: dict[str, Any] = {}
     for name in Import.__struct_fields__:
-        if name not in ("progress", "columns", "options", "arriving", "left_in_place"):
+        if name not in ("progress", "repeated", "columns", "options", "arriving", "left_in_place"):
             value = getattr(row, name)
             values[name] = iso(value) if name in ("undo_until",) or name.endswith("_at") else value
     is_done = row.status not in store.OPEN_STATUSES
     progress = 1.0 if is_done else min(1.0, row.processed / row.total) if row.total and row.phase == "applying" else 0.0
     return Import(
         **values,
+        repeated=store.count_repeated(row),
         progress=round(progress, 4),
         columns=msgspec.convert(row.columns, list[ImportColumn]),
         options=store.get_options(row),

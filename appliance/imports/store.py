@@ -412,6 +412,14 @@ def count_arriving(job: Import) -> dict[str, int]:
     return counts
 
 
+def count_repeated(job: Import) -> int:
+    """Return the number of rows that updated a contact of an earlier row of the same file.
+
+    `created` and `updated` count rows, and `arriving` counts each contact once.
+    """
+    return int(job.created + job.updated - sum(job.arriving.values())) if job.resource == "contacts" else 0
+
+
 def count_reasons(job: Import) -> dict[str, int]:
     """Return the number of contacts of an import that are not subscribed, by reason."""
     counts: dict[str, int] = {}

@@ -248,3 +248,70 @@ def test_an_email_address_that_is_lost_is_told_before_anything_else(
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".toast")).to_contain_text("Saved")
     assert api.get(f"/contacts/{contact['id']}").json["country_code"] == "FR"
+
+
+def test_a_contact_whose_phone_or_second_address_is_unreadable_keeps_its_email_address(
+    browser_page: Page, tmp_path: Path
+) -> None:  # fmt: skip
+    """Only a row whose one email address cannot be read is told to lose it; other rows are told what they lose."""
+    page, path = browser_page, tmp_path / "kept.csv"
+    path.write_text(
+        "email,phone\nphone@kept.example,Ask Bob\nfirst@kept.example; second@kept.example,\n"
+        "broken@@kept.example,+441632960012\n"
+    )
+    handed_in(page, path)
+    page.get_by_label("Where they come from").fill("The shop")
+    page.get_by_role("radio", name="Subscribe them").check()
+    page.get_by_role("button", name="Check the file").click()
+    for lost, others in (
+        ("1 row loses its email address", "2 rows will be imported without some of their values"),
+        ("1 row was imported without its email address", "2 rows were imported without some of their values"),
+    ):
+        page.get_by_text(lost).click()
+        page.get_by_text(others).click()
+        lost_rows = page.locator("details.worth").filter(has_text=lost).locator("tbody tr")
+        expect(lost_rows).to_have_count(1)
+        expect(lost_rows).to_contain_text("broken@@kept.example")
+        other_rows = page.locator("details.worth").filter(has_text=others).locator("tbody tr")
+        expect(other_rows).to_have_count(2)
+        expect(other_rows.nth(0)).to_contain_text("phone@kept.example")
+        expect(other_rows.nth(0)).to_contain_text("Phone: Ask Bob (is not a phone number)")
+        expect(other_rows.nth(1)).to_contain_text("first@kept.example")
+        if "loses" in lost:
+            page.get_by_role("button", name="Import 3 contacts").click()
+            expect(page.get_by_role("heading", name="Import results")).to_be_visible()
+            page.goto(page.url)
+
+
+def figures(page: Page) -> dict[str, str]:
+    """Return the figures of a check or import by their labels."""
+    stats = page.locator("dl.stats").first.locator(".stat")
+    return dict(text.split("\n")[:2] for text in stats.all_inner_texts())
+
+
+def test_rows_that_repeat_a_contact_of_the_file_are_not_called_updates(
+    browser_page: Page, api: Client, tmp_path: Path
+) -> None:  # fmt: skip
+    """The check, the result and the list of imports count them apart, and the upload keeps its time."""
+    page, path = browser_page, tmp_path / "repeats.csv"
+    api.post("/contacts", {"email": "old@again.example"}).expect(201)
+    path.write_text("email\nold@again.example\nnew@again.example\nNEW@again.example\nnew@again.example\n")
+    handed_in(page, path)
+    number = int(re.findall(r"\d+", page.url)[-1])
+    uploaded = api.get(f"/imports/{number}").json["created_at"]
+    page.get_by_label("Where they come from").fill("The shop")
+    page.get_by_role("radio", name="Subscribe them").check()
+    page.get_by_role("button", name="Check the file").click()
+    expect(page.get_by_role("heading", name="What this import will do")).to_be_visible()
+    assert figures(page) == {"New": "1", "To update": "1", "Repeats": "2", "To skip": "0", "Problems": "0"}
+    page.get_by_role("button", name="Import 2 contacts").click()
+    expect(page.get_by_role("status").first).to_contain_text(
+        "1 contact imported, 1 row updated existing contacts, 2 rows repeated a contact of the file."
+    )
+    assert figures(page) == {"New": "1", "Updated": "1", "Repeats": "2", "Skipped": "0", "Problems": "0"}
+    page.get_by_role("button", name="Undo this import").click()
+    expect(page.get_by_role("dialog")).to_contain_text("1 new contact is deleted, 1 update is reverted.")
+    assert api.get(f"/imports/{number}").json["created_at"] == uploaded
+    page.goto("/contacts/imports")
+    cells = page.get_by_role("row").filter(has_text="repeats.csv").locator("td.num").all_inner_texts()
+    assert cells == ["1", "1", "0", "0"]

@@ -158,7 +158,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     raw, _ = list_params(request, 50)
     raw.pop("search", None)
     page = await fetch(store.fetch_page, visit.account_id, validation.read(ImportQuery, raw))
-    return view.render(request, "imports/index.html", found=page, may_write=_can_edit(visit))
+    repeats = {row.id: store.count_repeated(row) for row in page.rows}
+    return view.render(request, "imports/index.html", found=page, repeats=repeats, may_write=_can_edit(visit))
 
 
 @pages.get("/new", name="new")
@@ -348,7 +349,7 @@ async def _render_import(
         columns=build_columns(row, form),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
         may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row), arriving=store.count_arriving(row),
-        why=store.count_reasons(row), **context,
+        repeats=store.count_repeated(row), why=store.count_reasons(row), **context,
     )  # fmt: skip
 
 

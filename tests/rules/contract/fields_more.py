@@ -143,6 +143,7 @@ O dry_run boolean -- it only reports
 O filename string -- what it was made of
 O bytes,processed,restored integer -- how far it is
 O warnings integer -- rows that came in without one of their values
+O repeated integer -- rows among `updated` that repeat a contact of the same file
 O arriving object -- who is subscribed, unsubscribed and suppressed afterwards
 O left_in_place object -- whom its undo did not remove, and why
 O format enum(csv,jsonl) -- what it was read as
