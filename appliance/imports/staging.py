@@ -2,8 +2,8 @@
 
 `PersonReader` turns a record into a person. Only a row without any address is rejected; other invalid values are left
 out with a warning. One child process writes the file without a journal, and it is only read afterwards; a partial file
-is discarded and written again. People are sorted by address at positions 1, 2, 3 ..., which makes small transactions as
-fast as large ones and lets an import be split anywhere.
+is discarded and written again. People are sorted by address (see `_SORT`) at positions 1, 2, 3 ..., which makes small
+transactions as fast as large ones and lets an import be split anywhere.
 """
 
 import json
@@ -310,22 +310,28 @@ _TYPES = """line INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, value 
     lists TEXT, warnings TEXT, first INTEGER, shared INTEGER NOT NULL"""
 _SCHEMA = f"""
 CREATE TABLE raw.person ({_TYPES});
-CREATE TABLE raw.further (kind TEXT NOT NULL, key TEXT NOT NULL, line INTEGER NOT NULL);
+CREATE TABLE raw.further (kind TEXT NOT NULL, key TEXT NOT NULL, line INTEGER NOT NULL, owner TEXT NOT NULL);
 CREATE TABLE fault (line INTEGER PRIMARY KEY, reason TEXT NOT NULL, text TEXT);
 """
-_FURTHER = "INSERT INTO raw.further VALUES (?, ?, ?)"
+_FURTHER = "INSERT INTO raw.further VALUES (?, ?, ?, ?)"
 _PERSON = f"INSERT INTO raw.person VALUES ({','.join('?' * len(Person._fields))})"
-# A person is plain if the row has one email address, only fields, and no other row names the address.
+# A person is plain if the row has one email address, only fields, and no other row names the address. A further address
+# that several people share, such as the phone number of an office, goes to the first of them in the file: the rows of
+# these people come after the others, by line.
 _SORT = f"""
+CREATE INDEX raw.further_key ON further (kind, key, owner);
+CREATE TEMP TABLE sharing AS SELECT DISTINCT owner AS key FROM raw.further WHERE (kind, key) IN
+    (SELECT kind, key FROM raw.further GROUP BY kind, key HAVING min(owner) <> max(owner));
 CREATE TABLE main.person (pos INTEGER PRIMARY KEY, {_TYPES}, plain INTEGER NOT NULL);
 INSERT INTO main.person SELECT NULL, *, kind = 'email' AND more IS NULL AND lists IS NULL AND suppression IS NULL
-    AND coalesce(consent, 'in') = 'in' FROM raw.person ORDER BY kind = 'phone', key, line;
+    AND coalesce(consent, 'in') = 'in' FROM raw.person
+    ORDER BY kind = 'phone', iif(key IN (SELECT key FROM temp.sharing), line, 0), key, line;
 CREATE TEMP TABLE twice AS SELECT pos, line, key FROM main.person a
     WHERE EXISTS (SELECT 1 FROM main.person b WHERE b.pos = a.pos + 1 AND b.key = a.key)
-    OR EXISTS (SELECT 1 FROM main.person b WHERE b.pos = a.pos - 1 AND b.key = a.key);
+    OR EXISTS (SELECT 1 FROM main.person b WHERE b.pos = a.pos - 1 AND b.key = a.key)
+    OR a.key IN (SELECT key FROM temp.sharing);
 UPDATE main.person SET plain = 0, shared = 1, first = nullif(t.first, person.line)
     FROM (SELECT pos, min(line) OVER (PARTITION BY key) AS first FROM temp.twice) t WHERE t.pos = person.pos;
-CREATE INDEX raw.further_key ON further (kind, key);
 CREATE TEMP TABLE named AS SELECT kind, key, line FROM raw.further UNION ALL SELECT kind, key, line FROM main.person p
     WHERE EXISTS (SELECT 1 FROM raw.further f WHERE f.kind = p.kind AND f.key = p.key);
 UPDATE main.person SET plain = 0, shared = 1 WHERE line IN (SELECT line FROM temp.named WHERE (kind, key) IN
@@ -363,7 +369,7 @@ class StagingWriter:
         """Add a valid row."""
         self._people.append(person)
         if person.more is not None:
-            self._further += [(address.kind, address.key, person.line) for address in person.given()[1:]]
+            self._further += [(address.kind, address.key, person.line, person.key) for address in person.given()[1:]]
         self.good += 1
         if len(self._people) >= _BATCH:
             self.flush()

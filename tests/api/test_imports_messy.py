@@ -239,3 +239,51 @@ def test_an_address_with_a_space_in_it_is_nobodys(api: Client) -> None:
     assert [line["result"] for line in results(api, job["id"])] == ["created", "created"]
     assert results(api, job["id"])[0]["warnings"] == "email: a b@spaced.example (is not an email address)"
     assert int(api.get("/contacts", search="b@spaced.example", limit=1).headers["X-Total-Count"]) == 0
+
+
+def test_a_shared_phone_number_goes_to_the_first_line_of_the_file(api: Client) -> None:
+    """Whatever the order of their addresses: later lines come without it, each with a warning; the check says the same.
+
+    Repeated lines of the same person stay in order: the last one counts.
+    """
+    file = (
+        "email,phone,first_name\n"
+        "zoe@office.example,+14155550191,Zoe\n"
+        "bob@office.example,+14155550191,Bob\n"
+        "zoe@office.example,,Zoe Marie\n"
+        "amy@office.example,+1 (415) 555-0191,Amy\n"
+        "amy@office.example,+14155550192,Amy Lee\n"
+        "kim@office.example,+14155550193,Kim\n"
+    )
+    check = done(api, upload(api, file, dry_run=True))
+    job = done(api, upload(api, file))
+
+    contacts = [person(api, f"{name}@office.example") for name in ("zoe", "bob", "amy", "kim")]
+    assert [contact["phone"] for contact in contacts] == ["+14155550191", None, "+14155550192", "+14155550193"]
+    assert [contact["first_name"] for contact in contacts] == ["Zoe Marie", "Bob", "Amy Lee", "Kim"]
+    for lines in (results(api, check["id"]), results(api, job["id"])):
+        assert [line["result"] for line in lines] == ["created", "created", "updated", "created", "updated", "created"]
+        warning = "phone: +14155550191 (belongs to another contact)"
+        assert [line["warnings"] for line in lines] == ["", warning, "", warning, "", ""]
+        assert [line["reason"] for line in lines] == [
+            "", "", "the same address as line 2", "", "the same address as line 5", "",
+        ]  # fmt: skip
+    assert check["warnings"] == job["warnings"] == 2
+
+
+def test_rows_that_repeat_a_contact_of_the_file_are_counted_apart(api: Client) -> None:
+    """By the same email address or by the phone number alone; an existing contact on two lines is one update."""
+    api.post("/contacts", {"email": "old@repeats.example"}).expect(201)
+    file = (
+        "email,phone\nold@repeats.example,\nOLD@repeats.example,\nnew@repeats.example,+14155550195\n"
+        ",+14155550195\nnew@repeats.example,\nother@repeats.example,\nnobody,\n"
+    )
+    check = done(api, upload(api, file, dry_run=True))
+    job = done(api, upload(api, file))
+    for row in (check, job):
+        assert (*numbers(row), row["repeated"]) == (7, 2, 4, 0, 1, 3)
+    again = done(api, upload(api, file, on_conflict="skip"))
+    assert (*numbers(again), again["repeated"]) == (7, 0, 0, 6, 1, 0)
+    addresses = "email\nstop@repeats.example\nstop@repeats.example\n"
+    suppressed = done(api, upload(api, addresses, resource="suppressions"))
+    assert (*numbers(suppressed), suppressed["repeated"]) == (2, 1, 0, 1, 0, 0)
