@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from appliance.content.designs import merge as merge_tags
 from appliance.core import clock
+from appliance.sending.domains import records
 
 # Icon, tone and label of each event.
 _EVENTS = {
@@ -325,6 +326,14 @@ def readable(text: str | None) -> str:
     return merge_tags.make_readable(text or "")
 
 
+_ASCII_DOMAIN = re.compile(r"(?:[a-z0-9-]+\.)*xn--[a-z0-9.-]+", re.IGNORECASE)
+
+
+def unicode_domains(text: str | None) -> str:
+    """Return a text, such as an address or a From header, with its internationalized domains in Unicode."""
+    return _ASCII_DOMAIN.sub(lambda match: records.display_domain(match[0].lower()), text or "")
+
+
 def contact_name(contact: Any) -> str:
     """Return the name of a contact, else their email address, else their phone number."""
     full_name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
@@ -377,5 +386,5 @@ FILTERS = {
     "initials": initials,
     "reason": reason_label, "duration": duration, "clock_time": clock_time, "query": query_string,
     "full_time": full_time,
-    "moment": parse_time, "readable": readable,
+    "moment": parse_time, "readable": readable, "unicode_domains": unicode_domains,
 }  # fmt: skip

@@ -1,10 +1,12 @@
 """Whatever happened to somebody, and whatever data came with it, the pages that tell of it can be read."""
 
+import re
 from typing import Any
 
 import pytest
 
 from tests.api.test_threats_pages import Visitor
+from tests.conftest import FreshServer
 from tests.kit.server import EMAIL, Server
 from tests.kit.uploads import done, upload
 
@@ -76,3 +78,24 @@ def test_nobody_is_laid_over_a_contact_by_being_added(server: Server, visitor: V
     kept = api.get(f"/contacts/{contact}").expect(200)
     assert (kept["first_name"], kept["last_name"]) == ("Gunther", "Jager")
     assert visitor.send("POST", "/contacts", {"first_name": "Omer", "email": "nobody at all"}).status == 422
+
+
+def test_pages_show_internationalized_domains_in_unicode(fresh_server: FreshServer) -> None:
+    """The report, its lists and the test inbox show what was typed, not the ASCII form that mail servers use."""
+    server = fresh_server().give_address()
+    api = server.client(validate=False)
+    api.patch("/account", {"email_from_email": "ana@bäckerei.example"}).expect(200)
+    group = api.post("/lists", {"name": "Bread"}).expect(201)["id"]
+    api.post("/contacts", {"email": "ann@XN--mnchen-3ya.example", "list_ids": [group]}).expect(201)
+    content = {"subject": "Bread", "body": "<p>Fresh</p>"}
+    body = {"name": "Bread", "trigger_attributes": {"contact_list_id": group}, "template_attributes": content}
+    campaign = api.post("/campaigns", body).expect(201)["id"]
+    api.post(f"/campaigns/{campaign}/send").expect(200)
+    api.wait(f"/campaigns/{campaign}", lambda row: row["phase"] == "completed", 60)
+    visitor = Visitor(server, EMAIL)
+    filtered = f"/campaigns/{campaign}/people?domain=xn--mnchen-3ya.example"
+    pages = (f"/campaigns/{campaign}", f"/campaigns/{campaign}/domains", filtered, "/inbox", "/inbox/1", "/contacts")
+    for path in pages:
+        words = re.sub(r"<[^>]*>", " ", is_read(visitor, path))
+        assert "münchen.example" in words and "xn--" not in words, path
+    assert "ana@bäckerei.example" in is_read(visitor, "/inbox/1")

@@ -223,5 +223,5 @@ def _describe_filters(account_id: int, campaign_id: int, chosen: dict[str, str])
             phrases.append(formats.STATUSES.get(value, ("", value))[1])
         else:
             displayed = {"people": "", "true": "", "machines": "by machines only", "false": "not"}.get(value, value)
-            phrases.append(f"{_FILTER_LABELS[name]} {displayed}".strip())
+            phrases.append(f"{_FILTER_LABELS[name]} {formats.unicode_domains(displayed)}".strip())
     return ", ".join(phrases)

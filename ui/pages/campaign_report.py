@@ -124,7 +124,7 @@ def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int
             for row in figures.sms.countries[:_MAX_TOP_ROWS]
         ]
     return [
-        (row.domains[0] if len(row.domains) == 1 else row.name.capitalize(), row.audience,
+        (formats.unicode_domains(row.domains[0]) if len(row.domains) == 1 else row.name.capitalize(), row.audience,
          to + formats.query_string({"domain": row.name}))
         for row in figures.domains[:_MAX_TOP_ROWS] if row.name
     ]  # fmt: skip
