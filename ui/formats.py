@@ -1,6 +1,7 @@
 """Format values for people: numbers, times in the account's zone, states, reasons and events."""
 
 import re
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -319,6 +320,30 @@ def reason_label(code: str | None, channel: str = "email") -> str:
         why = SUPPRESSIONS.get(code.removeprefix("suppressed_"))
         return f"On the do-not-send list ({uncapitalize(why)})" if why else "On the do-not-send list"
     return _REASONS.get(code) or code.replace("_", " ").capitalize()
+
+
+def sent_so_far(stats: Mapping[str, int]) -> str:
+    """Return how far a campaign is: `12 of 30 sent`; skipped contacts are no part of either number."""
+    return f"{number(stats['accepted'])} of {number(stats['audience'] - stats['skipped'])} sent"
+
+
+def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]]) -> str:
+    """Return the outcome of a finished campaign: `Sent to 30 contacts. 19 skipped: unsubscribed`.
+
+    `skips` are the reasons of the skipped messages with their counts.
+    """
+    parts = [f"Sent to {count(stats['accepted'], 'contact', 'contacts')}"]
+    if stats["skipped"]:
+        reasons = [(f"{number(many)} " if len(skips) > 1 else "") + uncapitalize(reason) for reason, many in skips]
+        parts.append(f"{number(stats['skipped'])} skipped" + (f": {', '.join(reasons)}" if reasons else ""))
+    for many, word in (
+        (stats["failed"], "failed"),
+        (stats["uncertain"], "unconfirmed"),
+        (stats["cancelled"], "not sent"),
+    ):
+        if many:
+            parts.append(f"{number(many)} {word}")
+    return ". ".join(parts)
 
 
 def readable(text: str | None) -> str:

@@ -112,3 +112,27 @@ def test_people_that_no_segment_finds_become_a_list(sent: Any, server: Server) -
     assert 'id="f-list-name-err"' in again and 'value="Firms"' in again
     paper.undo(page)
     assert api.get(f"/lists/{made['id']}").expect(200)["contacts_count"] == 0
+
+
+def test_a_finished_campaign_says_who_was_skipped_and_why(browser_page: Page, server: Server) -> None:
+    """Nobody takes skipped contacts for missing: the heading counts them apart, and the list of campaigns likewise."""
+    api = server.client()
+    group = api.post("/lists", {"name": "Partly unsubscribed"}).expect(201)["id"]
+    for number in range(5):
+        body = {"email": f"skip{number}@parts.example", "list_ids": [group], "subscribed_email": number > 2}
+        contact = api.post("/contacts", body).expect(201)["id"]
+        if number == 0:
+            api.patch(f"/contacts/{contact}", {"subscribed_email": True}).expect(200)
+            api.post("/suppressions", {"address": "skip0@parts.example", "channel": "email"}).expect(201)
+    content = {"subject": "Parts", "body": "<p>Hello</p>", "from_email": "ana@example.com"}
+    body = {"name": "In parts", "trigger_attributes": {"contact_list_id": group}, "template_attributes": content}
+    campaign = api.post("/campaigns", body).expect(201)["id"]
+    api.post(f"/campaigns/{campaign}/send").expect(200)
+    api.wait(f"/campaigns/{campaign}", lambda row: row["phase"] == "completed", 60)
+    browser_page.goto(f"/campaigns/{campaign}")
+    expect(browser_page.locator("#progress-title")).to_have_text(
+        "Sent to 2 contacts. 3 skipped: 2 no consent on record, 1 on the do-not-send list (blocked by hand)"
+    )
+    browser_page.goto("/campaigns")
+    row = browser_page.get_by_role("row").filter(has_text="In parts")
+    expect(row.locator("td.num").first).to_have_text("2")

@@ -47,7 +47,7 @@ def test_polling_ends_itself(
     expect(page.locator("#live[hx-trigger]")).to_be_visible()
     expect(page.locator("#live .pill", has_text="Done")).to_be_visible(timeout=20_000)
     expect(page.locator("#live, #figures").and_(page.locator("[hx-trigger]"))).to_have_count(0, timeout=15_000)
-    expect(page.locator("#progress-title")).to_have_text("32 of 32 handed over")
+    expect(page.locator("#progress-title")).to_have_text("Sent to 32 contacts")
     expect(page.locator("#live [role=status]")).to_have_text("100 % done")
     before = len(polls)
     page.wait_for_timeout(2_500)  # longer than a poll waits
@@ -98,9 +98,9 @@ def test_lists_ask_once_for_all_rows(
     path = f"/live/campaigns?ids={campaign},99,x"
     text = page.request.get(path, headers=headers).text()
     assert f'hx-get="/live/campaigns?ids={campaign}"' in text and text.count("<hx-partial") == 1
-    assert re.search(r"\d of 8 handed over", text)
+    assert re.search(r"\d of 8 sent", text)
     page.goto("/")
-    expect(page.locator("#happening")).to_contain_text("of 8 handed over")
+    expect(page.locator("#happening")).to_contain_text("of 8 sent")
     smtp_server.rules.delay("body", 0)
     expect(page.locator("#happening[hx-trigger]")).to_have_count(0, timeout=15_000)
     done = page.request.get(path, headers=headers).text()

@@ -129,7 +129,7 @@ def test_send_for_good_and_follow_it(page: Page) -> None:
     """The report follows by itself until it is done, and then asks no more."""
     page.goto("/campaigns/1/send")
     page.get_by_role("button", name="Send to 3 people").click()
-    expect(page.get_by_text("3 of 3 handed over")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Sent to 3 contacts")).to_be_visible(timeout=60_000)
     expect(page.locator("#report .pill", has_text="Done")).to_be_visible()
     expect(page.get_by_text("3 = 3 people")).to_be_visible()
     expect(page.get_by_text("Nothing handed over yet")).to_have_count(0, timeout=3_000)  # sooner than the next poll

@@ -251,7 +251,7 @@ def test_lists_forms_and_reports_work_without_javascript(bare: Page) -> None:
     bare.get_by_role("button", name="Undo").click()
     assert bare.locator("tbody tr").count() == 2
     bare.goto("/campaigns/2")
-    assert "30 of 30 handed over" in bare.locator("main").inner_text()
+    assert "Sent to 30 contacts" in bare.locator("main").inner_text()
     bare.goto("/inbox/1")
     assert "News" in bare.locator("#mail .titled h2").inner_text()
     bare.goto("/campaigns/3?open=from")
