@@ -71,3 +71,25 @@ def test_the_source_of_a_message_keeps_to_the_page(
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     page.context.close()
     assert not browser_problems.found
+
+
+@pytest.mark.parametrize("path", ["/contacts", "/campaigns", "/templates"])
+def test_filter_chips_of_tables_are_all_visible_on_a_phone(phone: Page, api: Client, path: str) -> None:
+    """No chip is cut off or lies under a button; the chips wrap into further lines."""
+    content = {"subject": "News", "body": "<p>x</p>"}
+    api.post("/contacts", {"email": f"chips{path[1:]}@example.org"}).expect(201)
+    api.post("/templates", {"name": "Chips", **content}).expect(201)
+    api.post("/campaigns", {"name": "Chips", "template_attributes": content}).expect(201)
+    phone.goto(path)
+    phone.locator("#filters .chips").wait_for(timeout=5_000)
+    chips = [chip.bounding_box() for chip in phone.locator("#filters .chip").all()]
+    boxes = [*chips, *(button.bounding_box() for button in phone.locator("#filters .end > *:visible").all())]
+    strip = phone.locator("#filters .chips").bounding_box()
+    assert chips and strip
+    for number, box in enumerate(boxes):
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+        assert number >= len(chips) or box["x"] + box["width"] <= strip["x"] + strip["width"] + 1
+        for other in boxes[number + 1 :]:
+            assert other
+            apart_across = other["x"] >= box["x"] + box["width"] - 1 or box["x"] >= other["x"] + other["width"] - 1
+            assert apart_across or abs(other["y"] - box["y"]) >= min(box["height"], other["height"]) - 1
