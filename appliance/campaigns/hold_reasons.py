@@ -207,7 +207,7 @@ def _list_recipient_groups(campaign: Campaign) -> list[str]:
     """Return the recipient groups of the next messages."""
     sql = f"SELECT provider, recipient_key FROM message WHERE {_OPEN} ORDER BY due_at, id LIMIT {_SAMPLE_SIZE}"
     keys = rows(sql, _index_values(campaign))
-    return [*dict.fromkeys(mx_routes.recipient_group(provider, address or "") for provider, address in keys)]
+    return [*dict.fromkeys(mx_routes.get_recipient_group(provider, address or "") for provider, address in keys)]
 
 
 def _list_next_numbers(campaign: Campaign) -> list[str]:

@@ -146,7 +146,7 @@ async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"]
     for method in ("HEAD", "GET"):
         try:
             status = (
-                await safe_http.request(method, address, most=_MAX_RESPONSE_BYTES, seconds=_REQUEST_SECONDS, cut=True)
+                await safe_http.request(method, address, max_bytes=_MAX_RESPONSE_BYTES, timeout_seconds=_REQUEST_SECONDS, truncate=True)
             ).status
         except RequestFailed:
             continue

@@ -190,7 +190,7 @@ def _select_hits(campaign_id: int, kind: str) -> Any:
 def _filter_domain(name: str) -> Any:
     """Return the condition for addresses at a mailbox provider or at one domain."""
     condition = None
-    for domain in mx_routes.group_domains(name.strip().lower()):
+    for domain in mx_routes.get_group_domains(name.strip().lower()):
         at_domain = Message.recipient_key.endswith(f"@{domain}")
         condition = at_domain if condition is None else condition | at_domain
     return condition

@@ -100,7 +100,7 @@ def _describe_group(group: _ProblemGroup) -> dict[str, Any]:
     bounce_class = bounce_classes.CLASSES_BY_NAME.get(group.kind or "")
     return {
         "status": group.status, "reason": group.reason, "text": group.text, "count": group.people, "class": group.kind,
-        "meaning": bounce_class.words if bounce_class else None,
+        "meaning": bounce_class.meaning if bounce_class else None,
         "help": (bounce_class.help or None) if bounce_class else None, "key": group.key(),
     }  # fmt: skip
 

@@ -238,7 +238,7 @@ def _build_domains(campaign_id: int) -> list[DomainFigures]:
     domains: dict[str, set[str]] = {}
     # The rows of a campaign are adjacent, so one scan of the range is faster than any index.
     for domain, *counts in rows(_DOMAINS, (*bounds, campaign_id)):
-        name = mx_routes.group_of_address(f"@{domain}")
+        name = mx_routes.get_address_group(f"@{domain}")
         domains.setdefault(name, set()).add(mx_routes.domain_of(f"@{domain}"))
         totals = sums.setdefault(name, [0] * len(counts))
         sums[name] = [total + count for total, count in zip(totals, counts, strict=True)]

@@ -317,7 +317,7 @@ def _describe_rejection(campaign_id: int) -> str:
         if bounce_class is bounce_classes.AUTHENTICATION
         else bounce_class.help
     )
-    return f"{text or bounce_class.words} - {advice}"
+    return f"{text or bounce_class.meaning} - {advice}"
 
 
 # The last action on a campaign, from the events that its state changes record.

@@ -187,7 +187,7 @@ def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
             (row.account_id, row.address_kind, row.recipient_key),
         )
     bounce_class = outcomes.apply_bounce(row, classify_bounce(fact), fact.source, fact.text)
-    event = bounce_class.event if row.channel == "email" else f"{row.channel}_failed"
+    event = bounce_class.get_event_name if row.channel == "email" else f"{row.channel}_failed"
     codes = {"smtp": fact.smtp, "enhanced": fact.enhanced} if row.channel == "email" else {"code": fact.code}
     data = {"reason": "returned", "class": bounce_class.name, **codes, "text": fact.text[:1000], "source": fact.source}
     ledger.record_event(row, event, data)
@@ -206,7 +206,7 @@ def classify_bounce(fact: DeliveryReport) -> BounceClass:
         bounce_classes.EXPIRED,
     ):
         return bounce_class
-    if bounce_class.against == "nobody" and bounce_class is not bounce_classes.REFUSED:
+    if bounce_class.suppression_rule == "nobody" and bounce_class is not bounce_classes.REFUSED:
         return bounce_class
     return bounce_classes.HARD if fact.kind == "bounced" else bounce_classes.TEMPORARY
 
@@ -388,5 +388,5 @@ def _to_report(provider: str, receipt: Receipt, message_id: int) -> DeliveryRepo
         return DeliveryReport(message_id, "delivered", provider)
     bounce_class = error_codes.classify_code(receipt.code or receipt.text)
     text = error_codes.describe_code(receipt.code, receipt.text)
-    kind: Any = "soft_bounced" if bounce_class.against in ("third", "fifth") else "bounced"
+    kind: Any = "soft_bounced" if bounce_class.suppression_rule in ("third", "fifth") else "bounced"
     return DeliveryReport(message_id, kind, provider, text, code=receipt.code, judged=bounce_class)

@@ -74,10 +74,10 @@ async def post_event(
             target.url,
             headers=subscriptions.signature_headers(signing, name, body),
             content=body,
-            most=_MAX_RESPONSE_BYTES,
-            seconds=TIMEOUT_SECONDS,
-            cut=True,
-            kept=kept,
+            max_bytes=_MAX_RESPONSE_BYTES,
+            timeout_seconds=TIMEOUT_SECONDS,
+            truncate=True,
+            pool=kept,
         )
     except RequestFailed:
         return Outcome(job, error=UNREACHABLE)

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.sending.delivery import mx_routes
-from appliance.sending.delivery.mx_routes import MtaStsPolicy, organisation
+from appliance.sending.delivery.mx_routes import MtaStsPolicy, get_organisation
 
 GOOD = "version: STSv1\nmode: enforce\nmx: mail.example.com\nmx: *.example.net\nmax_age: 604800\n"
 
@@ -59,4 +59,4 @@ def test_which_servers_a_policy_names(host: str, allowed: bool) -> None:
 )  # fmt: skip
 def test_whose_machine_a_mail_server_is(host: str, group: str) -> None:
     """By the end of its name a provider that is known, or the domain it stands in; never by a part in the middle."""
-    assert organisation(host) == group
+    assert get_organisation(host) == group

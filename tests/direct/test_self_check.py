@@ -57,7 +57,7 @@ def test_a_name_that_does_not(
         dns.set(name, kind, value)
     configured(helo)
     [found] = smtp_connect.check_helo_name()
-    assert found.level == level and words in found.words
+    assert found.level == level and words in found.message
     assert found.record.startswith(record) or record in found.record
 
 

@@ -81,7 +81,7 @@ def test_a_refusal_has_its_class(smtp: int | None, enhanced: str | None, text: s
 
 def test_who_is_blamed_follows_from_the_class() -> None:
     """At once: nobody there; second time: switched off; third: a phone that is off; fifth: full, late; never: us."""
-    blamed = {kind: [one.name for one in bounce_classes.ALL_CLASSES if one.against == kind] for kind in
+    blamed = {kind: [one.name for one in bounce_classes.ALL_CLASSES if one.suppression_rule == kind] for kind in
               ("at_once", "second", "third", "fifth", "left", "nobody")}  # fmt: skip
     assert blamed == {
         "at_once": ["hard"],
@@ -102,7 +102,7 @@ def test_who_is_blamed_follows_from_the_class() -> None:
             "country",
         ],
     }
-    assert all(one.words and (one.help or one is bounce_classes.REFUSED) for one in bounce_classes.ALL_CLASSES)
+    assert all(one.meaning and (one.help or one is bounce_classes.REFUSED) for one in bounce_classes.ALL_CLASSES)
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ async def send(dialogue: SmtpClient, count: int, content: bytes = BODY) -> list[
         if not dialogue.is_open():
             break
         try:
-            opened = opened or dialogue.open(envelope(number, content))
-            await dialogue.ready(opened)
+            opened = opened or dialogue.open_envelope(envelope(number, content))
+            await dialogue.wait_until_ready(opened)
         except (Deferred, RecipientRejected, SenderRejected) as error:
             found.append(error)
             opened = None
@@ -86,7 +86,7 @@ async def send(dialogue: SmtpClient, count: int, content: bytes = BODY) -> list[
             found.append(reply)
         except MessageRejected as refused:
             found.append(refused.error)
-            opened = refused.opened
+            opened = refused.next_envelope
         except (Deferred, Uncertain) as error:
             found.append(error)
     return found
@@ -207,9 +207,9 @@ def test_what_the_server_cannot_take_is_said_before() -> None:
 
         async def conversation(dialogue: SmtpClient) -> None:
             with pytest.raises(RecipientRejected, match="no more than 1000"):
-                dialogue.open(envelope(1, b"x" * 2000))
+                dialogue.open_envelope(envelope(1, b"x" * 2000))
             with pytest.raises(RecipientRejected) as caught:
-                dialogue.open(Envelope("a@example.com", "jörg@example.org", BODY))
+                dialogue.open_envelope(Envelope("a@example.com", "jörg@example.org", BODY))
             assert caught.value.enhanced == "5.6.7"
 
         talk(smtp.port, conversation)

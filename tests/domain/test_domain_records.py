@@ -186,7 +186,7 @@ def test_slow_servers_of_others_end_a_check_in_time(zone: DnsServer) -> None:
         zone.set(f"n{number}.test", "CNAME", f"n{number + 1}.test.")
         zone.delay(f"n{number}.test", 0.3)
     zone.chases = False
-    assert dns_lookup.lookup("n0.test", "TXT", patience=1).cause == "timeout"
+    assert dns_lookup.lookup("n0.test", "TXT", timeout_seconds=1).cause == "timeout"
 
 
 def test_a_policy_of_the_domain_above_holds(zone: DnsServer) -> None:

@@ -91,8 +91,8 @@ def test_a_server_takes_what_is_announced() -> None:
                 Server("127.0.0.1", smtp.port, "none", helo="x", connect_timeout=5)
             )
             one = Envelope("a@example.com", "jörg@example.org", b"To: j\xc3\xb6rg@example.org\r\n\r\nx\r\n")
-            opened = dialogue.open(one)
-            await dialogue.ready(opened)
+            opened = dialogue.open_envelope(one)
+            await dialogue.wait_until_ready(opened)
             await dialogue.deliver(one)
             await dialogue.close()
 

@@ -8,7 +8,7 @@ from appliance.accounts.audit import Actor
 from appliance.campaigns import states
 from appliance.core import clock, validation
 from appliance.core.errors import Uncertain
-from appliance.sending.delivery.mx_routes import group_of_address
+from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.messages import queue, transactional
 from appliance.sending.messages.ledger import Claim, Outcome
 from appliance.sending.messages.queue_reader import AFTER_POSITION, QueueReader, Source, build_open_condition
@@ -57,7 +57,7 @@ def test_a_silent_group_does_not_hold_up_the_others(home: Home) -> None:
             finish(row)
         if not found and not line.has_more:
             break
-    assert sorted({group_of_address(row.recipient_key) for row in got}) == ["bakery.example", "example.org"]
+    assert sorted({get_address_group(row.recipient_key) for row in got}) == ["bakery.example", "example.org"]
     assert len(got) == 301 and line.get_blocked_groups() == {"google"}
     opened = line.fetch_candidates(40, frozenset(), room={"google": 3})
     assert [row.recipient_key for row in opened] == ["1@gmail.com", "2@gmail.com", "3@gmail.com"]

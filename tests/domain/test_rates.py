@@ -8,7 +8,7 @@ from appliance.core import send_status
 from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError, RecipientRejected
 from appliance.core.send_status import HOUR, NEVER, RateLimit, RateLimiter
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.delivery.mx_routes import group_of_address
+from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.workers.rate_limits import SILENCE_SECONDS, WINDOW_SECONDS, AdaptiveThrottle
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_for_good_never_asks_for_less() -> None:
 )  # fmt: skip
 def test_who_belongs_together(address: str, group: str) -> None:
     """Domains of a large provider are one group, any other domain is its own."""
-    assert group_of_address(address) == group
+    assert get_address_group(address) == group
 
 
 @pytest.mark.parametrize(

@@ -156,14 +156,14 @@ def test_kept_connections_are_checked_each_time(web: Any, monkeypatch: pytest.Mo
         async def ask() -> list[HttpResponse]:
             kept = safe_http.ConnectionPool()
             found = [
-                await safe_http.request("GET", f"http://{name}:{web.server_port}/here", kept=kept)
+                await safe_http.request("GET", f"http://{name}:{web.server_port}/here", pool=kept)
                 for name in ("inside.example", "inside.example", "beside.example")
             ]
             monkeypatch.setattr(
                 config, "_current", config.load({**settings, "network.allow_private_hosts": []}, {}).config
             )
             with pytest.raises(RequestFailed):
-                await safe_http.request("GET", f"http://inside.example:{web.server_port}/here", kept=kept)
+                await safe_http.request("GET", f"http://inside.example:{web.server_port}/here", pool=kept)
             await kept.close()
             return found
 
@@ -180,7 +180,7 @@ def test_no_cookie_is_carried_to_the_next_question(web: Any, monkeypatch: pytest
     async def ask() -> None:
         kept = safe_http.ConnectionPool()
         for _ in range(3):
-            await safe_http.request("GET", f"http://127.0.0.1:{web.server_port}/here", kept=kept)
+            await safe_http.request("GET", f"http://127.0.0.1:{web.server_port}/here", pool=kept)
         await kept.close()
 
     asyncio.run(ask())

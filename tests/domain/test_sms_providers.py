@@ -102,10 +102,10 @@ def test_what_helps_is_said_along() -> None:
     assert error_codes.describe_code(21408, "not enabled").startswith("21408 not enabled - Allow the country")
     assert (
         error_codes.describe_code("30007", "")
-        == f"30007 {bounce_classes.FILTERED.words} - {bounce_classes.FILTERED.help}"
+        == f"30007 {bounce_classes.FILTERED.meaning} - {bounce_classes.FILTERED.help}"
     )
     assert error_codes.describe_code(21211, "invalid") == "21211 invalid"
-    assert error_codes.describe_code(None, "") == bounce_classes.REFUSED.words
+    assert error_codes.describe_code(None, "") == bounce_classes.REFUSED.meaning
 
 
 def test_bare_answers(fake: FakeSms) -> None:

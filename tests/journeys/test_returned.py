@@ -122,7 +122,7 @@ def test_every_kind_of_return_has_its_effect(world: World) -> None:
             assert reasons.get(address(index)) == ("complaint" if complained else None), name
         else:
             found = bounce_classes.CLASSES_BY_NAME[kind]
-            assert (row["status"], told) == ("bounced", [found.event]), name
+            assert (row["status"], told) == ("bounced", [found.get_event_name]), name
             assert reasons.get(address(index)) == ("hard_bounce" if kind == "hard" else None), name
             assert row["error"]["text"] and row["bounced_at"], name
 

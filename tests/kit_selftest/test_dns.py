@@ -13,7 +13,7 @@ from dns.resolver import Resolver
 from appliance.sending.delivery import dns_lookup
 from tests.kit.dns import DnsServer, asking, system_has_ipv6
 
-ask = partial(dns_lookup.lookup, patience=3)
+ask = partial(dns_lookup.lookup, timeout_seconds=3)
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_nothing_is_told_from_nobody(zone: DnsServer) -> None:
     assert ask("a.b.example.com", "TXT")[:3] == ("none", (), "a.b.example.com has no TXT record")
     assert ask("b.example.com", "A").state == "none"
     broken = ask("broken.example.com", "A")
-    assert (broken.state, broken.cause, broken.words) == ("failed", "servfail", "the DNS server answered SERVFAIL")
-    assert "REFUSED" in ask("refused.example.com", "A").words
+    assert (broken.state, broken.cause, broken.error) == ("failed", "servfail", "the DNS server answered SERVFAIL")
+    assert "REFUSED" in ask("refused.example.com", "A").error
     assert ask("a" * 64 + ".com", "A").cause == "name"
     assert ask("..", "A").cause == "name"
 
@@ -62,12 +62,12 @@ def test_chains_are_followed_and_circles_named(zone: DnsServer, chases: bool) ->
     zone.set("x.test", "CNAME", "y.test.")
     zone.set("y.test", "CNAME", "x.test.")
     end = ask("a.test", "TXT")
-    assert (end.state, end.records, end.canonical) == ("found", ("end",), "c.test")
+    assert (end.state, end.records, end.canonical_name) == ("found", ("end",), "c.test")
     assert ask("a.test", "CNAME").records == ("b.test",)
     assert ask("dead.test", "TXT")[:3] == ("nxdomain", (), "gone.test does not exist; dead.test points there")
     loop = ask("x.test", "TXT")
     assert (loop.state, loop.cause) == ("failed", "loop")
-    assert "circle" in loop.words
+    assert "circle" in loop.error
 
 
 def test_a_circle_is_told_from_a_server_that_fails(zone: DnsServer) -> None:
@@ -95,8 +95,8 @@ def test_sequences_delays_and_silence(zone: DnsServer) -> None:
     zone.delay("s.test", 0.2)
     assert ask("s.test", "TXT").state == "found"
     zone.silence("s.test")
-    silent = dns_lookup.lookup("s.test", "TXT", patience=0.3)
-    assert (silent.cause, silent.words) == ("timeout", "no DNS server answered within 0.3 s")
+    silent = dns_lookup.lookup("s.test", "TXT", timeout_seconds=0.3)
+    assert (silent.cause, silent.error) == ("timeout", "no DNS server answered within 0.3 s")
     zone.heal("s.test")
     assert ask("s.test", "TXT").state == "found"
     zone.remove("s.test")
@@ -124,9 +124,9 @@ def test_the_next_server_is_asked_where_one_is_gone(zone: DnsServer) -> None:
         with asking(failing.address, zone.address):
             assert ask("a.test", "A").state == "found"
     with asking(gone, zone.address):
-        assert dns_lookup.lookup("a.test", "A", patience=1.5).state == "found"
+        assert dns_lookup.lookup("a.test", "A", timeout_seconds=1.5).state == "found"
     with asking(gone):
-        assert dns_lookup.lookup("a.test", "A", patience=0.1).state == "failed"
+        assert dns_lookup.lookup("a.test", "A", timeout_seconds=0.1).state == "failed"
 
 
 @pytest.mark.skipif(not system_has_ipv6(), reason="no ::1 here")
@@ -140,7 +140,7 @@ def test_over_ipv6() -> None:
 def test_servers_of_the_system_are_asked_where_none_are_named() -> None:
     """Nothing configured means what the system says; a name that is not one costs no question."""
     with asking():
-        assert dns_lookup.configured_servers() == ()
+        assert dns_lookup.get_configured_servers() == ()
         assert ask("..", "A").cause == "name"
 
 
@@ -150,7 +150,7 @@ def test_what_the_system_says_badly_is_no_fault_of_a_name(monkeypatch: pytest.Mo
     monkeypatch.setattr(Resolver.__init__, "__defaults__", (half, True))
     with asking():
         answer = ask("example.com", "MX")
-    assert (answer.state, answer.cause) == ("failed", "unreachable") and "192.0.2" in answer.words
+    assert (answer.state, answer.cause) == ("failed", "unreachable") and "192.0.2" in answer.error
 
 
 @pytest.mark.parametrize(

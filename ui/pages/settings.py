@@ -157,7 +157,7 @@ async def _render_account(request: Request, visit: Visit, form: Form, status: in
     return view.render(
         request, "settings/show.html", status, form=form, zones=time_zone_options(), languages=_list_languages(form),
         countries=lookups.country_options("No country"), email=config.email, config=config,
-        greets_as=smtp_connect.helo_name() if is_direct else None, steps=len(senders.DAILY_CAPS),
+        greets_as=smtp_connect.get_helo_name() if is_direct else None, steps=len(senders.DAILY_CAPS),
         beginning=await fetch(senders.list_warm_up_days,
             visit.account_id) if is_direct and config.email.direct.warm_up else (),
     )  # fmt: skip

@@ -61,7 +61,7 @@ def log_refused_request(name: str) -> None:
 
 async def _fetch(url: str) -> bytes:
     try:
-        response = await safe_http.get(url, most=_MAX_CERTIFICATE_BYTES)
+        response = await safe_http.get(url, max_bytes=_MAX_CERTIFICATE_BYTES)
     except safe_http.RequestFailed:
         raise Unavailable("the service that signed this cannot be reached", "unavailable", 30) from None
     if response.status != 200:

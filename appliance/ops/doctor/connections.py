@@ -44,7 +44,7 @@ def check_email_transport(_: Path) -> Iterator[Finding]:
             else Finding("ok", "email transport", "direct: mail servers can be reached")
         )
         for helo_finding in smtp_connect.check_helo_name():
-            yield Finding(helo_finding.level, "HELO name", helo_finding.words, helo_finding.record)
+            yield Finding(helo_finding.level, "HELO name", helo_finding.message, helo_finding.record)
         return
     try:
         asyncio.run(asyncio.wait_for(_greet_relay(name), _ANSWER_SECONDS))
@@ -81,7 +81,7 @@ def _check_listener(name: str, address: str, directory: Path, greeting: bytes) -
             reply = connection.recv(100) if greeting else b""
     except OSError as error:
         if installation.describe_process(directory):
-            reason = connection_errors.explain_failure(error).words
+            reason = connection_errors.explain_failure(error).message
             yield Finding("fail", name, f"{address} does not answer, although the service is running: {reason}")
         else:
             yield from _check_port_is_free(name, address, target, port)
@@ -132,7 +132,7 @@ def _check_public_certificate(base: str, host: str, port: int) -> Iterator[Findi
         yield Finding(
             "warn",
             "links",
-            f"{base} cannot be reached from this machine: {connection_errors.explain_failure(error).words}",
+            f"{base} cannot be reached from this machine: {connection_errors.explain_failure(error).message}",
         )
         return
     ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(certificate["notAfter"])), UTC)

@@ -98,7 +98,7 @@ def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], ask:
         return "the body differs from the signed one"
     answer = ask(f"{tags.get('s')}._domainkey.{tags.get('d')}", "TXT")
     if answer.state != "found":
-        return f"the public key cannot be read: {answer.words}"
+        return f"the public key cannot be read: {answer.error}"
     lines: dict[str, list[bytes]] = {}
     for line in dkim.canonicalize_headers(head):
         lines.setdefault(line.partition(b":")[0].decode("latin-1"), []).append(line)

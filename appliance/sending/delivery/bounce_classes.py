@@ -19,18 +19,18 @@ class BounceClass(NamedTuple):
     """A class of rejection: its name, its meaning, the suppression rule it counts for, and what helps."""
 
     name: str
-    words: str
-    against: SuppressionRule
+    meaning: str
+    suppression_rule: SuppressionRule
     help: str = ""
 
     @property
-    def event(self) -> str:
+    def get_event_name(self) -> str:
         """Return the event of a message that ended this way (docs/decisions.md#13).
 
         A class that suppresses at once is a permanent bounce.
         """
         return {"at_once": "email_bounced", "second": "email_soft_bounced", "fifth": "email_soft_bounced"}.get(
-            self.against, "email_failed"
+            self.suppression_rule, "email_failed"
         )
 
 

@@ -18,7 +18,7 @@ class Cause(NamedTuple):
     """A cause of failure by its name, what happened, and what to do next."""
 
     name: CauseName
-    words: str
+    message: str
     help: str = ""
 
 

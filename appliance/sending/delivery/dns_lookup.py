@@ -33,10 +33,10 @@ class DnsAnswer(NamedTuple):
 
     state: LookupState
     records: tuple[str, ...]
-    words: str
+    error: str
     ttl: int
     cause: FailureCause = ""
-    canonical: str = ""
+    canonical_name: str = ""
 
 
 class LookupFailed(Exception):
@@ -44,12 +44,12 @@ class LookupFailed(Exception):
 
     def __init__(self, cause: FailureCause, words: str) -> None:
         super().__init__(words)
-        self.cause, self.words = cause, words
+        self.cause, self.message = cause, words
 
 
-def lookup(name: str, kind: str, patience: float = TIMEOUT_SECONDS) -> DnsAnswer:
+def lookup(name: str, kind: str, timeout_seconds: float = TIMEOUT_SECONDS) -> DnsAnswer:
     """Look up the records of a name; blocks for at most `patience` seconds."""
-    return ask(name, kind, patience)
+    return query(name, kind, timeout_seconds)
 
 
 def lookup_ptr(address: str) -> DnsAnswer:
@@ -57,7 +57,7 @@ def lookup_ptr(address: str) -> DnsAnswer:
     return lookup(ipaddress.ip_address(address).reverse_pointer, "PTR")
 
 
-def configured_servers() -> tuple[tuple[str, int], ...]:
+def get_configured_servers() -> tuple[tuple[str, int], ...]:
     """Return the servers of `network.dns_servers` as (address, port); empty means those of the system."""
     addresses = []
     for server in config.current().network.dns_servers:
@@ -102,18 +102,18 @@ class _Deadline:
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
-    def left(self) -> float:
+    def get_remaining_seconds(self) -> float:
         """Return the remaining seconds. Raises LookupFailed after the deadline."""
         seconds_left = self._end - time.monotonic()
         if seconds_left <= 0:
-            raise self.over()
+            raise self.build_timeout_error()
         return seconds_left
 
-    def over(self) -> LookupFailed:
+    def build_timeout_error(self) -> LookupFailed:
         return LookupFailed("timeout", f"no DNS server answered within {self.seconds:g} s")
 
 
-def ask(name: str, kind: str, patience: float) -> DnsAnswer:
+def query(name: str, kind: str, patience: float) -> DnsAnswer:
     """Query the records of a name; blocks for at most `patience` seconds."""
     try:
         query_name = dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical)
@@ -122,7 +122,7 @@ def ask(name: str, kind: str, patience: float) -> DnsAnswer:
     try:
         return _resolve_chain(query_name, dns.rdatatype.from_text(kind), _Deadline(patience))
     except LookupFailed as failed:
-        return DnsAnswer("failed", (), failed.words, 0, failed.cause)
+        return DnsAnswer("failed", (), failed.message, 0, failed.cause)
     except (dns.exception.DNSException, UnicodeError, ValueError) as error:
         # An unknown error is not the name's fault; otherwise its mail would be rejected permanently
         return DnsAnswer("failed", (), f"DNS cannot be asked: {error}", 0, "servfail")
@@ -139,7 +139,7 @@ def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline:
         except dns.resolver.NoNameservers as no_servers:
             raise _diagnose(name, no_servers, deadline) from None
         except dns.resolver.LifetimeTimeout:
-            raise deadline.over() from None
+            raise deadline.build_timeout_error() from None
         except dns.resolver.YXDOMAIN:
             raise LookupFailed("loop", f"{_name_text(name)} is redirected to a name that is too long") from None
         if answer.rrset is not None or answer.canonical_name == chain[-1]:
@@ -154,7 +154,7 @@ def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline:
 def _query(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadline) -> dns.resolver.Answer:
     resolver = _resolver()
     resolver.timeout = deadline.seconds / _MAX_TRIES
-    return resolver.resolve(name, kind, raise_on_no_answer=False, search=False, lifetime=deadline.left())
+    return resolver.resolve(name, kind, raise_on_no_answer=False, search=False, lifetime=deadline.get_remaining_seconds())
 
 
 def _nxdomain_answer(chain: list[dns.name.Name], error: dns.resolver.NXDOMAIN) -> DnsAnswer:
@@ -236,7 +236,7 @@ def _server_error(failure: dns.resolver.NoNameservers) -> LookupFailed:
 
 
 def _resolver() -> dns.resolver.Resolver:
-    servers = configured_servers()
+    servers = get_configured_servers()
     if servers:
         resolver = dns.resolver.Resolver(configure=False)
         resolver.nameservers = [dns.nameserver.Do53Nameserver(host, port) for host, port in servers]

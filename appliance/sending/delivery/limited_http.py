@@ -12,11 +12,11 @@ import httpcore
 import httpx
 
 
-def limited_client(context: ssl.SSLContext, idle_seconds: float, most: int) -> httpx.AsyncClient:
+def build_limited_client(context: ssl.SSLContext, idle_seconds: float, max_bytes: int) -> httpx.AsyncClient:
     """Return a client that follows no redirects, uses no proxy, and reads at most `most` bytes for each request."""
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     transport._pool = httpcore.AsyncConnectionPool(
-        ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=LimitedBackend(most)
+        ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=LimitedBackend(max_bytes)
     )
     return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
 
@@ -28,43 +28,43 @@ class _LimitedStream(httpcore.AsyncNetworkStream):
     """
 
     def __init__(self, inner: httpcore.AsyncNetworkStream, most: int, backend: "LimitedBackend") -> None:
-        self._inner, self._most, self._backend, self._read = inner, most, backend, 0
-        self._question: list[bytes] = []
+        self._stream, self._max_bytes, self._backend, self._read_bytes = inner, most, backend, 0
+        self._request_parts: list[bytes] = []
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._question:
-            request = b"".join(self._question)
-            self._question.clear()
-            self._read = 0
+        if self._request_parts:
+            request = b"".join(self._request_parts)
+            self._request_parts.clear()
+            self._read_bytes = 0
             self._backend.has_written = True
-            await self._inner.write(request, timeout)
-        if self._read > self._most:
-            raise httpcore.ReadError(f"more than {self._most} bytes were answered")
-        data = await self._inner.read(max_bytes, timeout)
-        self._read += len(data)
+            await self._stream.write(request, timeout)
+        if self._read_bytes > self._max_bytes:
+            raise httpcore.ReadError(f"more than {self._max_bytes} bytes were answered")
+        data = await self._stream.read(max_bytes, timeout)
+        self._read_bytes += len(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._question.append(buffer)
+        self._request_parts.append(buffer)
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self._stream.aclose()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        inner = await self._inner.start_tls(ssl_context, server_hostname, timeout)
-        return _LimitedStream(inner, self._most, self._backend)
+        inner = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return _LimitedStream(inner, self._max_bytes, self._backend)
 
     def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
+        return self._stream.get_extra_info(info)
 
 
 class LimitedBackend(httpcore.AsyncNetworkBackend):
     """A network backend of limited connections; `has_written` becomes True when a request begins to leave."""
 
     def __init__(self, most: int) -> None:
-        self._inner, self._most = httpcore.AnyIOBackend(), most
+        self._backend, self._max_bytes = httpcore.AnyIOBackend(), most
         self.has_written = False
 
     async def connect_tcp(
@@ -72,9 +72,9 @@ class LimitedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:  # fmt: skip
         """Open a connection."""
-        inner = await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
-        return _LimitedStream(inner, self._most, self)
+        inner = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
+        return _LimitedStream(inner, self._max_bytes, self)
 
     async def sleep(self, seconds: float) -> None:
         """Wait between attempts, as httpcore requires."""
-        await self._inner.sleep(seconds)
+        await self._backend.sleep(seconds)

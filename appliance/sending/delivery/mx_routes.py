@@ -60,7 +60,7 @@ LARGE_GROUPS = frozenset(_DOMAINS)
 _GROUP_OF = {domain: name for name, domains in _DOMAINS.items() for domain in domains.split()}
 
 
-def group_of_address(address: str) -> str:
+def get_address_group(address: str) -> str:
     """Return the recipient group of an address by its domain alone."""
     domain = domain_of(address)
     return _GROUP_OF.get(domain, domain)
@@ -76,7 +76,7 @@ def is_mailbox_provider(domain: str) -> bool:
     return domain in _GROUP_OF
 
 
-def group_domains(group: str) -> tuple[str, ...]:
+def get_group_domains(group: str) -> tuple[str, ...]:
     """Return the domains of a group; a domain outside of all groups is its own group."""
     return tuple(_DOMAINS.get(group, group).split())
 
@@ -128,7 +128,7 @@ _SECOND_LEVEL_LABELS = frozenset(
 )  # fmt: skip
 
 
-def organisation(host: str) -> str:
+def get_organisation(host: str) -> str:
     """Return the operator of a mail server: a known provider, or the registered domain of its name."""
     labels = host.lower().rstrip(".").split(".")
     for start in range(len(labels)):
@@ -165,8 +165,8 @@ class Route(NamedTuple):
 class Addresses(NamedTuple):
     """The addresses of a mail server that may be connected to, or why there are none."""
 
-    found: tuple[str, ...]
-    words: str = ""
+    addresses: tuple[str, ...]
+    error: str = ""
     is_private: bool = False
 
 
@@ -174,25 +174,25 @@ class _TtlCache(Generic[Value]):
     """A cache whose entries expire, with a maximum size."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[float, Value]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[float, Value]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, name: str) -> Value | None:
         with self._lock:
-            entry = self._kept.get(name)
+            entry = self._entries.get(name)
             return entry[1] if entry is not None and entry[0] > clock.monotonic() else None
 
     def put(self, name: str, value: Value, seconds: float) -> Value:
         with self._lock:
-            self._kept[name] = (clock.monotonic() + seconds, value)
-            self._kept.move_to_end(name)
-            while len(self._kept) > _MAX_CACHED:
-                self._kept.popitem(last=False)
+            self._entries[name] = (clock.monotonic() + seconds, value)
+            self._entries.move_to_end(name)
+            while len(self._entries) > _MAX_CACHED:
+                self._entries.popitem(last=False)
         return value
 
     def clear(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._entries.clear()
 
 
 _routes: _TtlCache[Route] = _TtlCache()
@@ -207,29 +207,29 @@ def clear_caches() -> None:
     _addresses.clear()
 
 
-def last_dns_answer_at() -> float:
+def get_last_dns_answer_at() -> float:
     """Return when a name server last answered, in seconds of the monotonic clock."""
     return _last_answer_at
 
 
-def group_names(provider: str, address: str) -> tuple[str, ...]:
+def get_group_names(provider: str, address: str) -> tuple[str, ...]:
     """Return the groups whose limits apply to an address: the group of its mail servers, then that of its domain.
 
     Only direct delivery knows the group of the mail servers, once the route is in the cache.
     """
-    domain_group = group_of_address(address)
+    domain_group = get_address_group(address)
     if provider != DIRECT:
         return (domain_group,)
     route = _routes.get(domain_of(address))
     return (domain_group,) if route is None or route.group == domain_group else (route.group, domain_group)
 
 
-def recipient_group(provider: str, address: str) -> str:
+def get_recipient_group(provider: str, address: str) -> str:
     """Return the group of the mail servers that take an address's mail, as far as it is known."""
-    return group_names(provider, address)[0]
+    return get_group_names(provider, address)[0]
 
 
-def cached_route(domain: str) -> Route | None:
+def get_cached_route(domain: str) -> Route | None:
     """Return the cached route of a domain, or None."""
     return _routes.get(domain)
 
@@ -263,7 +263,7 @@ async def find_addresses_async(host: str) -> Addresses:
 
 async def fetch_mx_error(domain: str) -> str:
     """Look up the MX records of a domain without the cache, and return the error, or an empty string."""
-    return (await run_lookup(lambda name: _lookup(name, "MX"), domain)).words
+    return (await run_lookup(lambda name: _lookup(name, "MX"), domain)).error
 
 
 def _lookup(name: str, kind: str) -> dns_lookup.DnsAnswer:
@@ -275,12 +275,12 @@ def _lookup(name: str, kind: str) -> dns_lookup.DnsAnswer:
 
 
 def _lookup_route(domain: str) -> tuple[Route, float]:
-    group = group_of_address(f"@{domain}")
+    group = get_address_group(f"@{domain}")
     answer = _lookup(domain, "MX")
     if answer.cause == "name":
-        return Route((), group, RecipientRejected(answer.words, None, "5.1.2")), _NOT_FOUND_TTL_SECONDS
+        return Route((), group, RecipientRejected(answer.error, None, "5.1.2")), _NOT_FOUND_TTL_SECONDS
     if answer.state == "failed":
-        return Route((), group, Deferred(f"the mail servers of {domain} cannot be looked up: {answer.words}",
+        return Route((), group, Deferred(f"the mail servers of {domain} cannot be looked up: {answer.error}",
                                          None, "4.4.3")), _FAILED_TTL_SECONDS  # fmt: skip
     if answer.state == "nxdomain":
         return Route(
@@ -294,7 +294,7 @@ def _lookup_route(domain: str) -> tuple[Route, float]:
         return Route((), group, RecipientRejected(f"{domain} takes no mail (null MX)", None, "5.1.10")), _clamp_ttl(
             answer.ttl
         )
-    return Route(servers, organisation(servers[0][1])), _clamp_ttl(answer.ttl)
+    return Route(servers, get_organisation(servers[0][1])), _clamp_ttl(answer.ttl)
 
 
 def _parse_mx(record: str) -> tuple[int, str]:
@@ -305,10 +305,10 @@ def _parse_mx(record: str) -> tuple[int, str]:
 def _route_without_mx(domain: str, group: str) -> tuple[Route, float]:
     """Return the route of a domain without MX records: its own address, if it has one."""
     addresses = find_addresses(domain)
-    if addresses.found or addresses.is_private:
-        return Route(((0, domain),), group if group != domain else organisation(domain)), _MIN_TTL_SECONDS
-    if addresses.words:
-        return Route((), group, Deferred(addresses.words, None, "4.4.3")), _FAILED_TTL_SECONDS
+    if addresses.addresses or addresses.is_private:
+        return Route(((0, domain),), group if group != domain else get_organisation(domain)), _MIN_TTL_SECONDS
+    if addresses.error:
+        return Route((), group, Deferred(addresses.error, None, "4.4.3")), _FAILED_TTL_SECONDS
     return Route((), group, RecipientRejected(f"{domain} has no mail server", None, "5.4.4")), _NOT_FOUND_TTL_SECONDS
 
 
@@ -338,7 +338,7 @@ def _lookup_addresses(host: str) -> tuple[Addresses, float]:
         return Addresses(usable), seconds
     if records:
         return Addresses((), f"{host} is at {records[0]}, an address of a private network", is_private=True), seconds
-    failed = [answer.words for answer in answers if answer.state == "failed"]
+    failed = [answer.error for answer in answers if answer.state == "failed"]
     if failed:
         return Addresses((), f"{host} cannot be looked up: {failed[0]}"), _FAILED_TTL_SECONDS
     return Addresses(()), _NOT_FOUND_TTL_SECONDS
@@ -405,7 +405,7 @@ async def fetch_policy(domain: str, policy_id: str) -> MtaStsPolicy | None:
     url = f"https://mta-sts.{domain}/.well-known/mta-sts.txt"
     try:
         response = await safe_http.request(
-            "GET", url, schemes=("https",), most=_MAX_POLICY_BYTES, seconds=_POLICY_TIMEOUT_SECONDS
+            "GET", url, schemes=("https",), max_bytes=_MAX_POLICY_BYTES, timeout_seconds=_POLICY_TIMEOUT_SECONDS
         )
     except safe_http.RequestFailed:
         return None

@@ -120,9 +120,9 @@ def preload() -> None:
     _ssl_context()
 
 
-async def get(url: str, *, schemes: tuple[str, ...] = ("https",), most: int = MAX_BYTES) -> HttpResponse:
+async def get(url: str, *, schemes: tuple[str, ...] = ("https",), max_bytes: int = MAX_BYTES) -> HttpResponse:
     """Send a GET request. Raises RequestFailed."""
-    return await request("GET", url, schemes=schemes, most=most)
+    return await request("GET", url, schemes=schemes, max_bytes=max_bytes)
 
 
 async def request(
@@ -132,10 +132,10 @@ async def request(
     headers: Mapping[str, str] | None = None,
     content: bytes | None = None,
     schemes: tuple[str, ...] = ("http", "https"),
-    most: int = MAX_BYTES,
-    seconds: float = TIMEOUT_SECONDS,
-    cut: bool = False,
-    kept: "ConnectionPool | None" = None,
+    max_bytes: int = MAX_BYTES,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    truncate: bool = False,
+    pool: "ConnectionPool | None" = None,
 ) -> HttpResponse:
     """Send one request. Raises RequestFailed.
 
@@ -145,8 +145,8 @@ async def request(
     import httpx
 
     try:
-        async with asyncio.timeout(seconds):
-            return await _request(method, httpx.URL(url), dict(headers or {}), content, schemes, most, cut, kept)
+        async with asyncio.timeout(timeout_seconds):
+            return await _request(method, httpx.URL(url), dict(headers or {}), content, schemes, max_bytes, truncate, pool)
     except (
         _AddressRefused,
         httpx.HTTPError,
@@ -201,7 +201,7 @@ async def _request(
                     "http: connection failed host=%s address=%s: %s",
                     url.host,
                     ip,
-                    connection_errors.explain_failure(error).words,
+                    connection_errors.explain_failure(error).message,
                 )
     raise _AddressRefused("none of its addresses could be reached")
 
@@ -212,7 +212,7 @@ class ConnectionPool:
     def __init__(self) -> None:
         self._clients: dict[str, httpx.AsyncClient] = {}
 
-    def client(self, host: str, max_bytes: int) -> "httpx.AsyncClient":
+    def get_client(self, host: str, max_bytes: int) -> "httpx.AsyncClient":
         """Return the client for a host."""
         if host not in self._clients:
             self._clients[host] = _new_client(max_bytes)
@@ -228,7 +228,7 @@ class ConnectionPool:
 @asynccontextmanager
 async def _client_for(host: str, pool: ConnectionPool | None, max_bytes: int) -> "AsyncIterator[httpx.AsyncClient]":
     if pool is not None:
-        yield pool.client(host, max_bytes)
+        yield pool.get_client(host, max_bytes)
         return
     async with _new_client(max_bytes) as client:
         yield client
@@ -239,7 +239,7 @@ def _new_client(max_bytes: int) -> "httpx.AsyncClient":
 
     # Servers close idle connections after five seconds or more; closing them earlier means that no request is written
     # to a connection that the server has just closed
-    client = limited_http.limited_client(_ssl_context(), _IDLE_SECONDS, max_bytes + _MAX_HEADER_BYTES)
+    client = limited_http.build_limited_client(_ssl_context(), _IDLE_SECONDS, max_bytes + _MAX_HEADER_BYTES)
     # Requests are independent of each other: cookies of a response are not sent with the next request
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
     return client
@@ -258,7 +258,7 @@ def _resolve(host: str, port: int, allowed: bool) -> list[str]:
 
     Names that only this machine knows (`localhost`, /etc/hosts) are resolved where the operator allowed the host.
     """
-    if dns_lookup.configured_servers() and _HOSTNAME.search(host):
+    if dns_lookup.get_configured_servers() and _HOSTNAME.search(host):
         end = time.monotonic() + TIMEOUT_SECONDS
         answers = [dns_lookup.lookup(host, kind, end - time.monotonic()) for kind in ("A", "AAAA")]
         records = [record for answer in answers for record in answer.records]

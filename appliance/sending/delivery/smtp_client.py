@@ -50,12 +50,12 @@ class Reply(NamedTuple):
         return 200 <= self.code < 300
 
     @property
-    def enhanced(self) -> str | None:
+    def enhanced_code(self) -> str | None:
         """Return the enhanced status code (RFC 3463) at the start of the text, or None."""
         match = _ENHANCED.match(self.text)
         return match[1] if match else None
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Return code and text of the reply."""
         return f"{self.code} {self.text}".strip()
 
@@ -68,7 +68,7 @@ class ReplyParser:
         self._lines: list[bytes] = []
         self._code = 0
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop the bytes received so far: those from before the TLS handshake are not trusted (CVE-2011-0411)."""
         self._rest, self._lines, self._code = b"", [], 0
 
@@ -105,21 +105,21 @@ class ReplyParser:
 def connection_error(reply: Reply) -> DeliveryError:
     """Return the error of a rejection before any recipient was named: it is about us, whatever its class."""
     kind = ClientRejected if reply.code >= 500 else Deferred if reply.code == 450 else ConnectionFailed
-    return kind(reply.words(), reply.code, reply.enhanced)
+    return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
 def sender_error(reply: Reply) -> DeliveryError:
     """Return the error of a rejected MAIL command: a permanent one is about the sender, 421 about the connection."""
     kind = SenderRejected if reply.code >= 500 else ConnectionFailed if reply.code == 421 else Deferred
-    return kind(reply.words(), reply.code, reply.enhanced)
+    return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
 def message_error(reply: Reply) -> DeliveryError:
     """Return the error of a rejected recipient or message; one that names our DNS counts against neither."""
     kind: type[DeliveryError] = RecipientRejected if reply.code >= 500 else Deferred
-    if bounce_classes.classify(reply.code, reply.enhanced, reply.text) is bounce_classes.AUTHENTICATION:
+    if bounce_classes.classify(reply.code, reply.enhanced_code, reply.text) is bounce_classes.AUTHENTICATION:
         kind = MailUnauthenticated
-    return kind(reply.words(), reply.code, reply.enhanced)
+    return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
 # Envelopes and servers.
@@ -146,7 +146,7 @@ class Server(NamedTuple):
     connect_timeout: float = 30.0
     command_timeout: float = 300.0
     reply_timeout: float = 600.0
-    most_messages: int = 100
+    max_messages: int = 100
     address: str = ""  # the IP address if known, so that the name is not resolved again
 
 
@@ -159,7 +159,7 @@ def dot_stuff(content: bytes) -> bytes:
     return content if content.endswith(b"\r\n") else content + b"\r\n"
 
 
-def envelope_commands(envelope: Envelope, offers: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
+def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tuple[bytes, bytes, bytes]:
     """Return MAIL, RCPT and DATA for a server with these extensions.
 
     Raises RecipientRejected if the server cannot accept the addresses or the size.
@@ -168,14 +168,14 @@ def envelope_commands(envelope: Envelope, offers: Mapping[str, str]) -> tuple[by
     recipient = addresses.to_ascii(envelope.rcpt_to) or envelope.rcpt_to
     mail_command = [f"MAIL FROM:<{sender}>"]
     if not (sender + recipient).isascii():
-        if "SMTPUTF8" not in offers:
+        if "SMTPUTF8" not in extensions:
             raise RecipientRejected("the next hop does not take this address (no SMTPUTF8)", 553, "5.6.7")
         mail_command.append("SMTPUTF8")
-        if "8BITMIME" in offers:
+        if "8BITMIME" in extensions:
             mail_command.append("BODY=8BITMIME")  # the message's headers contain these addresses as UTF-8
-    if "SIZE" in offers:
+    if "SIZE" in extensions:
         size = len(envelope.content)
-        limit = offers["SIZE"]
+        limit = extensions["SIZE"]
         if limit.isdigit() and 0 < int(limit) < size:
             raise RecipientRejected(f"the next hop takes no more than {limit} bytes", 552, "5.3.4")
         mail_command.append(f"SIZE={size}")
@@ -190,7 +190,7 @@ class MessageRejected(Exception):
 
     def __init__(self, error: DeliveryError, opened: "OpenedEnvelope | None") -> None:
         super().__init__(str(error))
-        self.error, self.opened = error, opened
+        self.error, self.next_envelope = error, opened
 
 
 class ConnectionLost(Exception):
@@ -225,17 +225,17 @@ class SmtpProtocol(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.offers: dict[str, str] = {}
-        self.messages = 0
+        self.extensions: dict[str, str] = {}
+        self.sent_count = 0
         self._transport: asyncio.Transport | None = None
-        self._replies = ReplyParser()
-        self._waiting: deque[asyncio.Future[Reply]] = deque()
+        self._parser = ReplyParser()
+        self._pending_replies: deque[asyncio.Future[Reply]] = deque()
         self._banner: Reply | None = None
-        self.lost: ConnectionLost | None = None
-        self._full = False
-        self._drained: asyncio.Future[None] | None = None
+        self.error: ConnectionLost | None = None
+        self._is_buffer_full = False
+        self._buffer_drained: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._deadline = self._limit = 0.0
+        self._deadline = self._timeout_seconds = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the connection, again after it became encrypted."""
@@ -247,48 +247,48 @@ class SmtpProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Set the results of the waiting commands, in their order."""
         try:
-            replies = self._replies.feed(data)
+            replies = self._parser.feed(data)
         except MalformedReply as error:
-            self.end(ConnectionLost(str(error)))
+            self.fail(ConnectionLost(str(error)))
             return
         for reply in replies:
-            while self._waiting and self._waiting[0].done():
-                self._waiting.popleft()
-            if self._waiting:
+            while self._pending_replies and self._pending_replies[0].done():
+                self._pending_replies.popleft()
+            if self._pending_replies:
                 self._banner = self._banner or reply
-                self._waiting.popleft().set_result(reply)
-            elif self._banner is None and not self.offers:
+                self._pending_replies.popleft().set_result(reply)
+            elif self._banner is None and not self.extensions:
                 self._banner = reply  # the greeting answers no command
             else:
                 # An unsolicited 421, or a reply that would be taken for the answer to the next command
-                self.end(ConnectionLost(f"said without being asked: {reply.words()}"))
+                self.fail(ConnectionLost(f"said without being asked: {reply.describe()}"))
                 return
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail everything that waits."""
-        self.end(ConnectionLost(str(error) if error else "the other side closed the connection"))
+        self.fail(ConnectionLost(str(error) if error else "the other side closed the connection"))
 
     def pause_writing(self) -> None:
         """Remember that the send buffer is not empty."""
-        self._full = True
+        self._is_buffer_full = True
 
     def resume_writing(self) -> None:
         """Remember that the send buffer is empty."""
-        self._full = False
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        self._is_buffer_full = False
+        if self._buffer_drained is not None and not self._buffer_drained.done():
+            self._buffer_drained.set_result(None)
 
-    def end(self, lost: ConnectionLost) -> None:
+    def fail(self, lost: ConnectionLost) -> None:
         """Close the connection and fail everything that waits; the first reason stays."""
-        if self.lost is None:
-            self.lost = lost
-        waiting: list[asyncio.Future[Any]] = [*self._waiting]
-        self._waiting.clear()
-        if self._drained is not None:
-            waiting.append(self._drained)
+        if self.error is None:
+            self.error = lost
+        waiting: list[asyncio.Future[Any]] = [*self._pending_replies]
+        self._pending_replies.clear()
+        if self._buffer_drained is not None:
+            waiting.append(self._buffer_drained)
         for future in waiting:
             if not future.done():
-                future.set_exception(self.lost)
+                future.set_exception(self.error)
                 future.exception()
         if self._timer is not None:
             self._timer.cancel()
@@ -297,7 +297,7 @@ class SmtpProtocol(asyncio.Protocol):
 
     def is_open(self) -> bool:
         """Return whether another message may be sent over this connection."""
-        return self.lost is None and self.messages < self.server.most_messages
+        return self.error is None and self.sent_count < self.server.max_messages
 
     @property
     def encryption(self) -> str:
@@ -305,64 +305,64 @@ class SmtpProtocol(asyncio.Protocol):
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         return str(tls.version()) if tls is not None else "none"
 
-    async def banner(self) -> Reply:
+    async def read_banner(self) -> Reply:
         """Return the greeting of the server. Raises ConnectionLost."""
-        if self._banner is not None and self.lost is None:
+        if self._banner is not None and self.error is None:
             return self._banner
-        reply: Reply = await self.within(self.expect())
+        reply: Reply = await self.wait_for(self.next_reply())
         return reply
 
-    def expect(self) -> "asyncio.Future[Reply]":
+    def next_reply(self) -> "asyncio.Future[Reply]":
         """Return a future of the next reply, which raises ConnectionLost."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        if self.lost is not None:
-            future.set_exception(self.lost)
+        if self.error is not None:
+            future.set_exception(self.error)
             future.exception()  # marks it as retrieved, since not every caller waits for the future
         else:
-            self._waiting.append(future)
+            self._pending_replies.append(future)
         return future
 
     def write(self, data: bytes) -> None:
         """Send bytes; errors are raised where the reply is awaited."""
-        if self._transport is not None and self.lost is None:
+        if self._transport is not None and self.error is None:
             self._transport.write(data)
 
-    async def command(self, line: str, seconds: float | None = None) -> Reply:
+    async def send_command(self, line: str, seconds: float | None = None) -> Reply:
         """Send a command and return its reply. Raises ConnectionLost."""
         self.write(f"{line}\r\n".encode())
-        reply: Reply = await self.within(self.expect(), seconds)
+        reply: Reply = await self.wait_for(self.next_reply(), seconds)
         return reply
 
-    async def within(self, future: "asyncio.Future[Any]", seconds: float | None = None) -> Any:
+    async def wait_for(self, future: "asyncio.Future[Any]", seconds: float | None = None) -> Any:
         """Wait for a future up to the timeout of this server. Raises ConnectionLost."""
         if future.done():
             return future.result()
         loop = asyncio.get_running_loop()
-        self._limit = self.server.command_timeout if seconds is None else seconds
-        self._deadline = loop.time() + self._limit
+        self._timeout_seconds = self.server.command_timeout if seconds is None else seconds
+        self._deadline = loop.time() + self._timeout_seconds
         # One timer per connection, which is set again if it fired early: a timer per wait costs as much as a message
         if self._timer is None or self._timer.when() > self._deadline:
-            self._arm(loop)
+            self._set_timer(loop)
         return await future
 
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(self._deadline, self._late, loop)
+        self._timer = loop.call_at(self._deadline, self._handle_timeout, loop)
 
-    def _late(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _handle_timeout(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        if not self._waiting and self._drained is None:
+        if not self._pending_replies and self._buffer_drained is None:
             return
         if loop.time() < self._deadline:
-            self._arm(loop)
+            self._set_timer(loop)
         else:
-            self.end(ReplyTimeout(f"no answer within {self._limit:g} s"))
+            self.fail(ReplyTimeout(f"no answer within {self._timeout_seconds:g} s"))
 
     async def encrypt(self, context: Any) -> None:
         """Start TLS and drop bytes received before the handshake. Raises OSError or ssl.SSLError."""
         assert self._transport is not None
-        self._replies.forget()
+        self._parser.clear()
         transport = await asyncio.get_running_loop().start_tls(
             self._transport, self, context, server_hostname=self.server.host,
             ssl_handshake_timeout=self.server.connect_timeout,
@@ -371,28 +371,28 @@ class SmtpProtocol(asyncio.Protocol):
             raise OSError("the connection ended during the handshake")
         self.connection_made(transport)
 
-    async def left(self) -> None:
+    async def drain(self) -> None:
         """Wait until all bytes were sent. Raises Deferred if the connection breaks before."""
-        if not self._full:
+        if not self._is_buffer_full:
             return
-        self._drained = asyncio.get_running_loop().create_future()
+        self._buffer_drained = asyncio.get_running_loop().create_future()
         try:
-            await self.within(self._drained, self.server.reply_timeout)
+            await self.wait_for(self._buffer_drained, self.server.reply_timeout)
         except ConnectionLost as error:
             raise Deferred(f"the connection broke before the message was handed over: {error}") from None
         finally:
-            self._drained = None
+            self._buffer_drained = None
 
     def abort(self) -> None:
         """Close the connection without QUIT: the server drops an unfinished message."""
-        self.end(ConnectionLost("hung up"))
+        self.fail(ConnectionLost("hung up"))
 
     async def close(self) -> None:
         """Send QUIT and close the connection, whatever the reply."""
-        if self.lost is None:
+        if self.error is None:
             with contextlib.suppress(ConnectionLost):
-                await self.command("QUIT", _QUIT_TIMEOUT_SECONDS)
-        self.end(ConnectionLost("closed"))
+                await self.send_command("QUIT", _QUIT_TIMEOUT_SECONDS)
+        self.fail(ConnectionLost("closed"))
 
 
 # A smaller message is written together with the commands behind it, because the system accepts this much at once
@@ -403,74 +403,74 @@ _MAX_SINGLE_WRITE_BYTES = 16_000
 class SmtpClient(SmtpProtocol):
     """A client that sends one message after the other over one connection."""
 
-    def open(self, envelope: Envelope) -> OpenedEnvelope:
+    def open_envelope(self, envelope: Envelope) -> OpenedEnvelope:
         """Send the commands of an envelope; `ready` waits for the replies.
 
         Raises RecipientRejected for an envelope that this server cannot accept.
         """
-        commands = envelope_commands(envelope, self.offers)
-        if "PIPELINING" not in self.offers:
+        commands = envelope_commands(envelope, self.extensions)
+        if "PIPELINING" not in self.extensions:
             self.write(commands[0])
-            return OpenedEnvelope(envelope, self.expect(), None, None)
+            return OpenedEnvelope(envelope, self.next_reply(), None, None)
         self.write(b"".join(commands))
-        return self._offered(envelope)
+        return self._expect_replies(envelope)
 
-    async def ready(self, opened: OpenedEnvelope) -> None:
+    async def wait_until_ready(self, opened: OpenedEnvelope) -> None:
         """Wait until the server asks for the message. Raises Deferred, RecipientRejected or SenderRejected.
 
         ConnectionFailed means that this connection accepts no more messages.
         """
         try:
             if opened.rcpt is None or opened.data is None:
-                await self._step_by_step(opened)
+                await self._open_step_by_step(opened)
             else:
-                await self._all_at_once(opened)
+                await self._open_pipelined(opened)
         except ConnectionLost as error:
             # This message may be the reason why the server closed, so the attempt counts and retries come to an end
             raise Deferred(f"the connection broke before the message was handed over: {error}") from None
 
-    async def _step_by_step(self, opened: OpenedEnvelope) -> None:
-        _, rcpt, data = envelope_commands(opened.envelope, self.offers)
-        reply = await self.within(opened.mail)
+    async def _open_step_by_step(self, opened: OpenedEnvelope) -> None:
+        _, rcpt, data = envelope_commands(opened.envelope, self.extensions)
+        reply = await self.wait_for(opened.mail)
         if not reply.is_good:
-            await self._refused(reply, sender_error(reply))
+            await self._reset_and_raise(reply, sender_error(reply))
         self.write(rcpt)
-        reply = await self.within(self.expect())
+        reply = await self.wait_for(self.next_reply())
         if not reply.is_good:
-            await self._refused(reply, message_error(reply))
+            await self._reset_and_raise(reply, message_error(reply))
         self.write(data)
-        reply = await self.within(self.expect())
+        reply = await self.wait_for(self.next_reply())
         if reply.code != 354:
-            await self._refused(reply, message_error(reply if reply.code >= 400 else reply._replace(code=451)))
+            await self._reset_and_raise(reply, message_error(reply if reply.code >= 400 else reply._replace(code=451)))
 
-    async def _all_at_once(self, opened: OpenedEnvelope) -> None:
+    async def _open_pipelined(self, opened: OpenedEnvelope) -> None:
         assert opened.rcpt is not None and opened.data is not None
-        mail = await self.within(opened.mail)
-        rcpt = mail if mail.code == 421 else await self.within(opened.rcpt)
+        mail = await self.wait_for(opened.mail)
+        rcpt = mail if mail.code == 421 else await self.wait_for(opened.rcpt)
         if rcpt.code == 421:  # no reply follows it
-            await self._refused(rcpt, sender_error(mail) if rcpt is mail else message_error(rcpt))
-        data = await self.within(opened.data)
+            await self._reset_and_raise(rcpt, sender_error(mail) if rcpt is mail else message_error(rcpt))
+        data = await self.wait_for(opened.data)
         if mail.is_good and rcpt.is_good and data.code == 354:
             return
         if data.code == 354:
             # The server wants a message without recipients: it gets an empty one, which it must reject (RFC 2920, 3.1)
             self.write(b".\r\n")
-            await self.within(self.expect())
+            await self.wait_for(self.next_reply())
         if not mail.is_good:
-            await self._refused(mail, sender_error(mail))
+            await self._reset_and_raise(mail, sender_error(mail))
         if not rcpt.is_good:
-            await self._refused(rcpt, message_error(rcpt))
-        await self._refused(data, message_error(data if data.code >= 400 else data._replace(code=451)))
+            await self._reset_and_raise(rcpt, message_error(rcpt))
+        await self._reset_and_raise(data, message_error(data if data.code >= 400 else data._replace(code=451)))
 
-    async def _refused(self, reply: Reply, error: Exception) -> None:
+    async def _reset_and_raise(self, reply: Reply, error: Exception) -> None:
         """Reset the session so that the next envelope can begin, then raise."""
         if reply.code == 421:
-            self.end(ConnectionLost(reply.words()))
+            self.fail(ConnectionLost(reply.describe()))
         else:
             with contextlib.suppress(ConnectionLost):
-                reset_reply = await self.command("RSET")
+                reset_reply = await self.send_command("RSET")
                 if not reset_reply.is_good:
-                    self.end(ConnectionLost(reset_reply.words()))
+                    self.fail(ConnectionLost(reset_reply.describe()))
         raise error
 
     async def deliver(
@@ -482,39 +482,39 @@ class SmtpClient(SmtpProtocol):
         of the server's reply, Deferred if the final dot did not leave this machine, or Uncertain if it did and no reply
         came.
         """
-        if self.lost is not None:
-            raise Deferred(f"the connection broke before the message was handed over: {self.lost}")
+        if self.error is not None:
+            raise Deferred(f"the connection broke before the message was handed over: {self.error}")
         content = envelope.content if envelope.is_stuffed else dot_stuff(envelope.content)
-        final = self.expect()
+        final = self.next_reply()
         opened = None
-        next_commands = self._behind(following)
+        next_commands = self._get_next_commands(following)
         is_alone = not next_commands or len(content) >= _MAX_SINGLE_WRITE_BYTES
         self.write(b"".join((content, b".\r\n", b"" if is_alone else next_commands)))
         if is_alone:
-            await self.left()
+            await self.drain()
         if is_alone and next_commands:
             self.write(next_commands)
         if following is not None and next_commands:
-            opened = self._offered(following)
+            opened = self._expect_replies(following)
         try:
-            reply = await self.within(final, self.server.reply_timeout)
+            reply = await self.wait_for(final, self.server.reply_timeout)
         except ConnectionLost as error:
             raise Uncertain(f"no reply after the message was handed over: {error}") from None
         self.messages += 1
         if reply.code == 421:
-            self.end(ConnectionLost(reply.words()))
+            self.fail(ConnectionLost(reply.words()))
         if reply.is_good:
             return reply, opened
         raise MessageRejected(message_error(reply), opened)
 
-    def _behind(self, following: Envelope | None) -> bytes:
+    def _get_next_commands(self, following: Envelope | None) -> bytes:
         """Return the commands that may follow a message (RFC 2920, 3.1), or nothing."""
-        if following is None or "PIPELINING" not in self.offers or self.messages + 1 >= self.server.most_messages:
+        if following is None or "PIPELINING" not in self.extensions or self.messages + 1 >= self.server.max_messages:
             return b""
         try:
-            return b"".join(envelope_commands(following, self.offers))
+            return b"".join(envelope_commands(following, self.extensions))
         except RecipientRejected:
             return b""  # raised again for that message when its envelope is opened alone
 
-    def _offered(self, envelope: Envelope) -> OpenedEnvelope:
-        return OpenedEnvelope(envelope, self.expect(), self.expect(), self.expect())
+    def _expect_replies(self, envelope: Envelope) -> OpenedEnvelope:
+        return OpenedEnvelope(envelope, self.next_reply(), self.next_reply(), self.next_reply())

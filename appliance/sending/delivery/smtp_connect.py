@@ -47,13 +47,13 @@ async def open_connection(server: Server, context: ContextFactory = ssl.create_d
         dialogue.abort()
         cause = connection_errors.explain_failure(error)
         raise _with_cause(
-            ClientRejected(f"TLS with {server.host}:{server.port} failed: {cause.words}"), cause
+            ClientRejected(f"TLS with {server.host}:{server.port} failed: {cause.message}"), cause
         ) from None
     except (OSError, ConnectionLost) as error:
         dialogue.abort()
         cause = connection_errors.explain_failure(error, server.connect_timeout)
         raise _with_cause(
-            ConnectionFailed(f"{server.host}:{server.port} cannot be reached: {cause.words}"), cause
+            ConnectionFailed(f"{server.host}:{server.port} cannot be reached: {cause.message}"), cause
         ) from None
     except DeliveryError as error:
         await dialogue.close()
@@ -100,18 +100,18 @@ async def _open_socket(dialogue: SmtpClient, context: ContextFactory | None) -> 
 
 
 async def _start_session(dialogue: SmtpClient, context: ContextFactory) -> None:
-    _require_success(await dialogue.banner())
+    _require_success(await dialogue.read_banner())
     await _ehlo(dialogue)
     server = dialogue.server
     encrypted = server.tls == "tls"
     if server.tls == "starttls":
-        if "STARTTLS" not in dialogue.offers:
+        if "STARTTLS" not in dialogue.extensions:
             raise ClientRejected(f"{server.host} offers no STARTTLS; nothing was sent in clear text")
-        _require_success(await dialogue.command("STARTTLS"))
+        _require_success(await dialogue.send_command("STARTTLS"))
         await dialogue.encrypt(context())
         await _ehlo(dialogue)
         encrypted = True
-    if server.tls == "offered" and "STARTTLS" in dialogue.offers:
+    if server.tls == "offered" and "STARTTLS" in dialogue.extensions:
         await _try_to_encrypt(dialogue, context)
     if server.username:
         if not encrypted and server.host not in _LOOPBACK:
@@ -121,7 +121,7 @@ async def _start_session(dialogue: SmtpClient, context: ContextFactory) -> None:
 
 async def _try_to_encrypt(dialogue: SmtpClient, context: ContextFactory) -> None:
     """Encrypt if the server offers it; one that cannot do so now is used without encryption."""
-    reply = await dialogue.command("STARTTLS")
+    reply = await dialogue.send_command("STARTTLS")
     if not reply.is_good:
         return
     try:
@@ -134,15 +134,15 @@ async def _try_to_encrypt(dialogue: SmtpClient, context: ContextFactory) -> None
 async def _ehlo(dialogue: SmtpClient) -> None:
     """Send EHLO and store the extensions; a server without EHLO has none."""
     name = dialogue.server.helo or await _get_own_hostname()
-    reply = await dialogue.command(f"EHLO {name}")
+    reply = await dialogue.send_command(f"EHLO {name}")
     if not reply.is_good and reply.code in (500, 502, 550):
-        reply = await dialogue.command(f"HELO {name}")
+        reply = await dialogue.send_command(f"HELO {name}")
         _require_success(reply)
-        dialogue.offers = {}
+        dialogue.extensions = {}
         return
     _require_success(reply)
     lines = (line.partition(" ") for line in reply.text.splitlines()[1:])
-    dialogue.offers = {word.upper(): parameters.strip() for word, _, parameters in lines}
+    dialogue.extensions = {word.upper(): parameters.strip() for word, _, parameters in lines}
 
 
 async def _get_own_hostname() -> str:
@@ -159,17 +159,17 @@ def _resolve_own_hostname() -> str:
 
 async def _log_in(dialogue: SmtpClient) -> None:
     server = dialogue.server
-    mechanisms = dialogue.offers.get("AUTH", "").upper().split()
+    mechanisms = dialogue.extensions.get("AUTH", "").upper().split()
     user, password = server.username.encode(), server.password.encode()
     if "PLAIN" in mechanisms:
         credentials = base64.b64encode(b"\0" + user + b"\0" + password).decode()
-        _require_login(await dialogue.command(f"AUTH PLAIN {credentials}"))
+        _require_login(await dialogue.send_command(f"AUTH PLAIN {credentials}"))
     elif "LOGIN" in mechanisms:
-        reply = await dialogue.command("AUTH LOGIN")
+        reply = await dialogue.send_command("AUTH LOGIN")
         for credential in (user, password):
             if reply.code != 334:
                 break
-            reply = await dialogue.command(base64.b64encode(credential).decode())
+            reply = await dialogue.send_command(base64.b64encode(credential).decode())
         _require_login(reply)
     else:
         raise ClientRejected(f"login is not possible: {server.host} offers {', '.join(mechanisms) or 'no way'}")
@@ -199,17 +199,17 @@ class MxTarget(NamedTuple):
     domain: str
     hosts: tuple[tuple[int, str], ...]
     group: str
-    proven: bool = False
+    requires_verified_tls: bool = False
 
     @property
     def key(self) -> str:
         """Return the key under which connections are shared: the same servers and the same TLS requirement."""
         return (
-            f"{'proven ' if self.proven else ''}{' '.join(f'{preference}:{name}' for preference, name in self.hosts)}"
+            f"{'proven ' if self.requires_verified_tls else ''}{' '.join(f'{preference}:{name}' for preference, name in self.hosts)}"
         )
 
 
-def helo_name() -> str:
+def get_helo_name() -> str:
     """Return the name for EHLO."""
     settings = config.current()
     name = settings.email.direct.helo or config.base_host(settings)
@@ -239,7 +239,7 @@ async def connect_to_mx(target: MxTarget) -> SmtpClient:
             smtp_error = error
             errors.append(error.text)
     words = "; ".join(dict.fromkeys(errors))[:900] or f"{target.domain} has no mail server that can be found"
-    if target.proven:
+    if target.requires_verified_tls:
         words = f"{target.domain} takes mail only over proven encryption (MTA-STS): {words}"
     if smtp_error is not None:
         raise Deferred(words, smtp_error.smtp, smtp_error.enhanced)
@@ -264,15 +264,15 @@ async def _candidate_addresses(target: MxTarget, errors: list[str]) -> tuple[lis
             if len(candidates) >= _MAX_MX_ADDRESSES or len(lookups) >= 2 * _MAX_MX_ADDRESSES:
                 break
             lookups.append(addresses := await mx_routes.find_addresses_async(host))
-            if not addresses.found:
-                errors.append(addresses.words or f"there is no {host}")
-            candidates += [(host, address) for address in random.sample(addresses.found, len(addresses.found))]
+            if not addresses.addresses:
+                errors.append(addresses.error or f"there is no {host}")
+            candidates += [(host, address) for address in random.sample(addresses.addresses, len(addresses.addresses))]
     return candidates[:_MAX_MX_ADDRESSES], bool(lookups) and all(lookup.is_private for lookup in lookups)
 
 
 async def _open_mx_connection(target: MxTarget, host: str, address: str) -> SmtpClient:
-    server = _mx_server(host, address, "starttls" if target.proven else "offered")
-    if target.proven:
+    server = _mx_server(host, address, "starttls" if target.requires_verified_tls else "offered")
+    if target.requires_verified_tls:
         return await open_connection(server, _verifying_context)
     try:
         return await open_connection(server, _opportunistic_context)
@@ -285,9 +285,9 @@ async def _open_mx_connection(target: MxTarget, host: str, address: str) -> Smtp
 def _mx_server(host: str, address: str, tls: str) -> Server:
     email = config.current().email
     return Server(
-        host, email.direct.port, tls, helo=helo_name(), connect_timeout=parse_seconds(email.connect_timeout),
+        host, email.direct.port, tls, helo=get_helo_name(), connect_timeout=parse_seconds(email.connect_timeout),
         command_timeout=parse_seconds(email.command_timeout), reply_timeout=parse_seconds(email.reply_timeout),
-        most_messages=email.messages_per_connection, address=address,
+        max_messages=email.messages_per_connection, address=address,
     )  # fmt: skip
 
 
@@ -321,7 +321,7 @@ class CheckResult(NamedTuple):
     """The result of a check: its level, a message, and the DNS record to add if one is missing."""
 
     level: Literal["ok", "warn", "fail"]
-    words: str
+    message: str
     record: str = ""
 
 
@@ -332,16 +332,16 @@ def is_full_hostname(name: str) -> bool:
 
 def check_helo_name() -> list[CheckResult]:
     """Check the EHLO name in DNS. Blocks on name servers."""
-    name = helo_name()
+    name = get_helo_name()
     if not is_full_hostname(name):
         return [
             CheckResult("fail", f"{name} is no full name of a machine; set email.direct.helo to one that DNS knows")
         ]
     answer = dns_lookup.lookup(name, "A")
     if answer.state == "failed":
-        return [CheckResult("warn", f"{name} cannot be looked up: {answer.words}")]
+        return [CheckResult("warn", f"{name} cannot be looked up: {answer.error}")]
     if answer.state != "found":
-        return [CheckResult("fail", f"{name} leads nowhere: {answer.words}", f"{name}. A <address of this machine>")]
+        return [CheckResult("fail", f"{name} leads nowhere: {answer.error}", f"{name}. A <address of this machine>")]
     return [_check_reverse_dns(name, address) for address in answer.records]
 
 
@@ -350,7 +350,7 @@ def _check_reverse_dns(name: str, address: str) -> CheckResult:
         return CheckResult("warn", f"{name} leads to {address}, an address that servers outside do not see")
     answer = dns_lookup.lookup_ptr(address)
     if answer.state == "failed":
-        return CheckResult("warn", f"the name of {address} (PTR) cannot be looked up: {answer.words}")
+        return CheckResult("warn", f"the name of {address} (PTR) cannot be looked up: {answer.error}")
     if name.lower() in (record.lower() for record in answer.records):
         return CheckResult("ok", f"{name} is {address}, and {address} is {name}")
     ptr_state = f"is named {', '.join(answer.records)}" if answer.records else "has no name"
@@ -393,19 +393,19 @@ async def _can_connect(domain: str) -> bool | None:
 # Providers: the relay and the capture server.
 
 
-def relay_server(email: Email) -> Server:
+def build_relay_server(email: Email) -> Server:
     """Return the server that these settings name."""
     relay = email.relay
     return Server(
         relay.host, relay.port, relay.tls, relay.username, relay.password,
         connect_timeout=parse_seconds(email.connect_timeout), command_timeout=parse_seconds(email.command_timeout),
         reply_timeout=parse_seconds(email.reply_timeout),
-        most_messages=email.messages_per_connection,
+        max_messages=email.messages_per_connection,
     )  # fmt: skip
 
 
 def _current_relay() -> Server:
-    return relay_server(config.current().email)
+    return build_relay_server(config.current().email)
 
 
 _capture_port: int | None = None
@@ -420,7 +420,7 @@ def set_capture_port(port: int | None) -> None:
 def _capture_server() -> Server:
     if _capture_port is None:
         raise ClientRejected("the capture server is not running")
-    return Server("127.0.0.1", _capture_port, "none", helo="localhost", most_messages=1_000_000)
+    return Server("127.0.0.1", _capture_port, "none", helo="localhost", max_messages=1_000_000)
 
 
 # A new SMTP provider is one function above and one line here
@@ -440,4 +440,4 @@ async def connect_to_provider(provider: str) -> SmtpClient:
 
 async def check_relay_login(email: Email) -> None:
     """Connect to the relay of these settings, log in, and close the connection; raises as `connect_to_provider`."""
-    await (await open_connection(relay_server(email))).close()
+    await (await open_connection(build_relay_server(email))).close()

@@ -29,20 +29,20 @@ class SpfResult(NamedTuple):
     terms: frozenset[str] = frozenset()
     lookups: int = 0
     problem: str | None = None
-    unknown: bool = False  # a DNS look-up of a part of it failed
+    is_unknown: bool = False  # a DNS look-up of a part of it failed
 
 
 class _SpfEvaluation:
     """One evaluation: the terms that allow senders, and the number of look-ups that a receiver needs."""
 
     def __init__(self, ask: Lookup) -> None:
-        self.ask = ask
+        self.lookup = ask
         self.terms: set[str] = set()
         self.lookups = 0
         self.problem: str | None = None
-        self.unknown = False
+        self.is_unknown = False
 
-    def record(self, domain: str, text: str) -> None:
+    def evaluate_record(self, domain: str, text: str) -> None:
         """Evaluate the terms of one record and of those it includes."""
         terms = [term.lower() for term in text.split()[1:]]
         has_all = any(_split_term(term)[0] == "all" for term in terms)
@@ -59,14 +59,14 @@ class _SpfEvaluation:
                     self.problem = "needs more than 10 DNS look-ups; receivers give up there"
                     return
             if name in ("include", "redirect") and passes and value and "%" not in value and not self.problem:
-                self.follow(name, value)
+                self.evaluate_include(name, value)
 
-    def follow(self, modifier: str, domain: str) -> None:
+    def evaluate_include(self, modifier: str, domain: str) -> None:
         """Evaluate the record of an include or redirect."""
-        answer = self.ask(domain, "TXT")
+        answer = self.lookup(domain, "TXT")
         if answer.state == "failed":
-            self.unknown = self.unknown or answer.cause != "loop"
-            self.problem = f"{modifier} {domain}: {answer.words}"
+            self.is_unknown = self.is_unknown or answer.cause != "loop"
+            self.problem = f"{modifier} {domain}: {answer.error}"
             return
         records = _spf_records(answer)
         if len(records) != 1:
@@ -74,7 +74,7 @@ class _SpfEvaluation:
             verb = "is" if not records else "are"
             self.problem = f"{modifier} {domain}: there {verb} {count}, which receivers take for an error"
             return
-        self.record(domain, records[0])
+        self.evaluate_record(domain, records[0])
 
 
 def evaluate_spf(domain: str, answer: DnsAnswer, ask: Lookup) -> SpfResult:
@@ -86,11 +86,11 @@ def evaluate_spf(domain: str, answer: DnsAnswer, ask: Lookup) -> SpfResult:
         words = f"there are {len(records)} SPF records, and receivers take more than one for an error: keep one"
         return SpfResult(tuple(records), problem=words)
     evaluation = _SpfEvaluation(ask)
-    evaluation.record(domain, records[0])
+    evaluation.evaluate_record(domain, records[0])
     if not evaluation.problem and "all" in evaluation.terms:
         evaluation.problem = "+all lets everybody send in this name"
     return SpfResult(
-        tuple(records), frozenset(evaluation.terms), evaluation.lookups, evaluation.problem, evaluation.unknown
+        tuple(records), frozenset(evaluation.terms), evaluation.lookups, evaluation.problem, evaluation.is_unknown
     )
 
 
@@ -155,7 +155,7 @@ def check_dmarc(name: str, answer: DnsAnswer, ask: Lookup) -> DmarcResult:
     for parent in _parent_domains(domain):
         answer = ask(f"_dmarc.{parent}", "TXT")
         if answer.state == "failed":
-            return "unknown", (), answer.words
+            return "unknown", (), answer.error
         if records := _dmarc_records(answer):
             return _check_policy(records, "sp", parent)
     return "invalid", (), "there is no DMARC record yet"
@@ -225,18 +225,18 @@ class CachedLookups:
         return answer
 
 
-def check_records(wanted: list[Record], domain: str, patience: float = TIMEOUT_SECONDS) -> list[Record]:
+def check_records(expected_records: list[Record], domain: str, timeout_seconds: float = TIMEOUT_SECONDS) -> list[Record]:
     """Return the records as they are in DNS now; blocks for `patience` seconds at most."""
-    lookups = CachedLookups(patience)
-    with ThreadPoolExecutor(max(1, len(wanted)), "dns") as pool:
-        verdicts = list(pool.map(lambda record: check_record(record, domain, lookups), wanted))
+    lookups = CachedLookups(timeout_seconds)
+    with ThreadPoolExecutor(max(1, len(expected_records)), "dns") as pool:
+        verdicts = list(pool.map(lambda record: check_record(record, domain, lookups), expected_records))
     now = clock.now_ms()
     return [
         msgspec.structs.replace(
             record, valid=verdict.valid, problem=verdict.problem and _printable(verdict.problem), checked_at=now,
             found=[_printable(value) for value in sorted(verdict.found)[:_MAX_SHOWN_RECORDS]],
         )
-        for record, verdict in zip(wanted, verdicts, strict=True)
+        for record, verdict in zip(expected_records, verdicts, strict=True)
     ]  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def check_record(record: Record, domain: str, ask: Lookup) -> RecordCheck:
     answer = ask(record.name, record.record_type)
     if answer.state == "failed":
         # A loop is a fault of the domain's own records; any other failure is not
-        return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.words)
+        return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.error)
     if record.purpose == "dmarc":
         return RecordCheck(*check_dmarc(record.name, answer, ask))
     if not answer.records:
@@ -336,7 +336,7 @@ def is_only_primary_mx(host: str, records: Iterable[str]) -> bool:
 def _check_spf(record: Record, answer: DnsAnswer, ask: Lookup) -> RecordCheck:
     domain = record.name
     spf = evaluate_spf(domain, answer, ask)
-    if spf.unknown:
+    if spf.is_unknown:
         return RecordCheck("unknown", spf.records, spf.problem)
     term = record.value.split()[1]
     if spf.problem is None and not allows_term(spf, term, ask):
@@ -348,14 +348,14 @@ def _check_tracking(record: Record, ask: Lookup) -> RecordCheck:
     """Check the tracking name; some DNS services return the addresses behind a CNAME."""
     answer = ask(record.name, "CNAME")
     if answer.state == "failed":
-        return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.words)
+        return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.error)
     if record.value in answer.records:
         return RecordCheck("valid", answer.records)
     found_addresses, own_addresses = (ask(name, "A") for name in (record.name, record.value))
-    if found_addresses.canonical == record.value and found_addresses.state == "found":
+    if found_addresses.canonical_name == record.value and found_addresses.state == "found":
         return RecordCheck("valid", answer.records or found_addresses.records)
     if found_addresses.cause == "loop":
-        return RecordCheck("invalid", answer.records, found_addresses.words)
+        return RecordCheck("invalid", answer.records, found_addresses.error)
     if set(found_addresses.records) & {*own_addresses.records, record.value}:
         return RecordCheck("valid", found_addresses.records)
     if not (answer.records or found_addresses.records):

@@ -387,7 +387,7 @@ def _group_label(row: CountedMessage) -> str:
     if row.channel != "email":
         return row.channel
     # An erased recipient has no address any more.
-    group = mx_routes.recipient_group(row.provider, row.recipient_key or "")
+    group = mx_routes.get_recipient_group(row.provider, row.recipient_key or "")
     return group if group in mx_routes.LARGE_GROUPS else "other"
 
 

@@ -159,9 +159,9 @@ _BOUNCE_WINDOW_MS = 30 * _DAY_MS
 _BOUNCE_LIMITS = {"second": 2, "third": 3, "fifth": 5}
 # An accepted message counts as delivered if nothing came back for this long.
 _ASSUMED_DELIVERED_MS = 2 * _DAY_MS
-_SOFT_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.against in ("second", "fifth"))
-_SECOND_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.against == "second")
-_THIRD_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.against == "third")
+_SOFT_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule in ("second", "fifth"))
+_SECOND_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "second")
+_THIRD_CLASSES = tuple(kind.name for kind in bounce_classes.ALL_CLASSES if kind.suppression_rule == "third")
 # Networks that reject us and not our recipients: senders that are not authenticated or registered, and filters.
 _SENDER_CLASSES = {"strangers": ("authentication", "unregistered"), "filtered": ("filtered",)}
 _WATCHED_CLASSES = tuple(kind for kinds in _SENDER_CLASSES.values() for kind in kinds)
@@ -194,10 +194,10 @@ def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) 
         after_commit(lambda: signals.wake("campaigns"))
     if bounce_class is bounce_classes.HARD:
         senders.count_warm_up_failure(row, "hard")
-    if bounce_class.against == "nobody":
+    if bounce_class.suppression_rule == "nobody":
         return bounce_class
-    if bounce_class.against in ("at_once", "left"):
-        _suppress(row, "hard_bounce" if bounce_class.against == "at_once" else "stop_keyword", source, text)
+    if bounce_class.suppression_rule in ("at_once", "left"):
+        _suppress(row, "hard_bounce" if bounce_class.suppression_rule == "at_once" else "stop_keyword", source, text)
         return bounce_class
     if row.channel == "email":
         run(
@@ -206,13 +206,13 @@ def apply_bounce(row: Claim, bounce_class: BounceClass, source: str, text: str) 
         )
     since = max(now - _BOUNCE_WINDOW_MS, _get_last_success(row, contact_rows[0][0], now))
     if (
-        bounce_class.against == "second"
+        bounce_class.suppression_rule == "second"
         and _count_bounces(row.account_id, hashed, since, _SECOND_CLASSES) >= _BOUNCE_LIMITS["second"]
     ):
         _suppress(row, "hard_bounce", source, text)
         return bounce_classes.HARD
     if (
-        bounce_class.against == "third"
+        bounce_class.suppression_rule == "third"
         and _count_bounces(row.account_id, hashed, since, _THIRD_CLASSES) >= _BOUNCE_LIMITS["third"]
     ):
         _suppress(row, "soft_bounce", source, text)
@@ -412,7 +412,7 @@ def _mark_failed(row: Claim, error: DeliveryError, now: int) -> None:
     )
     bounce_class = apply_bounce(row, classified, source, error.text)
     data = {"reason": code, "class": bounce_class.name, "smtp": error.smtp, "enhanced": error.enhanced}
-    event = bounce_class.event if row.channel == "email" else f"{row.channel}_failed"
+    event = bounce_class.get_event_name if row.channel == "email" else f"{row.channel}_failed"
     ledger.record_event(row, event, data if erased else {**data, "text": error.text[:1000]})
     if bounce_class is bounce_classes.HARD and not row.test and row.campaign_id is not None:
         ledger.increment_campaign(row.campaign_id, "refused")
@@ -425,9 +425,9 @@ def classify_error(error: DeliveryError) -> BounceClass:
     bounce_class = bounce_classes.classify(error.smtp, error.enhanced, error.text)
     if isinstance(error, SenderRejectedByMx):
         # The recipient was not named to the server: an unknown user in its reply is the sender.
-        return bounce_class if bounce_class.against == "nobody" else bounce_classes.SETUP
+        return bounce_class if bounce_class.suppression_rule == "nobody" else bounce_classes.SETUP
     if isinstance(error, RecipientRejected) or (
-        bounce_class.against == "nobody" and bounce_class is not bounce_classes.REFUSED
+        bounce_class.suppression_rule == "nobody" and bounce_class is not bounce_classes.REFUSED
     ):
         return bounce_class
     # The transport failed and not the mailbox: it broke, throttles us or rejects us.

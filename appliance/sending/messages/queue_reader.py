@@ -53,7 +53,7 @@ LimitNames = Callable[[Claim], tuple[str, ...]]
 
 
 def _get_recipient_groups(row: Claim) -> tuple[str, ...]:
-    return mx_routes.group_names(row.provider, row.recipient_key or "")
+    return mx_routes.get_group_names(row.provider, row.recipient_key or "")
 
 
 def get_live_campaigns(channel: str) -> dict[int, int]:

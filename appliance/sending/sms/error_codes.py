@@ -145,8 +145,8 @@ def classify_code(text: str | int | None) -> BounceClass:
 def describe_code(code: str | int | None, text: str) -> str:
     """Return a code with its text, and what helps if the cause is not the recipient."""
     meaning = find_meaning(code)
-    description = " ".join(filter(None, (str(code or ""), text or meaning.kind.words)))
-    return f"{description} - {meaning.help}" if meaning.help and meaning.kind.against == "nobody" else description
+    description = " ".join(filter(None, (str(code or ""), text or meaning.kind.meaning)))
+    return f"{description} - {meaning.help}" if meaning.help and meaning.kind.suppression_rule == "nobody" else description
 
 
 def classify_failure(error: DeliveryError) -> BounceClass:

@@ -15,7 +15,7 @@ from appliance.core.errors import (
 )
 from appliance.core.send_status import ClosedTransport
 from appliance.sending.delivery import bounce_classes
-from appliance.sending.delivery.mx_routes import group_of_address
+from appliance.sending.delivery.mx_routes import get_address_group
 from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage import disk_guard
@@ -103,7 +103,7 @@ class CircuitBreaker:
                 if claim.campaign_id is not None:
                     self._refusal_counts.pop(claim.campaign_id, None)
                     if self._unwelcome or isinstance(error, RecipientRejected):
-                        self._count_unwelcome(claim.campaign_id, group_of_address(claim.recipient), error)
+                        self._count_unwelcome(claim.campaign_id, get_address_group(claim.recipient), error)
 
     def _count_unwelcome(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
         """Count rejections in a row, by the servers of one group, because of the reputation of the sender."""

@@ -19,7 +19,7 @@ from appliance.core.send_status import (
     WarmingDomain,
 )
 from appliance.sending.delivery import bounce_classes, mx_routes
-from appliance.sending.delivery.mx_routes import DIRECT, domain_of, group_of_address
+from appliance.sending.delivery.mx_routes import DIRECT, domain_of, get_address_group
 from appliance.sending.messages.ledger import Claim
 from appliance.sending.messages.senders import WarmUpDay
 from appliance.sending.workers.rate_limits import ALL, AdaptiveThrottle, RateLimits, SendLimit
@@ -100,7 +100,7 @@ class EmailRateLimits(RateLimits):
         self._groups = {
             group: RateLimiter(group, limit)
             for name, limit in map(send_status.parse_limit, email.recipient_limits)
-            for group in (group_of_address(name),)
+            for group in (get_address_group(name),)
         }
         # One connection is left for the other groups, however large a group is.
         self._max_group_connections = min(email.direct.group_connections, max(1, email.connections - 1))
@@ -130,7 +130,7 @@ class EmailRateLimits(RateLimits):
         return f"from {domain_of(sender)}"
 
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
-        names = mx_routes.group_names(claim.provider, claim.recipient_key or "")
+        names = mx_routes.get_group_names(claim.provider, claim.recipient_key or "")
         limits: list[SendLimit | None] = []
         if claim.provider == DIRECT:
             limits.append(self._get_throttle(DIRECT, names[0]))
@@ -161,7 +161,7 @@ class EmailRateLimits(RateLimits):
         now = clock.monotonic()
         # In direct delivery no server speaks for all others.
         applies_to_all = claim.provider != DIRECT and bounce_classes.limits_all_recipients(error)
-        group = ALL if applies_to_all else mx_routes.recipient_group(claim.provider, claim.recipient_key or "")
+        group = ALL if applies_to_all else mx_routes.get_recipient_group(claim.provider, claim.recipient_key or "")
         throttle = self._slow_down(claim.provider, group, now, error)
         if claim.provider != DIRECT:
             self._slow_groups.append((now, group))
@@ -225,7 +225,7 @@ class EmailRateLimits(RateLimits):
 
     def _record_accepted(self, claim: Claim) -> None:
         now = clock.monotonic()
-        for group in (ALL, mx_routes.recipient_group(claim.provider, claim.recipient_key or "")):
+        for group in (ALL, mx_routes.get_recipient_group(claim.provider, claim.recipient_key or "")):
             throttle = self._throttles.get((claim.provider, group))
             if throttle is not None and throttle.record_accepted(now):
                 if claim.provider == DIRECT:
@@ -254,7 +254,7 @@ class EmailRateLimits(RateLimits):
     def _get_configured_limits(self, provider: str, sender: str, recipient: str) -> list[RateLimiter]:
         if provider != self._provider:
             return []
-        groups = map(self._groups.get, mx_routes.group_names(provider, recipient))
+        groups = map(self._groups.get, mx_routes.get_group_names(provider, recipient))
         return [
             limiter for limiter in (self.overall, self._senders.get(domain_of(sender)), *groups) if limiter is not None
         ]

@@ -267,7 +267,7 @@ class UnreachableHosts:
 
     async def find_dns_outage(self) -> str | None:
         """Return the reason if no name server answers, or None if one does, or if that is not known."""
-        if clock.monotonic() < mx_routes.last_dns_answer_at() + _RECENT_SECONDS:
+        if clock.monotonic() < mx_routes.get_last_dns_answer_at() + _RECENT_SECONDS:
             return None
         until, reason = self._dns_outage
         if until < clock.monotonic():
@@ -279,7 +279,7 @@ class UnreachableHosts:
     async def _probe_dns() -> str | None:
         names = config.current().email.direct.probes
         errors = await asyncio.gather(*map(mx_routes.fetch_mx_error, names))
-        if not errors or clock.monotonic() < mx_routes.last_dns_answer_at() + _RECENT_SECONDS:
+        if not errors or clock.monotonic() < mx_routes.get_last_dns_answer_at() + _RECENT_SECONDS:
             return None
         return f"no name server answers, so no mail server can be found: {errors[0]}"
 
@@ -413,7 +413,7 @@ class MxConnections:
 
     def classify_refusal(self, error: SenderRejected, claim: Claim, sender: str) -> DeliveryError:
         """Return the error that follows when a server rejects our sender; one of many affects only this message."""
-        group = mx_routes.recipient_group(DIRECT, claim.recipient_key)
+        group = mx_routes.get_recipient_group(DIRECT, claim.recipient_key)
         if bounce_classes.classify(error.smtp, error.enhanced, error.text) is bounce_classes.AUTHENTICATION:
             return MailUnauthenticated(error.text, error.smtp, error.enhanced)
         if self.hosts.is_sender_refused(domain_of(sender), group):

@@ -231,7 +231,7 @@ class SmtpWorker:
     ) -> DeliveryError | None:
         """Wait until the server expects the message; return the error if it does not."""
         try:
-            await dialogue.ready(opened or dialogue.open(envelope))
+            await dialogue.wait_until_ready(opened or dialogue.open_envelope(envelope))
         except DeliveryError as error:
             return error
         except asyncio.CancelledError:
@@ -258,7 +258,7 @@ class SmtpWorker:
             reply, self._pipelined = await dialogue.deliver(envelope, next_envelope)
             outcome.reply, outcome.error = reply.text, None
         except MessageRejected as rejection:
-            outcome.error, self._pipelined = rejection.error, rejection.opened
+            outcome.error, self._pipelined = rejection.error, rejection.next_envelope
         except DeliveryError as error:
             outcome.error = error
         except Exception as error:

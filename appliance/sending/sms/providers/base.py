@@ -151,7 +151,7 @@ async def _send_request(url: "httpcore.URL", request: "httpcore.Request", limit:
 
 def _describe_error(error: Exception) -> str:
     """Return the cause of a connection error as text."""
-    return connection_errors.explain_failure(error).words
+    return connection_errors.explain_failure(error).message
 
 
 async def check_connection(url: str) -> None:
