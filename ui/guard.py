@@ -242,7 +242,7 @@ class _Submission:
     """A submitted form while its handler runs and shortly afterwards: where it redirected, and when."""
 
     def __init__(self) -> None:
-        self.lock, self.led, self.at = asyncio.Lock(), "", 0.0
+        self.lock, self.redirect_url, self.finished_at = asyncio.Lock(), "", 0.0
 
 
 _submissions: "OrderedDict[tuple[int, str, bytes], _Submission]" = OrderedDict()
@@ -259,11 +259,11 @@ def ignore_double_submit(function: FormHandler) -> FormHandler:
         while len(_submissions) > _MAX_SUBMISSIONS:
             _submissions.popitem(last=False)
         async with press.lock:
-            if press.led and time.monotonic() - press.at < _SAME_SUBMIT_SECONDS:
-                return view.redirect(request, press.led)
+            if press.redirect_url and time.monotonic() - press.finished_at < _SAME_SUBMIT_SECONDS:
+                return view.redirect(request, press.redirect_url)
             response = await function(request, visit, *args, **kwargs)
-            press.led = str(response.headers.get("location") or response.headers.get("hx-redirect") or "")
-            press.at = time.monotonic()
+            press.redirect_url = str(response.headers.get("location") or response.headers.get("hx-redirect") or "")
+            press.finished_at = time.monotonic()
             return response
 
     return wrapped

@@ -45,7 +45,7 @@ class NavigationItem(NamedTuple):
     href: str
     icon: str
     group: str
-    is_here: bool
+    is_current: bool
 
 
 # Label, URL, icon and group; the group "people" is shown under Contacts.

@@ -64,7 +64,7 @@ def save(values: Mapping[str, Any]) -> Loaded:
     require_write_transaction()
     checked = _validate(values)
     loaded = build_config(checked)
-    if missing := PROVIDERS[loaded.config.sms.transport].lacks(loaded.config.sms):
+    if missing := PROVIDERS[loaded.config.sms.transport].find_setting_faults(loaded.config.sms):
         raise Invalid({name: [words] for name, words in missing})
     settings = dict(config.list_settings())
     for name, value in checked.items():

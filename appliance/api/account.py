@@ -163,22 +163,22 @@ class Account(Struct):
     brand: Annotated[schemas.Brand, Meta(description="brand of the account")]
 
 
-@ROUTES.add("GET", "/account", scope="account:read", returns=Account)
+@ROUTES.add("GET", "/account", scope="account:read", response_type=Account)
 async def get_account(request: ApiRequest) -> ApiResponse:
     """Get the account with its settings, capabilities and blockers."""
     return ApiResponse(await fetch(lambda: _serialize_account(accounts.get(request.account_id))))
 
 
 @ROUTES.add(
-    "PATCH", "/account", scope="account:write", reads=AccountWrite, validate=validator(accounts.validate, parses=True),
-    returns=Account,
+    "PATCH", "/account", scope="account:write", body_type=AccountWrite, validate=validator(accounts.validate, parses=True),
+    response_type=Account,
 )  # fmt: skip
 async def update_account(request: ApiRequest) -> ApiResponse:
     """Update the account."""
     changed_fields = audit.changed_fields(request.body)
     account = await commit(
         audit.run_and_record,
-        request.by,
+        request.caller,
         "account_update",
         accounts.update,
         request.account_id,
@@ -216,7 +216,7 @@ def _serialize_account(row: AccountRow) -> Account:
 
 def _can_send_sms(configuration: Config) -> bool:
     provider = PROVIDERS.get(configuration.sms.transport)
-    return provider is not None and not provider.lacks()
+    return provider is not None and not provider.find_setting_faults()
 
 
 def _find_blockers(row: AccountRow, is_sandbox: bool, is_verified: bool, has_address: bool) -> list[Blocker]:
@@ -249,7 +249,7 @@ def _build_onboarding(row: AccountRow, is_verified: bool, has_brand: bool, count
     return Onboarding(steps, Progress(sum(is_done), len(is_done)))
 
 
-@ROUTES.add("GET", "/brand", scope="account:read", returns=schemas.Brand)
+@ROUTES.add("GET", "/brand", scope="account:read", response_type=schemas.Brand)
 async def get_brand(request: ApiRequest) -> ApiResponse:
     """Get the brand."""
     return ApiResponse(schemas.serialize_brand(await fetch(brand.get, request.account_id)))
@@ -259,16 +259,16 @@ async def get_brand(request: ApiRequest) -> ApiResponse:
     "PUT",
     "/brand",
     scope="account:write",
-    reads=BrandWrite,
+    body_type=BrandWrite,
     validate=validator(brand.validate),
-    returns=schemas.Brand,
+    response_type=schemas.Brand,
 )
 async def update_brand(request: ApiRequest) -> ApiResponse:
     """Update the brand; absent fields stay unchanged."""
     return ApiResponse(
         schemas.serialize_brand(
             await commit(
-                audit.run_and_record, request.by, "brand_update", brand.update, request.account_id, request.body
+                audit.run_and_record, request.caller, "brand_update", brand.update, request.account_id, request.body
             )
         )
     )

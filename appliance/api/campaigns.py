@@ -115,7 +115,7 @@ def serialize_preflight(result: preflight.Preflight) -> Preflight:
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/campaigns", scope="campaigns:read", query=CampaignQuery, returns=schemas.Campaign, many=True)
+@ROUTES.add("GET", "/campaigns", scope="campaigns:read", query_type=CampaignQuery, response_type=schemas.Campaign, returns_list=True)
 async def list_campaigns(request: ApiRequest) -> ApiResponse:
     """List campaigns, newest first."""
     page = await fetch(store.list_campaigns, request.account_id, request.query)
@@ -137,7 +137,7 @@ def _validate_campaign(
 
 
 @ROUTES.add(
-    "POST", "/campaigns", scope="campaigns:write", reads=CampaignCreate, returns=schemas.Campaign, status=201,
+    "POST", "/campaigns", scope="campaigns:write", body_type=CampaignCreate, response_type=schemas.Campaign, status=201,
     validate=validator(_validate_campaign, parses=True),
 )  # fmt: skip
 async def create_campaign(request: ApiRequest) -> ApiResponse:
@@ -148,14 +148,14 @@ async def create_campaign(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_campaign(await commit(store.create, *args)))
 
 
-@ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", returns=schemas.Campaign)
+@ROUTES.add("GET", "/campaigns/{id}", scope="campaigns:read", response_type=schemas.Campaign)
 async def get_campaign(request: ApiRequest) -> ApiResponse:
     """Get a campaign."""
     return ApiResponse(schemas.serialize_campaign(await fetch(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "PATCH", "/campaigns/{id}", scope="campaigns:write", reads=CampaignPatch, returns=schemas.Campaign,
+    "PATCH", "/campaigns/{id}", scope="campaigns:write", body_type=CampaignPatch, response_type=schemas.Campaign,
     validate=validator(_validate_campaign, parses=True),
 )  # fmt: skip
 async def update_campaign(request: ApiRequest) -> ApiResponse:
@@ -165,11 +165,11 @@ async def update_campaign(request: ApiRequest) -> ApiResponse:
         require_send_scope(request)
         prepared = await _prepare_send(request)
     content = await render(store.prepare, request.account_id, request.id, request.body.template_attributes)
-    args = (send.update, request.account_id, request.id, request.body, request.by, content, prepared)
+    args = (send.update, request.account_id, request.id, request.body, request.caller, content, prepared)
     if isinstance(request.body.status, str):
         data = {"status": request.body.status}
         return await _campaign_response(
-            await commit(audit.run_and_record, request.by, "campaign_move", *args, data=data)
+            await commit(audit.run_and_record, request.caller, "campaign_move", *args, data=data)
         )
     campaign = await commit(*args)
     return await _campaign_response(campaign)
@@ -192,8 +192,8 @@ def require_send_scope(request: ApiRequest) -> None:
 
 
 @ROUTES.add(
-    "POST", "/campaigns/{id}/send", scope="campaigns:send", reads=SendRequest, body_required=False,
-    returns=schemas.Campaign, idempotent=True, rate="sends", validate=validator(_validate_campaign, parses=True),
+    "POST", "/campaigns/{id}/send", scope="campaigns:send", body_type=SendRequest, body_required=False,
+    response_type=schemas.Campaign, idempotent=True, rate="sends", validate=validator(_validate_campaign, parses=True),
 )  # fmt: skip
 async def send_campaign(request: ApiRequest) -> ApiResponse:
     """Send a campaign: apply the attributes, create the audience snapshot and start delivery."""
@@ -206,8 +206,8 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
         campaigns: list[Campaign] = []
 
         def run() -> int:
-            args = (request.account_id, request.id, request.body, request.by, content, prepared)
-            campaigns.append(audit.run_and_record(request.by, "campaign_send", send.go_live, *args))
+            args = (request.account_id, request.id, request.body, request.caller, content, prepared)
+            campaigns.append(audit.run_and_record(request.caller, "campaign_send", send.go_live, *args))
             return int(request.id)
 
         outcome = idempotency.run_once(request.account_id, path, key, request.raw, run, request.credential.is_test)
@@ -222,14 +222,14 @@ def _add_transition(name: str, verb: Callable[..., Campaign], summary: str) -> N
     async def handler(request: ApiRequest) -> ApiResponse:
         if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
             raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
-        args: tuple[Any, ...] = (request.account_id, request.id, request.by)
+        args: tuple[Any, ...] = (request.account_id, request.id, request.caller)
         if name == "resume":
             # A paused campaign may have been scheduled and never started: then it starts now.
             args = (*args, await render(preflight.prepare_send, request.account_id, request.id))
-        return await _campaign_response(await commit(audit.run_and_record, request.by, f"campaign_{name}", verb, *args))
+        return await _campaign_response(await commit(audit.run_and_record, request.caller, f"campaign_{name}", verb, *args))
 
     handler.__doc__ = summary
-    ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", returns=schemas.Campaign)(handler)
+    ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", response_type=schemas.Campaign)(handler)
 
 
 _add_transition("pause", states.pause, "Pause an active campaign.")
@@ -241,14 +241,14 @@ def _add_review_action(name: str, verb: Callable[..., Campaign], scope: str, sum
     async def handler(request: ApiRequest) -> ApiResponse:
         if request.credential.is_test and not (await fetch(store.get, request.account_id, request.id)).test:
             raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
-        argument = request.body.note or None if name == "reject" else request.by
-        args = (request.by, f"campaign_{name}", verb, request.account_id, request.id, argument)
+        argument = request.body.note or None if name == "reject" else request.caller
+        args = (request.caller, f"campaign_{name}", verb, request.account_id, request.id, argument)
         return await _campaign_response(await commit(audit.run_and_record, *args))
 
     handler.__doc__ = summary
     ROUTES.add(
-        "POST", f"/campaigns/{{id}}/{name}", scope=scope, reads=Reject if name == "reject" else None,
-        body_required=False, returns=schemas.Campaign,
+        "POST", f"/campaigns/{{id}}/{name}", scope=scope, body_type=Reject if name == "reject" else None,
+        body_required=False, response_type=schemas.Campaign,
     )(handler)  # fmt: skip
 
 
@@ -258,28 +258,28 @@ _add_review_action("reject", send.reject_campaign, "campaigns:approve", "Reject 
 
 
 @ROUTES.add(
-    "POST", "/campaigns/{id}/duplicate", scope="campaigns:write", reads=CampaignCopy, body_required=False,
-    returns=schemas.Campaign, status=201,
+    "POST", "/campaigns/{id}/duplicate", scope="campaigns:write", body_type=CampaignCopy, body_required=False,
+    response_type=schemas.Campaign, status=201,
 )  # fmt: skip
 async def duplicate_campaign(request: ApiRequest) -> ApiResponse:
     """Create a draft with the content and audience of a campaign."""
     name = request.body.name if isinstance(request.body.name, str) else None
-    args = (request.account_id, request.id, request.by.user_id, name)
+    args = (request.account_id, request.id, request.caller.user_id, name)
     return ApiResponse(schemas.serialize_campaign(await commit(store.duplicate, *args)))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", returns=Preflight, rate="renders")
+@ROUTES.add("GET", "/campaigns/{id}/preflight", scope="campaigns:read", response_type=Preflight, rate="renders")
 async def run_preflight(request: ApiRequest) -> ApiResponse:
     """Check a draft for blockers and warnings before it is sent."""
     return ApiResponse(
-        serialize_preflight(await render(preflight.run_preflight, request.account_id, request.id, request.by))
+        serialize_preflight(await render(preflight.run_preflight, request.account_id, request.id, request.caller))
     )
 
 
-@ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", returns=schemas.Campaign)
+@ROUTES.add("DELETE", "/campaigns/{id}", scope="campaigns:write", response_type=schemas.Campaign)
 async def delete_campaign(request: ApiRequest) -> ApiResponse:
     """Delete a campaign. Open messages are cancelled; sent messages and events are kept."""
-    args = (request.by, "campaign_delete", states.delete, request.account_id, request.id, request.by)
+    args = (request.caller, "campaign_delete", states.delete, request.account_id, request.id, request.caller)
     return await _campaign_response(await commit(audit.run_and_record, *args))
 
 
@@ -289,15 +289,15 @@ class ExplainQuery(Struct):
     contact_id: Annotated[ContactId, Meta(description="id of the contact to explain; required")]
 
 
-@ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", returns=Report)
+@ROUTES.add("GET", "/campaigns/{id}/report", scope="campaigns:read", response_type=Report)
 async def get_report(request: ApiRequest) -> ApiResponse:
     """Get the report of a campaign; each number has the path of its recipients."""
     return ApiResponse(await fetch(results.build_report, request.account_id, request.id))
 
 
 @ROUTES.add(
-    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query=RecipientQuery, returns=schemas.Message,
-    many=True,
+    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query_type=RecipientQuery, response_type=schemas.Message,
+    returns_list=True,
 )  # fmt: skip
 async def list_recipients(request: ApiRequest) -> ApiResponse:
     """List recipients of a campaign with the state of their messages, newest first."""
@@ -305,7 +305,7 @@ async def list_recipients(request: ApiRequest) -> ApiResponse:
     return ApiResponse([schemas.serialize_message(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/explain", scope="campaigns:read", query=ExplainQuery, returns=CampaignExplained)
+@ROUTES.add("GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=CampaignExplained)
 async def explain_recipient(request: ApiRequest) -> ApiResponse:
     """Explain why a contact receives a campaign, received it or did not."""
     return ApiResponse(await fetch(groups.explain_contact, request.account_id, request.id, request.query.contact_id))

@@ -269,14 +269,14 @@ def build_evidence(request: ApiRequest) -> Evidence:
     )
 
 
-@ROUTES.add("GET", "/contacts", scope="contacts:read", query=ContactQuery, returns=schemas.Contact, many=True)
+@ROUTES.add("GET", "/contacts", scope="contacts:read", query_type=ContactQuery, response_type=schemas.Contact, returns_list=True)
 async def list_contacts(request: ApiRequest) -> ApiResponse:
     """List contacts, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
     return ApiResponse([schemas.serialize_contact(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/contacts/search", scope="contacts:read", query=SearchQuery, returns=schemas.Contact, many=True)
+@ROUTES.add("GET", "/contacts/search", scope="contacts:read", query_type=SearchQuery, response_type=schemas.Contact, returns_list=True)
 async def search_contacts(request: ApiRequest) -> ApiResponse:
     """Search contacts, best match first."""
     query: SearchQuery = request.query
@@ -285,9 +285,9 @@ async def search_contacts(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/contacts", scope="contacts:write", reads=ContactWrite, validate=validator(write.check),
-    returns=schemas.ContactWritten, status=201,
-    also=(200,),
+    "POST", "/contacts", scope="contacts:write", body_type=ContactWrite, validate=validator(write.check),
+    response_type=schemas.ContactWritten, status=201,
+    other_statuses=(200,),
 )  # fmt: skip
 async def create_contact(request: ApiRequest) -> ApiResponse:
     """Create a contact, or update the contact that has the address (then 200)."""
@@ -297,7 +297,7 @@ async def create_contact(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", returns=schemas.Contact)
+@ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", response_type=schemas.Contact)
 async def get_contact(request: ApiRequest) -> ApiResponse:
     """Get a contact."""
     # The most frequent read, a few rows by key: handing it to a reader thread was half of its cost.
@@ -308,9 +308,9 @@ async def get_contact(request: ApiRequest) -> ApiResponse:
     "PATCH",
     "/contacts/{id}",
     scope="contacts:write",
-    reads=ContactPatch,
+    body_type=ContactPatch,
     validate=validator(write.check),
-    returns=schemas.ContactWritten,
+    response_type=schemas.ContactWritten,
 )
 async def update_contact(request: ApiRequest) -> ApiResponse:
     """Update a contact."""
@@ -318,22 +318,22 @@ async def update_contact(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_written_contact(result.contact, result.kept_opt_out))
 
 
-@ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", query=DeleteQuery, returns=schemas.Contact)
+@ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", query_type=DeleteQuery, response_type=schemas.Contact)
 async def delete_contact(request: ApiRequest) -> ApiResponse:
     """Delete a contact permanently; `erase` also removes all personal data. Opt-outs are kept as hashes."""
     if request.query.erase:
-        details = (request.by, "contact_erase", removal.erase)
+        details = (request.caller, "contact_erase", removal.erase)
         contact = await commit(audit.run_and_record, *details, request.account_id, request.id, build_evidence(request))
     else:
         contact = await commit(
-            audit.run_and_record, request.by, "contact_delete", removal.delete, request.account_id, request.id
+            audit.run_and_record, request.caller, "contact_delete", removal.delete, request.account_id, request.id
         )
     return ApiResponse(schemas.serialize_contact(contact))
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/timeline", scope="contacts:read", query=PageQuery, returns=TimelineEntry,
-    many=True,
+    "GET", "/contacts/{id}/timeline", scope="contacts:read", query_type=PageQuery, response_type=TimelineEntry,
+    returns_list=True,
 )  # fmt: skip
 async def list_timeline(request: ApiRequest) -> ApiResponse:
     """List events and messages of a contact, newest first."""
@@ -342,8 +342,8 @@ async def list_timeline(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/consents", scope="contacts:read", query=PageQuery, returns=ConsentRow,
-    many=True,
+    "GET", "/contacts/{id}/consents", scope="contacts:read", query_type=PageQuery, response_type=ConsentRow,
+    returns_list=True,
 )  # fmt: skip
 async def list_consents(request: ApiRequest) -> ApiResponse:
     """List consent records of a contact, newest first."""
@@ -353,12 +353,12 @@ async def list_consents(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_consent(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/contacts/{id}/export", scope="contacts:read", returns=ContactExport)
+@ROUTES.add("GET", "/contacts/{id}/export", scope="contacts:read", response_type=ContactExport)
 async def export_contact(request: ApiRequest) -> ApiResponse:
     """Get all stored data about a contact as one document."""
     disposition = f'attachment; filename="contact-{request.id}.json"'
     document = await fetch(collect_contact_data, request.account_id, request.id)
-    await audit.record_export(request.by, request.account_id, f"contact-{request.id}.json", (), 1)
+    await audit.record_export(request.caller, request.account_id, f"contact-{request.id}.json", (), 1)
     return ApiResponse(document, headers={"Content-Disposition": disposition})
 
 
@@ -368,7 +368,7 @@ def _validate_merge(account_id: int, request: MergeWrite, number: int) -> None:
 
 
 @ROUTES.add(
-    "POST", "/contacts/{id}/merge", scope="contacts:write", reads=MergeWrite, returns=schemas.Contact,
+    "POST", "/contacts/{id}/merge", scope="contacts:write", body_type=MergeWrite, response_type=schemas.Contact,
     validate=validator(_validate_merge),
 )  # fmt: skip
 async def merge_contacts(request: ApiRequest) -> ApiResponse:
@@ -376,11 +376,11 @@ async def merge_contacts(request: ApiRequest) -> ApiResponse:
     other: MergeWrite = request.body
     args = (request.account_id, request.id, other.contact_id, build_evidence(request))
     data = {"merged_contact_id": other.contact_id}
-    contact = await commit(audit.run_and_record, request.by, "contact_merge", removal.merge, *args, data=data)
+    contact = await commit(audit.run_and_record, request.caller, "contact_merge", removal.merge, *args, data=data)
     return ApiResponse(schemas.serialize_contact(contact))
 
 
-@ROUTES.add("GET", "/suppressions", scope="contacts:read", query=SuppressionQuery, returns=Suppression, many=True)
+@ROUTES.add("GET", "/suppressions", scope="contacts:read", query_type=SuppressionQuery, response_type=Suppression, returns_list=True)
 async def list_suppressions(request: ApiRequest) -> ApiResponse:
     """List suppressions, newest first."""
     page = await fetch(suppressions.fetch_page, request.account_id, request.query)
@@ -388,9 +388,9 @@ async def list_suppressions(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/suppressions", scope="contacts:write", reads=SuppressionWrite, validate=validator(suppressions.check),
-    returns=Suppression,
-    status=201, also=(200,),
+    "POST", "/suppressions", scope="contacts:write", body_type=SuppressionWrite, validate=validator(suppressions.check),
+    response_type=Suppression,
+    status=201, other_statuses=(200,),
 )  # fmt: skip
 async def create_suppression(request: ApiRequest) -> ApiResponse:
     """Suppress an address, or update its suppression for the same reason (then 200)."""
@@ -399,14 +399,14 @@ async def create_suppression(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "DELETE", "/suppressions/{id}", scope="contacts:write", reads=Lift, query=Lift, body_required=False,
-    returns=Suppression,
+    "DELETE", "/suppressions/{id}", scope="contacts:write", body_type=Lift, query_type=Lift, body_required=False,
+    response_type=Suppression,
 )  # fmt: skip
 async def lift_suppression(request: ApiRequest) -> ApiResponse:
     """Lift a suppression; an optional `reason` is read from the body or query."""
     reason = next((source.reason for source in (request.body, request.query) if isinstance(source.reason, str)), None)
     suppression = await commit(
-        audit.run_and_record, request.by, "suppression_lift", suppressions.lift, request.account_id, request.id, reason,
+        audit.run_and_record, request.caller, "suppression_lift", suppressions.lift, request.account_id, request.id, reason,
         build_evidence(request),
     )  # fmt: skip
     return ApiResponse(serialize_suppression(suppression))
@@ -414,7 +414,7 @@ async def lift_suppression(request: ApiRequest) -> ApiResponse:
 
 def _suppress(request: ApiRequest) -> suppressions.Added:
     added = suppressions.create(request.account_id, request.body, build_evidence(request))
-    audit.record(request.by, request.account_id, "suppression_add", f"suppression:{added.suppression.id}")
+    audit.record(request.caller, request.account_id, "suppression_add", f"suppression:{added.suppression.id}")
     return added
 
 
@@ -422,7 +422,7 @@ def _serialize_list(row: ContactList) -> schemas.ContactList:
     return schemas.serialize_list(row, lists.count_sendable(row.id))
 
 
-@ROUTES.add("GET", "/lists", scope="contacts:read", query=ListQuery, returns=schemas.ContactList, many=True)
+@ROUTES.add("GET", "/lists", scope="contacts:read", query_type=ListQuery, response_type=schemas.ContactList, returns_list=True)
 async def list_lists(request: ApiRequest) -> ApiResponse:
     """List contact lists, newest first."""
     page = await fetch(lists.fetch_page, request.account_id, request.query)
@@ -433,9 +433,9 @@ async def list_lists(request: ApiRequest) -> ApiResponse:
     "POST",
     "/lists",
     scope="contacts:write",
-    reads=ListCreate,
+    body_type=ListCreate,
     validate=validator(lists.check),
-    returns=schemas.ContactList,
+    response_type=schemas.ContactList,
     status=201,
 )
 async def create_list(request: ApiRequest) -> ApiResponse:
@@ -443,7 +443,7 @@ async def create_list(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(_serialize_list, await commit(lists.create, request.account_id, request.body)))
 
 
-@ROUTES.add("GET", "/lists/{id}", scope="contacts:read", returns=schemas.ContactList)
+@ROUTES.add("GET", "/lists/{id}", scope="contacts:read", response_type=schemas.ContactList)
 async def get_list(request: ApiRequest) -> ApiResponse:
     """Get a list."""
     return ApiResponse(await fetch(lambda: _serialize_list(lists.get(request.account_id, request.id))))
@@ -453,23 +453,23 @@ async def get_list(request: ApiRequest) -> ApiResponse:
     "PATCH",
     "/lists/{id}",
     scope="contacts:write",
-    reads=ListPatch,
+    body_type=ListPatch,
     validate=validator(lists.check),
-    returns=schemas.ContactList,
+    response_type=schemas.ContactList,
 )
 async def update_list(request: ApiRequest) -> ApiResponse:
     """Update a list; `contact_ids` replaces its members."""
-    changed = await commit(lists.update, request.account_id, request.id, request.body, request.by)
+    changed = await commit(lists.update, request.account_id, request.id, request.body, request.caller)
     return ApiResponse(await fetch(_serialize_list, changed))
 
 
-@ROUTES.add("DELETE", "/lists/{id}", scope="contacts:write", returns=schemas.ContactList)
+@ROUTES.add("DELETE", "/lists/{id}", scope="contacts:write", response_type=schemas.ContactList)
 async def delete_list(request: ApiRequest) -> ApiResponse:
     """Delete a list; its contacts are kept."""
 
     def verb() -> schemas.ContactList:
         shaped = _serialize_list(lists.get(request.account_id, request.id))
-        audit.run_and_record(request.by, "list_delete", lists.delete, request.account_id, request.id)
+        audit.run_and_record(request.caller, "list_delete", lists.delete, request.account_id, request.id)
         return shaped
 
     return ApiResponse(await commit(verb))
@@ -480,7 +480,7 @@ def _validate_membership(account_id: int, request: BulkWrite, number: int) -> No
 
 
 @ROUTES.add(
-    "POST", "/lists/{id}/contacts/bulk", scope="contacts:write", reads=BulkWrite, returns=BulkDone,
+    "POST", "/lists/{id}/contacts/bulk", scope="contacts:write", body_type=BulkWrite, response_type=BulkDone,
     validate=validator(_validate_membership, include_base=True),
 )  # fmt: skip
 async def change_membership(request: ApiRequest) -> ApiResponse:
@@ -497,5 +497,5 @@ async def change_membership(request: ApiRequest) -> ApiResponse:
         chunk = plan.remove[start : start + bulk_actions.MEMBERSHIP_CHUNK]
         result.removed += (await commit(lists.remove_members, request.account_id, request.id, chunk)).changed_count
     totals = {"added": result.added, "removed": result.removed}
-    await commit(audit.record, request.by, request.account_id, "contacts_bulk", f"list:{request.id}", totals)
+    await commit(audit.record, request.caller, request.account_id, "contacts_bulk", f"list:{request.id}", totals)
     return ApiResponse(result)

@@ -142,7 +142,7 @@ class DeliveryStatus(Struct):
     sms: Annotated[SmsStatus, Meta(description="delivery status of SMS")]
 
 
-@ROUTES.add("GET", "/delivery/status", scope="account:read", returns=DeliveryStatus)
+@ROUTES.add("GET", "/delivery/status", scope="account:read", response_type=DeliveryStatus)
 async def get_delivery_status(request: ApiRequest) -> ApiResponse:
     """Get the delivery status: obstacles, queue, rates and connections."""
     return ApiResponse(_serialize_status(await fetch(delivery_status.get_status, request.account_id)))
@@ -288,7 +288,7 @@ def _get_captured_detail(account_id: int, captured_id: int) -> CapturedDetail:
     )  # fmt: skip
 
 
-@ROUTES.add("GET", "/capture", scope="account:read", query=CaptureQuery, returns=Captured, many=True)
+@ROUTES.add("GET", "/capture", scope="account:read", query_type=CaptureQuery, response_type=Captured, returns_list=True)
 async def list_captured(request: ApiRequest) -> ApiResponse:
     """List captured messages, newest first."""
     query: CaptureQuery = request.query
@@ -301,18 +301,18 @@ async def list_captured(request: ApiRequest) -> ApiResponse:
     return ApiResponse([Captured(**_captured_values(row)) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("DELETE", "/capture", scope="account:write", returns=Emptied)
+@ROUTES.add("DELETE", "/capture", scope="account:write", response_type=Emptied)
 async def clear_captured(request: ApiRequest) -> ApiResponse:
     """Delete all captured messages."""
 
     def verb() -> int:
-        audit.record(request.by, request.account_id, "capture_clear", None)
+        audit.record(request.caller, request.account_id, "capture_clear", None)
         return capture_inbox.clear(request.account_id)
 
     return ApiResponse(Emptied(await commit(verb)))
 
 
-@ROUTES.add("GET", "/capture/{id}", scope="account:read", returns=CapturedDetail)
+@ROUTES.add("GET", "/capture/{id}", scope="account:read", response_type=CapturedDetail)
 async def get_captured(request: ApiRequest) -> ApiResponse:
     """Get a captured message with its content."""
     return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id))
@@ -330,7 +330,7 @@ def _validate_simulation(account_id: int, request: Simulate, number: int) -> Non
         simulating.prepare_action(account_id, number, request)
 
 
-@ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", reads=Simulate, returns=CapturedDetail,
+@ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
             validate=validator(_validate_simulation))  # fmt: skip
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
     """Simulate a recipient's action on a captured message through its real channel."""
@@ -395,7 +395,7 @@ def _serialize_domain(row: models.SendingDomain) -> SendingDomain:
     )  # fmt: skip
 
 
-@ROUTES.add("GET", "/domains", scope="domains:read", query=DomainQuery, returns=SendingDomain, many=True)
+@ROUTES.add("GET", "/domains", scope="domains:read", query_type=DomainQuery, response_type=SendingDomain, returns_list=True)
 async def list_domains(request: ApiRequest) -> ApiResponse:
     """List sending domains, newest first."""
     page = await fetch(store.list_domains, request.account_id, request.query)
@@ -407,35 +407,35 @@ def _validate_domain(account_id: int, request: DomainCreate, _: int | None) -> N
         store.validate_name(account_id, request)
 
 
-@ROUTES.add("POST", "/domains", scope="domains:write", reads=DomainCreate, returns=SendingDomain, status=201,
+@ROUTES.add("POST", "/domains", scope="domains:write", body_type=DomainCreate, response_type=SendingDomain, status=201,
             validate=validator(_validate_domain))  # fmt: skip
 async def create_domain(request: ApiRequest) -> ApiResponse:
     """Add a sending domain; the response lists the DNS records it needs."""
     await fetch(store.validate_name, request.account_id, request.body)
     pairs = await asyncio.to_thread(keys.generate_keys)
-    domain = await commit(store.create, request.account_id, request.body, pairs, request.by)
+    domain = await commit(store.create, request.account_id, request.body, pairs, request.caller)
     return ApiResponse(await fetch(_serialize_domain, domain))
 
 
-@ROUTES.add("GET", "/domains/{id}", scope="domains:read", returns=SendingDomain)
+@ROUTES.add("GET", "/domains/{id}", scope="domains:read", response_type=SendingDomain)
 async def get_domain(request: ApiRequest) -> ApiResponse:
     """Get a sending domain."""
     return ApiResponse(await fetch(lambda: _serialize_domain(store.get(request.account_id, request.id))))
 
 
-@ROUTES.add("DELETE", "/domains/{id}", scope="domains:write", returns=SendingDomain)
+@ROUTES.add("DELETE", "/domains/{id}", scope="domains:write", response_type=SendingDomain)
 async def delete_domain(request: ApiRequest) -> ApiResponse:
     """Delete a sending domain with its DKIM keys."""
 
     def verb() -> SendingDomain:
         shaped = _serialize_domain(store.get(request.account_id, request.id))
-        store.delete(request.account_id, request.id, request.by)
+        store.delete(request.account_id, request.id, request.caller)
         return shaped
 
     return ApiResponse(await commit(verb))
 
 
-@ROUTES.add("POST", "/domains/{id}/verify", scope="domains:write", returns=SendingDomain)
+@ROUTES.add("POST", "/domains/{id}/verify", scope="domains:write", response_type=SendingDomain)
 async def verify_domain(request: ApiRequest) -> ApiResponse:
     """Check the DNS records of a sending domain now."""
     question = await fetch(lambda: store.prepare_check(store.get(request.account_id, request.id).id))
@@ -444,13 +444,13 @@ async def verify_domain(request: ApiRequest) -> ApiResponse:
     return await get_domain(request)
 
 
-@ROUTES.add("POST", "/domains/{id}/rotate_key", scope="domains:write", returns=SendingDomain)
+@ROUTES.add("POST", "/domains/{id}/rotate_key", scope="domains:write", response_type=SendingDomain)
 async def rotate_dkim_key(request: ApiRequest) -> ApiResponse:
     """Create the next DKIM key; it signs once its record is in DNS."""
     await fetch(store.get, request.account_id, request.id)
     pairs = await asyncio.to_thread(keys.generate_keys)
     return ApiResponse(
         await fetch(
-            _serialize_domain, await commit(store.rotate_key, request.account_id, request.id, pairs, request.by)
+            _serialize_domain, await commit(store.rotate_key, request.account_id, request.id, pairs, request.caller)
         )
     )

@@ -84,7 +84,7 @@ def _add_route(blueprint: Blueprint, base: str, route: Route) -> None:
     methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
     name = f"{route.method.lower()}{_route_name(route.path)}"
     # The handler of a multipart form reads the body as a stream.
-    streams = route.form is not None
+    streams = route.form_type is not None
     blueprint.add_route(
         _build_handler(route), path, methods, name=name, stream=streams, error_format="json", ctx_route=route
     )  # fmt: skip
@@ -97,23 +97,23 @@ def _route_name(path: str) -> str:
 def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPResponse | None]]:
     async def handle(request: Request, number: str = "0", inner: str = "0") -> HTTPResponse | None:
         credential = await _admit(request, route)
-        if route.form is not None:
+        if route.form_type is not None:
             disk_guard.require_writable()
         raw = http.parse_body(request, route)
         object_id, inner_id = http.parse_id(number), http.parse_id(inner)
         faults = Faults()
-        query = http.parse_query(request, route.query)
-        body = validation.read_partial(route.reads or http.EmptyRequest, raw) if raw is not None else None
+        query = http.parse_query(request, route.query_type)
+        body = validation.read_partial(route.body_type or http.EmptyRequest, raw) if raw is not None else None
         faults.merge(query.faults.fields)
         faults.merge(await find_unknown_ids(credential.account_id, query.value))
         api_request = ApiRequest(
-            request, credential, object_id, None, query.value if route.query else None, raw, inner_id
+            request, credential, object_id, None, query.value if route.query_type else None, raw, inner_id
         )
         if body is not None:
             faults.merge(body.faults.fields)
             request.ctx.ignored = body.ignored
             api_request = api_request._replace(
-                body=body.value if route.reads else None, parsed=body, ignored=body.ignored
+                body=body.value if route.body_type else None, parse_result=body, ignored_keys=body.ignored
             )
         if route.idempotent:
             faults.collect(http.get_idempotency_key, request, api_request.body)
@@ -125,8 +125,8 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
             faults.check()
         response = await route.handler(api_request)
         headers = dict(response.headers)
-        if api_request.ignored:
-            headers["X-Ignored-Fields"] = http.join_names(api_request.ignored)
+        if api_request.ignored_keys:
+            headers["X-Ignored-Fields"] = http.join_names(api_request.ignored_keys)
         if route.media is not None:
             content_type = response.media or route.media
             return await http.media_response(

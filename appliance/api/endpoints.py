@@ -25,8 +25,8 @@ class ApiRequest(NamedTuple):
     query: Any
     raw: Any
     inner_id: int = 0  # the second id of the path, as `run_id` of `/flows/{id}/runs/{run_id}`
-    parsed: PartialRead | None = None  # the parse result with its errors; `body` is its valid part
-    ignored: list[str] = []  # unknown or read-only keys of the body; handlers may add more
+    parse_result: PartialRead | None = None  # the parse result with its errors; `body` is its valid part
+    ignored_keys: list[str] = []  # unknown or read-only keys of the body; handlers may add more
 
     @property
     def account_id(self) -> int:
@@ -39,7 +39,7 @@ class ApiRequest(NamedTuple):
         return self.credential.actor
 
     @property
-    def by(self) -> Actor:
+    def caller(self) -> Actor:
         """The caller with permissions and IP address."""
         who = self.credential
         approves, sends = who.has_scope("campaigns:approve"), who.has_scope("campaigns:send")
@@ -71,16 +71,16 @@ class Route(NamedTuple):
     handler: Handler
     scope: str
     summary: str
-    returns: type[Struct] | None
-    many: bool
+    response_type: type[Struct] | None
+    returns_list: bool
     status: int
-    reads: type[Struct] | None
-    query: type[Struct] | None
+    body_type: type[Struct] | None
+    query_type: type[Struct] | None
     body_required: bool
-    also: tuple[int, ...]  # further success statuses
+    other_statuses: tuple[int, ...]  # further success statuses
     idempotent: bool
     media: str | None  # the content type of the response, if it is not JSON
-    form: type[Struct] | None  # multipart: the fields beside `file`; the handler reads the body itself
+    form_type: type[Struct] | None  # multipart: the fields beside `file`; the handler reads the body itself
     # Returns errors beyond types if other fields are invalid, so that one response holds all errors
     validate: Callable[[ApiRequest], Awaitable[dict[str, list[str]]]] | None
     alternative_media: str | None = None
@@ -108,16 +108,16 @@ class Routes(list[Route]):
         path: str,
         *,
         scope: str,
-        returns: type[Struct] | None = None,
-        many: bool = False,
+        response_type: type[Struct] | None = None,
+        returns_list: bool = False,
         status: int = 200,
-        reads: type[Struct] | None = None,
-        query: type[Struct] | None = None,
+        body_type: type[Struct] | None = None,
+        query_type: type[Struct] | None = None,
         body_required: bool = True,
-        also: tuple[int, ...] = (),
+        other_statuses: tuple[int, ...] = (),
         idempotent: bool = False,
         media: str | None = None,
-        form: type[Struct] | None = None,
+        form_type: type[Struct] | None = None,
         validate: Callable[[ApiRequest], Awaitable[dict[str, list[str]]]] | None = None,
         alternative_media: str | None = None,
         rate: RequestClass = "requests",
@@ -137,16 +137,16 @@ class Routes(list[Route]):
                     handler,
                     scope,
                     summary,
-                    returns,
-                    many,
+                    response_type,
+                    returns_list,
                     status,
-                    reads,
-                    query,
-                    body_required and reads is not None,
-                    also,
+                    body_type,
+                    query_type,
+                    body_required and body_type is not None,
+                    other_statuses,
                     idempotent,
                     media,
-                    form,
+                    form_type,
                     validate,
                     alternative_media,
                     rate,
@@ -182,8 +182,8 @@ def validator(
         try:
             await (render if parses else fetch)(check, request.account_id, request.body, request.id or None)
         except Invalid as error:
-            assert request.parsed is not None  # a body that was not parsed is not checked
-            return keep_faults_of_readable_fields(request.parsed, error, include_base, either)
+            assert request.parse_result is not None  # a body that was not parsed is not checked
+            return keep_faults_of_readable_fields(request.parse_result, error, include_base, either)
         return {}
 
     return validate

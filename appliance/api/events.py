@@ -42,7 +42,7 @@ class EventsDone(Struct):
     errors: Annotated[list[EventFault], Meta(description="events that were not recorded")]
 
 
-@ROUTES.add("GET", "/events", scope="events:read", query=EventQuery, returns=schemas.Event, many=True)
+@ROUTES.add("GET", "/events", scope="events:read", query_type=EventQuery, response_type=schemas.Event, returns_list=True)
 async def list_events(request: ApiRequest) -> ApiResponse:
     """List events, newest first."""
     page = await fetch(log.list_events, request.account_id, request.query)
@@ -53,11 +53,11 @@ async def list_events(request: ApiRequest) -> ApiResponse:
     "POST",
     "/events",
     scope="events:write",
-    reads=EventWrite,
+    body_type=EventWrite,
     validate=validator(submit.check_event, either=_CONTACT_KEYS),
-    returns=schemas.Event,
+    response_type=schemas.Event,
     status=201,
-    also=(200,),
+    other_statuses=(200,),
     idempotent=True,
     rate="messages",
 )
@@ -84,7 +84,7 @@ async def create_event(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_event(Event(id=result.id, **result.values)))
 
 
-@ROUTES.add("POST", "/events/batch", scope="events:write", reads=EventBatch, returns=EventsDone, rate="messages")
+@ROUTES.add("POST", "/events/batch", scope="events:write", body_type=EventBatch, response_type=EventsDone, rate="messages")
 async def create_events(request: ApiRequest) -> ApiResponse:
     """Record up to 1,000 events; invalid ones are reported by index and do not affect the others."""
     read, ignored = await fetch(prepare_batch, request.body, request.credential.is_test)
@@ -110,7 +110,7 @@ async def create_events(request: ApiRequest) -> ApiResponse:
         else:
             faults = result.fields if isinstance(result, Invalid) else {"idempotency_key": ["has already been taken"]}
             summary.errors.append(EventFault(list_events, result.code, str(result), faults))
-    request.ignored.extend(ignored)
+    request.ignored_keys.extend(ignored)
     return ApiResponse(summary)
 
 
@@ -141,7 +141,7 @@ def _iterate_batches(all_ready: list[PreparedEvent]) -> Iterator[list[PreparedEv
         yield all_ready[start : start + _CONTACT_BATCH_SIZE]
 
 
-@ROUTES.add("GET", "/events/{id}", scope="events:read", returns=schemas.Event)
+@ROUTES.add("GET", "/events/{id}", scope="events:read", response_type=schemas.Event)
 async def get_event(request: ApiRequest) -> ApiResponse:
     """Get an event."""
     return ApiResponse(schemas.serialize_event(await fetch(log.get, request.account_id, request.id)))

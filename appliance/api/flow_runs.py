@@ -130,7 +130,7 @@ async def _get_run_detail(request: ApiRequest) -> FlowRunDetail:
     return run_detail if request.credential.has_scope("events:read") else structs.replace(run_detail, event_data={})
 
 
-@ROUTES.add("GET", "/flows/{id}/report", scope="flows:read", query=ReportQuery, returns=FlowReport)
+@ROUTES.add("GET", "/flows/{id}/report", scope="flows:read", query_type=ReportQuery, response_type=FlowReport)
 async def get_flow_report(request: ApiRequest) -> ApiResponse:
     """Get the report of a flow by step; each number has the path of its runs."""
 
@@ -140,20 +140,20 @@ async def get_flow_report(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(read))
 
 
-@ROUTES.add("GET", "/flows/{id}/runs", scope="flows:read", query=RunQuery, returns=FlowRun, many=True)
+@ROUTES.add("GET", "/flows/{id}/runs", scope="flows:read", query_type=RunQuery, response_type=FlowRun, returns_list=True)
 async def list_runs(request: ApiRequest) -> ApiResponse:
     """List runs of a flow, newest first; runs in a step are listed in order of arrival."""
     page = await fetch(runs.list_runs, request.account_id, request.id, request.query)
     return ApiResponse([serialize_run(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/flows/{id}/runs/{run_id}", scope="flows:read", returns=FlowRunDetail)
+@ROUTES.add("GET", "/flows/{id}/runs/{run_id}", scope="flows:read", response_type=FlowRunDetail)
 async def get_run(request: ApiRequest) -> ApiResponse:
     """Get a run with the steps it has reached."""
     return ApiResponse(await _get_run_detail(request))
 
 
-@ROUTES.add("GET", "/contacts/{id}/runs", scope="contacts:read", query=ContactRunQuery, returns=FlowRun, many=True)
+@ROUTES.add("GET", "/contacts/{id}/runs", scope="contacts:read", query_type=ContactRunQuery, response_type=FlowRun, returns_list=True)
 async def list_contact_runs(request: ApiRequest) -> ApiResponse:
     """List runs of a contact, newest first."""
     page = await fetch(runs.list_contact_runs, request.account_id, request.id, request.query)
@@ -162,7 +162,7 @@ async def list_contact_runs(request: ApiRequest) -> ApiResponse:
 
 def _add_run_action(act: RunAction, one_summary: str, many_summary: str) -> None:
     async def single(request: ApiRequest) -> ApiResponse:
-        await commit(runs.act_on_run, request.account_id, request.id, request.inner_id, act, request.by)
+        await commit(runs.act_on_run, request.account_id, request.id, request.inner_id, act, request.caller)
         return ApiResponse(await _get_run_detail(request))
 
     async def many(request: ApiRequest) -> ApiResponse:
@@ -172,7 +172,7 @@ def _add_run_action(act: RunAction, one_summary: str, many_summary: str) -> None
             chunk = ids[start : start + runs.ACTION_BATCH_SIZE]
             changed += await commit(runs.act_on_runs, request.id, chunk, act, request.credential.is_test)
         if changed:
-            await commit(runs.audit_bulk_action, request.account_id, request.id, act, len(changed), request.by)
+            await commit(runs.audit_bulk_action, request.account_id, request.id, act, len(changed), request.caller)
         requested_ids = request.body.run_ids if isinstance(request.body.run_ids, list) else []
         changed_ids = set(changed)
         return ApiResponse(
@@ -183,9 +183,9 @@ def _add_run_action(act: RunAction, one_summary: str, many_summary: str) -> None
 
     single.__doc__, many.__doc__ = one_summary, many_summary
     scope, path = "flows:write", "/flows/{id}/runs"
-    ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, returns=FlowRunDetail, changes_sending=True)(single)
+    ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, response_type=FlowRunDetail, changes_sending=True)(single)
     ROUTES.add(
-        "POST", f"{path}/{act}", scope=scope, reads=RunSelection, returns=RunActionResult, changes_sending=True,
+        "POST", f"{path}/{act}", scope=scope, body_type=RunSelection, response_type=RunActionResult, changes_sending=True,
         validate=validator(runs.check_selection, either=("run_ids", "step")),
     )(many)  # fmt: skip
 
@@ -199,7 +199,7 @@ _add_run_action(
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/enroll", scope="campaigns:send", reads=EnrollWrite, returns=Enrolled, rate="sends",
+    "POST", "/flows/{id}/enroll", scope="campaigns:send", body_type=EnrollWrite, response_type=Enrolled, rate="sends",
     validate=validator(enrollment.check_enrollment, either=("contact_ids", "segment_id")),
 )  # fmt: skip
 async def enroll_contacts(request: ApiRequest) -> ApiResponse:
@@ -217,5 +217,5 @@ async def enroll_contacts(request: ApiRequest) -> ApiResponse:
         result.already_inside += batch_result.already_inside
         result.frequency += batch_result.frequency
     data = {"enrolled": result.enrolled}
-    await commit(audit.record, request.by, request.account_id, "flow_enroll", f"flow:{request.id}", data)
+    await commit(audit.record, request.caller, request.account_id, "flow_enroll", f"flow:{request.id}", data)
     return ApiResponse(result)

@@ -264,7 +264,7 @@ def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
         raise ApiError(403, "forbidden", "A test key may change only flows activated by test keys.")
 
 
-@ROUTES.add("GET", "/flows", scope="flows:read", query=FlowQuery, returns=Flow, many=True)
+@ROUTES.add("GET", "/flows", scope="flows:read", query_type=FlowQuery, response_type=Flow, returns_list=True)
 async def list_flows(request: ApiRequest) -> ApiResponse:
     """List flows, newest first."""
     page = await fetch(store.list_flows, request.account_id, request.query)
@@ -272,7 +272,7 @@ async def list_flows(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/flows", scope="flows:write", reads=FlowCreate, returns=Flow, status=201,
+    "POST", "/flows", scope="flows:write", body_type=FlowCreate, response_type=Flow, status=201,
     validate=validator(store.check_request, parses=True),
 )  # fmt: skip
 async def create_flow(request: ApiRequest) -> ApiResponse:
@@ -281,30 +281,30 @@ async def create_flow(request: ApiRequest) -> ApiResponse:
     if is_live:
         _require_send_scope(request)
     body, draft = await render(store.prepare_create, request.account_id, request.body, is_live)
-    return await _flow_response(await commit(store.create, request.account_id, body, draft, request.by))
+    return await _flow_response(await commit(store.create, request.account_id, body, draft, request.caller))
 
 
-@ROUTES.add("GET", "/flows/spec", scope="flows:read", returns=FlowSpec)
+@ROUTES.add("GET", "/flows/spec", scope="flows:read", response_type=FlowSpec)
 async def describe_flows(request: ApiRequest) -> ApiResponse:
     """Get the step types with their properties, and the events that start flows."""
     return ApiResponse(msgspec.convert(document.build_spec(), FlowSpec))
 
 
-@ROUTES.add("GET", "/flows/starters", scope="flows:read", returns=FlowStarters)
+@ROUTES.add("GET", "/flows/starters", scope="flows:read", response_type=FlowStarters)
 async def list_starters(request: ApiRequest) -> ApiResponse:
     """Get predefined flows in the colors of the account."""
     starter_flows = store.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
     return ApiResponse(FlowStarters([FlowStarter(*one) for one in starter_flows]))
 
 
-@ROUTES.add("GET", "/flows/{id}", scope="flows:read", returns=Flow)
+@ROUTES.add("GET", "/flows/{id}", scope="flows:read", response_type=Flow)
 async def get_flow(request: ApiRequest) -> ApiResponse:
     """Get a flow."""
     return await _flow_response(await fetch(store.get, request.account_id, request.id))
 
 
 @ROUTES.add(
-    "PATCH", "/flows/{id}", scope="flows:write", reads=FlowPatch, returns=FlowChanged,
+    "PATCH", "/flows/{id}", scope="flows:write", body_type=FlowPatch, response_type=FlowChanged,
     validate=validator(store.check_request, parses=True),
 )  # fmt: skip
 async def update_flow(request: ApiRequest) -> ApiResponse:
@@ -318,11 +318,11 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
         _require_send_scope(request)
     is_live = "active" in (new_status, before.status)
     draft = await render(store.prepare_update, request.account_id, request.body, request.id, is_live)
-    args = (store.update, request.account_id, request.id, request.body, draft, request.by)
+    args = (store.update, request.account_id, request.id, request.body, draft, request.caller)
     if changes_status or before.status == "active":
         row = await commit(
             audit.run_and_record,
-            request.by,
+            request.caller,
             f"flow_{_ACTION_BY_STATUS[str(new_status)] if changes_status else 'publish'}",
             *args,
         )
@@ -338,13 +338,13 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
     return ApiResponse(FlowChanged(**msgspec.structs.asdict(serialized), scripts=script_results))
 
 
-@ROUTES.add("DELETE", "/flows/{id}", scope="flows:write", returns=Flow)
+@ROUTES.add("DELETE", "/flows/{id}", scope="flows:write", response_type=Flow)
 async def delete_flow(request: ApiRequest) -> ApiResponse:
     """Delete a flow. Its runs exit and open messages are cancelled; sent messages and events are kept."""
     row = await fetch(store.get, request.account_id, request.id)
     _require_can_change(request, row)
     response = await _flow_response(row)
-    await commit(audit.run_and_record, request.by, "flow_delete", store.delete, request.account_id, request.id)
+    await commit(audit.run_and_record, request.caller, "flow_delete", store.delete, request.account_id, request.id)
     return response
 
 
@@ -358,7 +358,7 @@ def _add_transition(
 ) -> None:
     async def handler(request: ApiRequest) -> ApiResponse:
         _require_can_change(request, await fetch(store.get, request.account_id, request.id))
-        args = (request.by, f"flow_{name}", store.apply_action, request.account_id, request.id, *verb(request))
+        args = (request.caller, f"flow_{name}", store.apply_action, request.account_id, request.id, *verb(request))
         if name == "activate":
             args = (*args, await render(store.prepare_messages, request.account_id, request.id))
         return await _flow_response(await commit(audit.run_and_record, *args))
@@ -366,7 +366,7 @@ def _add_transition(
     handler.__doc__ = summary
     path = f"/flows/{{id}}/{name}"
     ROUTES.add(
-        "POST", path, scope=scope, reads=reads, body_required=False, returns=Flow, rate=rate,
+        "POST", path, scope=scope, body_type=reads, body_required=False, response_type=Flow, rate=rate,
         changes_sending=scope == "flows:write" and name != "ask_approval",
     )(handler)  # fmt: skip
 
@@ -377,7 +377,7 @@ def _get_skip_overdue_seconds(request: ApiRequest) -> int | None:
 
 
 _add_transition("activate", "campaigns:send", Activate, "Activate a draft or resume a paused flow.",
-      lambda request: (lifecycle.activate, request.by, _get_skip_overdue_seconds(request)), "sends")  # fmt: skip
+      lambda request: (lifecycle.activate, request.caller, _get_skip_overdue_seconds(request)), "sends")  # fmt: skip
 _add_transition(
     "pause",
     "flows:write",
@@ -388,13 +388,13 @@ _add_transition(
 _add_transition("archive", "flows:write", Archive, "Archive a flow; its runs continue unless `take_out` is set.",
       lambda request: (lifecycle.archive, request.body.take_out is True))  # fmt: skip
 _add_transition("ask_approval", "flows:write", None, "Request approval of a flow.",
-      lambda request: (lifecycle.request_approval, request.by))  # fmt: skip
+      lambda request: (lifecycle.request_approval, request.caller))  # fmt: skip
 _add_transition(
     "approve",
     "campaigns:approve",
     None,
     "Approve a flow in its current state.",
-    lambda request: (lifecycle.approve, request.by),
+    lambda request: (lifecycle.approve, request.caller),
 )
 _add_transition("reject", "campaigns:approve", Reject, "Reject a flow in its current state; an active one is paused.",
       lambda request: (lifecycle.reject, request.body.note or None))  # fmt: skip
@@ -417,7 +417,7 @@ async def _validate_bulk_simulation(request: ApiRequest) -> dict[str, list[str]]
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/simulate", scope="flows:read", reads=SimulateRequest, body_required=False, returns=Simulation,
+    "POST", "/flows/{id}/simulate", scope="flows:read", body_type=SimulateRequest, body_required=False, response_type=Simulation,
     rate="renders", validate=_validate_simulation,
 )  # fmt: skip
 async def simulate_flow(request: ApiRequest) -> ApiResponse:
@@ -430,8 +430,8 @@ async def simulate_flow(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/simulate_all", scope="flows:read", reads=BulkSimulateRequest, body_required=False,
-    returns=BulkSimulation, rate="renders", validate=_validate_bulk_simulation,
+    "POST", "/flows/{id}/simulate_all", scope="flows:read", body_type=BulkSimulateRequest, body_required=False,
+    response_type=BulkSimulation, rate="renders", validate=_validate_bulk_simulation,
 )  # fmt: skip
 async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
     """Simulate a flow for all contacts that recently met its trigger, counting the paths taken."""
@@ -439,7 +439,7 @@ async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await run_in_turn(simulation_bulk.simulate_bulk, request.account_id, request.id, request.body))
 
 
-@ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query=PageQuery, returns=ScriptResult, many=True,
+@ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query_type=PageQuery, response_type=ScriptResult, returns_list=True,
             rate="renders")  # fmt: skip
 async def list_script_results(request: ApiRequest) -> ApiResponse:
     """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results."""

@@ -67,7 +67,7 @@ def serialize_form(row: models.Form) -> Form:
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/forms", scope="contacts:read", query=FormQuery, returns=Form, many=True)
+@ROUTES.add("GET", "/forms", scope="contacts:read", query_type=FormQuery, response_type=Form, returns_list=True)
 async def list_forms(request: ApiRequest) -> ApiResponse:
     """List forms, newest first."""
     page = await fetch(store.list_forms, request.account_id, request.query)
@@ -78,21 +78,21 @@ async def list_forms(request: ApiRequest) -> ApiResponse:
     "POST",
     "/forms",
     scope="contacts:write",
-    reads=FormWrite,
+    body_type=FormWrite,
     validate=validator(store.check_request),
-    returns=Form,
+    response_type=Form,
     status=201,
 )
 async def create_form(request: ApiRequest) -> ApiResponse:
     """Create a form."""
     return ApiResponse(
         serialize_form(
-            await commit(audit.run_and_record, request.by, "form_add", store.create, request.account_id, request.body)
+            await commit(audit.run_and_record, request.caller, "form_add", store.create, request.account_id, request.body)
         )
     )
 
 
-@ROUTES.add("GET", "/forms/{id}", scope="contacts:read", returns=Form)
+@ROUTES.add("GET", "/forms/{id}", scope="contacts:read", response_type=Form)
 async def get_form(request: ApiRequest) -> ApiResponse:
     """Get a form."""
     return ApiResponse(serialize_form(await fetch(store.get, request.account_id, request.id)))
@@ -102,22 +102,22 @@ async def get_form(request: ApiRequest) -> ApiResponse:
     "PATCH",
     "/forms/{id}",
     scope="contacts:write",
-    reads=FormPatch,
+    body_type=FormPatch,
     validate=validator(store.check_request),
-    returns=Form,
+    response_type=Form,
 )
 async def update_form(request: ApiRequest) -> ApiResponse:
     """Update a form."""
     args = (request.account_id, request.id, request.body)
     return ApiResponse(
-        serialize_form(await commit(audit.run_and_record, request.by, "form_update", store.update, *args))
+        serialize_form(await commit(audit.run_and_record, request.caller, "form_update", store.update, *args))
     )
 
 
-@ROUTES.add("DELETE", "/forms/{id}", scope="contacts:write", returns=Form)
+@ROUTES.add("DELETE", "/forms/{id}", scope="contacts:write", response_type=Form)
 async def delete_form(request: ApiRequest) -> ApiResponse:
     """Delete a form; contacts who signed up through it are kept."""
     args = (request.account_id, request.id)
     return ApiResponse(
-        serialize_form(await commit(audit.run_and_record, request.by, "form_delete", store.delete, *args))
+        serialize_form(await commit(audit.run_and_record, request.caller, "form_delete", store.delete, *args))
     )

@@ -239,7 +239,7 @@ def parse_body(request: Request, route: Route) -> Any:
 
     An optional body that is empty is `{}`. Raises ApiError for a wrong content type or invalid JSON.
     """
-    if route.form is not None or route.method == "GET":
+    if route.form_type is not None or route.method == "GET":
         return None
     if not request.body and not route.body_required:
         return {}

@@ -148,7 +148,7 @@ def serialize_import(row: models.Import) -> Import:
     )
 
 
-@ROUTES.add("GET", "/imports", scope="contacts:read", query=ImportQuery, returns=Import, many=True)
+@ROUTES.add("GET", "/imports", scope="contacts:read", query_type=ImportQuery, response_type=Import, returns_list=True)
 async def list_imports(request: ApiRequest) -> ApiResponse:
     """List imports, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
@@ -206,7 +206,7 @@ def _parse_options(form: ImportForm, faults: Faults) -> ImportOptions:
 
 
 @ROUTES.add(
-    "POST", "/imports", scope="contacts:write", form=ImportForm, query=DryRunQuery, returns=Import, status=201,
+    "POST", "/imports", scope="contacts:write", form_type=ImportForm, query_type=DryRunQuery, response_type=Import, status=201,
     validate=_validate_import,
 )  # fmt: skip
 async def create_import(request: ApiRequest) -> ApiResponse:
@@ -214,11 +214,11 @@ async def create_import(request: ApiRequest) -> ApiResponse:
     async with _receive_import(request) as (upload, inspection):
         data = {"resource": upload.resource, "dry_run": upload.dry_run}
         args = (request.account_id, upload, inspection, request.actor)
-        import_row = await commit(audit.run_and_record, request.by, "import_create", store.create, *args, data=data)
+        import_row = await commit(audit.run_and_record, request.caller, "import_create", store.create, *args, data=data)
     return ApiResponse(serialize_import(import_row))
 
 
-@ROUTES.add("GET", "/imports/{id}", scope="contacts:read", returns=Import)
+@ROUTES.add("GET", "/imports/{id}", scope="contacts:read", response_type=Import)
 async def get_import(request: ApiRequest) -> ApiResponse:
     """Get an import with its progress."""
     return ApiResponse(serialize_import(await fetch(store.get, request.account_id, request.id)))
@@ -228,29 +228,29 @@ async def get_import(request: ApiRequest) -> ApiResponse:
 async def export_results(request: ApiRequest) -> ApiResponse:
     """Get the result of each line of the file with its reason. Results are kept for 7 days."""
     row = await fetch(store.get, request.account_id, request.id)
-    await audit.record_export(request.by, request.account_id, f"import-{request.id}-results.csv", (), row.total)
+    await audit.record_export(request.caller, request.account_id, f"import-{request.id}-results.csv", (), row.total)
     name = f'attachment; filename="import-{request.id}-results.csv"'
     return ApiResponse(results.stream_results(request.account_id, request.id), headers={"Content-Disposition": name})
 
 
-@ROUTES.add("POST", "/imports/{id}/cancel", scope="contacts:write", returns=Import)
+@ROUTES.add("POST", "/imports/{id}/cancel", scope="contacts:write", response_type=Import)
 async def cancel_import(request: ApiRequest) -> ApiResponse:
     """Cancel an import; imported rows stay until the import is undone."""
     return ApiResponse(
         serialize_import(
             await commit(
-                audit.run_and_record, request.by, "import_cancel", store.cancel, request.account_id, request.id
+                audit.run_and_record, request.caller, "import_cancel", store.cancel, request.account_id, request.id
             )
         )
     )
 
 
-@ROUTES.add("POST", "/imports/{id}/undo", scope="contacts:write", returns=Import)
+@ROUTES.add("POST", "/imports/{id}/undo", scope="contacts:write", response_type=Import)
 async def undo_import(request: ApiRequest) -> ApiResponse:
     """Undo an import within 24 hours; rows that were changed since are kept."""
     return ApiResponse(
         serialize_import(
-            await commit(audit.run_and_record, request.by, "import_undo", store.undo, request.account_id, request.id)
+            await commit(audit.run_and_record, request.caller, "import_undo", store.undo, request.account_id, request.id)
         )
     )
 
@@ -286,7 +286,7 @@ async def _export_response(
     filters = {field_name: value for field_name in request.query.__struct_fields__
              if field_name != "bom" and (value := getattr(request.query, field_name)) is not UNSET}  # fmt: skip
     total = (await fetch(page, request.account_id, kind(**filters, limit=1))).total
-    await audit.record_export(request.by, request.account_id, name, filters, total)
+    await audit.record_export(request.caller, request.account_id, name, filters, total)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     pieces = _encode_chunks(lines, _BOM if request.query.bom else b"")
     body = progress.track_progress(request.account_id, name, total, pieces, lines=name.endswith(".jsonl"))
@@ -300,7 +300,7 @@ def _encode_chunks(lines: Iterator[Any], prefix: bytes) -> Iterator[bytes]:
         prefix = b""
 
 
-@ROUTES.add("GET", "/exports/contacts.csv", scope="contacts:read", query=_ContactExportQuery, media=CSV)
+@ROUTES.add("GET", "/exports/contacts.csv", scope="contacts:read", query_type=_ContactExportQuery, media=CSV)
 async def export_contacts_csv(request: ApiRequest) -> ApiResponse:
     """Export contacts as CSV that can be imported again without loss."""
     return await _export_response(
@@ -312,7 +312,7 @@ async def export_contacts_csv(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("GET", "/exports/contacts.jsonl", scope="contacts:read", query=_ContactExportQuery, media=JSONL)
+@ROUTES.add("GET", "/exports/contacts.jsonl", scope="contacts:read", query_type=_ContactExportQuery, media=JSONL)
 async def export_contacts_jsonl(request: ApiRequest) -> ApiResponse:
     """Export contacts as JSON lines."""
     return await _export_response(
@@ -324,35 +324,35 @@ async def export_contacts_jsonl(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("GET", "/exports/events.csv", scope="events:read", query=_EventExportQuery, media=CSV)
+@ROUTES.add("GET", "/exports/events.csv", scope="events:read", query_type=_EventExportQuery, media=CSV)
 async def export_events_csv(request: ApiRequest) -> ApiResponse:
     """Export events as CSV."""
     lines = records.write_csv(records.EVENTS, request.account_id, request.query)
     return await _export_response(request, "events.csv", EventQuery, log.list_events, lines)
 
 
-@ROUTES.add("GET", "/exports/events.jsonl", scope="events:read", query=_EventExportQuery, media=JSONL)
+@ROUTES.add("GET", "/exports/events.jsonl", scope="events:read", query_type=_EventExportQuery, media=JSONL)
 async def export_events_jsonl(request: ApiRequest) -> ApiResponse:
     """Export events as JSON lines."""
     lines = records.write_jsonl(records.EVENTS, request.account_id, request.query)
     return await _export_response(request, "events.jsonl", EventQuery, log.list_events, lines)
 
 
-@ROUTES.add("GET", "/exports/messages.csv", scope="messages:read", query=_MessageExportQuery, media=CSV)
+@ROUTES.add("GET", "/exports/messages.csv", scope="messages:read", query_type=_MessageExportQuery, media=CSV)
 async def export_messages_csv(request: ApiRequest) -> ApiResponse:
     """Export messages as CSV."""
     lines = records.write_csv(records.MESSAGES, request.account_id, request.query)
     return await _export_response(request, "messages.csv", MessageQuery, ledger.list_messages, lines)
 
 
-@ROUTES.add("GET", "/exports/messages.jsonl", scope="messages:read", query=_MessageExportQuery, media=JSONL)
+@ROUTES.add("GET", "/exports/messages.jsonl", scope="messages:read", query_type=_MessageExportQuery, media=JSONL)
 async def export_messages_jsonl(request: ApiRequest) -> ApiResponse:
     """Export messages as JSON lines."""
     lines = records.write_jsonl(records.MESSAGES, request.account_id, request.query)
     return await _export_response(request, "messages.jsonl", MessageQuery, ledger.list_messages, lines)
 
 
-@ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query=_RunExportQuery, media=CSV)
+@ROUTES.add("GET", "/flows/{id}/runs.csv", scope="flows:read", query_type=_RunExportQuery, media=CSV)
 async def export_runs_csv(request: ApiRequest) -> ApiResponse:
     """Export the runs of a flow as CSV. Also requires `contacts:read`."""
     require_scope(request.credential, "contacts:read")

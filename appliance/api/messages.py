@@ -29,7 +29,7 @@ ROUTES = Routes()
 _validate_readable_fields = validator(transactional.validate, parses=True)
 
 
-@ROUTES.add("GET", "/messages", scope="messages:read", query=MessageQuery, returns=schemas.Message, many=True)
+@ROUTES.add("GET", "/messages", scope="messages:read", query_type=MessageQuery, response_type=schemas.Message, returns_list=True)
 async def list_messages(request: ApiRequest) -> ApiResponse:
     """List messages of every kind and status, newest first."""
     page = await fetch(ledger.list_messages, request.account_id, request.query)
@@ -39,20 +39,20 @@ async def list_messages(request: ApiRequest) -> ApiResponse:
 async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
     """Return errors beyond types; if the channel is invalid, the address determines which checks apply."""
     body: MessageWrite = request.body
-    if request.parsed is not None and "channel" in request.parsed.faults.fields and isinstance(body.to, str):
+    if request.parse_result is not None and "channel" in request.parse_result.faults.fields and isinstance(body.to, str):
         body = structs.replace(body, channel="email" if "@" in body.to else "sms")
-    request.ignored.extend(transactional.list_ignored_fields(body))
+    request.ignored_keys.extend(transactional.list_ignored_fields(body))
     return await _validate_readable_fields(request._replace(body=body))
 
 
 @ROUTES.add(
-    "POST", "/messages", scope="messages:send", reads=MessageWrite, returns=schemas.Message, status=201, also=(200,),
+    "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.Message, status=201, other_statuses=(200,),
     idempotent=True, rate="messages", validate=_validate_message,
 )  # fmt: skip
 async def create_message(request: ApiRequest) -> ApiResponse:
     """Send a single message."""
     body: MessageWrite = request.body
-    request.ignored.extend(transactional.list_ignored_fields(body))
+    request.ignored_keys.extend(transactional.list_ignored_fields(body))
     key = get_idempotency_key(request.http, body)
     payload = {name: value for name, value in request.raw.items() if name != "idempotency_key"}
 
@@ -79,7 +79,7 @@ async def create_message(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_message(row))
 
 
-@ROUTES.add("GET", "/messages/{id}", scope="messages:read", returns=schemas.MessageDetail)
+@ROUTES.add("GET", "/messages/{id}", scope="messages:read", response_type=schemas.MessageDetail)
 async def get_message(request: ApiRequest) -> ApiResponse:
     """Get a message with its content and events."""
 
@@ -105,11 +105,11 @@ def _add_decision(name: str, verb: Callable[[int, int, str], Message], summary: 
     async def handler(request: ApiRequest) -> ApiResponse:
         if request.credential.is_test and not (await fetch(ledger.get, request.account_id, request.id)).test:
             raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")
-        args = (request.by, f"message_{name}", verb, request.account_id, request.id, request.actor)
+        args = (request.caller, f"message_{name}", verb, request.account_id, request.id, request.actor)
         return ApiResponse(schemas.serialize_message(await commit(audit.run_and_record, *args)))
 
     handler.__doc__ = summary
-    ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", returns=schemas.Message)(handler)
+    ROUTES.add("POST", f"/messages/{{id}}/{name}", scope="messages:send", response_type=schemas.Message)(handler)
 
 
 _add_decision("retry", retries.retry, "Retry a rejected or uncertain message.")
@@ -222,7 +222,7 @@ def serialize_conversation_line(line: ConversationLine) -> Said:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/conversation", scope="contacts:read", query=PageQuery, returns=Said, many=True
+    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery, response_type=Said, returns_list=True
 )  # fmt: skip
 async def list_conversation(request: ApiRequest) -> ApiResponse:
     """List SMS exchanged with a contact, newest first."""
@@ -232,20 +232,20 @@ async def list_conversation(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_conversation_line(line) for line in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/incoming", scope="messages:read", query=IncomingQuery, returns=Incoming, many=True)
+@ROUTES.add("GET", "/incoming", scope="messages:read", query_type=IncomingQuery, response_type=Incoming, returns_list=True)
 async def list_incoming(request: ApiRequest) -> ApiResponse:
     """List incoming SMS, newest first, including those from unknown numbers."""
     page = await fetch(sms_conversations.list_incoming, request.account_id, request.query)
     return ApiResponse([serialize_incoming(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/incoming/{id}", scope="messages:read", returns=Incoming)
+@ROUTES.add("GET", "/incoming/{id}", scope="messages:read", response_type=Incoming)
 async def get_incoming(request: ApiRequest) -> ApiResponse:
     """Get an incoming SMS."""
     return ApiResponse(serialize_incoming(await fetch(sms_conversations.get_incoming, request.account_id, request.id)))
 
 
-@ROUTES.add("POST", "/incoming/{id}/seen", scope="contacts:write", reads=Seen, returns=Incoming, body_required=False)
+@ROUTES.add("POST", "/incoming/{id}/seen", scope="contacts:write", body_type=Seen, response_type=Incoming, body_required=False)
 async def mark_incoming_seen(request: ApiRequest) -> ApiResponse:
     """Mark an incoming SMS as seen, optionally opting out its sender."""
     row = await commit(sms_conversations.mark_seen, request.account_id, request.id, request.body, request.actor)

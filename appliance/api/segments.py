@@ -117,7 +117,7 @@ async def _segment_response(account_id: int, row: models.Segment) -> ApiResponse
     return ApiResponse((await fetch(_serialize_segments, account_id, [row]))[0])
 
 
-@ROUTES.add("GET", "/segments", scope="contacts:read", query=SegmentQuery, returns=Segment, many=True)
+@ROUTES.add("GET", "/segments", scope="contacts:read", query_type=SegmentQuery, response_type=Segment, returns_list=True)
 async def list_segments(request: ApiRequest) -> ApiResponse:
     """List segments, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
@@ -129,20 +129,20 @@ def _validate_filters(account_id: int, request: SegmentCreate | SegmentPatch | C
         store.check(account_id, number, request.filters)
 
 
-@ROUTES.add("POST", "/segments", scope="contacts:write", reads=SegmentCreate, returns=Segment,
+@ROUTES.add("POST", "/segments", scope="contacts:write", body_type=SegmentCreate, response_type=Segment,
             status=201, validate=validator(_validate_filters))  # fmt: skip
 async def create_segment(request: ApiRequest) -> ApiResponse:
     """Create a segment; without filters it contains all contacts."""
     return await _segment_response(request.account_id, await commit(store.create, request.account_id, request.body))
 
 
-@ROUTES.add("GET", "/segments/spec", scope="contacts:read", returns=FilterSpec)
+@ROUTES.add("GET", "/segments/spec", scope="contacts:read", response_type=FilterSpec)
 async def describe_filters(request: ApiRequest) -> ApiResponse:
     """Get the fields and predicates that filters support."""
     return ApiResponse(msgspec.convert(suggestions.describe_builder(), FilterSpec))
 
 
-@ROUTES.add("POST", "/segments/count", scope="contacts:read", reads=CountWrite, returns=Counted,
+@ROUTES.add("POST", "/segments/count", scope="contacts:read", body_type=CountWrite, response_type=Counted,
             rate="renders", validate=validator(_validate_filters))  # fmt: skip
 async def count(request: ApiRequest) -> ApiResponse:
     """Count the contacts that match filters without saving the filters."""
@@ -162,31 +162,31 @@ async def count(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(read))
 
 
-@ROUTES.add("GET", "/segments/{id}", scope="contacts:read", returns=Segment)
+@ROUTES.add("GET", "/segments/{id}", scope="contacts:read", response_type=Segment)
 async def get_segment(request: ApiRequest) -> ApiResponse:
     """Get a segment."""
     return await _segment_response(request.account_id, await fetch(store.get, request.account_id, request.id))
 
 
 @ROUTES.add(
-    "PATCH", "/segments/{id}", scope="contacts:write", reads=SegmentPatch, returns=Segment,
+    "PATCH", "/segments/{id}", scope="contacts:write", body_type=SegmentPatch, response_type=Segment,
     validate=validator(_validate_filters),
 )  # fmt: skip
 async def update_segment(request: ApiRequest) -> ApiResponse:
     """Update a segment; `filters` replaces them all."""
-    segment = await commit(store.update, request.account_id, request.id, request.body, request.by)
+    segment = await commit(store.update, request.account_id, request.id, request.body, request.caller)
     return await _segment_response(request.account_id, segment)
 
 
-@ROUTES.add("DELETE", "/segments/{id}", scope="contacts:write", returns=Segment)
+@ROUTES.add("DELETE", "/segments/{id}", scope="contacts:write", response_type=Segment)
 async def delete_segment(request: ApiRequest) -> ApiResponse:
     """Delete a segment that is not in use."""
     shaped = await _segment_response(request.account_id, await fetch(store.get, request.account_id, request.id))
-    await commit(audit.run_and_record, request.by, "segment_delete", store.delete, request.account_id, request.id)
+    await commit(audit.run_and_record, request.caller, "segment_delete", store.delete, request.account_id, request.id)
     return shaped
 
 
-@ROUTES.add("GET", "/segments/{id}/explain", scope="contacts:read", query=ExplainQuery, returns=Explained)
+@ROUTES.add("GET", "/segments/{id}/explain", scope="contacts:read", query_type=ExplainQuery, response_type=Explained)
 async def explain_segment(request: ApiRequest) -> ApiResponse:
     """Explain filter by filter whether a contact is in a segment."""
     return ApiResponse(await fetch(explain.explain, request.account_id, request.id, request.query.contact_id))

@@ -153,14 +153,14 @@ ROUTES = Routes()
 _USER_PATH = "/users/{id}"
 
 
-@ROUTES.add("GET", "/users", scope=ADMIN_SCOPE, query=UserQuery, returns=User, many=True)
+@ROUTES.add("GET", "/users", scope=ADMIN_SCOPE, query_type=UserQuery, response_type=User, returns_list=True)
 async def list_users(request: ApiRequest) -> ApiResponse:
     """List users, newest first."""
     page = await fetch(users.fetch_page, request.account_id, request.query)
     return ApiResponse([serialize_user(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("POST", "/users", scope=ADMIN_SCOPE, reads=UserWrite, returns=UserWithPassword, status=201,
+@ROUTES.add("POST", "/users", scope=ADMIN_SCOPE, body_type=UserWrite, response_type=UserWithPassword, status=201,
             validate=validator(users.validate_new))  # fmt: skip
 async def create_user(request: ApiRequest) -> ApiResponse:
     """Create a user. Without `password` one is generated and shown once.
@@ -173,11 +173,11 @@ async def create_user(request: ApiRequest) -> ApiResponse:
     secret = users.generate_password() if sent is None else sent
     name = request_body.name if isinstance(request_body.name, str) else None
     new_user = await asyncio.to_thread(users.prepare_user, request_body.email, secret, name)
-    user = await commit(users.add_member, request.by, new_user, request_body.role)
+    user = await commit(users.add_member, request.caller, new_user, request_body.role)
     return ApiResponse(serialize_user_with_password(user, secret if sent is None else None))
 
 
-@ROUTES.add("GET", _USER_PATH, scope=ADMIN_SCOPE, returns=User)
+@ROUTES.add("GET", _USER_PATH, scope=ADMIN_SCOPE, response_type=User)
 async def get_user(request: ApiRequest) -> ApiResponse:
     """Get a user."""
     return ApiResponse(serialize_user(await fetch(users.get, request.account_id, request.id)))
@@ -185,42 +185,42 @@ async def get_user(request: ApiRequest) -> ApiResponse:
 
 async def _validate_user_update(request: ApiRequest) -> dict[str, list[str]]:
     try:
-        await fetch(users.validate_update, request.by, request.id, request.body)
+        await fetch(users.validate_update, request.caller, request.id, request.body)
     except Invalid as error:
-        assert request.parsed is not None  # a body that was not parsed is not checked
-        return keep_faults_of_readable_fields(request.parsed, error)
+        assert request.parse_result is not None  # a body that was not parsed is not checked
+        return keep_faults_of_readable_fields(request.parse_result, error)
     return {}
 
 
-@ROUTES.add("PATCH", _USER_PATH, scope=ADMIN_SCOPE, reads=UserPatch, returns=User, validate=_validate_user_update)
+@ROUTES.add("PATCH", _USER_PATH, scope=ADMIN_SCOPE, body_type=UserPatch, response_type=User, validate=_validate_user_update)
 async def update_user(request: ApiRequest) -> ApiResponse:
     """Update a user. `disabled`, a new password or removing the second factor ends all sessions of the user."""
     changes: UserPatch = request.body
-    await fetch(users.validate_update, request.by, request.id, changes)
+    await fetch(users.validate_update, request.caller, request.id, changes)
     password_hash = None
     if isinstance(changes.password, str):
         password_hash = await asyncio.to_thread(passwords.hash_password, changes.password)
 
     def verb() -> models.User:
-        user = users.update(request.by, request.id, changes, password_hash)
-        return user if changes.otp is UNSET else login.reset_second_factor(request.by, request.id)
+        user = users.update(request.caller, request.id, changes, password_hash)
+        return user if changes.otp is UNSET else login.reset_second_factor(request.caller, request.id)
 
     return ApiResponse(serialize_user(await commit(verb)))
 
 
-@ROUTES.add("DELETE", _USER_PATH, scope=ADMIN_SCOPE, returns=User)
+@ROUTES.add("DELETE", _USER_PATH, scope=ADMIN_SCOPE, response_type=User)
 async def disable_user(request: ApiRequest) -> ApiResponse:
     """Disable a user. The user is kept for the audit log and can be enabled again.
 
     API keys that the user created keep working; `created_by` of `/api_keys` shows which those are.
     """
-    return ApiResponse(serialize_user(await commit(users.disable, request.by, request.id)))
+    return ApiResponse(serialize_user(await commit(users.disable, request.caller, request.id)))
 
 
 # An API key can neither create nor revoke API keys (docs/decisions.md#2).
 
 
-@ROUTES.add("GET", "/api_keys", scope=ADMIN_SCOPE, query=PageQuery, returns=ApiKey, many=True)
+@ROUTES.add("GET", "/api_keys", scope=ADMIN_SCOPE, query_type=PageQuery, response_type=ApiKey, returns_list=True)
 async def list_api_keys(request: ApiRequest) -> ApiResponse:
     """List active API keys, newest first."""
     page = await fetch(access.fetch_key_page, request.account_id, request.query)
@@ -228,22 +228,22 @@ async def list_api_keys(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/api_keys", scope=ADMIN_SCOPE, reads=KeyWrite, returns=ApiKeyWithSecret, status=201,
+    "POST", "/api_keys", scope=ADMIN_SCOPE, body_type=KeyWrite, response_type=ApiKeyWithSecret, status=201,
     validate=validator(access.validate_key),
 )  # fmt: skip
 async def create_api_key(request: ApiRequest) -> ApiResponse:
     """Create an API key. The key is shown once."""
-    key, secret = await commit(access.create_key, request.account_id, request.body, request.by)
+    key, secret = await commit(access.create_key, request.account_id, request.body, request.caller)
     return ApiResponse(serialize_key_with_secret(key, secret))
 
 
-@ROUTES.add("DELETE", "/api_keys/{id}", scope=ADMIN_SCOPE, returns=ApiKey)
+@ROUTES.add("DELETE", "/api_keys/{id}", scope=ADMIN_SCOPE, response_type=ApiKey)
 async def revoke_api_key(request: ApiRequest) -> ApiResponse:
     """Revoke an API key with immediate effect."""
-    return ApiResponse(serialize_key(await commit(access.revoke_key, request.account_id, request.id, request.by)))
+    return ApiResponse(serialize_key(await commit(access.revoke_key, request.account_id, request.id, request.caller)))
 
 
-@ROUTES.add("GET", "/audit", scope=ADMIN_SCOPE, query=AuditQuery, returns=AuditEntry, many=True)
+@ROUTES.add("GET", "/audit", scope=ADMIN_SCOPE, query_type=AuditQuery, response_type=AuditEntry, returns_list=True)
 async def list_audit_entries(request: ApiRequest) -> ApiResponse:
     """List audit log entries, newest first. Entries are permanent."""
     page = await fetch(audit.fetch_page, request.account_id, request.query)
@@ -278,7 +278,7 @@ def _get_own_id(request: ApiRequest) -> int:
     return request.credential.user_id
 
 
-@ROUTES.add("GET", "/user", scope=SELF_SCOPE, returns=User)
+@ROUTES.add("GET", "/user", scope=SELF_SCOPE, response_type=User)
 async def get_own_user(request: ApiRequest) -> ApiResponse:
     """Get the signed-in user."""
     return ApiResponse(serialize_user(await fetch(users.get, request.account_id, _get_own_id(request))))
@@ -289,12 +289,12 @@ async def _validate_own_update(request: ApiRequest) -> dict[str, list[str]]:
     try:
         await _check_password(user, request.body)
     except Invalid as error:
-        assert request.parsed is not None  # a body that was not parsed is not checked
-        return keep_faults_of_readable_fields(request.parsed, error)
+        assert request.parse_result is not None  # a body that was not parsed is not checked
+        return keep_faults_of_readable_fields(request.parse_result, error)
     return {}
 
 
-@ROUTES.add("PATCH", "/user", scope=SELF_SCOPE, reads=OwnPatch, returns=User, validate=_validate_own_update)
+@ROUTES.add("PATCH", "/user", scope=SELF_SCOPE, body_type=OwnPatch, response_type=User, validate=_validate_own_update)
 async def update_own_user(request: ApiRequest) -> ApiResponse:
     """Update the signed-in user. A new password ends all sessions, including the current one."""
     changes: OwnPatch = request.body
@@ -304,9 +304,9 @@ async def update_own_user(request: ApiRequest) -> ApiResponse:
     def verb() -> models.User:
         updated = user
         if isinstance(changes.name, str):
-            updated = users.rename(user.id, changes.name, request.by.ip)
+            updated = users.rename(user.id, changes.name, request.caller.ip)
         if password_hash is not None:
-            updated = users.change_password(user.id, password_hash, 0, request.by.ip)
+            updated = users.change_password(user.id, password_hash, 0, request.caller.ip)
         return updated
 
     return ApiResponse(serialize_user(await commit(verb)))
@@ -362,7 +362,7 @@ class SignIn(Struct):
     created_at: Annotated[Moment, Meta(description="when the user signed in")]
 
 
-@ROUTES.add("GET", "/user/sessions", scope=SELF_SCOPE, returns=SignIn, many=True, query=PageQuery)
+@ROUTES.add("GET", "/user/sessions", scope=SELF_SCOPE, response_type=SignIn, returns_list=True, query_type=PageQuery)
 async def list_own_sessions(request: ApiRequest) -> ApiResponse:
     """List sessions of the signed-in user, newest first."""
     page = await fetch(sessions.fetch_page, _get_own_id(request), request.query)
@@ -370,11 +370,11 @@ async def list_own_sessions(request: ApiRequest) -> ApiResponse:
     return ApiResponse(rows, headers=http.page_headers(page))
 
 
-@ROUTES.add("DELETE", "/user/sessions/{id}", scope=SELF_SCOPE, returns=SignIn)
+@ROUTES.add("DELETE", "/user/sessions/{id}", scope=SELF_SCOPE, response_type=SignIn)
 async def end_own_session(request: ApiRequest) -> ApiResponse:
     """End a session of the signed-in user. Its cookie or token becomes invalid."""
     return ApiResponse(
-        _serialize_session(await commit(sessions.revoke, _get_own_id(request), request.id, request.by), request)
+        _serialize_session(await commit(sessions.revoke, _get_own_id(request), request.id, request.caller), request)
     )
 
 

@@ -30,7 +30,7 @@ from appliance.storage.transactions import commit, fetch, render
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/templates", scope="templates:read", query=TemplateQuery, returns=schemas.Template, many=True)
+@ROUTES.add("GET", "/templates", scope="templates:read", query_type=TemplateQuery, response_type=schemas.Template, returns_list=True)
 async def list_templates(request: ApiRequest) -> ApiResponse:
     """List templates, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
@@ -38,7 +38,7 @@ async def list_templates(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/templates", scope="templates:write", reads=TemplateCreate, returns=schemas.Template, status=201,
+    "POST", "/templates", scope="templates:write", body_type=TemplateCreate, response_type=schemas.Template, status=201,
     validate=validator(store.validate, parses=True),
 )  # fmt: skip
 async def create_template(request: ApiRequest) -> ApiResponse:
@@ -72,7 +72,7 @@ class TemplateSpec(Struct):
     starters: Annotated[list[StarterShape], Meta(description="starter designs")]
 
 
-@ROUTES.add("GET", "/templates/spec", scope="templates:read", returns=TemplateSpec)
+@ROUTES.add("GET", "/templates/spec", scope="templates:read", response_type=TemplateSpec)
 async def describe_designs(request: ApiRequest) -> ApiResponse:
     """Get the section types with their properties and defaults, and predefined designs."""
 
@@ -86,34 +86,34 @@ async def describe_designs(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(read))
 
 
-@ROUTES.add("GET", "/templates/{id}", scope="templates:read", returns=schemas.Template)
+@ROUTES.add("GET", "/templates/{id}", scope="templates:read", response_type=schemas.Template)
 async def get_template(request: ApiRequest) -> ApiResponse:
     """Get a template."""
     return ApiResponse(schemas.serialize_template(await fetch(store.get, request.account_id, request.id)))
 
 
 @ROUTES.add(
-    "PATCH", "/templates/{id}", scope="templates:write", reads=TemplateWrite, returns=schemas.Template,
+    "PATCH", "/templates/{id}", scope="templates:write", body_type=TemplateWrite, response_type=schemas.Template,
     validate=validator(store.validate, parses=True),
 )  # fmt: skip
 async def update_template(request: ApiRequest) -> ApiResponse:
     """Update a template."""
     prepared = await render(store.prepare, request.account_id, request.body, request.id)
-    args = (request.account_id, request.id, request.body, request.by, prepared)
+    args = (request.account_id, request.id, request.body, request.caller, prepared)
     template = await commit(template_changes.update_template, *args)
     return ApiResponse(schemas.serialize_template(template))
 
 
-@ROUTES.add("DELETE", "/templates/{id}", scope="templates:write", returns=schemas.Template)
+@ROUTES.add("DELETE", "/templates/{id}", scope="templates:write", response_type=schemas.Template)
 async def delete_template(request: ApiRequest) -> ApiResponse:
     """Delete a standalone template."""
     args = (request.account_id, request.id)
-    template = await commit(audit.run_and_record, request.by, "template_delete", store.delete, *args)
+    template = await commit(audit.run_and_record, request.caller, "template_delete", store.delete, *args)
     return ApiResponse(schemas.serialize_template(template))
 
 
 @ROUTES.add(
-    "POST", "/templates/preview", scope="templates:read", reads=PreviewRequest, returns=Preview, rate="renders",
+    "POST", "/templates/preview", scope="templates:read", body_type=PreviewRequest, response_type=Preview, rate="renders",
     validate=validator(preview.validate_preview, parses=True),
 )  # fmt: skip
 async def preview_design(request: ApiRequest) -> ApiResponse:
@@ -122,8 +122,8 @@ async def preview_design(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/templates/{id}/send_test", scope="templates:write", reads=TestRequest, body_required=False,
-    returns=TestsSent, rate="sends", validate=validator(test_sends.validate, parses=True),
+    "POST", "/templates/{id}/send_test", scope="templates:write", body_type=TestRequest, body_required=False,
+    response_type=TestsSent, rate="sends", validate=validator(test_sends.validate, parses=True),
 )  # fmt: skip
 async def send_test_email(request: ApiRequest) -> ApiResponse:
     """Send a test email of a template."""
@@ -196,7 +196,7 @@ async def _validate_upload(request: ApiRequest) -> dict[str, list[str]]:
 
 
 @ROUTES.add(
-    "POST", "/uploads", scope="templates:write", form=UploadForm, returns=Upload, status=201, validate=_validate_upload
+    "POST", "/uploads", scope="templates:write", form_type=UploadForm, response_type=Upload, status=201, validate=_validate_upload
 )
 async def create_upload(request: ApiRequest) -> ApiResponse:
     """Upload an image (PNG, JPEG, GIF or WebP) for a logo or an email."""

@@ -121,7 +121,7 @@ _WEBHOOK_PATH = "/webhooks/{id}"
 _DELIVERIES_PATH = f"{_WEBHOOK_PATH}/deliveries"
 
 
-@ROUTES.add("GET", "/webhooks", scope="account:read", query=WebhookQuery, returns=Webhook, many=True)
+@ROUTES.add("GET", "/webhooks", scope="account:read", query_type=WebhookQuery, response_type=Webhook, returns_list=True)
 async def list_webhooks(request: ApiRequest) -> ApiResponse:
     """List webhooks, newest first."""
     page = await fetch(subscriptions.list_webhooks, request.account_id, request.query)
@@ -132,18 +132,18 @@ async def list_webhooks(request: ApiRequest) -> ApiResponse:
     "POST",
     "/webhooks",
     scope="account:write",
-    reads=WebhookWrite,
+    body_type=WebhookWrite,
     validate=validator(subscriptions.validate),
-    returns=WebhookWithSecret,
+    response_type=WebhookWithSecret,
     status=201,
 )
 async def create_webhook(request: ApiRequest) -> ApiResponse:
     """Create a webhook. Its secret is shown once."""
-    webhook, secret = await commit(subscriptions.create, request.account_id, request.body, request.by)
+    webhook, secret = await commit(subscriptions.create, request.account_id, request.body, request.caller)
     return ApiResponse(serialize_webhook_with_secret(webhook, secret))
 
 
-@ROUTES.add("GET", _WEBHOOK_PATH, scope="account:read", returns=Webhook)
+@ROUTES.add("GET", _WEBHOOK_PATH, scope="account:read", response_type=Webhook)
 async def get_webhook(request: ApiRequest) -> ApiResponse:
     """Get a webhook."""
     return ApiResponse(serialize_webhook(await fetch(subscriptions.get, request.account_id, request.id)))
@@ -153,28 +153,28 @@ async def get_webhook(request: ApiRequest) -> ApiResponse:
     "PATCH",
     _WEBHOOK_PATH,
     scope="account:write",
-    reads=WebhookPatch,
+    body_type=WebhookPatch,
     validate=validator(subscriptions.validate),
-    returns=Webhook,
+    response_type=Webhook,
 )
 async def update_webhook(request: ApiRequest) -> ApiResponse:
     """Update a webhook. Enabling it again delivers events from then on."""
-    webhook = await commit(subscriptions.update, request.account_id, request.id, request.body, request.by)
+    webhook = await commit(subscriptions.update, request.account_id, request.id, request.body, request.caller)
     return ApiResponse(serialize_webhook(webhook))
 
 
-@ROUTES.add("DELETE", _WEBHOOK_PATH, scope="account:write", returns=Webhook)
+@ROUTES.add("DELETE", _WEBHOOK_PATH, scope="account:write", response_type=Webhook)
 async def delete_webhook(request: ApiRequest) -> ApiResponse:
     """Delete a webhook with its delivery log."""
     return ApiResponse(
-        serialize_webhook(await commit(subscriptions.delete, request.account_id, request.id, request.by))
+        serialize_webhook(await commit(subscriptions.delete, request.account_id, request.id, request.caller))
     )
 
 
-@ROUTES.add("POST", f"{_WEBHOOK_PATH}/rotate_secret", scope="account:write", returns=WebhookWithSecret)
+@ROUTES.add("POST", f"{_WEBHOOK_PATH}/rotate_secret", scope="account:write", response_type=WebhookWithSecret)
 async def rotate_webhook_secret(request: ApiRequest) -> ApiResponse:
     """Rotate the secret of a webhook; the previous secret also signs for 24 hours."""
-    webhook, secret = await commit(subscriptions.rotate_secret, request.account_id, request.id, request.by)
+    webhook, secret = await commit(subscriptions.rotate_secret, request.account_id, request.id, request.caller)
     return ApiResponse(serialize_webhook_with_secret(webhook, secret))
 
 
@@ -182,9 +182,9 @@ async def rotate_webhook_secret(request: ApiRequest) -> ApiResponse:
     "POST",
     f"{_WEBHOOK_PATH}/test",
     scope="account:write",
-    reads=WebhookTest,
+    body_type=WebhookTest,
     body_required=False,
-    returns=WebhookTested,
+    response_type=WebhookTested,
     validate=validator(deliveries.validate_test),
 )
 async def test_webhook(request: ApiRequest) -> ApiResponse:
@@ -195,8 +195,8 @@ async def test_webhook(request: ApiRequest) -> ApiResponse:
     return ApiResponse(serialize_test(outcome, event))
 
 
-@ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", reads=ReplayFailed, body_required=False,
-            returns=Replayed)  # fmt: skip
+@ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailed, body_required=False,
+            response_type=Replayed)  # fmt: skip
 async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
     """Send all failed deliveries again."""
     count = batch_count = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
@@ -206,14 +206,14 @@ async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
     return ApiResponse(Replayed(count))
 
 
-@ROUTES.add("GET", _DELIVERIES_PATH, scope="account:read", query=DeliveryQuery, returns=WebhookDelivery, many=True)
+@ROUTES.add("GET", _DELIVERIES_PATH, scope="account:read", query_type=DeliveryQuery, response_type=WebhookDelivery, returns_list=True)
 async def list_deliveries(request: ApiRequest) -> ApiResponse:
     """List deliveries of a webhook with their responses, newest events first."""
     page = await fetch(deliveries.list_deliveries, request.account_id, request.id, request.query)
     return ApiResponse([serialize_delivery(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", f"{_DELIVERIES_PATH}/{{delivery_id}}", scope="account:read", returns=WebhookDelivery)
+@ROUTES.add("GET", f"{_DELIVERIES_PATH}/{{delivery_id}}", scope="account:read", response_type=WebhookDelivery)
 async def get_delivery(request: ApiRequest) -> ApiResponse:
     """Get a delivery."""
     return ApiResponse(
@@ -221,7 +221,7 @@ async def get_delivery(request: ApiRequest) -> ApiResponse:
     )
 
 
-@ROUTES.add("POST", f"{_DELIVERIES_PATH}/{{delivery_id}}/replay", scope="account:write", returns=WebhookDelivery)
+@ROUTES.add("POST", f"{_DELIVERIES_PATH}/{{delivery_id}}/replay", scope="account:write", response_type=WebhookDelivery)
 async def replay_delivery(request: ApiRequest) -> ApiResponse:
     """Send a delivery again with the same `webhook-id`."""
     return ApiResponse(

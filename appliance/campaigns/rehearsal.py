@@ -148,8 +148,8 @@ class RecipientRenderer:
         size = text.counted
         self._by_parts[size.parts] += 1
         self.totals.characters = max(self.totals.characters, size.characters)
-        if size.forcing is not None:
-            self._forcing[size.forcing] += 1
+        if size.forcing_character is not None:
+            self._forcing[size.forcing_character] += 1
 
     def _add_country(self, contact: Contact, key: str) -> None:
         number = numbers.inspect_number(key)

@@ -75,7 +75,7 @@ def _choose_data_keys(pages: streaming.PagedRows) -> list[str]:
     counted: Counter[str] = Counter()
     for row in pages.sample():
         counted.update(
-            key for key, value in _decode(row[-1]).items() if key != "tags" and streaming.is_read_back_alike(value)
+            key for key, value in _decode(row[-1]).items() if key != "tags" and streaming.survives_round_trip(value)
         )
     keys = [
         key for key, _ in counted.most_common(_MAX_DATA_COLUMNS) if key.isprintable() and key == key.strip() and key
@@ -138,7 +138,7 @@ def _format_contact(contact: dict[str, Any], keys: list[str]) -> str:
     data_cells = []
     for key in keys:
         value = remaining.get(key)
-        if value is not None and streaming.is_read_back_alike(value):
+        if value is not None and streaming.survives_round_trip(value):
             del remaining[key]
             data_cells.append(streaming.format_cell(value))
         else:

@@ -30,8 +30,8 @@ class ExportKind(NamedTuple):
 
     table: str
     columns: dict[str, str]
-    equal: dict[str, str]
-    narrow: tuple[str, ...]  # filters that match few rows, found by an index of their own
+    equality_filters: dict[str, str]
+    selective_filters: tuple[str, ...]  # filters that match few rows, found by an index of their own
 
 
 def _map_same(names: str) -> dict[str, str]:
@@ -102,7 +102,7 @@ def _select_pages(kind: ExportKind, account_id: int, query: Any) -> streaming.Pa
     table, where, parameters = _build_condition(kind, account_id, query)
     columns = ", ".join(kind.columns.values())
     order = "ORDER BY created_at DESC, id DESC"
-    if any(getattr(query, name) is not UNSET for name in kind.narrow if hasattr(query, name)):
+    if any(getattr(query, name) is not UNSET for name in kind.selective_filters if hasattr(query, name)):
         return streaming.IdListRows(
             f"SELECT id FROM {table} WHERE {where} {order}", parameters,
             f"SELECT {columns} FROM {kind.table} WHERE id IN ({{ids}}) {order}",
@@ -121,7 +121,7 @@ def _build_condition(kind: ExportKind, account_id: int, query: Any) -> tuple[str
         return listing.build_query(log.read_filters(account_id, query))
     clauses: list[str] = ["account_id = :account"]
     parameters: dict[str, Any] = {"account": account_id}
-    for name, column in kind.equal.items():
+    for name, column in kind.equality_filters.items():
         value = getattr(query, name)
         if value is not UNSET:
             clauses.append(f"{column} = :{name}")

@@ -57,7 +57,7 @@ def format_line(cells: Iterable[str]) -> str:
     )
 
 
-def is_read_back_alike(value: Any) -> bool:
+def survives_round_trip(value: Any) -> bool:
     """Return whether a value of custom data stays the same when its cell is read back without its type."""
     if isinstance(value, str):
         if not value or value[0] in _SPACES or value[-1] in _SPACES or value in ("true", "false"):
@@ -102,18 +102,18 @@ class KeysetRows(NamedTuple):
 
     sql: str
     parameters: dict[str, Any]
-    last: str
-    key: int
+    cursor_parameter: str
+    key_index: int
 
     def pages(self) -> Iterator[list[Row]]:
         """Yield the rows in pages; one read each."""
         last = _MAX_KEY
         while page := self._page(last, _PAGE_SIZE):
             yield page
-            last = page[-1][self.key]
+            last = page[-1][self.key_index]
 
     def _page(self, last: int, size: int) -> list[Row]:
-        return rows(f"{self.sql} LIMIT {size}", {**self.parameters, self.last: last})
+        return rows(f"{self.sql} LIMIT {size}", {**self.parameters, self.cursor_parameter: last})
 
     def sample(self) -> list[Row]:
         """Return the newest rows, and windows of others at equal distances."""
@@ -121,7 +121,7 @@ class KeysetRows(NamedTuple):
         if len(newest) < _NEWEST_SAMPLE:
             return newest
         sampled = newest
-        end = newest[-1][self.key]
+        end = newest[-1][self.key_index]
         started = time.monotonic()
         for number in range(1, _WINDOWS + 1):
             # Where few rows match, a window reads far
@@ -136,15 +136,15 @@ class TimeOrderedRows(NamedTuple):
 
     sql: str
     parameters: dict[str, Any]
-    at: int
-    key: int
+    time_index: int
+    id_index: int
 
     def pages(self) -> Iterator[list[Row]]:
         """Yield the rows in pages; one read each."""
         at = last = _MAX_KEY
         while page := rows(f"{self.sql} LIMIT {_PAGE_SIZE}", {**self.parameters, "at": at, "last": last}):
             yield page
-            at, last = page[-1][self.at], page[-1][self.key]
+            at, last = page[-1][self.time_index], page[-1][self.id_index]
 
     def sample(self) -> list[Row]:
         """Return the newest rows."""
@@ -154,28 +154,28 @@ class TimeOrderedRows(NamedTuple):
 class IdListRows(NamedTuple):
     """Rows whose ids are read first, eight bytes each: for conditions too expensive to repeat for each page."""
 
-    ids: str
+    id_sql: str
     parameters: dict[str, Any]
     sql: str
 
-    def _all(self) -> "array[int]":
-        return array("q", (row[0] for row in connection().execute(self.ids, self.parameters)))
+    def _read_ids(self) -> "array[int]":
+        return array("q", (row[0] for row in connection().execute(self.id_sql, self.parameters)))
 
     def pages(self) -> Iterator[list[Row]]:
         """Yield the rows in pages; one read each."""
-        ids = self._all()
+        ids = self._read_ids()
         for start in range(0, len(ids), _PAGE_SIZE):
             # A page may be empty because its rows were deleted meanwhile; it is not the end
-            if page := self._rows(ids[start : start + _PAGE_SIZE]):
+            if page := self._fetch_rows(ids[start : start + _PAGE_SIZE]):
                 yield page
 
-    def _rows(self, ids: "array[int]") -> list[Row]:
+    def _fetch_rows(self, ids: "array[int]") -> list[Row]:
         return rows(self.sql.format(ids=",".join("?" * len(ids))), list(ids))
 
     def sample(self) -> list[Row]:
         """Return rows at equal distances."""
-        ids = self._all()
+        ids = self._read_ids()
         chosen = ids[:: max(1, len(ids) // (_NEWEST_SAMPLE * 2))]
         return [
-            row for start in range(0, len(chosen), _PAGE_SIZE) for row in self._rows(chosen[start : start + _PAGE_SIZE])
+            row for start in range(0, len(chosen), _PAGE_SIZE) for row in self._fetch_rows(chosen[start : start + _PAGE_SIZE])
         ]

@@ -92,16 +92,16 @@ class StrictHttp(Http):
         """Return by when more of a request must arrive, in seconds of the event loop; None between two requests."""
         protocol = self.protocol
         if self.stage is Stage.REQUEST:
-            return self._began + protocol.patience
+            return self._began + protocol.timeout_seconds
         if not self.request_body:
             return None
-        earned = (protocol.received - self._received_before) / MIN_BODY_BYTES_PER_SECOND
-        return min(now, self._began + earned) + protocol.patience
+        earned = (protocol.received_bytes - self._received_before) / MIN_BODY_BYTES_PER_SECOND
+        return min(now, self._began + earned) + protocol.timeout_seconds
 
     async def http1_request_header(self) -> None:
         """Read the head of a request; raises BadRequest."""
         self._began = asyncio.get_running_loop().time()
-        self._received_before = self.protocol.received - len(self.recv_buffer)
+        self._received_before = self.protocol.received_bytes - len(self.recv_buffer)
         buffer, searched = self.recv_buffer, 0
         while (end := buffer.find(b"\r\n\r\n", searched)) < 0 and len(buffer) < self.HEADER_MAX_SIZE:
             if _LONE_LINE_FEED.search(buffer, searched):
@@ -149,17 +149,17 @@ class StrictProtocol(HttpProtocol):
     """A connection whose requests are read strictly; `patience` is `limits.request_timeout` in seconds."""
 
     HTTP_CLASS = StrictHttp
-    __slots__ = ("patience", "received")
+    __slots__ = ("timeout_seconds", "received_bytes")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set up a connection."""
-        self.received = 0
-        self.patience = config.parse_seconds(self.app.ctx.config.limits.request_timeout)
+        self.received_bytes = 0
+        self.timeout_seconds = config.parse_seconds(self.app.ctx.config.limits.request_timeout)
         super().connection_made(transport)  # type: ignore[no-untyped-call]  # untyped in the library
 
     def data_received(self, data: bytes) -> None:
         """Count and process received bytes."""
-        self.received += len(data)
+        self.received_bytes += len(data)
         super().data_received(data)
 
     async def receive_more(self) -> None:

@@ -209,7 +209,7 @@ async def _start(app: "Sanic[Any, Any]") -> None:
         uncertain_count = await asyncio.wrap_future(
             transactions.submit_essential(delivery_reports.recover_with_receipts, interrupted)
         )
-        log.warning("server: %s messages were in hand when the service last stopped", uncertain_count)
+        log.warning("server: %s messages were being sent when the service last stopped", uncertain_count)
 
 
 async def _start_background(app: "Sanic[Any, Any]") -> None:

@@ -443,7 +443,7 @@ def _parse(provider: str, incoming: IncomingSms, test: bool) -> ReceivedSms:
     return ReceivedSms(
         provider, _clean_text(incoming.provider_id)[:200] if incoming.provider_id else None,
         address.key if address else sender, address, _clean_text(incoming.to).strip()[:_MAX_NAME_CHARACTERS],
-        _clean_text(incoming.body)[:_MAX_BODY_CHARACTERS], incoming.answered, test,
+        _clean_text(incoming.body)[:_MAX_BODY_CHARACTERS], incoming.answered_keyword, test,
     )  # fmt: skip
 
 

@@ -408,7 +408,7 @@ def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None
     named = {name: value for name, value in given.items() if value}
     loaded = config.load(named, file=Path(path) if path else None, page=page)
     config.set_current(loaded.config, loaded)
-    if missing := PROVIDERS[loaded.config.sms.transport].lacks():
+    if missing := PROVIDERS[loaded.config.sms.transport].find_setting_faults():
         raise ConfigError("; ".join(f"{name}: {words}" for name, words in missing))
     clock.use_offset_file(os.environ.get("CAMPANERO_TEST_CLOCK"))
     return loaded

@@ -13,7 +13,7 @@ from tests.kit.walk import Walk
 # Of each thing in a state that has a name: the actions that it takes; all others are refused
 CAMPAIGN = {"draft": ["send"], "paused": ["send", "resume", "cancel"], "completed": []}
 FLOW = {"draft": ["activate", "archive"], "active": ["pause", "archive"], "paused": ["activate", "archive"]}
-NOTHING = [route for route in ROUTES if route.method != "GET" and route.reads is None and route.form is None]
+NOTHING = [route for route in ROUTES if route.method != "GET" and route.body_type is None and route.form_type is None]
 
 
 @pytest.fixture(scope="module")

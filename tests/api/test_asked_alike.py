@@ -14,8 +14,8 @@ from tests.kit.tenants import NEVER, Tenant, two_tenants
 
 IDS = [
     (route, info.encode_name)
-    for route in ROUTES if route.query is not None
-    for info in fields(route.query) if info.encode_name.endswith("_id")
+    for route in ROUTES if route.query_type is not None
+    for info in fields(route.query_type) if info.encode_name.endswith("_id")
 ]  # fmt: skip
 # The things of the kit by the parameter that names them
 NOUNS = {"contact_id": "contacts", "list_id": "lists", "segment_id": "segments", "campaign_id": "campaigns",
@@ -141,7 +141,7 @@ def test_what_is_missing_is_a_scope_or_a_role(callers: list[Client]) -> None:
     seen = set()
     for caller in callers:
         for route in ROUTES:
-            if route.form is not None:
+            if route.form_type is not None:
                 continue
             path = route.path.replace("{id}", "0")
             answer = caller.send(route.method, path if "{" not in path else "/lists", None)

@@ -111,11 +111,11 @@ LIQUID = ("subject", "preheader", "from_name", "body", "text")
 
 def body_breaks(route: Route) -> list[Break]:
     """Return the ways to break the body of an operation: by its declaration, and what is looked into beyond it."""
-    assert route.reads is not None
-    found = list(of_struct(route.reads))
+    assert route.body_type is not None
+    found = list(of_struct(route.body_type))
     if name_of(route) not in TOLD_OTHERWISE:
-        found += ids(route.reads)
-    names = {info.encode_name for info in fields(route.reads)}
+        found += ids(route.body_type)
+    names = {info.encode_name for info in fields(route.body_type)}
     for prefix, inner in (((), names), (("template_attributes",), set(Content.__struct_fields__))):
         if prefix and prefix[0] not in names:
             continue
@@ -141,7 +141,7 @@ def _designs(place: tuple[str | int, ...]) -> list[Break]:
 def query_breaks(route: Route) -> list[Break]:
     """Return the ways to break the query of an operation; what is not known to it too."""
     found = [Break(("no_such_parameter",), "1", "no_such_parameter")]
-    for info in fields(route.query) if route.query is not None else ():
+    for info in fields(route.query_type) if route.query_type is not None else ():
         if info.required:
             found.append(Break((info.encode_name,), GONE, info.encode_name))
         found += [
@@ -172,8 +172,8 @@ def some_of(all_breaks: list[Break]) -> st.SearchStrategy[list[Break]]:
     return st.lists(st.sampled_from(all_breaks), min_size=1, max_size=6).map(apart)
 
 
-READING = [route for route in ROUTES if route.reads is not None and route.path != "/events/batch"]
-ASKING = [route for route in ROUTES if route.query is not None and route.form is None]
+READING = [route for route in ROUTES if route.body_type is not None and route.path != "/events/batch"]
+ASKING = [route for route in ROUTES if route.query_type is not None and route.form_type is None]
 _settings = settings(
     max_examples=40, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
@@ -222,7 +222,7 @@ def test_every_fault_of_a_body_is_told(route: Route, mine: Tenant, person: Clien
         if extra and route.idempotent:
             headers["Idempotency-Key"] = "x" * 256
             told.add("Idempotency-Key")
-        elif extra and route.query is None:
+        elif extra and route.query_type is None:
             path_asked = f"{path}?no_such_parameter=1"
             told.add("no_such_parameter")
         answer = client.send(route.method, path_asked if "no_such_parameter" in told else path, body, headers)
@@ -247,7 +247,7 @@ def test_every_fault_of_a_query_is_told(route: Route, mine: Tenant, person: Clie
             else {}
         )
         query = apply(right, drawn)
-        answer = client.send(route.method, f"{path}?{urlencode(query)}", {} if route.reads else None)
+        answer = client.send(route.method, f"{path}?{urlencode(query)}", {} if route.body_type else None)
         assert set(faults(answer)) == {one.blamed for one in drawn}, (query, answer.text)
 
     ask()

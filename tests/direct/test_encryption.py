@@ -66,7 +66,7 @@ def test_proven_encryption_where_a_policy_demands_it(api: Client, shared_world: 
     [
         ("clear.example", "mx.clear.example", {}, "offers no STARTTLS"),
         ("wrong.example", "mx.wrong.example", {"starttls": True}, "certificate"),
-        ("other.example", "mx.elsewhere.example", {"starttls": True}, "does not name its mail servers"),
+        ("other.example", "mx.elsewhere.example", {"starttls": True}, "does not list its mail servers"),
     ],
 )
 def test_what_a_policy_forbids_is_not_sent(

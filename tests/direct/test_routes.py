@@ -106,7 +106,7 @@ def test_a_server_inside_our_own_network_is_not_reached(api: Client, shared_worl
         ended(api, post(api, "bo@mixed.example"), "sent")
 
     assert (row["error"]["enhanced"], secret.connections) == ("5.4.4", 0)
-    assert "private network" in row["error"]["text"] and "bo@inside.example" not in str(api.all("/suppressions"))
+    assert "private address" in row["error"]["text"] and "bo@inside.example" not in str(api.all("/suppressions"))
     assert len(opened.messages) == 1
 
 

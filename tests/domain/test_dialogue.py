@@ -196,7 +196,7 @@ def test_421_closes_the_connection() -> None:
 def test_a_connection_takes_as_many_as_agreed() -> None:
     """The last message of a connection has no envelope behind it."""
     with SmtpServer() as smtp:
-        found = talk(smtp.port, lambda dialogue: send(dialogue, 9), most_messages=3)
+        found = talk(smtp.port, lambda dialogue: send(dialogue, 9), max_messages=3)
         phases = [one.phase for one in smtp.log]
     assert len(found) == 3 and phases.count("mail") == 3
 

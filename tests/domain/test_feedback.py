@@ -334,7 +334,7 @@ def test_who_judges_is_believed_where_words_say_nothing(
         (Deferred("451 4.3.0 later", 451, "4.3.0"), "temporary"),
         (Deferred("nobody answers there", None, "4.4.1"), "temporary"),
         (Deferred("452 4.2.2 full", 452, "4.2.2"), "full"),
-        (Deferred("the connection broke before the message was handed over"), "setup"),
+        (Deferred("connection lost before the message was sent"), "setup"),
         (Deferred("421 4.7.28 unusual rate", 421, "4.7.28"), "reputation"),
         (RateLimited("451 slow down", 60, 451, "4.7.1"), "setup"),
         (ConnectionFailed("no route to the relay"), "setup"),

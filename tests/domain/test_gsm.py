@@ -68,7 +68,7 @@ def _by_hand(text: str) -> tuple[int, str | None]:
 def test_parts_are_those_of_the_standard(text: str, parts: int, forcing: str | None) -> None:
     """Parts, alphabet and the character that forces UCS-2 are as GSM 03.38 says."""
     counted = count_segments(text)
-    assert (counted.parts, counted.forcing) == (parts, forcing)
+    assert (counted.parts, counted.forcing_character) == (parts, forcing)
     assert counted.alphabet == ("GSM-7" if forcing is None else "UCS-2")
     assert counted.characters == len(text)
 
@@ -77,14 +77,14 @@ def test_parts_are_those_of_the_standard(text: str, parts: int, forcing: str | N
 def test_parts_of_gsm_7_are_those_counted_by_hand(text: str) -> None:
     """No text of GSM-7, wherever its wide characters stand, is counted otherwise than one by one."""
     counted = count_segments(text)
-    assert (counted.parts, counted.forcing) == _by_hand(text)
+    assert (counted.parts, counted.forcing_character) == _by_hand(text)
 
 
 @given(st.text(st.sampled_from("aé€Ж中😀𝒳\u200d"), max_size=400))
 def test_parts_of_ucs_2_are_those_counted_by_hand(text: str) -> None:
     """No text of UCS-2 is counted otherwise than one by one, its emoji whole."""
     counted = count_segments(text)
-    assert (counted.parts, counted.forcing) == _by_hand(text)
+    assert (counted.parts, counted.forcing_character) == _by_hand(text)
 
 
 @given(st.text(st.sampled_from("ab€^😀Ж"), max_size=400))
@@ -92,8 +92,8 @@ def test_what_is_left_still_fits_and_one_more_does_not(text: str) -> None:
     """`left` more plain letters cost nothing; the next one begins a part."""
     counted = count_segments(text)
     if counted.parts:
-        assert count_segments(text + "b" * counted.left).parts == counted.parts
-        assert count_segments(text + "b" * (counted.left + 1)).parts == counted.parts + 1
+        assert count_segments(text + "b" * counted.remaining_units).parts == counted.parts
+        assert count_segments(text + "b" * (counted.remaining_units + 1)).parts == counted.parts + 1
 
 
 @pytest.mark.parametrize(

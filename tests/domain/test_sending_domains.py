@@ -264,7 +264,7 @@ def test_a_resolver_that_fails_moves_no_return_path(home: Home) -> None:
     mx = next(one for one in records.get_records(domain) if one.purpose == "return_path")
 
     def host(found: list[str], valid: str) -> str | None:
-        seen = [msgspec.structs.replace(mx, valid=valid, found=found) if one.same(mx) else one
+        seen = [msgspec.structs.replace(mx, valid=valid, found=found) if one.is_same_record(mx) else one
                 for one in records.get_records(SendingDomain.get_by_id(domain.id))]  # fmt: skip
         transactions.write(store.apply_check, domain.id, seen)
         return store.find_return_path_host(home.account_id, domain.name)

@@ -72,7 +72,7 @@ def test_the_signature_of_the_description() -> None:
 ])  # fmt: skip
 def test_a_receipt_is_read(said: str, status: str) -> None:
     """Each status in our words, with the provider's name, its code, and the message its address was made for."""
-    url = TWILIO.callback_url(77).removeprefix(BASE)
+    url = TWILIO.build_callback_url(77).removeprefix(BASE)
     told = read(
         form({**DELIVERED, "MessageStatus": said, "ErrorCode": "30005", "ErrorMessage": "Unknown\n handset"}, url)
     )
@@ -117,7 +117,7 @@ def test_what_people_write_is_read_as_they_wrote_it() -> None:
 @pytest.mark.parametrize("left_out", [True, False], ids=["left out", "as a field"])
 def test_our_own_query_may_be_signed_as_some_do(left_out: bool) -> None:
     """Who takes the address for its path alone is believed, for what they leave out is a token of ours."""
-    url = TWILIO.callback_url(9)
+    url = TWILIO.build_callback_url(9)
     path, _, token = url.partition("?m=")
     right = twilio_form(TOKEN, path, DELIVERED | ({} if left_out else {"m": token}))
     post = twilio_form(TOKEN, url, DELIVERED)._replace(headers=right.headers)
@@ -186,7 +186,7 @@ def test_a_usual_port_may_be_said_or_not() -> None:
 def test_without_a_secret_nothing_is_believed() -> None:
     """No secret set: a signature with the empty one is none."""
     config.set_current(config.load({}, {}).config)
-    assert (TWILIO.secret(), HTTP.secret()) == ("", "")
+    assert (TWILIO.get_webhook_secret(), HTTP.get_webhook_secret()) == ("", "")
     with pytest.raises(NotAllowed):
         read(twilio_form("", f"{BASE}/hooks/twilio/status", DELIVERED))
     with pytest.raises(NotAllowed):
@@ -208,7 +208,7 @@ def own(said: dict[str, Any], at: float | None = None, secret: str = SECRET, url
 ])  # fmt: skip
 def test_a_receipt_the_generic_way(error: Any, code: str | None, words: str) -> None:
     """What became of a message by either name, and why, in whatever form it is said."""
-    url = HTTP.callback_url(9).removeprefix(BASE)
+    url = HTTP.build_callback_url(9).removeprefix(BASE)
     told = read(own({"type": "status", "id": "g-1", "status": "Undelivered", "error": error}, url=url), HTTP, "sms")
     assert told.receipts == (Receipt("g-1", "undelivered", 9, code, words),)
     told = read(own({"type": "status", "id": 7, "status": "delivered", "more": 1}), HTTP, "sms")

@@ -17,7 +17,7 @@ DAY = 86_400
 
 def today(home: Home) -> WarmUpDay:
     """Return the day of a domain."""
-    return transactions.write(senders.open_today, "bakery.example")
+    return transactions.write(senders.get_or_create_today, "bakery.example")
 
 
 def spend(count: int) -> None:
@@ -68,7 +68,7 @@ def test_a_day_is_the_same_however_often_it_is_asked(home: Home) -> None:
     assert today(home).accepted == 0
     spend(7)
     assert (today(home).accepted, today(home).cap) == (7, 50)
-    assert transactions.write(senders.open_today, "other.example").accepted == 0
+    assert transactions.write(senders.get_or_create_today, "other.example").accepted == 0
     assert len(rows("SELECT 1 FROM warm_up_day")) == 2
 
 

@@ -91,7 +91,7 @@ def test_the_end_of_the_service_leaves_no_doubt(relayed: Relayed, smtp_server: S
         server.stop(expect=0)
         took = max(took, time.monotonic() - begun)
         api = server.start().client(validate=False)
-        assert "in hand when the service last stopped" not in server.output
+        assert "being sent when the service last stopped" not in server.output
     completed(api, path)
     books = balance(api, path, smtp_server.messages)
     figures.books(books, kills=0, stops=2, longest=f"{took:.1f} s")

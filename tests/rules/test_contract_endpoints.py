@@ -24,10 +24,10 @@ def test_every_endpoint_is_as_promised() -> None:
     """Statuses, scope, idempotency, bucket and who may are those of the table."""
     for name, promise in HERE.items():
         route = DECLARED[name]
-        assert tuple(sorted((route.status, *route.also))) == promise.statuses, name
+        assert tuple(sorted((route.status, *route.other_statuses))) == promise.statuses, name
         assert (route.scope, route.changes_sending) == (promise.scope, promise.starts), name
         assert route.rate == promise.rate, name
-        assert (route.idempotent, route.many) == (promise.key, promise.paged), name
+        assert (route.idempotent, route.returns_list) == (promise.key, promise.paged), name
 
 
 def test_the_document_says_the_same() -> None:

@@ -94,13 +94,13 @@ def list_funnel_steps(
         items.append(FunnelStep("Opened, about", figures.opens.people.count, reached, f"{to}opened=people",
                          usual.opened if usual else None))  # fmt: skip
     if figures.tracking:
-        whole = items[0].whole
+        whole = items[0].total
         items.append(FunnelStep("Clicked", figures.clicks.people.count, whole, f"{to}clicked=people",
                          usual.clicked if usual else None))  # fmt: skip
     for conversion in after:
         amount = f", {formats.number(round(conversion.amount))} in all" if conversion.amount else ""
         note = f"within a week after the click{amount}"
-        items.append(FunnelStep(formats.event(conversion.event)[2], conversion.people, items[0].whole, note=note))
+        items.append(FunnelStep(formats.event(conversion.event)[2], conversion.people, items[0].total, note=note))
     return items
 
 

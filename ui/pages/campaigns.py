@@ -33,8 +33,8 @@ CHIPS = {
     "cancelled": ("Stopped", ("cancelled",)),
 }
 _COLUMNS = (
-    Column("Campaign", "name", ""), Column("Status"), Column("Audience"), Column("Handed over", number=True),
-    Column("When", "updated"), Column("Newest first", "created", shown=False),
+    Column("Campaign", "name", ""), Column("Status"), Column("Audience"), Column("Handed over", is_numeric=True),
+    Column("When", "updated"), Column("Newest first", "created", is_visible=False),
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table with chips for the phases; cells of campaigns that are sending refresh themselves."""
     table = tables.Table(request, "/campaigns", ("campaign", "campaigns"), _COLUMNS, "-updated", ("phase",))
     table.chip_name = "phase"
-    table.acts = "/campaigns/acts" if visit.can("campaigns:write") else ""
+    table.bulk_action_url = "/campaigns/acts" if visit.can("campaigns:write") else ""
     phase = table.state["phase"]
 
     def read() -> dict[int, str]:

@@ -33,7 +33,7 @@ pages = Pages("ui_contacts", url_prefix="/contacts")
 TABLE_FILTERS = ("show", "list_id", "tag", "segment_id", "source", "filters")
 TABLE_COLUMNS = (
     Column("Person", "name", ""), Column("May get"), Column("Lists"), Column("Last seen", "seen"),
-    Column("Changed", "updated"), Column("Added", "created", shown=False),
+    Column("Changed", "updated"), Column("Added", "created", is_visible=False),
 )  # fmt: skip
 _SHOW_FILTERS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "subscribed": ({"subscribed_email": True}, []),
@@ -99,7 +99,7 @@ def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
     A filter that names a deleted list or segment shows nobody, and can be removed.
     """
     all_lists = {row.id: row for row in lookups.list_contact_lists(account_id)}
-    table.active = describe_filters(account_id, table.state, all_lists)
+    table.active_filters = describe_filters(account_id, table.state, all_lists)
     table.chips = UNCOUNTED_CHIPS if more else count_chips(account_id)
     try:
         asks = read_search(table.filter_params, **table.list_params, **more)
@@ -181,7 +181,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     table = tables.Table(
         request, "/contacts", ("person", "people"), TABLE_COLUMNS, "-updated", TABLE_FILTERS
     )  # fmt: skip
-    table.acts = "/contacts/acts" if visit.can("contacts:write") else ""
+    table.bulk_action_url = "/contacts/acts" if visit.can("contacts:write") else ""
     contact_lists = await fetch(fill_table, visit.account_id, table)
     return tables.render_table(request, "contacts/index.html", table, lists=contact_lists)
 

@@ -104,9 +104,9 @@ def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
     def mark(entry: Card) -> Card:
         way = shares.get(entry.id)
         return entry._replace(
-            mark="path" if entry.id in came else "off", lacks=[], yes=[mark(inner) for inner in entry.yes],
+            change="path" if entry.id in came else "off", faults=[], yes=[mark(inner) for inner in entry.yes],
             no=[mark(inner) for inner in entry.no],
-            shares=("taken" if way == "yes" else "", "taken" if way == "no" else ""),
+            branch_percents=("taken" if way == "yes" else "", "taken" if way == "no" else ""),
         )  # fmt: skip
 
     return [mark(card) for card in cards]
@@ -119,7 +119,7 @@ def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], ente
 
     def fill(item: Card) -> Card:
         row = names.get(item.id)
-        item = item._replace(yes=[fill(each) for each in item.yes], no=[fill(each) for each in item.no], lacks=[])
+        item = item._replace(yes=[fill(each) for each in item.yes], no=[fill(each) for each in item.no], faults=[])
         if row is None:
             return item
         number, label = {"email": (row.sent, "sent"), "sms": (row.sent, "sent")}.get(
@@ -129,10 +129,10 @@ def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], ente
         on = row.entered - row.exited - row.waiting
         lines = [f"{formats.number(row.unsent)} not sent"] if row.unsent else []
         return item._replace(
-            number=number, label=label, people="", stopped=", ".join(lines),
-            stream=on / entered if entered else 0.0,
-            shares=(formats.percent(row.yes, whole), formats.percent(row.no, whole)) if whole else ("", ""),
-            ways=(row.yes / entered, row.no / entered) if entered else (0.0, 0.0),
+            number=number, label=label, contacts_url="", left_label=", ".join(lines),
+            continuing_share=on / entered if entered else 0.0,
+            branch_percents=(formats.percent(row.yes, whole), formats.percent(row.no, whole)) if whole else ("", ""),
+            branch_shares=(row.yes / entered, row.no / entered) if entered else (0.0, 0.0),
         )  # fmt: skip
 
     return [fill(card) for card in cards]

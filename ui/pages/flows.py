@@ -25,9 +25,9 @@ pages = Pages("ui_flows", url_prefix="/flows")
 
 CHIPS = {"": "All", "active": "Live", "paused": "Paused", "draft": "Drafts", "archived": "Archived"}
 _COLUMNS = (
-    Column("Flow", "name", ""), Column("Status"), Column("Entered", "entered", number=True),
-    Column("Inside", number=True), Column("Completed", number=True), Column("Handed over", number=True),
-    Column("Changed", "updated"), Column("Made", "created", shown=False),
+    Column("Flow", "name", ""), Column("Status"), Column("Entered", "entered", is_numeric=True),
+    Column("Inside", is_numeric=True), Column("Completed", is_numeric=True), Column("Handed over", is_numeric=True),
+    Column("Changed", "updated"), Column("Made", "created", is_visible=False),
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table with chips for the states; without flows, the starters."""
     table = tables.Table(request, "/flows", ("flow", "flows"), _COLUMNS, "-updated", ("status",))
     table.chip_name = "status"
-    table.acts = "/flows/acts" if visit.can("flows:write") else ""
+    table.bulk_action_url = "/flows/acts" if visit.can("flows:write") else ""
     status = table.state["status"]
     raw = table.list_params | ({"status": status} if status and status in CHIPS else {})
 

@@ -29,8 +29,8 @@ _LARGE_LIST_SIZE = 5_000
 _COUNT_TIMEOUT_SECONDS = 0.03
 _sendable_counts: CostAwareCache[dict[str, int]] = CostAwareCache()
 _COLUMNS = (
-    Column("List", "name", ""), Column("People", "people", number=True), Column("Changed", "updated"),
-    Column("Made", "created", shown=False),
+    Column("List", "name", ""), Column("People", "people", is_numeric=True), Column("Changed", "updated"),
+    Column("Made", "created", is_visible=False),
 )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ _COLUMNS = (
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of lists."""
     table = Table(request, "/lists", ("list", "lists"), _COLUMNS, "-updated")
-    table.acts = "/lists/acts" if visit.can("contacts:write") else ""
+    table.bulk_action_url = "/lists/acts" if visit.can("contacts:write") else ""
     query = validation.read(lists.ListQuery, table.list_params)
     table.results = await fetch(lists.fetch_page, visit.account_id, query, table.sort)
     named = await fetch(_segment_names, visit.account_id)
@@ -266,8 +266,8 @@ async def _render_list(
     row = await fetch(lists.get, visit.account_id, list_id)
     url = f"/lists/{list_id}"
     table = Table(request, url, ("person", "people"), contacts.TABLE_COLUMNS, "-updated", ("show", "tag"))
-    table.fixed = {"of_list": str(list_id)}
-    table.acts = "/contacts/acts" if visit.can("contacts:write") else ""
+    table.extra_filters = {"of_list": str(list_id)}
+    table.bulk_action_url = "/contacts/acts" if visit.can("contacts:write") else ""
     all_lists = await fetch(contacts.fill_table, visit.account_id, table, list_id=list_id)
     sendable = await _count_sendable(row)
     segment = await fetch(_find_segment, visit.account_id, row.segment_id)

@@ -58,7 +58,7 @@ async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse
     rows.count_key = asker[:40]
     under_way = members.find_count(visit.account_id, rows.count_key)
     note = "" if under_way else "Change a rule to count again."
-    filter_view = FilterView(rows, tally=under_way, note=note)
+    filter_view = FilterView(rows, running_count=under_way, note=note)
     ended = under_way is not None and under_way.is_done and request.args.get("panels") == "yes"
     sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view) if ended else None
     return view.render_fragment(request, "segments/_count.html", shown=filter_view, sample=sample)
@@ -85,8 +85,8 @@ async def load_contact_check(visit: Visit, form: Form, rows: FilterRows) -> Cont
 
 _FORM_PARTS = FormParts(FormPart("Name", ("name",)), FormPart("Rules", ("rules",)))
 _COLUMNS = (
-    Column("Segment", "name", ""), Column("People", number=True), Column("Changed", "updated"),
-    Column("Made", "created", shown=False),
+    Column("Segment", "name", ""), Column("People", is_numeric=True), Column("Changed", "updated"),
+    Column("Made", "created", is_visible=False),
 )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ _COLUMNS = (
 async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of segments, each as a sentence with its count."""
     table = tables.Table(request, "/segments", ("segment", "segments"), _COLUMNS, "-updated", ("show",))
-    table.acts = "/segments/acts" if visit.can("contacts:write") else ""
+    table.bulk_action_url = "/segments/acts" if visit.can("contacts:write") else ""
 
     def read() -> dict[str, Any]:
         every = store.fetch_ids(visit.account_id)

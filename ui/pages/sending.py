@@ -380,7 +380,7 @@ async def _render_domain(
         state=domain_badge,
         shown=records.display_domain, needed=needed, others=[item for item in dns_records if item not in needed],
         purposes=RECORD_PURPOSES,
-        zone=records.write_zone_file(dns_records), look=record_badge, host=records.link_host(),
+        zone=records.write_zone_file(dns_records), look=record_badge, host=records.get_link_host(),
         public=records.has_public_name(),
         listens=bool(request.app.ctx.config.inbound.listen),
         waits=any(item.purpose == "dkim_next" for item in dns_records),

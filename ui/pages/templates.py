@@ -38,7 +38,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the templates as cards; without any, the starters."""
     table = tables.Table(request, "/templates", ("template", "templates"), _COLUMNS, "-updated", ("show",))
     table.is_cards = True
-    table.acts = "/templates/acts" if visit.can("templates:write") else ""
+    table.bulk_action_url = "/templates/acts" if visit.can("templates:write") else ""
     show, search = table.state["show"], table.search
 
     def read() -> int:
@@ -54,7 +54,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         return away
 
     away = await fetch(read)
-    is_new = not table.results.total and not table.is_narrowed
+    is_new = not table.results.total and not table.is_filtered
     begin = await fetch(_list_starters, visit.account_id) if is_new else ()
     return tables.render_table(request, "templates/index.html", table, away=away, starters=begin)
 

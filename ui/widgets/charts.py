@@ -24,10 +24,10 @@ class FunnelStep(NamedTuple):
     """One step of a funnel: label, number, total, URL and the usual share."""
 
     label: str
-    many: int
-    whole: int
+    number: int
+    total: int
     href: str = ""
-    usual: float | None = None
+    usual_rate: float | None = None
     note: str = ""
 
 

@@ -39,10 +39,10 @@ class OutlineRow(Struct):
     key: str
     label: str
     icon: str
-    words: str
+    excerpt: str
     kind: str
     position: int
-    many: int
+    sibling_count: int
     columns: list[list["OutlineRow"]] = []
     is_columns: bool = False
     hidden: str = ""
@@ -135,7 +135,7 @@ def list_palette() -> list[tuple[str, list[PaletteTile]]]:
 
 def position_label(row: Any) -> str:
     """Return the position of a section, for screen readers."""
-    return f"{row.position} of {row.many}"
+    return f"{row.position} of {row.sibling_count}"
 
 
 def find_row(rows: list[OutlineRow], key: str) -> OutlineRow | None:
@@ -187,16 +187,16 @@ class Field(Struct):
     kind: str
     label: str
     value: str = ""
-    seen: str = ""
+    value_hash: str = ""
     help: str = ""
     hint: str = ""
     unit: str = ""
-    least: float = 0
-    most: float = 0
+    minimum: float = 0
+    maximum: float = 0
     options: list[tuple[str, str]] = []
     is_segmented: bool = False
-    shown: str = ""  # of a colour: what it is in the mail
-    alt: str = ""  # of a picture: the path of the words for those who do not see it
+    displayed_color: str = ""  # of a colour: what it is in the mail
+    alt_path: str = ""  # of a picture: the path of the words for those who do not see it
     entries: list["ItemFields"] = []
     can_add: bool = False
     can_remove: bool = False
@@ -216,7 +216,7 @@ class Field(Struct):
 class ItemFields(Struct):
     """One entry of a list: its number, its fields, and the sections in it if it is a column."""
 
-    at: int
+    index: int
     title: str
     fields: list[Field]
 
@@ -279,7 +279,7 @@ def _build_padding_field(name: str, entry: Entry, kind: Kind) -> Field:
     return Field(
         place.path, "number", label, "" if value is None else str(value), editing.hash_value(value),
         hint=str(standard),
-        unit="px", most=96, name="space",
+        unit="px", maximum=96, name="space",
     )  # fmt: skip
 
 
@@ -308,7 +308,7 @@ def _build_section_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme:
     field = build_field(prop, path, value, theme)
     if prop.kind == "image":
         names = [place.path for place in _find_alt_places(path, entry, kind)]
-        field.alt = names[0] if names else ""
+        field.alt_path = names[0] if names else ""
     return field
 
 
@@ -328,7 +328,7 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
     if prop.default is not None and prop.kind in ("line", "text", "number", "url"):
         field.hint = f"{prop.default:g}" if isinstance(prop.default, int | float) else str(prop.default)
     if prop.kind == "number":
-        field.least, field.most, field.unit = prop.minimum, prop.maximum, prop.unit
+        field.minimum, field.maximum, field.unit = prop.minimum, prop.maximum, prop.unit
         field.hint = field.hint or (f"{theme.radius}" if prop.name == "border_radius" else "Auto")
     elif prop.kind in ("url", "image"):
         field.hint = "https://"
@@ -346,7 +346,7 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
         light = theme.light
         usual = {"background_color": light.brand if path.startswith("props") else light.card, "color": light.text,
                  "text_color": light.on_brand}  # fmt: skip
-        field.shown = theme.colour(field.value, usual.get(prop.name, light.text))
+        field.displayed_color = theme.colour(field.value, usual.get(prop.name, light.text))
     return field
 
 
@@ -369,7 +369,7 @@ def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
         if prop.kind == "colour":
             field.options = [("", "As the brand")]
             swatches = {"brand_color": theme.light.brand, "text_color": theme.light.text, "bg_color": theme.light.page}
-            field.shown = swatches[prop.name]
+            field.displayed_color = swatches[prop.name]
         elif prop.name.startswith("font"):
             field.kind = "choice"
             field.options = [("", "As the brand"), *((item, item) for item in FONTS)]

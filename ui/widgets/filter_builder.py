@@ -226,15 +226,15 @@ class FilterView(NamedTuple):
     rows: FilterRows
     place: str = SEGMENT
     sentence: str = ""
-    tally: BackgroundCount | None = None
+    running_count: BackgroundCount | None = None
     note: str = ""
 
 
 async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted: bool = True) -> FilterView:
     """Return the view of rows, with the count if it is ready soon; otherwise the page polls for it."""
     view = await fetch(build_view, account_id, rows, place, counted)
-    if view.tally is not None:
-        await wait_for_count(view.tally)
+    if view.running_count is not None:
+        await wait_for_count(view.running_count)
     return view
 
 
@@ -350,9 +350,9 @@ class ContactCheck(NamedTuple):
 
 def load_sample(account_id: int, filter_view: FilterView) -> Sample:
     """Return some matching contacts, with a column for each field that the rules use."""
-    if filter_view.tally is None:
+    if filter_view.running_count is None:
         return Sample([], [])
-    nodes = members.parse_filters(account_id, filter_view.tally.filters)
+    nodes = members.parse_filters(account_id, filter_view.running_count.filters)
     scope = members.build_scope(account_id)
     params = _sample_columns(nodes)
     names = [_column_label(node) for node in params]
@@ -361,7 +361,7 @@ def load_sample(account_id: int, filter_view: FilterView) -> Sample:
             contact,
             [_build_cell(account_id, node, explain.fetch_actual_value(node, scope, contact.id)) for node in params],
         )
-        for contact in store.fetch_by_ids(list(filter_view.tally.sample))
+        for contact in store.fetch_by_ids(list(filter_view.running_count.sample))
     ]
     return Sample(names, rows)
 

@@ -32,18 +32,18 @@ class Card(NamedTuple):
     icon: str
     tone: str
     title: str
-    sub: str
+    subtitle: str
     number: int | None
     label: str
-    people: str
-    stream: float
-    stopped: str
-    lacks: list[str]
-    mark: str
+    contacts_url: str
+    continuing_share: float
+    left_label: str
+    faults: list[str]
+    change: str
     yes: "list[Card]"
     no: "list[Card]"
-    shares: tuple[str, str]
-    ways: tuple[float, float]
+    branch_percents: tuple[str, str]
+    branch_shares: tuple[float, float]
     is_fork: bool
 
 
@@ -83,7 +83,7 @@ def build_cards(
         if card.is_fork:
             following = names.steps.get(among[index + 1]["id"]) if index + 1 < len(among) else None
             came = following.entered.count / names.entered if following is not None and names.entered else 0.0
-            items[index] = card._replace(stream=came)
+            items[index] = card._replace(continuing_share=came)
     return items
 
 

@@ -26,10 +26,10 @@ class Column(NamedTuple):
 
     label: str
     sort: str = ""
-    first: str = "-"
-    number: bool = False
+    initial_direction: str = "-"
+    is_numeric: bool = False
     # A hidden column can only be sorted by.
-    shown: bool = True
+    is_visible: bool = True
 
 
 class Chip(NamedTuple):
@@ -52,11 +52,11 @@ class Table:
 
     chips: Sequence[Chip] = ()
     chip_name = "show"
-    active: Sequence[ActiveFilter] = ()
+    active_filters: Sequence[ActiveFilter] = ()
     # Filters besides the query, sent with the selected rows.
-    fixed: dict[str, str] = {}  # replaced whole, never changed
+    extra_filters: dict[str, str] = {}  # replaced whole, never changed
     # The URL of bulk actions; empty if rows cannot be selected.
-    acts = ""
+    bulk_action_url = ""
     # Rows are cards, which have no densities.
     is_cards = False
 
@@ -70,21 +70,21 @@ class Table:
         filters: Sequence[str] = (),
     ) -> None:
         """Read the state of a request; `sort` is the order without one, `filters` the names of further filters."""
-        self.path, self.columns, self.default = path, columns, sort
+        self.path, self.columns, self.default_sort = path, columns, sort
         self.singular, self.plural = noun
         self.search = query_text(request, "search")
         self.state = {name: query_text(request, name) for name in filters}
         self.sort = _read_sort(request, columns, sort)
         self.page = parse_int(request.args.get("page"))
-        self.limit, self._says_limit = _read_limit(request)
+        self.limit, self._has_limit_param = _read_limit(request)
         self.density = read_density(request)
         self.results: Page = Page([], 0, self.page, self.limit)
 
     @property
     def kept_params(self) -> dict[str, str]:
         """Return the query parameters that a search or another page keeps: filters, order and size."""
-        size = {"limit": str(self.limit)} if self._says_limit else {}
-        order = {"sort": self.sort} if self.sort != self.default else {}
+        size = {"limit": str(self.limit)} if self._has_limit_param else {}
+        order = {"sort": self.sort} if self.sort != self.default_sort else {}
         return {name: value for name, value in {**self.state, **order, **size}.items() if value}
 
     @property
@@ -93,7 +93,7 @@ class Table:
         return {name: value for name, value in {"search": self.search, **self.state}.items() if value}
 
     @property
-    def is_narrowed(self) -> bool:
+    def is_filtered(self) -> bool:
         """Return whether something is filtered out."""
         return bool(self.filter_params)
 
@@ -109,14 +109,14 @@ class Table:
         query = urlencode({name: value for name, value in values.items() if value})
         return f"{self.path}?{query}" if query else self.path
 
-    def without(self, names: Sequence[str]) -> str:
+    def url_without(self, names: Sequence[str]) -> str:
         """Return the address without some filters."""
         return self.href(**dict.fromkeys(names, ""))
 
     def next_sort(self, column: Column) -> str:
         """Return the order that a click on a column's heading requests: its initial direction, then the other."""
-        first = column.first + column.sort
-        other = column.sort if column.first else f"-{column.sort}"
+        first = column.initial_direction + column.sort
+        other = column.sort if column.initial_direction else f"-{column.sort}"
         return other if self.sort == first else first
 
     def aria_sort(self, column: Column) -> str:

@@ -489,12 +489,12 @@ def _list_tags() -> list[str]:
 
 def _list_response_schemas() -> tuple[set[str], set[str]]:
     """Return the names of the schemas that are returned singly, and of those returned in lists."""
-    returned = [(route.returns.__name__, route.many) for route in ROUTES if route.returns is not None]
+    returned = [(route.response_type.__name__, route.returns_list) for route in ROUTES if route.response_type is not None]
     return {name for name, many in returned if not many} | {SignedIn.__name__}, {
         name for name, many in returned if many
     }
 
 
 def _list_structs() -> set[Any]:
-    structs = (kind for route in ROUTES for kind in (route.returns, route.reads, route.form))
+    structs = (kind for route in ROUTES for kind in (route.response_type, route.body_type, route.form_type))
     return {kind for kind in structs if kind is not None} | {Error, Event} | LOGIN_STRUCTS

@@ -502,10 +502,10 @@ def _collect_story_values(routes: Iterable[Route]) -> dict[str, dict[str, Any]]:
     values_by_schema: dict[str, dict[str, Any]] = {}
     for route in routes:
         examples = find_examples(f"{route.method} {route.path}")
-        if route.returns is None or route.status != 201 or not examples:
+        if route.response_type is None or route.status != 201 or not examples:
             continue
         values = {name: value for name, value in examples["1"]["value"].items() if not isinstance(value, dict)}
-        kinds: tuple[type, ...] = route.returns.__mro__
+        kinds: tuple[type, ...] = route.response_type.__mro__
         for kind in kinds:
             if kind is not Struct and issubclass(kind, Struct):
                 values_by_schema.setdefault(kind.__name__, values)

@@ -30,9 +30,9 @@ _BODY_ID, _FIRST_ID, _PATH_ID = "$response.body#/id", "$response.body#/0/id", "$
 
 def build_links(route: Route) -> dict[str, Any]:
     """Return the links of a success response."""
-    if "id" not in getattr(route.returns, "__struct_fields__", ()):
+    if "id" not in getattr(route.response_type, "__struct_fields__", ()):
         return {}
-    if route.many:
+    if route.returns_list:
         return _link_to_item(route, _FIRST_ID) if not route.has_id else _link_to_nested(route)
     if route.method == "POST" and route.status == 201 and not route.has_id:
         return {
@@ -69,7 +69,7 @@ def _link_to_nested(route: Route) -> dict[str, Any]:
 
 def _link_to_submission(route: Route) -> dict[str, Any]:
     """Return the link from a form to its submission."""
-    if "public_key" not in getattr(route.returns, "__struct_fields__", ()):
+    if "public_key" not in getattr(route.response_type, "__struct_fields__", ()):
         return {}
     parameters = {"public_key": "$response.body#/public_key"}
     return {"submit_form": {"operationId": "submit_form", "parameters": parameters}}
@@ -77,7 +77,7 @@ def _link_to_submission(route: Route) -> dict[str, Any]:
 
 def _link_to_list(route: Route) -> dict[str, Any]:
     """Return the link to the list of such objects."""
-    return dict(_link(other) for other in ROUTES if (other.method, other.path) == ("GET", route.path) and other.many)
+    return dict(_link(other) for other in ROUTES if (other.method, other.path) == ("GET", route.path) and other.returns_list)
 
 
 def _link_to_filtered_lists(route: Route) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def _link_to_filtered_lists(route: Route) -> dict[str, Any]:
     return dict(
         _link(other, **{name: _BODY_ID})
         for other in ROUTES
-        if other.many and not other.has_id and other.path != route.path and other.query is not None
-        and name in {info.encode_name for info in declared_fields(other.query)}
+        if other.returns_list and not other.has_id and other.path != route.path and other.query_type is not None
+        and name in {info.encode_name for info in declared_fields(other.query_type)}
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def build_operation(route: Route) -> dict[str, Any]:
     if body := _build_request_body(route):
         operation["requestBody"] = body
     operation["responses"] = {
-        **{str(status): _build_success(route, status) for status in (route.status, *route.also)},
+        **{str(status): _build_success(route, status) for status in (route.status, *route.other_statuses)},
         **{str(status): error_reference(status) for status in _error_statuses(route)},
     }
     return operation
@@ -144,10 +144,10 @@ def _describe(route: Route) -> str:
 
 
 def _build_request_body(route: Route) -> dict[str, Any]:
-    if route.reads is not None:
-        kind, schema, required = "application/json", schema_reference(route.reads), route.body_required
-    elif route.form is not None:
-        kind, schema, required = "multipart/form-data", _form_schema(route.form), True
+    if route.body_type is not None:
+        kind, schema, required = "application/json", schema_reference(route.body_type), route.body_required
+    elif route.form_type is not None:
+        kind, schema, required = "multipart/form-data", _form_schema(route.form_type), True
     else:
         return {}
     media: dict[str, Any] = {"schema": schema}
@@ -175,12 +175,12 @@ def _build_success(route: Route, status: int) -> dict[str, Any]:
     if route.media is not None:
         kinds = [kind for kind in (route.media, route.alternative_media) if kind is not None]
         return {**response, "content": {kind: {"schema": _media_schema(kind)} for kind in kinds}}
-    assert route.returns is not None
+    assert route.response_type is not None
     schema = (
-        {"type": "array", "items": schema_reference(route.returns)} if route.many else schema_reference(route.returns)
+        {"type": "array", "items": schema_reference(route.response_type)} if route.returns_list else schema_reference(route.response_type)
     )
     response["content"] = {
-        "application/json": {"schema": schema, "examples": example_reference(route.returns, route.many)}
+        "application/json": {"schema": schema, "examples": example_reference(route.response_type, route.returns_list)}
     }
     if status == route.status and (links := build_links(route)):
         response["links"] = links
@@ -216,8 +216,8 @@ def _build_parameters(route: Route) -> list[dict[str, Any]]:
         })  # fmt: skip
     if route.idempotent:
         parameters.append(responses.parameter_reference("Idempotency-Key"))
-    if route.query is not None:
-        parameters += [_build_query_parameter(route.query, info) for info in declared_fields(route.query)]
+    if route.query_type is not None:
+        parameters += [_build_query_parameter(route.query_type, info) for info in declared_fields(route.query_type)]
     return parameters
 
 

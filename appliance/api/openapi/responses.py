@@ -362,9 +362,9 @@ def is_paging_parameter(kind: type, name: str) -> bool:
 def success_headers(route: Route) -> dict[str, Any]:
     """Return references to the headers of a success response."""
     names = [*COMMON_HEADERS, *RATE_HEADERS]
-    if route.many:
+    if route.returns_list:
         names += PAGING_HEADERS
-    if route.method != "GET" and route.form is None:
+    if route.method != "GET" and route.form_type is None:
         names.append("X-Ignored-Fields")
     if route.idempotent:
         names.append("Idempotent-Replayed")

@@ -123,16 +123,16 @@ def find_sms_provider(hook: str) -> SmsProvider | None:
 def is_sms_hook_enabled(hook: str) -> bool:
     """Return whether an SMS webhook is enabled: its provider has a secret."""
     provider = find_sms_provider(hook)
-    return provider is not None and bool(provider.secret())
+    return provider is not None and bool(provider.get_webhook_secret())
 
 
 def read_sms_hook(hook: str, received: SmsHookRequest) -> tuple[str, HookContents]:
     """Return the provider and the contents of a request. Raises NotFound, NotAllowed if it is forged, or Invalid."""
     provider = find_sms_provider(hook)
-    if provider is None or not provider.secret():
+    if provider is None or not provider.get_webhook_secret():
         raise NotFound
     try:
-        return provider.name, provider.read(hook, received)
+        return provider.name, provider.parse_hook(hook, received)
     except NotAllowed:
         log_refused_request(hook)
         raise

@@ -153,12 +153,12 @@ def check_sms_transport(_: Path) -> Iterator[Finding]:
         return
     provider = PROVIDERS[name]
     try:
-        words = asyncio.run(asyncio.wait_for(provider.greet(), _ANSWER_SECONDS))
+        words = asyncio.run(asyncio.wait_for(provider.check_login(), _ANSWER_SECONDS))
     except (DeliveryError, TimeoutError) as error:
         yield Finding("fail", "SMS transport", f"{name}: {error or 'no answer'}")
     else:
         yield Finding("ok", "SMS transport", f"{name}: {words}")
-    for words in provider.advice():
+    for words in provider.list_warnings():
         yield Finding("warn", "SMS transport", words)
     yield _check_sms_callbacks(provider)
 
@@ -166,7 +166,7 @@ def check_sms_transport(_: Path) -> Iterator[Finding]:
 def _check_sms_callbacks(provider: Provider) -> Finding:
     base = config.base_url(config.current())
     callback_url = f"{base}/hooks/{provider.hooks[-1]}"
-    if not provider.callback_url(_ANY_MESSAGE_ID):
+    if not provider.build_callback_url(_ANY_MESSAGE_ID):
         words = f"the provider cannot reach {base}: delivery reports and replies such as STOP are not received"
         return Finding("warn", "SMS callbacks", words, 'base_url = "https://mail.example.com"')
     return Finding("ok", "SMS callbacks", f"configure the provider to post incoming SMS to {callback_url}")
@@ -246,7 +246,7 @@ def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Ite
         unnamed_records = [record for record in waiting if record.problem == problem]
         named = ", ".join(f"{record.record_type} {record.name}" for record in unnamed_records)
         is_grave = any(record.required for record in unnamed_records) and config.current().email.transport != "capture"
-        fix = 'base_url = "https://mail.example.com"' if problem == records.no_public_name_message() else ""
+        fix = 'base_url = "https://mail.example.com"' if problem == records.build_no_public_name_message() else ""
         yield Finding("fail" if is_grave else "warn", f"domain {domain.name}", f"{named}: {problem}", fix)
 
 

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 
 from appliance.core.errors import ConnectionFailed, Deferred, DeliveryError
 
-# When a rejection suppresses the address: at once, or with the second, third or fifth one in 30 days, or never
+# When a rejection suppresses the address: at once, at the second, third or fifth one within 30 days, or never
 # ("nobody"); "left" means that it reports an opt-out
 SuppressionRule = Literal["at_once", "second", "third", "fifth", "left", "nobody"]
 
 
 class BounceClass(NamedTuple):
-    """A class of rejection: its name, its meaning, the suppression rule it counts for, and what helps."""
+    """A class of rejection: its name, its meaning, its suppression rule, and what to do about it."""
 
     name: str
     meaning: str
@@ -25,7 +25,7 @@ class BounceClass(NamedTuple):
 
     @property
     def get_event_name(self) -> str:
-        """Return the event of a message that ended this way (docs/decisions.md#13).
+        """Return the name of the event for this class (docs/decisions.md#13).
 
         A class that suppresses at once is a permanent bounce.
         """
@@ -113,7 +113,7 @@ ALL_CLASSES = (
     UNREGISTERED,
     COUNTRY,
 )
-CLASSES_BY_NAME = {one.name: one for one in ALL_CLASSES}
+CLASSES_BY_NAME = {bounce_class.name: bounce_class for bounce_class in ALL_CLASSES}
 
 _SPF = "Put our SPF record into the DNS of the From domain (page Domains); of two SPF records keep one."
 _DKIM = "Put the TXT record <selector>._domainkey of the page Domains into the DNS of the From domain."
@@ -282,7 +282,7 @@ def authentication_help(enhanced: str | None, text: str) -> str:
 
 
 def is_sender_blocked(smtp: int | None, enhanced: str | None, text: str) -> bool:
-    """Return whether a rejection is about the sending host, so that other recipients there are rejected alike."""
+    """Return whether a rejection is about the sending host, so that the server rejects its other recipients too."""
     return classify(smtp, enhanced, text) in (REPUTATION, BLOCKLIST)
 
 
@@ -303,8 +303,8 @@ _GREYLISTED = re.compile(r"gr[ea]y-?list", re.IGNORECASE)
 def is_rate_limited(error: DeliveryError | None) -> bool:
     """Return whether a rejection is about the sending rate.
 
-    421 and 4.7.x are, except greylisting and codes about the sender's DNS; so is a temporary rejection whose text says
-    so.
+    That is 421, any 4.7.x except greylisting and codes about the sender's DNS, and a temporary rejection whose text
+    says so.
     """
     if not isinstance(error, Deferred | ConnectionFailed) or error.smtp is None:
         return False

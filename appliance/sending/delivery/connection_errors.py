@@ -50,7 +50,7 @@ def explain_failure(error: BaseException, seconds: float | None = None) -> Cause
 
 
 def _walk_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes and contexts: libraries wrap the error of the system."""
+    """Yield an error with its causes and contexts, because libraries wrap the error of the operating system."""
     seen_ids: set[int] = set()
     waiting = [error]
     while waiting:
@@ -70,8 +70,8 @@ def _find_cause(error: BaseException) -> Cause | None:
     if isinstance(error, ssl.SSLError):
         if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
             return _NOT_TLS
-        words = (error.reason or str(error)).replace("_", " ").lower()
-        return Cause("tls", f"the TLS handshake failed ({words})", _CHECK_ENCRYPTION)
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        return Cause("tls", f"the TLS handshake failed ({reason})", _CHECK_ENCRYPTION)
     if isinstance(error, ReplyTimeout):
         return Cause("timed_out", str(error), _CHECK_FIREWALL)
     if isinstance(error, ConnectionLost):

@@ -1,6 +1,6 @@
 """Sign mail with DKIM (RFC 6376, 8301, 8463).
 
-Signatures are relaxed/relaxed over a fixed list of headers and contain no time, so that a repeated attempt has the same
+Signatures are relaxed/relaxed over a fixed list of headers and contain no time, so that every attempt has the same
 bytes. A header that is listed once more than it occurs cannot be added to the mail on its way (RFC 6376, 8.15).
 """
 
@@ -40,7 +40,7 @@ class Signer(NamedTuple):
 def sign(content: bytes, signers: Sequence[Signer], is_single_spaced: bool = False) -> bytes:
     """Return a mail with a signature of each signer above it; lines end in CRLF.
 
-    `is_single_spaced` tells that the body is in relaxed form already (`mime.is_single_spaced`), which saves the check.
+    With `is_single_spaced` the body is in relaxed form already (`mime.is_single_spaced`), which saves the check.
     """
     if not signers:
         return content

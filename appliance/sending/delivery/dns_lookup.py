@@ -27,8 +27,8 @@ class DnsAnswer(NamedTuple):
     """The answer of DNS for one name and record type.
 
     `none`: the name exists without records of that type; `nxdomain`: the name does not exist; `failed`: no server gave
-    an answer, for the reason in `cause` and `words`. The strings of a TXT record are joined, MX reads `10 host` (`0 .`:
-    the domain takes no mail), names have no final dot, and `canonical` is the last name of a chain of CNAMEs.
+    an answer, for the reason in `cause` and `error`. The strings of a TXT record are joined, MX reads `10 host` (`0 .`:
+    the domain takes no mail), names have no final dot, and `canonical_name` is the last name of a chain of CNAMEs.
     """
 
     state: LookupState
@@ -42,13 +42,13 @@ class DnsAnswer(NamedTuple):
 class LookupFailed(Exception):
     """A failed look-up with its cause and a message."""
 
-    def __init__(self, cause: FailureCause, words: str) -> None:
-        super().__init__(words)
-        self.cause, self.message = cause, words
+    def __init__(self, cause: FailureCause, message: str) -> None:
+        super().__init__(message)
+        self.cause, self.message = cause, message
 
 
 def lookup(name: str, kind: str, timeout_seconds: float = TIMEOUT_SECONDS) -> DnsAnswer:
-    """Look up the records of a name; blocks for at most `patience` seconds."""
+    """Look up the records of a name; blocks for at most `timeout_seconds` seconds."""
     return query(name, kind, timeout_seconds)
 
 
@@ -66,7 +66,7 @@ def get_configured_servers() -> tuple[tuple[str, int], ...]:
             infos = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         except OSError as error:
             raise LookupFailed(
-                "unreachable", f"the DNS server {host} of network.dns_servers is not known: {error}"
+                "unreachable", f"the DNS server {host} of network.dns_servers cannot be resolved: {error}"
             ) from None
         addresses.append((str(infos[0][4][0]), port))
     return tuple(addresses)
@@ -113,19 +113,19 @@ class _Deadline:
         return LookupFailed("timeout", f"no DNS server answered within {self.seconds:g} s")
 
 
-def query(name: str, kind: str, patience: float) -> DnsAnswer:
-    """Query the records of a name; blocks for at most `patience` seconds."""
+def query(name: str, kind: str, timeout_seconds: float) -> DnsAnswer:
+    """Query the records of a name; blocks for at most `timeout_seconds` seconds."""
     try:
         query_name = dns.name.from_text(name, idna_codec=dns.name.IDNA_2008_Practical)
     except (dns.exception.DNSException, UnicodeError, ValueError):
         return DnsAnswer("failed", (), f"{name} cannot be a name in DNS", 0, "name")
     try:
-        return _resolve_chain(query_name, dns.rdatatype.from_text(kind), _Deadline(patience))
+        return _resolve_chain(query_name, dns.rdatatype.from_text(kind), _Deadline(timeout_seconds))
     except LookupFailed as failed:
         return DnsAnswer("failed", (), failed.message, 0, failed.cause)
     except (dns.exception.DNSException, UnicodeError, ValueError) as error:
         # An unknown error is not the name's fault; otherwise its mail would be rejected permanently
-        return DnsAnswer("failed", (), f"DNS cannot be asked: {error}", 0, "servfail")
+        return DnsAnswer("failed", (), f"the DNS query failed: {error}", 0, "servfail")
 
 
 def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadline) -> DnsAnswer:
@@ -159,10 +159,10 @@ def _query(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadli
 
 def _nxdomain_answer(chain: list[dns.name.Name], error: dns.resolver.NXDOMAIN) -> DnsAnswer:
     end = error.canonical_name
-    words = f"{_name_text(end)} does not exist"
+    message = f"{_name_text(end)} does not exist"
     if end != chain[0]:
-        words += f"; {_name_text(chain[0])} points there"
-    return DnsAnswer("nxdomain", (), words, _negative_ttl(error), "", _name_text(end))
+        message += f"; {_name_text(chain[0])} points there"
+    return DnsAnswer("nxdomain", (), message, _negative_ttl(error), "", _name_text(end))
 
 
 def _negative_ttl(error: dns.resolver.NXDOMAIN) -> int:
@@ -195,7 +195,7 @@ def _name_text(name: dns.name.Name) -> str:
 
 
 def _diagnose(name: dns.name.Name, error: dns.resolver.NoNameservers, deadline: _Deadline) -> LookupFailed:
-    """Return why no server answered; resolvers also fail on CNAME loops, which only queries link by link show."""
+    """Return why no server answered. Resolvers also fail on CNAME loops, which only queries for each link show."""
     chain = [name]
     while len(chain) <= _MAX_CNAMES:
         try:
@@ -215,7 +215,7 @@ def _diagnose(name: dns.name.Name, error: dns.resolver.NoNameservers, deadline: 
 def _loop_error(chain: list[dns.name.Name]) -> LookupFailed:
     links = " → ".join(_name_text(link) for link in chain[:4])
     if chain[-1] in chain[:-1]:
-        return LookupFailed("loop", f"the CNAME records go in a circle: {links}")
+        return LookupFailed("loop", f"the CNAME records form a loop: {links}")
     return LookupFailed("loop", f"more than {_MAX_CNAMES} CNAME records follow each other: {links} …")
 
 
@@ -223,14 +223,14 @@ def _server_error(failure: dns.resolver.NoNameservers) -> LookupFailed:
     """Describe the error of the last server."""
     errors = failure.kwargs["errors"]
     if not errors:
-        return LookupFailed("unreachable", "this machine names no DNS server")
+        return LookupFailed("unreachable", "this machine has no DNS server configured")
     *_, error, response = errors[-1]
     if isinstance(error, OSError):
         return LookupFailed("unreachable", f"the DNS server cannot be reached: {error.strerror or error}")
     if response is None:
         return LookupFailed("servfail", f"the DNS server's answer cannot be read: {error}")
     if isinstance(error, dns.message.ChainTooLong):
-        return LookupFailed("loop", "the CNAME records go in a circle, or there are too many of them")
+        return LookupFailed("loop", "the CNAME records form a loop, or there are too many of them")
     code = dns.rcode.to_text(response.rcode())
     return LookupFailed(_CAUSES.get(code, "servfail"), f"the DNS server answered {code}")
 
@@ -244,11 +244,11 @@ def _resolver() -> dns.resolver.Resolver:
         try:
             resolver = dns.resolver.Resolver()
         except (dns.resolver.NoResolverConfiguration, OSError):
-            raise LookupFailed("unreachable", "this machine names no DNS server") from None
+            raise LookupFailed("unreachable", "this machine has no DNS server configured") from None
         except ValueError as error:
             # The system's resolver configuration is half written, or was edited by hand
             raise LookupFailed(
-                "unreachable", f"what this machine says of its DNS servers cannot be read: {error}"
+                "unreachable", f"the DNS configuration of this machine cannot be read: {error}"
             ) from None
     resolver.use_edns(0, 0, _MAX_UDP_BYTES)
     return resolver

@@ -13,7 +13,7 @@ import httpx
 
 
 def build_limited_client(context: ssl.SSLContext, idle_seconds: float, max_bytes: int) -> httpx.AsyncClient:
-    """Return a client that follows no redirects, uses no proxy, and reads at most `most` bytes for each request."""
+    """Return a client that follows no redirects, uses no proxy, and reads at most `max_bytes` bytes for each request."""
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     transport._pool = httpcore.AsyncConnectionPool(
         ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=LimitedBackend(max_bytes)
@@ -24,11 +24,11 @@ def build_limited_client(context: ssl.SSLContext, idle_seconds: float, max_bytes
 class _LimitedStream(httpcore.AsyncNetworkStream):
     """A connection that counts the bytes read since the current request began.
 
-    A request is written in one piece when its response is read: head and body alone would be two packets.
+    A request is written in one piece when its response is read, because head and body alone would be two packets.
     """
 
-    def __init__(self, inner: httpcore.AsyncNetworkStream, most: int, backend: "LimitedBackend") -> None:
-        self._stream, self._max_bytes, self._backend, self._read_bytes = inner, most, backend, 0
+    def __init__(self, stream: httpcore.AsyncNetworkStream, max_bytes: int, backend: "LimitedBackend") -> None:
+        self._stream, self._max_bytes, self._backend, self._read_bytes = stream, max_bytes, backend, 0
         self._request_parts: list[bytes] = []
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -39,7 +39,7 @@ class _LimitedStream(httpcore.AsyncNetworkStream):
             self._backend.has_written = True
             await self._stream.write(request, timeout)
         if self._read_bytes > self._max_bytes:
-            raise httpcore.ReadError(f"more than {self._max_bytes} bytes were answered")
+            raise httpcore.ReadError(f"the response has more than {self._max_bytes} bytes")
         data = await self._stream.read(max_bytes, timeout)
         self._read_bytes += len(data)
         return data
@@ -53,18 +53,18 @@ class _LimitedStream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        inner = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return _LimitedStream(inner, self._max_bytes, self._backend)
+        stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return _LimitedStream(stream, self._max_bytes, self._backend)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
 class LimitedBackend(httpcore.AsyncNetworkBackend):
-    """A network backend of limited connections; `has_written` becomes True when a request begins to leave."""
+    """A network backend of limited connections; `has_written` becomes True with the first byte of a request."""
 
-    def __init__(self, most: int) -> None:
-        self._backend, self._max_bytes = httpcore.AnyIOBackend(), most
+    def __init__(self, max_bytes: int) -> None:
+        self._backend, self._max_bytes = httpcore.AnyIOBackend(), max_bytes
         self.has_written = False
 
     async def connect_tcp(
@@ -72,8 +72,8 @@ class LimitedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:  # fmt: skip
         """Open a connection."""
-        inner = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
-        return _LimitedStream(inner, self._max_bytes, self)
+        stream = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
+        return _LimitedStream(stream, self._max_bytes, self)
 
     async def sleep(self, seconds: float) -> None:
         """Wait between attempts, as httpcore requires."""

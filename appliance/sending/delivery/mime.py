@@ -48,7 +48,7 @@ class Mail(NamedTuple):
     reply_to: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     shared: bytes = b""  # headers of all mails of a campaign, as written by `write_headers`
-    is_single_spaced: bool = False  # whether both bodies are, see `is_single_spaced`
+    is_single_spaced: bool = False  # whether both bodies are, as the function `is_single_spaced` defines
 
 
 def write(mail: Mail) -> bytes:
@@ -79,14 +79,14 @@ def write(mail: Mail) -> bytes:
 
 
 def write_headers(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Write headers as they go over the wire. Raises ValueError for one that could become two (trust, T07)."""
+    """Write headers as they go over the wire. Raises ValueError for a header that could become two (docs/threats.md)."""
     lines = []
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a header")
+            raise ValueError(f"{name!r} is not a header name")
         # After unfolding, the value must be one header; this is the last check before it is sent
         if _LINE_BREAKS.search(value.replace("\r\n ", "")):
-            raise ValueError(f"{name} holds a line break")
+            raise ValueError(f"{name} contains a line break")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode()
 

@@ -142,7 +142,7 @@ def get_organisation(host: str) -> str:
 
 DIRECT = "direct"
 _MAX_CACHED = 20_000
-# Limits of the cache time, whatever the TTL of an answer is; missing names and failed look-ups are retried sooner
+# Limits of the cache time, which override the TTL of an answer. Missing names and failed look-ups are retried sooner
 _MIN_TTL_SECONDS, _MAX_TTL_SECONDS, _NOT_FOUND_TTL_SECONDS, _FAILED_TTL_SECONDS = 60.0, 3600.0, 300.0, 30.0
 
 Value = TypeVar("Value")
@@ -284,7 +284,7 @@ def _lookup_route(domain: str) -> tuple[Route, float]:
                                          None, "4.4.3")), _FAILED_TTL_SECONDS  # fmt: skip
     if answer.state == "nxdomain":
         return Route(
-            (), group, RecipientRejected(f"there is no domain {domain}", None, "5.1.2")
+            (), group, RecipientRejected(f"the domain {domain} does not exist", None, "5.1.2")
         ), _NOT_FOUND_TTL_SECONDS
     if answer.state == "none":
         return _route_without_mx(domain, group)
@@ -315,8 +315,8 @@ def _route_without_mx(domain: str, group: str) -> tuple[Route, float]:
 def find_addresses(host: str) -> Addresses:
     """Return the addresses of a mail server. Blocks on name servers.
 
-    Without addresses, empty `words` mean that there certainly are none; otherwise the server may exist but cannot be
-    found or reached now, for the reason in `words`.
+    Without addresses, an empty `error` means that there certainly are none. Otherwise the server may exist but cannot
+    be found or reached now, for the reason in `error`.
     """
     addresses = _addresses.get(host)
     return addresses if addresses is not None else _addresses.put(host, *_lookup_addresses(host))
@@ -324,7 +324,7 @@ def find_addresses(host: str) -> Addresses:
 
 def _lookup_addresses(host: str) -> tuple[Addresses, float]:
     if _is_literal(host):
-        return Addresses((), f"{host} is no name of a mail server"), _NOT_FOUND_TTL_SECONDS
+        return Addresses((), f"{host} is not the name of a mail server"), _NOT_FOUND_TTL_SECONDS
     settings = config.current()
     kinds = ("A", "AAAA") if settings.email.direct.ipv6 else ("A",)
     answers = [_lookup(host, kind) for kind in kinds]
@@ -337,7 +337,7 @@ def _lookup_addresses(host: str) -> tuple[Addresses, float]:
     if usable:
         return Addresses(usable), seconds
     if records:
-        return Addresses((), f"{host} is at {records[0]}, an address of a private network", is_private=True), seconds
+        return Addresses((), f"{host} has the private address {records[0]}", is_private=True), seconds
     failed = [answer.error for answer in answers if answer.state == "failed"]
     if failed:
         return Addresses((), f"{host} cannot be looked up: {failed[0]}"), _FAILED_TTL_SECONDS
@@ -358,8 +358,8 @@ def _clamp_ttl(ttl: int) -> float:
 
 # MTA-STS (RFC 8461): the policy of a domain about the encryption of its incoming mail.
 #
-# Mail to a domain without a policy, or whose policy cannot be fetched, is sent as usual. DANE is not supported: it is
-# only useful where the answers of name servers are verified (DNSSEC), which on most machines they are not.
+# Mail to a domain without a policy, or whose policy cannot be fetched, is sent as usual. DANE is not supported: it
+# only helps where the answers of name servers are verified (DNSSEC), which most machines do not do.
 
 _MAX_POLICY_BYTES = 65_536
 _POLICY_TIMEOUT_SECONDS = 10.0

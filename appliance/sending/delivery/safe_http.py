@@ -1,4 +1,4 @@
-"""Send HTTP requests to URLs that users chose, without letting them reach internal networks (trust, T28, T29).
+"""Send HTTP requests to URLs that users chose, without letting them reach internal networks (docs/threats.md).
 
 A name is resolved once, all its addresses must be public, and the connection goes to one of the checked addresses.
 Redirects and proxies from the environment are not followed; time and size are limited. Every failure raises the same
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("campanero.http")
 
 # A separate pool with more threads than there are concurrent requests: an abandoned look-up keeps its thread, and a
-# name whose servers never answer must not block the look-ups of others
+# name whose servers never answer must not block other look-ups
 _lookup_pool = ThreadPoolExecutor(128, thread_name_prefix="look-up")
 
 MAX_BYTES = 2_097_152
@@ -49,7 +49,7 @@ _LOCAL_NETWORKS = tuple(
 )
 # An interface that carries an IPv4 address inside (ISATAP, RFC 5214, 6.1)
 _ISATAP_PREFIXES = (0x00005EFE, 0x02005EFE)
-# The last label of a host name has a letter and is no number in any notation; everything else is an address
+# The last label of a host name has a letter and is not a number in any notation; anything else is an address
 _HOSTNAME = re.compile(r"(?:^|\.)(?!0x[0-9a-f]*\.?$)[^.:]*[a-z][^.:]*\.?$", re.IGNORECASE)
 
 
@@ -111,7 +111,7 @@ def find_url_fault(url: str) -> str | None:
     if host in config.current().network.allow_private_hosts:
         return None
     if port not in _ALLOWED_PORTS:
-        return f"port {port} is not of the web"
+        return f"port {port} is not allowed"
     return None if _HOSTNAME.search(host) or is_public(host) else "it is not public"
 
 
@@ -139,8 +139,8 @@ async def request(
 ) -> HttpResponse:
     """Send one request. Raises RequestFailed.
 
-    `most` limits the bytes of the response body: a longer body is an error, or is truncated with `cut`. `seconds`
-    limits the whole request. `kept` is a pool whose connections are reused; the host is resolved and checked each time.
+    `max_bytes` limits the response body: a longer body is an error, or is cut off with `truncate`. `timeout_seconds`
+    limits the whole request. The connections of `pool` are reused; the host is resolved and checked each time.
     """
     import httpx
 
@@ -156,7 +156,7 @@ async def request(
         UnicodeError,
         ValueError,
     ) as error:
-        log.info("http: %.200s was not reached: %s", _origin(url), str(error) or type(error).__name__)
+        log.info("http: request to %.200s failed: %s", _origin(url), str(error) or type(error).__name__)
         raise RequestFailed from None
 
 
@@ -174,10 +174,10 @@ async def _request(
 
     port = url.port or {"http": 80, "https": 443}.get(url.scheme, 0)
     if url.scheme not in schemes or url.userinfo or not url.host:
-        raise _AddressRefused("not an address that is asked")
+        raise _AddressRefused("scheme or host is not allowed")
     allowed = url.host in config.current().network.allow_private_hosts
     if port not in _ALLOWED_PORTS and not allowed:
-        raise _AddressRefused(f"port {port} is not of the web")
+        raise _AddressRefused(f"port {port} is not allowed")
     stand_in = _test_hosts().get("hosts", {}).get(url.host)
     endpoints = (
         [("127.0.0.1", stand_in)]
@@ -203,7 +203,7 @@ async def _request(
                     ip,
                     connection_errors.explain_failure(error).message,
                 )
-    raise _AddressRefused("none of its addresses could be reached")
+    raise _AddressRefused("none of its addresses can be reached")
 
 
 class ConnectionPool:
@@ -246,10 +246,10 @@ def _new_client(max_bytes: int) -> "httpx.AsyncClient":
 
 
 async def _resolve_checked(host: str, port: int, allowed: bool) -> list[str]:
-    """Return the addresses of a host; one private address refuses all, unless the operator allowed the host."""
+    """Return the addresses of a host. Raises _AddressRefused if any is private, unless the operator allowed the host."""
     addresses = await asyncio.get_running_loop().run_in_executor(_lookup_pool, _resolve, host, port, allowed)
     if not addresses or not (allowed or all(map(is_public, addresses))):
-        raise _AddressRefused("an address of it is not public")
+        raise _AddressRefused("one of its addresses is not public")
     return addresses
 
 

@@ -1,8 +1,8 @@
 """Speak SMTP as a client, with pipelining (RFC 2920).
 
-A message and the envelope of the next one are sent together, so that a message costs one round trip. Every error names
-the phase in which it happened: before the final dot, a broken connection means that nothing was accepted; after it,
-acceptance cannot be known (RFC 1047). A connection is used by one task at a time.
+A message and the envelope of the next one are sent together, so that a message costs one round trip. The class of
+an error tells the phase in which it happened: before the final dot, a broken connection means that nothing was
+accepted; after it, acceptance cannot be known (RFC 1047). A connection is used by one task at a time.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class ReplyParser:
         """Parse the next bytes and return the replies that are complete. Raises MalformedReply."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_REPLY_LINE_BYTES:
-            raise MalformedReply("a line of a reply does not end")
+            raise MalformedReply("a reply line is too long")
         replies = []
         for line in lines:
             reply = self._line(line.removesuffix(b"\r"))
@@ -90,11 +90,11 @@ class ReplyParser:
             raise MalformedReply(f"not a reply: {line[:80].decode('utf-8', 'replace')!r}")
         code = int(parts[1])
         if self._lines and code != self._code:
-            raise MalformedReply(f"a reply of two codes: {self._code} and {code}")
+            raise MalformedReply(f"a reply with two codes: {self._code} and {code}")
         self._code = code
         self._lines.append(parts[3])
         if len(self._lines) > MAX_REPLY_LINES:
-            raise MalformedReply("a reply of too many lines")
+            raise MalformedReply("a reply with too many lines")
         if parts[2] == b"-":
             return None
         text = b"\n".join(self._lines).decode("utf-8", "replace")
@@ -103,19 +103,19 @@ class ReplyParser:
 
 
 def connection_error(reply: Reply) -> DeliveryError:
-    """Return the error of a rejection before any recipient was named: it is about us, whatever its class."""
+    """Return the error of a rejection before any recipient was named: it is always about this client."""
     kind = ClientRejected if reply.code >= 500 else Deferred if reply.code == 450 else ConnectionFailed
     return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
 def sender_error(reply: Reply) -> DeliveryError:
-    """Return the error of a rejected MAIL command: a permanent one is about the sender, 421 about the connection."""
+    """Return the error of a rejected MAIL command: a permanent rejection is about the sender, 421 about the connection."""
     kind = SenderRejected if reply.code >= 500 else ConnectionFailed if reply.code == 421 else Deferred
     return kind(reply.describe(), reply.code, reply.enhanced_code)
 
 
 def message_error(reply: Reply) -> DeliveryError:
-    """Return the error of a rejected recipient or message; one that names our DNS counts against neither."""
+    """Return the error of a rejected recipient or message; a rejection that names our DNS counts against neither."""
     kind: type[DeliveryError] = RecipientRejected if reply.code >= 500 else Deferred
     if bounce_classes.classify(reply.code, reply.enhanced_code, reply.text) is bounce_classes.AUTHENTICATION:
         kind = MailUnauthenticated
@@ -126,7 +126,7 @@ def message_error(reply: Reply) -> DeliveryError:
 
 
 class Envelope(NamedTuple):
-    """A finished message with its two envelope addresses, as ASCII or, where the next hop takes it, UTF-8."""
+    """A finished message with its two envelope addresses, as ASCII or, if the next hop accepts it, UTF-8."""
 
     mail_from: str
     rcpt_to: str
@@ -169,7 +169,7 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
     mail_command = [f"MAIL FROM:<{sender}>"]
     if not (sender + recipient).isascii():
         if "SMTPUTF8" not in extensions:
-            raise RecipientRejected("the next hop does not take this address (no SMTPUTF8)", 553, "5.6.7")
+            raise RecipientRejected("the next hop does not accept this address (no SMTPUTF8)", 553, "5.6.7")
         mail_command.append("SMTPUTF8")
         if "8BITMIME" in extensions:
             mail_command.append("BODY=8BITMIME")  # the message's headers contain these addresses as UTF-8
@@ -177,7 +177,7 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
         size = len(envelope.content)
         limit = extensions["SIZE"]
         if limit.isdigit() and 0 < int(limit) < size:
-            raise RecipientRejected(f"the next hop takes no more than {limit} bytes", 552, "5.3.4")
+            raise RecipientRejected(f"the next hop accepts at most {limit} bytes", 552, "5.3.4")
         mail_command.append(f"SIZE={size}")
     return f"{' '.join(mail_command)}\r\n".encode(), f"RCPT TO:<{recipient}>\r\n".encode(), b"DATA\r\n"
 
@@ -186,11 +186,11 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
 
 
 class MessageRejected(Exception):
-    """A message was rejected after its data, with the next envelope that was already opened."""
+    """A message was rejected after its data; `next_envelope` is the envelope that was already opened behind it, if any."""
 
-    def __init__(self, error: DeliveryError, opened: "OpenedEnvelope | None") -> None:
+    def __init__(self, error: DeliveryError, next_envelope: "OpenedEnvelope | None") -> None:
         super().__init__(str(error))
-        self.error, self.next_envelope = error, opened
+        self.error, self.next_envelope = error, next_envelope
 
 
 class ConnectionLost(Exception):
@@ -206,7 +206,7 @@ class EncryptionFailed(Exception):
 
 
 class OpenedEnvelope(NamedTuple):
-    """An envelope whose commands were sent, with the replies it waits for; no part of its message was sent."""
+    """An envelope whose commands were sent, with the replies that it waits for; nothing of its message was sent."""
 
     envelope: Envelope
     mail: "asyncio.Future[Reply]"
@@ -241,7 +241,7 @@ class SmtpProtocol(asyncio.Protocol):
         """Take over the connection, again after it became encrypted."""
         # The transports of other event loops are not of asyncio's classes
         self._transport = cast(asyncio.Transport, transport)
-        # Writing pauses at the first byte that the system does not accept: only this shows what left this machine
+        # Writing pauses at the first byte that the system does not accept, which shows what left this machine
         self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
@@ -260,13 +260,13 @@ class SmtpProtocol(asyncio.Protocol):
             elif self._banner is None and not self.extensions:
                 self._banner = reply  # the greeting answers no command
             else:
-                # An unsolicited 421, or a reply that would be taken for the answer to the next command
-                self.fail(ConnectionLost(f"said without being asked: {reply.describe()}"))
+                # An unsolicited 421, or a reply that would be mistaken for the reply to the next command
+                self.fail(ConnectionLost(f"unexpected reply: {reply.describe()}"))
                 return
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail everything that waits."""
-        self.fail(ConnectionLost(str(error) if error else "the other side closed the connection"))
+        """Fail all waiting futures."""
+        self.fail(ConnectionLost(str(error) if error else "the server closed the connection"))
 
     def pause_writing(self) -> None:
         """Remember that the send buffer is not empty."""
@@ -278,10 +278,10 @@ class SmtpProtocol(asyncio.Protocol):
         if self._buffer_drained is not None and not self._buffer_drained.done():
             self._buffer_drained.set_result(None)
 
-    def fail(self, lost: ConnectionLost) -> None:
-        """Close the connection and fail everything that waits; the first reason stays."""
+    def fail(self, error: ConnectionLost) -> None:
+        """Close the connection and fail all waiting futures with the error; an earlier error is kept."""
         if self.error is None:
-            self.error = lost
+            self.error = error
         waiting: list[asyncio.Future[Any]] = [*self._pending_replies]
         self._pending_replies.clear()
         if self._buffer_drained is not None:
@@ -317,7 +317,7 @@ class SmtpProtocol(asyncio.Protocol):
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if self.error is not None:
             future.set_exception(self.error)
-            future.exception()  # marks it as retrieved, since not every caller waits for the future
+            future.exception()  # marks the exception as retrieved, since not every caller awaits the future
         else:
             self._pending_replies.append(future)
         return future
@@ -357,7 +357,7 @@ class SmtpProtocol(asyncio.Protocol):
         if loop.time() < self._deadline:
             self._set_timer(loop)
         else:
-            self.fail(ReplyTimeout(f"no answer within {self._timeout_seconds:g} s"))
+            self.fail(ReplyTimeout(f"no reply within {self._timeout_seconds:g} s"))
 
     async def encrypt(self, context: Any) -> None:
         """Start TLS and drop bytes received before the handshake. Raises OSError or ssl.SSLError."""
@@ -379,13 +379,13 @@ class SmtpProtocol(asyncio.Protocol):
         try:
             await self.wait_for(self._buffer_drained, self.server.reply_timeout)
         except ConnectionLost as error:
-            raise Deferred(f"the connection broke before the message was handed over: {error}") from None
+            raise Deferred(f"connection lost before the message was sent: {error}") from None
         finally:
             self._buffer_drained = None
 
     def abort(self) -> None:
         """Close the connection without QUIT: the server drops an unfinished message."""
-        self.fail(ConnectionLost("hung up"))
+        self.fail(ConnectionLost("aborted"))
 
     async def close(self) -> None:
         """Send QUIT and close the connection, whatever the reply."""
@@ -404,7 +404,7 @@ class SmtpClient(SmtpProtocol):
     """A client that sends one message after the other over one connection."""
 
     def open_envelope(self, envelope: Envelope) -> OpenedEnvelope:
-        """Send the commands of an envelope; `ready` waits for the replies.
+        """Send the commands of an envelope; `wait_until_ready` waits for the replies.
 
         Raises RecipientRejected for an envelope that this server cannot accept.
         """
@@ -426,8 +426,8 @@ class SmtpClient(SmtpProtocol):
             else:
                 await self._open_pipelined(opened)
         except ConnectionLost as error:
-            # This message may be the reason why the server closed, so the attempt counts and retries come to an end
-            raise Deferred(f"the connection broke before the message was handed over: {error}") from None
+            # This message may be the reason why the server closed the connection, so the attempt counts
+            raise Deferred(f"connection lost before the message was sent: {error}") from None
 
     async def _open_step_by_step(self, opened: OpenedEnvelope) -> None:
         _, rcpt, data = envelope_commands(opened.envelope, self.extensions)
@@ -453,7 +453,7 @@ class SmtpClient(SmtpProtocol):
         if mail.is_good and rcpt.is_good and data.code == 354:
             return
         if data.code == 354:
-            # The server wants a message without recipients: it gets an empty one, which it must reject (RFC 2920, 3.1)
+            # The server accepted DATA without recipients: it gets an empty message, which it must reject (RFC 2920, 3.1)
             self.write(b".\r\n")
             await self.wait_for(self.next_reply())
         if not mail.is_good:
@@ -463,7 +463,7 @@ class SmtpClient(SmtpProtocol):
         await self._reset_and_raise(data, message_error(data if data.code >= 400 else data._replace(code=451)))
 
     async def _reset_and_raise(self, reply: Reply, error: Exception) -> None:
-        """Reset the session so that the next envelope can begin, then raise."""
+        """Reset the session for the next envelope, then raise the error."""
         if reply.code == 421:
             self.fail(ConnectionLost(reply.describe()))
         else:
@@ -474,47 +474,47 @@ class SmtpClient(SmtpProtocol):
         raise error
 
     async def deliver(
-        self, envelope: Envelope, following: Envelope | None = None
+        self, envelope: Envelope, next_envelope: Envelope | None = None
     ) -> tuple[Reply, OpenedEnvelope | None]:
-        """Send the message of the opened envelope, and open the next envelope behind it if the server allows that.
+        """Send the message of the opened envelope, and pipeline the next envelope behind it if the server allows that.
 
         Returns the reply of acceptance, and the next envelope if it was opened. Raises MessageRejected with the error
         of the server's reply, Deferred if the final dot did not leave this machine, or Uncertain if it did and no reply
         came.
         """
         if self.error is not None:
-            raise Deferred(f"the connection broke before the message was handed over: {self.error}")
+            raise Deferred(f"connection lost before the message was sent: {self.error}")
         content = envelope.content if envelope.is_stuffed else dot_stuff(envelope.content)
         final = self.next_reply()
         opened = None
-        next_commands = self._get_next_commands(following)
+        next_commands = self._get_next_commands(next_envelope)
         is_alone = not next_commands or len(content) >= _MAX_SINGLE_WRITE_BYTES
         self.write(b"".join((content, b".\r\n", b"" if is_alone else next_commands)))
         if is_alone:
             await self.drain()
         if is_alone and next_commands:
             self.write(next_commands)
-        if following is not None and next_commands:
-            opened = self._expect_replies(following)
+        if next_envelope is not None and next_commands:
+            opened = self._expect_replies(next_envelope)
         try:
             reply = await self.wait_for(final, self.server.reply_timeout)
         except ConnectionLost as error:
-            raise Uncertain(f"no reply after the message was handed over: {error}") from None
-        self.messages += 1
+            raise Uncertain(f"no reply after the message was sent: {error}") from None
+        self.sent_count += 1
         if reply.code == 421:
             self.fail(ConnectionLost(reply.words()))
         if reply.is_good:
             return reply, opened
         raise MessageRejected(message_error(reply), opened)
 
-    def _get_next_commands(self, following: Envelope | None) -> bytes:
+    def _get_next_commands(self, next_envelope: Envelope | None) -> bytes:
         """Return the commands that may follow a message (RFC 2920, 3.1), or nothing."""
-        if following is None or "PIPELINING" not in self.extensions or self.messages + 1 >= self.server.max_messages:
+        if next_envelope is None or "PIPELINING" not in self.extensions or self.sent_count + 1 >= self.server.max_messages:
             return b""
         try:
-            return b"".join(envelope_commands(following, self.extensions))
+            return b"".join(envelope_commands(next_envelope, self.extensions))
         except RecipientRejected:
-            return b""  # raised again for that message when its envelope is opened alone
+            return b""  # the error is raised again when that envelope is opened alone
 
     def _expect_replies(self, envelope: Envelope) -> OpenedEnvelope:
         return OpenedEnvelope(envelope, self.next_reply(), self.next_reply(), self.next_reply())

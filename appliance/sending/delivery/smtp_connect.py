@@ -89,13 +89,13 @@ async def _open_socket(dialogue: SmtpClient, context: ContextFactory | None) -> 
         if isinstance(error, OSError):
             raise  # the error of an untrusted certificate is both a ValueError and an OSError
         # Python cannot encode the name; DNS was not queried
-        raise ClientRejected(f"{server.host!r} cannot be the name of a host: {error}") from None
+        raise ClientRejected(f"{server.host!r} is not a valid host name: {error}") from None
     connection = transport.get_extra_info("socket")
     if connection is not None:
         # Each write is a complete step of the dialogue; waiting to fill a packet would cost 40 ms a message
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Bytes in the system's send buffer cannot be told from bytes that were sent: with a buffer of whole large
-        # messages, a connection that breaks within one of them would leave its outcome in doubt without need
+        # messages, a connection that breaks within one of them would make its outcome unknown without need
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
 
 
@@ -120,7 +120,7 @@ async def _start_session(dialogue: SmtpClient, context: ContextFactory) -> None:
 
 
 async def _try_to_encrypt(dialogue: SmtpClient, context: ContextFactory) -> None:
-    """Encrypt if the server offers it; one that cannot do so now is used without encryption."""
+    """Start TLS; a server that refuses STARTTLS now is used without encryption."""
     reply = await dialogue.send_command("STARTTLS")
     if not reply.is_good:
         return
@@ -146,7 +146,7 @@ async def _ehlo(dialogue: SmtpClient) -> None:
 
 
 async def _get_own_hostname() -> str:
-    """Return the name of this machine, resolved once in a thread, so that a slow name server blocks no other task."""
+    """Return the name of this machine, resolved once in a thread, because name servers may be slow."""
     return _own_hostname or await asyncio.get_running_loop().run_in_executor(None, _resolve_own_hostname)
 
 
@@ -172,7 +172,7 @@ async def _log_in(dialogue: SmtpClient) -> None:
             reply = await dialogue.send_command(base64.b64encode(credential).decode())
         _require_login(reply)
     else:
-        raise ClientRejected(f"login is not possible: {server.host} offers {', '.join(mechanisms) or 'no way'}")
+        raise ClientRejected(f"login is not possible: {server.host} offers {', '.join(mechanisms) or 'no mechanism'}")
 
 
 def _require_login(reply: Reply) -> None:
@@ -189,12 +189,12 @@ def _require_success(reply: Reply) -> None:
 
 # Direct delivery: the mail servers of a domain in order of preference, encrypted where they offer it.
 
-# RFC 5321, 5.1 requires at least two attempts; many more would occupy one message for an hour
+# RFC 5321, 5.1 requires at least two attempts; many more could take one message an hour
 _MAX_MX_ADDRESSES = 6
 
 
 class MxTarget(NamedTuple):
-    """The mail servers of a domain; `proven` requires TLS with a valid certificate for the server's name."""
+    """The mail servers of a domain, and whether they must present a valid certificate for their name."""
 
     domain: str
     hosts: tuple[tuple[int, str], ...]
@@ -238,16 +238,16 @@ async def connect_to_mx(target: MxTarget) -> SmtpClient:
         except DeliveryError as error:
             smtp_error = error
             errors.append(error.text)
-    words = "; ".join(dict.fromkeys(errors))[:900] or f"{target.domain} has no mail server that can be found"
+    text = "; ".join(dict.fromkeys(errors))[:900] or f"{target.domain} has no mail server that can be found"
     if target.requires_verified_tls:
-        words = f"{target.domain} takes mail only over proven encryption (MTA-STS): {words}"
+        text = f"{target.domain} accepts mail only over verified TLS (MTA-STS): {text}"
     if smtp_error is not None:
-        raise Deferred(words, smtp_error.smtp, smtp_error.enhanced)
+        raise Deferred(text, smtp_error.smtp, smtp_error.enhanced)
     if candidates:
-        raise ConnectionFailed(words)
+        raise ConnectionFailed(text)
     if is_private:
-        raise RecipientRejected(words, None, "5.4.4")
-    raise Deferred(words, None, "4.4.4")
+        raise RecipientRejected(text, None, "5.4.4")
+    raise Deferred(text, None, "4.4.4")
 
 
 async def _candidate_addresses(target: MxTarget, errors: list[str]) -> tuple[list[tuple[str, str]], bool]:
@@ -265,7 +265,7 @@ async def _candidate_addresses(target: MxTarget, errors: list[str]) -> tuple[lis
                 break
             lookups.append(addresses := await mx_routes.find_addresses_async(host))
             if not addresses.addresses:
-                errors.append(addresses.error or f"there is no {host}")
+                errors.append(addresses.error or f"{host} does not exist")
             candidates += [(host, address) for address in random.sample(addresses.addresses, len(addresses.addresses))]
     return candidates[:_MAX_MX_ADDRESSES], bool(lookups) and all(lookup.is_private for lookup in lookups)
 
@@ -295,7 +295,7 @@ def _mx_server(host: str, address: str, tls: str) -> Server:
 def _opportunistic_context() -> ssl.SSLContext:
     """Return a context without verification.
 
-    Mail servers present certificates of any name, and the alternative to an unverified one is clear text.
+    Mail servers present certificates for any name, and the alternative to an unverified certificate is clear text.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -326,7 +326,7 @@ class CheckResult(NamedTuple):
 
 
 def is_full_hostname(name: str) -> bool:
-    """Return whether a name can be a public host name: no address, and no name of a local network."""
+    """Return whether a name can be a public host name: not an address, and not a name of a local network."""
     return "." in name and not name.startswith("[") and name.rpartition(".")[2].lower() not in ("local", "localhost")
 
 
@@ -335,31 +335,31 @@ def check_helo_name() -> list[CheckResult]:
     name = get_helo_name()
     if not is_full_hostname(name):
         return [
-            CheckResult("fail", f"{name} is no full name of a machine; set email.direct.helo to one that DNS knows")
+            CheckResult("fail", f"{name} is not a full host name; set email.direct.helo to one that is in DNS")
         ]
     answer = dns_lookup.lookup(name, "A")
     if answer.state == "failed":
         return [CheckResult("warn", f"{name} cannot be looked up: {answer.error}")]
     if answer.state != "found":
-        return [CheckResult("fail", f"{name} leads nowhere: {answer.error}", f"{name}. A <address of this machine>")]
+        return [CheckResult("fail", f"{name} has no address: {answer.error}", f"{name}. A <address of this machine>")]
     return [_check_reverse_dns(name, address) for address in answer.records]
 
 
 def _check_reverse_dns(name: str, address: str) -> CheckResult:
     if not safe_http.is_public(address):
-        return CheckResult("warn", f"{name} leads to {address}, an address that servers outside do not see")
+        return CheckResult("warn", f"{name} resolves to {address}, which is not a public address")
     answer = dns_lookup.lookup_ptr(address)
     if answer.state == "failed":
         return CheckResult("warn", f"the name of {address} (PTR) cannot be looked up: {answer.error}")
     if name.lower() in (record.lower() for record in answer.records):
         return CheckResult("ok", f"{name} is {address}, and {address} is {name}")
     ptr_state = f"is named {', '.join(answer.records)}" if answer.records else "has no name"
-    words = f"{address} {ptr_state} in reverse DNS (PTR), not {name}; whoever gives you the address can change that"
-    return CheckResult("fail", words, f"{'.'.join(reversed(address.split('.')))}.in-addr.arpa. PTR {name}.")
+    message = f"{address} {ptr_state} in reverse DNS (PTR), not {name}; your hosting provider can change that"
+    return CheckResult("fail", message, f"{'.'.join(reversed(address.split('.')))}.in-addr.arpa. PTR {name}.")
 
 
 async def find_port_block() -> str | None:
-    """Return a message if no well-known mail server can be reached from here, or else None.
+    """Return a message if none of the well-known mail servers can be reached from here, or else None.
 
     The servers of `email.direct.probes` are tried: those are never all down at once.
     """
@@ -369,7 +369,7 @@ async def find_port_block() -> str | None:
         return None
     return (
         f"no mail server answers on port {config.current().email.direct.port}, not even those of {', '.join(names)}: "
-        "outgoing connections to this port seem to be blocked here. Ask whoever runs the network to open it, or send "
+        "outgoing connections to this port seem to be blocked here. Ask your network provider to open it, or send "
         "through a relay"
     )  # fmt: skip
 
@@ -423,7 +423,7 @@ def _capture_server() -> Server:
     return Server("127.0.0.1", _capture_port, "none", helo="localhost", max_messages=1_000_000)
 
 
-# A new SMTP provider is one function above and one line here
+# To add an SMTP provider, add a function above and a line here
 SERVERS = {"relay": _current_relay, "capture": _capture_server}
 
 
@@ -434,7 +434,7 @@ async def connect_to_provider(provider: str) -> SmtpClient:
     """
     server_of = SERVERS.get(provider)
     if server_of is None:
-        raise ClientRejected(f"{provider} is no way out of this installation")
+        raise ClientRejected(f"{provider} is not an email provider of this installation")
     return await open_connection(server_of())
 
 

@@ -16,7 +16,7 @@ from appliance.sending.domains.records import DKIM, Record, Validity
 
 Lookup = Callable[[str, str], DnsAnswer]
 
-# SPF as a receiving server evaluates it (RFC 7208), as far as needed to know who may send and what breaks the record.
+# SPF as a receiving server evaluates it (RFC 7208), as far as needed to know who may send and whether it is valid.
 
 _MAX_LOOKUPS = 10  # RFC 7208, 4.6.4
 _LOOKUP_TERMS = ("include", "a", "mx", "ptr", "exists", "redirect")
@@ -35,8 +35,8 @@ class SpfResult(NamedTuple):
 class _SpfEvaluation:
     """One evaluation: the terms that allow senders, and the number of look-ups that a receiver needs."""
 
-    def __init__(self, ask: Lookup) -> None:
-        self.lookup = ask
+    def __init__(self, lookup: Lookup) -> None:
+        self.lookup = lookup
         self.terms: set[str] = set()
         self.lookups = 0
         self.problem: str | None = None
@@ -72,40 +72,40 @@ class _SpfEvaluation:
         if len(records) != 1:
             count = "no SPF record" if not records else f"{len(records)} SPF records"
             verb = "is" if not records else "are"
-            self.problem = f"{modifier} {domain}: there {verb} {count}, which receivers take for an error"
+            self.problem = f"{modifier} {domain}: there {verb} {count}, which receivers treat as an error"
             return
         self.evaluate_record(domain, records[0])
 
 
-def evaluate_spf(domain: str, answer: DnsAnswer, ask: Lookup) -> SpfResult:
+def evaluate_spf(domain: str, answer: DnsAnswer, lookup: Lookup) -> SpfResult:
     """Evaluate the SPF record of a domain from the answer of its TXT look-up; `problem` is its fault in words."""
     records = _spf_records(answer)
     if not records:
         return SpfResult((), problem="there is no SPF record")
     if len(records) > 1:
-        words = f"there are {len(records)} SPF records, and receivers take more than one for an error: keep one"
-        return SpfResult(tuple(records), problem=words)
-    evaluation = _SpfEvaluation(ask)
+        problem = f"there are {len(records)} SPF records, and receivers treat more than one as an error: keep one"
+        return SpfResult(tuple(records), problem=problem)
+    evaluation = _SpfEvaluation(lookup)
     evaluation.evaluate_record(domain, records[0])
     if not evaluation.problem and "all" in evaluation.terms:
-        evaluation.problem = "+all lets everybody send in this name"
+        evaluation.problem = "+all lets anybody send in this name"
     return SpfResult(
         tuple(records), frozenset(evaluation.terms), evaluation.lookups, evaluation.problem, evaluation.is_unknown
     )
 
 
-def allows_term(spf: SpfResult, term: str, ask: Lookup) -> bool:
+def allows_term(spf: SpfResult, term: str, lookup: Lookup) -> bool:
     """Return whether a record allows a term, by the same term or by the addresses behind it."""
     if term in spf.terms:
         return True
     name, _, value = term.partition(":")
     networks = [parsed for parsed in map(_parse_network, spf.terms) if parsed is not None]
-    hosts = [value] if name in ("ip4", "ip6") else _host_addresses(value, ask) if name == "a" else []
+    hosts = [value] if name in ("ip4", "ip6") else _host_addresses(value, lookup) if name == "a" else []
     return bool(hosts) and all(any(_is_in_network(host, network) for network in networks) for host in hosts)
 
 
-def _host_addresses(name: str, ask: Lookup) -> list[str]:
-    answers = (ask(name, "A"), ask(name, "AAAA"))
+def _host_addresses(name: str, lookup: Lookup) -> list[str]:
+    answers = (lookup(name, "A"), lookup(name, "AAAA"))
     return [record for answer in answers for record in answer.records]
 
 
@@ -146,14 +146,14 @@ _MAX_PARENT_DOMAINS = 8  # whose policies are looked up
 DmarcResult = tuple[Validity, tuple[str, ...], str | None]
 
 
-def check_dmarc(name: str, answer: DnsAnswer, ask: Lookup) -> DmarcResult:
+def check_dmarc(name: str, answer: DnsAnswer, lookup: Lookup) -> DmarcResult:
     """Check the policy at `_dmarc.<domain>`: any valid policy is accepted, also an inherited one."""
     records = _dmarc_records(answer)
     if records:
         return _check_policy(records, "p", None)
     domain = name.removeprefix("_dmarc.")
     for parent in _parent_domains(domain):
-        answer = ask(f"_dmarc.{parent}", "TXT")
+        answer = lookup(f"_dmarc.{parent}", "TXT")
         if answer.state == "failed":
             return "unknown", (), answer.error
         if records := _dmarc_records(answer):
@@ -163,18 +163,18 @@ def check_dmarc(name: str, answer: DnsAnswer, ask: Lookup) -> DmarcResult:
 
 def _check_policy(records: tuple[str, ...], tag: str, parent: str | None) -> DmarcResult:
     if len(records) > 1:
-        return "invalid", records, f"there are {len(records)} DMARC records, which count as none: keep one"
+        return "invalid", records, f"there are {len(records)} DMARC records, which count as no record: keep one"
     tags = {
         tag_text.partition("=")[0].strip().lower(): tag_text.partition("=")[2].strip().lower()
         for tag_text in records[0].split(";")
     }
     policy = tags.get(tag) or tags.get("p", "")
     if policy not in _POLICIES:
-        words = f"its policy is {policy}" if policy else "it has no policy"
-        return "invalid", records, f"{words}: take p=none, p=quarantine or p=reject"
-    notes = [f"it is the one of {parent}"] if parent else []
+        problem = f"its policy is {policy}" if policy else "it has no policy"
+        return "invalid", records, f"{problem}: use p=none, p=quarantine or p=reject"
+    notes = [f"inherited from {parent}"] if parent else []
     if "pct" in tags:
-        notes.append("pct means nothing any more")
+        notes.append("pct is obsolete and ignored")
     return "valid", records, "; ".join(notes) or None
 
 
@@ -201,9 +201,9 @@ class RecordCheck(NamedTuple):
 
 
 class CachedLookups:
-    """The look-ups of one check, each name and type once, with a common time limit.
+    """The look-ups of one check, with a common time limit; each name and type is looked up once.
 
-    An SPF record includes names of other owners: a check ends in time however slow their servers are.
+    The time limit is needed because an SPF record includes names of other owners, whose servers may be slow.
     """
 
     def __init__(self, seconds: float = TIMEOUT_SECONDS) -> None:
@@ -226,7 +226,7 @@ class CachedLookups:
 
 
 def check_records(expected_records: list[Record], domain: str, timeout_seconds: float = TIMEOUT_SECONDS) -> list[Record]:
-    """Return the records as they are in DNS now; blocks for `patience` seconds at most."""
+    """Return the records as they are in DNS now; blocks for at most `timeout_seconds` seconds."""
     lookups = CachedLookups(timeout_seconds)
     with ThreadPoolExecutor(max(1, len(expected_records)), "dns") as pool:
         verdicts = list(pool.map(lambda record: check_record(record, domain, lookups), expected_records))
@@ -248,32 +248,32 @@ def _printable(text: str) -> str:
     )
 
 
-def check_record(record: Record, domain: str, ask: Lookup) -> RecordCheck:
+def check_record(record: Record, domain: str, lookup: Lookup) -> RecordCheck:
     """Check one record of a domain; one without a value is not looked up."""
     if not record.value:
         return RecordCheck("unknown", (), record.problem)
     if record.purpose == "tracking":
-        return _check_tracking(record, ask)
-    answer = ask(record.name, record.record_type)
+        return _check_tracking(record, lookup)
+    answer = lookup(record.name, record.record_type)
     if answer.state == "failed":
         # A loop is a fault of the domain's own records; any other failure is not
         return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.error)
     if record.purpose == "dmarc":
-        return RecordCheck(*check_dmarc(record.name, answer, ask))
+        return RecordCheck(*check_dmarc(record.name, answer, lookup))
     if not answer.records:
-        return RecordCheck("invalid", (), _explain_missing(record, domain, ask))
+        return RecordCheck("invalid", (), _explain_missing(record, domain, lookup))
     if record.purpose == "return_path":
         return _check_return_path(record, answer)
     if record.purpose == "spf":
-        return _check_spf(record, answer, ask)
+        return _check_spf(record, answer, lookup)
     return _check_dkim(record, answer) if record.purpose in DKIM else _check_ownership(record, answer)
 
 
-def _explain_missing(record: Record, domain: str, ask: Lookup) -> str:
-    """Explain a missing record; many DNS pages append the domain to the entered name, which then has it twice."""
-    if ask(f"{record.name}.{domain}", record.record_type).records:
+def _explain_missing(record: Record, domain: str, lookup: Lookup) -> str:
+    """Explain a missing record; many DNS providers append the domain to the entered name, which then contains it twice."""
+    if lookup(f"{record.name}.{domain}", record.record_type).records:
         short = record.name.removesuffix(f".{domain}")
-        return f"it is at {record.name}.{domain}: your DNS page adds the domain itself, so enter only {short}"
+        return f"it is at {record.name}.{domain}: your DNS provider appends the domain, so enter only {short}"
     return f"there is no {record.record_type} record yet"
 
 
@@ -281,14 +281,14 @@ def _check_ownership(record: Record, answer: DnsAnswer) -> RecordCheck:
     if record.value in (text.strip() for text in answer.records):
         return RecordCheck("valid", answer.records)
     if record.value in (text.strip().strip('"') for text in answer.records):
-        return RecordCheck("invalid", answer.records, "the value has quotation marks around it: leave them out")
-    return RecordCheck("invalid", answer.records, "the value is another one")
+        return RecordCheck("invalid", answer.records, "the value is in quotation marks: remove them")
+    return RecordCheck("invalid", answer.records, "the value differs")
 
 
 def _check_dkim(record: Record, answer: DnsAnswer) -> RecordCheck:
     """Compare a DKIM key as a verifier reads it (RFC 6376, 3.6.1)."""
     if len(answer.records) > 1:
-        return RecordCheck("invalid", answer.records, f"there are {len(answer.records)} records, keep one")
+        return RecordCheck("invalid", answer.records, f"there are {len(answer.records)} records: keep one")
     expected, actual = _parse_tags(record.value), _parse_tags(answer.records[0])
     problem = None
     if actual.get("v", "DKIM1") != "DKIM1":
@@ -296,13 +296,13 @@ def _check_dkim(record: Record, answer: DnsAnswer) -> RecordCheck:
     elif "p" not in actual:
         problem = "it has no p="
     elif not actual["p"]:
-        problem = "its p= is empty, which tells everybody that the key is revoked"
+        problem = "its p= is empty, which means that the key is revoked"
     elif actual["p"] != expected["p"]:
         is_truncated = len(actual["p"]) >= 8 and expected["p"].startswith(actual["p"])
         problem = (
             f"the key is cut off after {len(actual['p'])} of {len(expected['p'])} characters"
             if is_truncated
-            else "the key is another one"
+            else "the key differs"
         )
     elif actual.get("k", "rsa") != expected["k"]:
         problem = f"it says k={actual['k']}, not k={expected['k']}"
@@ -323,7 +323,7 @@ def _check_return_path(record: Record, answer: DnsAnswer) -> RecordCheck:
     if record.value not in {mx_record.partition(" ")[2] for mx_record in answer.records}:
         return RecordCheck("invalid", answer.records, "mail to it goes elsewhere")
     if not is_only_primary_mx(record.value, answer.records):
-        return RecordCheck("invalid", answer.records, "another server comes before ours or beside it")
+        return RecordCheck("invalid", answer.records, "another server has the same or a better preference")
     return RecordCheck("valid", answer.records)
 
 
@@ -333,25 +333,25 @@ def is_only_primary_mx(host: str, records: Iterable[str]) -> bool:
     return {name for preference, name in hosts if preference == hosts[0][0]} == {host}
 
 
-def _check_spf(record: Record, answer: DnsAnswer, ask: Lookup) -> RecordCheck:
+def _check_spf(record: Record, answer: DnsAnswer, lookup: Lookup) -> RecordCheck:
     domain = record.name
-    spf = evaluate_spf(domain, answer, ask)
+    spf = evaluate_spf(domain, answer, lookup)
     if spf.is_unknown:
         return RecordCheck("unknown", spf.records, spf.problem)
     term = record.value.split()[1]
-    if spf.problem is None and not allows_term(spf, term, ask):
+    if spf.problem is None and not allows_term(spf, term, lookup):
         return RecordCheck("invalid", spf.records, f"it does not have {term}")
     return RecordCheck("invalid" if spf.problem else "valid", spf.records or answer.records, spf.problem)
 
 
-def _check_tracking(record: Record, ask: Lookup) -> RecordCheck:
+def _check_tracking(record: Record, lookup: Lookup) -> RecordCheck:
     """Check the tracking name; some DNS services return the addresses behind a CNAME."""
-    answer = ask(record.name, "CNAME")
+    answer = lookup(record.name, "CNAME")
     if answer.state == "failed":
         return RecordCheck("invalid" if answer.cause == "loop" else "unknown", (), answer.error)
     if record.value in answer.records:
         return RecordCheck("valid", answer.records)
-    found_addresses, own_addresses = (ask(name, "A") for name in (record.name, record.value))
+    found_addresses, own_addresses = (lookup(name, "A") for name in (record.name, record.value))
     if found_addresses.canonical_name == record.value and found_addresses.state == "found":
         return RecordCheck("valid", answer.records or found_addresses.records)
     if found_addresses.cause == "loop":

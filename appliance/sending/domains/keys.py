@@ -164,11 +164,11 @@ class KeyRing:
     """The keys that sign for a From domain, valid until a key or the status of its domain changes."""
 
     def __init__(self, key_rows: list["_KeyRow"]) -> None:
-        self._found = key_rows
+        self._rows = key_rows
 
-    def at(self, moment: int) -> tuple[Signer, ...]:
+    def get_signers_at(self, moment: int) -> tuple[Signer, ...]:
         """Return the signers of mail dated at a moment: at most one for each algorithm. Raises KeyUnusable."""
-        candidates = [row for row in self._found if row.failed_at is None or row.failed_at > moment]
+        candidates = [row for row in self._rows if row.failed_at is None or row.failed_at > moment]
         nearest = [row for row in candidates if row.name == candidates[0].name]
         chosen = (
             _select_key([row for row in nearest if row.algorithm == wanted], moment) for wanted in enabled_algorithms()
@@ -206,7 +206,7 @@ def fetch_key_ring(account_id: int, domain_name: str) -> KeyRing:
 
 def fetch_signers(account_id: int, domain_name: str, at: int | None = None) -> tuple[Signer, ...]:
     """Return the signers of mail from a domain, dated at a moment or now. Raises KeyUnusable."""
-    return fetch_key_ring(account_id, domain_name).at(clock.now_ms() if at is None else at)
+    return fetch_key_ring(account_id, domain_name).get_signers_at(clock.now_ms() if at is None else at)
 
 
 def _select_key(keys: list[_KeyRow], moment: int) -> _KeyRow | None:

@@ -54,7 +54,7 @@ class Record(msgspec.Struct):
     problem: str | None = None
     checked_at: int | None = None
 
-    def same(self, other: "Record") -> bool:
+    def is_same_record(self, other: "Record") -> bool:
         """Return whether another record has the same type, name and value."""
         return (self.record_type, self.name, self.value) == (other.record_type, other.name, other.value)
 
@@ -68,7 +68,7 @@ def get_records(domain: SendingDomain) -> list[Record]:
             (
                 checked_record
                 for checked_record in checked_records
-                if checked_record.value and checked_record.same(record)
+                if checked_record.value and checked_record.is_same_record(record)
             ),
             record,
         )
@@ -101,20 +101,20 @@ def _build_records(domain: SendingDomain) -> list[Record]:
     direct = email.transport == "direct"
     key_records = _dkim_records(domain)
     active_key_records = [key_record for key_record in key_records if key_record.purpose == "dkim"]
-    mail, links = _public_or_empty(mail_host()), _public_or_empty(link_host())
-    term = spf_term()
+    mail, links = _public_or_empty(get_mail_host()), _public_or_empty(get_link_host())
+    term = get_spf_term()
     spf = f"v=spf1 {term} ~all" if term else ""
     is_private_relay = email.transport == "relay" and not is_public_name(email.relay.host)
     return [
         Record("TXT", f"_campanero.{name}", f"campanero-verification={domain.ownership_token}", "", "ownership", True),
         *active_key_records,
-        _with_problem(Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), no_public_name_message()),
+        _with_problem(Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), build_no_public_name_message()),
         _with_problem(
             Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
-            _PRIVATE_RELAY.format(email.relay.host) if is_private_relay else no_public_name_message(),
+            _PRIVATE_RELAY.format(email.relay.host) if is_private_relay else build_no_public_name_message(),
         ),
         Record("TXT", f"_dmarc.{name}", f"v=DMARC1; p=none; rua=mailto:postmaster@{name}", "", "dmarc", False),
-        _with_problem(Record("CNAME", f"track.{name}", links, "", "tracking", False), no_public_name_message()),
+        _with_problem(Record("CNAME", f"track.{name}", links, "", "tracking", False), build_no_public_name_message()),
         *(key_record for key_record in key_records if key_record not in active_key_records),
     ]
 
@@ -127,7 +127,7 @@ def _with_problem(record: Record, problem: str) -> Record:
     return record if record.value else msgspec.structs.replace(record, problem=problem)
 
 
-def no_public_name_message() -> str:
+def build_no_public_name_message() -> str:
     """Return the message that this installation has no public name."""
     return f"base_url is {config.base_url(config.current())}, which DNS cannot point to: set it to a public host name"
 
@@ -148,19 +148,19 @@ def _dkim_records(domain: SendingDomain) -> list[Record]:
     return dkim_records
 
 
-def link_host() -> str:
+def get_link_host() -> str:
     """Return the host of tracking links."""
     return config.base_host(config.current())
 
 
-def mail_host() -> str:
+def get_mail_host() -> str:
     """Return the host name of this installation as a mail server, which receives returned mail."""
-    return config.current().email.direct.helo.lower() or link_host()
+    return config.current().email.direct.helo.lower() or get_link_host()
 
 
 def has_public_name() -> bool:
     """Return whether this installation has a public host name."""
-    return is_public_name(link_host())
+    return is_public_name(get_link_host())
 
 
 def is_public_name(host: str) -> bool:
@@ -173,13 +173,13 @@ def _public_or_empty(host: str) -> str:
     return host if is_public_name(host) else ""
 
 
-def spf_term() -> str:
+def get_spf_term() -> str:
     """Return the SPF term of the servers that send our mail, or an empty string if it is unknown.
 
     A relay on this machine sends from the address of this installation.
     """
     email = config.current().email
-    host = email.relay.host.lower() if email.transport == "relay" else mail_host()
+    host = email.relay.host.lower() if email.transport == "relay" else get_mail_host()
     included = next(
         (spf_domain for suffix, spf_domain in _SPF_OF_RELAY.items() if host == suffix or host.endswith(f".{suffix}")),
         None,
@@ -187,7 +187,7 @@ def spf_term() -> str:
     if included and email.transport == "relay":
         return f"include:{included}"
     if host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback):
-        host = mail_host()
+        host = get_mail_host()
     if _is_address(host):
         address = ipaddress.ip_address(host)
         is_local = address.is_loopback or address.is_link_local or address.is_unspecified

@@ -70,7 +70,7 @@ class CheckRequest(NamedTuple):
 
     domain_id: int
     name: str
-    wanted: list[Record]
+    expected_records: list[Record]
 
 
 def has_due_checks() -> bool:
@@ -142,7 +142,7 @@ async def check_now(request: CheckRequest) -> None:
 def _run_check(request: CheckRequest, stopping: threading.Event | None) -> None:
     try:
         if stopping is None or not stopping.is_set():
-            transactions.write(apply_check, request.domain_id, dns_checks.check_records(request.wanted, request.name))
+            transactions.write(apply_check, request.domain_id, dns_checks.check_records(request.expected_records, request.name))
     finally:
         with _running_lock:
             del _running[request.domain_id]
@@ -175,7 +175,7 @@ def _keep_last_seen(known: list[Record], checked: list[Record]) -> list[Record]:
             (
                 msgspec.structs.replace(record, found=known_record.found)
                 for known_record in known
-                if known_record.same(record)
+                if known_record.is_same_record(record)
             ),
             record,
         )
@@ -405,7 +405,7 @@ def _has_status(account_id: int, name: str, status: str) -> bool:
 # Return paths of From domains.
 
 
-def bounce_host(domain_name: str) -> str:
+def get_bounce_host(domain_name: str) -> str:
     """Return the host of a domain that receives returned mail."""
     return f"bounce.{domain_name}"
 
@@ -420,13 +420,13 @@ def find_return_path_host(account_id: int, domain_name: str) -> str | None:
     domains = SendingDomain.select(SendingDomain.name, SendingDomain.dns_records).where(
         SendingDomain.account == account_id, SendingDomain.enabled, SendingDomain.name.in_(names)
     )
-    hosts = [bounce_host(domain.name) for domain in domains if _has_mx_record(domain)]
+    hosts = [get_bounce_host(domain.name) for domain in domains if _has_mx_record(domain)]
     return max(hosts, key=len, default=None)
 
 
 def _has_mx_record(domain: SendingDomain) -> bool:
     """Return whether the MX record exists; if the last look-up failed, the one before counts."""
-    type_and_name = ("MX", bounce_host(domain.name))
+    type_and_name = ("MX", get_bounce_host(domain.name))
     mx_records = [
         record
         for record in domain.dns_records or []

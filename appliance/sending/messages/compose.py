@@ -448,9 +448,9 @@ def _normalize_words(text: str) -> str:
 def describe_sms(sms: SmsText) -> SmsPreview:
     """Return the preview of an SMS."""
     counted = sms.counted
-    forcing = None if counted.forcing is None else Forcing(counted.forcing, gsm.character_name(counted.forcing))
+    forcing = None if counted.forcing_character is None else Forcing(counted.forcing_character, gsm.character_name(counted.forcing_character))
     return SmsPreview(
-        sms.body, counted.parts, counted.alphabet, counted.characters, counted.units, counted.left, forcing,
+        sms.body, counted.parts, counted.alphabet, counted.characters, counted.units, counted.remaining_units, forcing,
         sms.find_problem(),
     )  # fmt: skip
 

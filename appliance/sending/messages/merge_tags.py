@@ -139,8 +139,8 @@ class MergeTag(NamedTuple):
     name: str
     label: str
     example: str = ""
-    lacking: float | None = None
-    also: str = ""
+    missing_share: float | None = None
+    alias: str = ""
     text: str = ""
     fallback: str = ""
 
@@ -150,13 +150,13 @@ class MergeTag(NamedTuple):
         return f"{{{{ {self.name} }}}}"
 
     @property
-    def without(self) -> str:
+    def describe_missing_share(self) -> str:
         """Return the share of contacts without a value as a phrase, or an empty string."""
-        if not self.lacking:
+        if not self.missing_share:
             return ""
-        if self.lacking == 1:
+        if self.missing_share == 1:
             return f"Nobody has a {self.label[0].lower()}{self.label[1:]}"
-        share = min(99, max(1, round(self.lacking * 100)))
+        share = min(99, max(1, round(self.missing_share * 100)))
         return f"{share}\N{NARROW NO-BREAK SPACE}% have no {self.label[0].lower()}{self.label[1:]}"
 
 
@@ -199,7 +199,7 @@ def _list_contact_tags(account_id: int) -> list[MergeTag]:
     return [
         MergeTag("first_name", "First name", first.example, first.lacking, "contact.first_name", fallback="friend"),
         MergeTag("last_name", "Last name", last.example, last.lacking, "contact.last_name"),
-        MergeTag("email", "Email", also="contact.email"),
+        MergeTag("email", "Email", alias="contact.email"),
         MergeTag("contact.country_code", "Country", columns["country_code"].example, columns["country_code"].lacking),
     ]
 

@@ -295,7 +295,7 @@ def record_failure(outcome: Outcome) -> None:
     ):
         ledger.record_error(row, error)
         # No attempt is counted: the transport is closed, not this recipient.
-        delay = parse_seconds(channel_settings(row).probe_after)
+        delay = parse_seconds(get_channel_settings(row).probe_after)
         return _reschedule(row, now, delay, attempts=row.attempts, uncertain_count=row.uncertain_count)
     if isinstance(error, Postponed) and not (isinstance(error, RateLimited) and has_expired(row, now)):
         ledger.record_error(row, error if isinstance(error, RateLimited) else None)
@@ -359,9 +359,9 @@ def handle_uncertain(row: Claim, error: DeliveryError, now: int, prepared: Prepa
 
 def _should_resend(row: Claim) -> bool:
     """Return whether an uncertain message is sent again: once if configured, or if the provider accepts it once."""
-    if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].takes_once:
+    if row.channel == "sms" and row.provider in PROVIDERS and PROVIDERS[row.provider].is_idempotent:
         return True
-    return channel_settings(row).in_doubt == "resend" and row.uncertain_count == 0
+    return get_channel_settings(row).in_doubt == "resend" and row.uncertain_count == 0
 
 
 def _start_lookup(row: Claim) -> bool:
@@ -436,7 +436,7 @@ def classify_error(error: DeliveryError) -> BounceClass:
     return bounce_class if bounce_class in (bounce_classes.FULL, bounce_classes.EXPIRED) else bounce_classes.TEMPORARY
 
 
-def channel_settings(row: Claim) -> Email | Sms:
+def get_channel_settings(row: Claim) -> Email | Sms:
     """Return the settings of the channel that a message goes by."""
     settings = config.current()
     return settings.sms if row.channel == "sms" else settings.email
@@ -444,13 +444,13 @@ def channel_settings(row: Claim) -> Email | Sms:
 
 def _retry_delay_seconds(row: Claim) -> float:
     """Return the seconds until the next attempt: the configured delay with 20 % jitter (P6)."""
-    delays = channel_settings(row).retry_after or [300.0]
+    delays = get_channel_settings(row).retry_after or [300.0]
     return delays[min(row.attempts, len(delays) - 1)] * random.uniform(0.8, 1.2)
 
 
 def has_expired(row: Claim, now: int) -> bool:
     """Return whether a message was tried for as long as the settings allow."""
-    settings = channel_settings(row)
+    settings = get_channel_settings(row)
     limit = settings.give_up_transactional if row.transactional else settings.give_up
     # Time counts from the first attempt; waiting for a turn, for a resume or for a time before that does not count.
     return now - (row.first_attempt_at or row.created_at) > parse_seconds(limit) * 1000

@@ -111,7 +111,7 @@ class MessagePreparer:
             try:
                 shared = self._get_shared(source)
                 if shared.conditions is not None:
-                    shared.conditions.expect(contact_ids)
+                    shared.conditions.set_expected_contacts(contact_ids)
                 contacts_by_id = merge_tags.fetch_contact_values(contact_ids, shared.address_kinds)
             except Exception as error:
                 # `prepare` raises the error for each message that fails; the others go out.
@@ -164,7 +164,7 @@ class MessagePreparer:
             _get_return_path(claim, sender, sender_domain), recipient, mime.write(mail), is_stuffed=True
         )
         prepared = PreparedMessage(envelope, mail.subject, sender, mail.message_id)
-        return UnsignedMessage(prepared, sender_domain.keys.at(attempted_at), mail.is_single_spaced)
+        return UnsignedMessage(prepared, sender_domain.keys.get_signers_at(attempted_at), mail.is_single_spaced)
 
     def fill_again(self, message: Message) -> FilledMessage:
         """Fill a message again as it was sent, for reading in the browser; raises MergeError."""
@@ -342,7 +342,7 @@ class MessagePreparer:
 def _get_return_path(claim: Claim, sender: str, sender_domain: _SenderDomain) -> str:
     """Return the return path: our own if we receive bounces, as the capture server always does, else the sender."""
     host = (
-        store.bounce_host(records.domain_of_address(sender))
+        store.get_bounce_host(records.domain_of_address(sender))
         if claim.provider == "capture"
         else sender_domain.return_host
     )

@@ -107,7 +107,7 @@ def claim_one(row: Claim, process: str, wanted: Claim, now: int) -> bool:
     if row.run_id is not None and not _flow_allows(row, due_row[0], now):
         return False
     reason = get_refusal(row) or ("too_late" if is_stale_auto_reply(row, now) else None)
-    if reason is None and row.channel == "sms" and sms_rules.hold_back(row, now):
+    if reason is None and row.channel == "sms" and sms_rules.hold_if_required(row, now):
         return False
     if reason is None:
         is_capped = reaches_frequency_cap(row, now)

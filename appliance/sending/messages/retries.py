@@ -46,7 +46,7 @@ def has_interrupted() -> bool:
 log = logging.getLogger("campanero.messages")
 # Rows pruned in one transaction.
 _MAX_PRUNED_ROWS = 100
-_STOPPED = "the service stopped while this message was in hand"
+_STOPPED = "the service stopped while this message was being sent"
 
 
 def hash_body(prepared: PreparedMessage) -> int:
@@ -101,7 +101,7 @@ def recover_interrupted(interrupted: list[tuple[Claim, PreparedMessage | None]])
         if claim.body_hash is None:
             # The message could not be rendered, so nothing of it was sent.
             outcomes.record_failure(Outcome(claim, Postponed(_STOPPED, 0)))
-        elif prepared is None and claim.uncertain_count == 0 and outcomes.channel_settings(claim).in_doubt == "resend":
+        elif prepared is None and claim.uncertain_count == 0 and outcomes.get_channel_settings(claim).in_doubt == "resend":
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
             ledger.mark_uncertain(claim, f"{_STOPPED}, and what it said has changed since", now)
         else:
@@ -157,7 +157,7 @@ def settle_lookup(row: Claim, prepared: PreparedMessage, accepted: Sequence[Acce
 def _end_lookup(row: Claim, reason: str, now: int) -> None:
     """End the lookup: the message is sent once more, or held for a person."""
     connection().execute("UPDATE retry_payload SET lookup_count = NULL WHERE message_id = ?", (row.id,))
-    if outcomes.channel_settings(row).in_doubt == "resend" and row.uncertain_count == 1:
+    if outcomes.get_channel_settings(row).in_doubt == "resend" and row.uncertain_count == 1:
         return _set_due_at(row, ledger.RETRY_NOW)
     return ledger.mark_uncertain(row, reason, now)
 
@@ -170,7 +170,7 @@ def postpone_lookup(row: Claim, error: DeliveryError) -> None:
     require_write_transaction()
     if _get_lookup_count(row) is None:
         return None
-    now, settings = clock.now_ms(), outcomes.channel_settings(row)
+    now, settings = clock.now_ms(), outcomes.get_channel_settings(row)
     if isinstance(error, LookupUnsupported):
         return _end_lookup(
             row, f"nobody knows whether it was taken, and its provider cannot be asked: {error.text}", now

@@ -269,7 +269,7 @@ class WarmUpDay(NamedTuple):
         """The time at which the next day begins, in milliseconds."""
         return (self.day + 1) * DAY_MS
 
-    def went_well(self) -> bool:
+    def was_successful(self) -> bool:
         """Return whether a larger day may follow."""
         return (
             self.accepted >= _MIN_USED_SHARE * self.cap
@@ -293,7 +293,7 @@ def get_day_number() -> int:
     return clock.now_ms() // DAY_MS
 
 
-def open_today(domain: str) -> WarmUpDay:
+def get_or_create_today(domain: str) -> WarmUpDay:
     """Return today's quota of a domain; the first call of a day creates it by the result of the day before."""
     require_write_transaction()
     day = get_day_number()
@@ -314,7 +314,7 @@ def get_next_step(before: WarmUpDay, day: int) -> int:
     """Return the step of a day, given the last day on which something was sent."""
     if day - before.day > _RESTART_AFTER_DAYS:
         return 0
-    if before.step >= len(DAILY_CAPS) or day <= before.day or not before.went_well():
+    if before.step >= len(DAILY_CAPS) or day <= before.day or not before.was_successful():
         return before.step
     return before.step + 1
 

@@ -113,7 +113,7 @@ class ConditionCache:
         self._expected: frozenset[int] = frozenset()
         self._until = 0
 
-    def expect(self, contact_ids: Iterable[int]) -> None:
+    def set_expected_contacts(self, contact_ids: Iterable[int]) -> None:
         """Set the contacts that come next, in place of those before."""
         self._expected = frozenset(contact_ids)
 

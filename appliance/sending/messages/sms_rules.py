@@ -150,7 +150,7 @@ def _get_account_settings(account_id: int) -> _AccountSettings:
     return _AccountSettings._make(fetch_one(_ACCOUNT_SETTINGS, (account_id,)) or (None, None, "UTC"))
 
 
-def hold_back(row: Claim, now: int) -> bool:
+def hold_if_required(row: Claim, now: int) -> bool:
     """Hold an SMS until its quiet hours end, or until the next day if all parts of this one are used up; return
     whether.
 

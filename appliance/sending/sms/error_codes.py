@@ -158,7 +158,7 @@ def classify_failure(error: DeliveryError) -> BounceClass:
     return bounce_classes.SETUP
 
 
-def error_of_response(status: int, code: str | int | None, text: str, retry_after: float) -> DeliveryError:
+def build_response_error(status: int, code: str | int | None, text: str, retry_after: float) -> DeliveryError:
     """Return the error of a response that does not accept a message, by its code or else by its HTTP status."""
     meaning = find_meaning(code)
     description = describe_code(code, text) if code else f"{text} (HTTP {status})".strip()
@@ -208,7 +208,7 @@ class IncomingSms(NamedTuple):
     sender: str
     to: str
     body: str
-    answered: str | None = None
+    answered_keyword: str | None = None
 
 
 class HookContents(NamedTuple):

@@ -42,8 +42,8 @@ class SegmentCount(NamedTuple):
     alphabet: Literal["GSM-7", "UCS-2"]
     characters: int
     units: int
-    forcing: str | None
-    left: int
+    forcing_character: str | None
+    remaining_units: int
 
 
 def count_segments(text: str) -> SegmentCount:

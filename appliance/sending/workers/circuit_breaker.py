@@ -20,15 +20,15 @@ from appliance.sending.messages.ledger import Claim
 from appliance.settings import config
 from appliance.storage import disk_guard
 
-# Rejections in a row that are our fault, before campaigns pause (docs/decisions.md#6, `transport`).
+# Consecutive rejections that are our fault, before campaigns pause (docs/decisions.md#6, `transport`).
 MAX_REFUSALS = 20
-# Messages of a campaign that servers could not authenticate, whatever the outcome of its others. The limit is low
-# because one server may be wrong about us, and each of these rejections counts against the domain.
+# Messages of a campaign that servers could not authenticate before it pauses, even if others are accepted. A single
+# server may be wrong, but the limit is low because each of these rejections counts against the domain.
 MAX_UNAUTHENTICATED = 3
 
 
 class OpenCircuit(NamedTuple):
-    """What must be paused: providers that reject us altogether, campaigns whose sender is rejected, and the reason."""
+    """What must be paused, and why: providers that reject all our mail, and campaigns whose sender is rejected."""
 
     providers: frozenset[str]
     campaigns: frozenset[int]
@@ -89,7 +89,7 @@ class CircuitBreaker:
                 self._count_refusal(provider)
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> None:
-        """Count the outcome of a message; anything but a rejection of us ends a row of rejections."""
+        """Count the outcome of a message; any outcome but a rejection of us resets the count of rejections."""
         with self._lock:
             if isinstance(error, MailUnauthenticated):
                 self._count_unauthenticated(claim, error)
@@ -106,7 +106,7 @@ class CircuitBreaker:
                         self._count_unwelcome(claim.campaign_id, get_address_group(claim.recipient), error)
 
     def _count_unwelcome(self, campaign_id: int, group: str, error: DeliveryError | None) -> None:
-        """Count rejections in a row, by the servers of one group, because of the reputation of the sender."""
+        """Count consecutive rejections by the servers of one group because of the sender's reputation."""
         key = (campaign_id, group)
         if isinstance(error, RecipientRejected) and bounce_classes.is_sender_blocked(
             error.smtp, error.enhanced, error.text
@@ -144,7 +144,7 @@ class CircuitBreaker:
             return tuple(self._held_campaigns)
 
     def get_open_circuit(self) -> OpenCircuit:
-        """Return what must be paused; it is returned again until `confirm_pause` is called."""
+        """Return what must be paused; the result stays the same until `confirm_pause` is called."""
         with self._lock:
             return OpenCircuit(
                 frozenset(key for key in self._open if isinstance(key, str)),
@@ -153,7 +153,7 @@ class CircuitBreaker:
             )
 
     def confirm_pause(self, paused: OpenCircuit) -> None:
-        """Forget what is paused now; when it resumes, its counts start at zero."""
+        """Reset the counts of paused providers and campaigns, so that they start at zero when resumed."""
         with self._lock:
             self._open -= paused.providers | paused.campaigns
             self._held_campaigns -= paused.campaigns
@@ -167,7 +167,7 @@ _STOP_FILE_SECONDS = 0.25
 
 
 class StopSwitch:
-    """Tells workers whether sending is stopped: the process ends, a person stopped it, or the disk is full."""
+    """Tells workers whether sending is stopped: the process ends, a user stopped sending, or the disk is full."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()

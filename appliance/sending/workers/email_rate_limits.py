@@ -28,7 +28,7 @@ from appliance.settings.schema import Email
 
 
 class WarmUpQuota:
-    """What a new sending domain may still send today (`senders.WarmUpDay`); used on one event loop."""
+    """The messages that a new sending domain may still send today (`senders.WarmUpDay`); used on one event loop."""
 
     def __init__(self, day: WarmUpDay) -> None:
         self.name = f"from {day.domain}"
@@ -57,7 +57,7 @@ class WarmUpQuota:
         self.in_use += 1
 
     def end(self, _used: bool) -> None:
-        """Count a message as finished, whatever its outcome."""
+        """Count a message as finished, with any outcome."""
         self.in_use -= 1
 
     def count_sent(self) -> None:
@@ -66,7 +66,7 @@ class WarmUpQuota:
 
 
 class UncappedQuota:
-    """A warm-up quota that only counts: transactional messages do not wait for it."""
+    """A warm-up quota that only counts, for transactional messages, which do not wait."""
 
     def __init__(self, quota: WarmUpQuota) -> None:
         self.name, self.quota = quota.name, quota
@@ -78,11 +78,11 @@ class UncappedQuota:
         return now
 
 
-# Recipient groups that ask for less within a minute before the whole relay is throttled.
+# So many recipient groups must ask for less within a minute before the whole relay is throttled.
 _MAX_SLOW_GROUPS, _SLOW_GROUPS_SECONDS = 3, 60.0
-# From this many throttles on, those that were idle for this long are dropped.
+# With more throttles than this, those that were idle for this long are dropped.
 _MAX_THROTTLES, _THROTTLE_IDLE_SECONDS = 64, 1800.0
-# Connections that a recipient group starts with in direct delivery (D19); it gets more while all goes well.
+# Connections that a recipient group starts with in direct delivery (D19); it gets more while messages are accepted.
 _FIRST_CONNECTIONS = 4
 
 
@@ -102,7 +102,7 @@ class EmailRateLimits(RateLimits):
             for name, limit in map(send_status.parse_limit, email.recipient_limits)
             for group in (get_address_group(name),)
         }
-        # One connection is left for the other groups, however large a group is.
+        # Even the largest group leaves one connection for the other groups.
         self._max_group_connections = min(email.direct.group_connections, max(1, email.connections - 1))
         self._first_connections = min(_FIRST_CONNECTIONS, self._max_group_connections, max(1, email.connections // 2))
         self._throttles: dict[tuple[str, str], AdaptiveThrottle] = {}
@@ -136,7 +136,7 @@ class EmailRateLimits(RateLimits):
             limits.append(self._get_throttle(DIRECT, names[0]))
             quota = self._quotas.get(domain_of(sender)) if self._quotas else None
             if quota is not None:
-                # A receipt does not wait for the next day because of a newsletter.
+                # A transactional message does not wait for the next day because of a newsletter.
                 is_uncapped = claim.transactional or (claim.campaign_id is None and claim.flow_id is None)
                 limits.append(UncappedQuota(quota) if is_uncapped else quota)
         elif self._throttles:
@@ -148,7 +148,7 @@ class EmailRateLimits(RateLimits):
         return [limit for limit in limits if limit is not None]
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
-        """Update the limits from a reply; an error that asks for less becomes RateLimited, with the time to retry."""
+        """Update the limits from a reply; an error that asks for a lower rate becomes RateLimited, with the time to retry."""
         if error is None:
             for limit in self._admitted.get(claim.id, ()) if self._quotas else ():
                 if isinstance(limit, WarmUpQuota | UncappedQuota):
@@ -159,7 +159,7 @@ class EmailRateLimits(RateLimits):
         if not bounce_classes.is_rate_limited(error):
             return error
         now = clock.monotonic()
-        # In direct delivery no server speaks for all others.
+        # In direct delivery one server does not represent the others.
         applies_to_all = claim.provider != DIRECT and bounce_classes.limits_all_recipients(error)
         group = ALL if applies_to_all else mx_routes.get_recipient_group(claim.provider, claim.recipient_key or "")
         throttle = self._slow_down(claim.provider, group, now, error)
@@ -185,7 +185,7 @@ class EmailRateLimits(RateLimits):
         if existing is not None:
             return existing
         if len(self._throttles) > _MAX_THROTTLES:
-            # Idle throttles are dropped; their groups will ask for less again if they have to.
+            # Idle throttles are dropped; their groups will ask for a lower rate again if needed.
             idle_since = clock.monotonic() - _THROTTLE_IDLE_SECONDS
             self._throttles = {
                 key: old_throttle

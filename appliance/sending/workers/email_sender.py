@@ -109,7 +109,7 @@ class DirectWorker(SmtpWorker):
 
 
 log = logging.getLogger("campanero.sender")
-# Rendered messages for each connection; more would only wait.
+# Messages rendered ahead per connection; more would only wait.
 _READY_PER_CONNECTION = 4
 # Time that open transactions have to finish when the service stops; a hanging connection does not delay it longer.
 _STOP_SECONDS = 22.0
@@ -146,7 +146,7 @@ class EmailSender:
             try:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:
-                log.debug("smtp: sender has just ended")
+                log.debug("smtp: wake ignored, sender has ended")
 
     def drain(self) -> None:
         """Send until nothing is due. A slow connection delays only its own worker."""
@@ -193,7 +193,7 @@ class EmailSender:
                 ready_queue.refill()
                 for _ in range(worker_count - len(tasks)):
                     self._start_worker(self._wake_event, tasks, ready_queue, outcome_writer)
-                # Workers that found nothing have ended until the next wake-up; the busy ones go on.
+                # Workers that found no message have ended until the next wake-up; the busy ones continue.
                 await self._wake_event.wait()
                 if not tasks and not self._woken.is_set():
                     return
@@ -202,7 +202,7 @@ class EmailSender:
         finally:
             self._loop = self._wake_event = None
             await mx_connections.pool.close()
-            # Where nothing can be written, the end of the service does not wait for it.
+            # If the database cannot be written, the shutdown does not wait for it.
             await outcome_writer.flush(_CANCEL_SECONDS if self.stopping.is_set() else None)
             await asyncio.get_running_loop().run_in_executor(None, ready_queue.close)
 
@@ -230,7 +230,7 @@ class EmailSender:
         task.add_done_callback(ended)
 
     async def _stop(self, tasks: set["asyncio.Task[None]"]) -> None:
-        """Finish open transactions; what hangs is left and becomes uncertain in the next process."""
+        """Finish open transactions; those that hang become uncertain in the next process."""
         for worker in [*self._workers]:
             worker.cancel_lookup()
         if tasks:
@@ -238,7 +238,7 @@ class EmailSender:
             for task in late:
                 task.cancel()
             if late:
-                # The outcomes known by then are stored.
+                # The outcomes known so far are stored.
                 await asyncio.wait(late, timeout=_CANCEL_SECONDS)
 
     async def _run_worker(self, ready_queue: ReadyQueue, outcome_writer: OutcomeWriter) -> None:

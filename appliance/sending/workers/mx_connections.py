@@ -1,7 +1,7 @@
 """Connections to recipients' mail servers in direct delivery: an idle one, or a new one.
 
-A fault of these servers costs the message one attempt and affects no other. A fault of all servers closes the transport
-and costs no attempt.
+A failure of one server costs the message one attempt and affects no other message. If no server can be reached, the
+transport is closed and no attempt is counted.
 """
 
 import asyncio
@@ -103,8 +103,8 @@ class ConnectionPool:
     """Idle connections, and the number of open ones for each group; used on one event loop."""
 
     def __init__(self) -> None:
-        self._idle: list[_IdleConnection] = []  # the latest is last
-        self._open: Counter[str] = Counter()  # by group: all but the idle ones, including those that open or close
+        self._idle: list[_IdleConnection] = []  # the most recently used is last
+        self._open: Counter[str] = Counter()  # by group: connections in use, opening or closing, but not idle ones
         self._closing: dict[asyncio.Future[None], str] = {}
 
     @property
@@ -185,14 +185,14 @@ class ConnectionPool:
             await asyncio.wait({*self._closing})
 
 
-# Recipients' mail servers that cannot be reached. If one cannot, the fault is theirs; if none can, it is ours.
+# Recipients' mail servers that cannot be reached. If some can, the fault is the server's; if none can, it is ours.
 
 # Failures in a row before servers are not tried for a while, and for how long (D21).
 MAX_FAILURES = 3
 
 DEAD_SECONDS = 900.0
 
-# Groups that reject a sender before the fault is the sender's and not theirs.
+# So many groups must reject a sender before the fault counts as the sender's.
 _MAX_REFUSING_GROUPS = 3
 
 # A reply this recent proves that the internet can be reached.
@@ -217,7 +217,7 @@ class UnreachableHosts:
         self._failures: dict[str, tuple[int, float, str]] = {}
 
     def get_downtime(self, target: MxTarget) -> tuple[float, str] | None:
-        """Return for how many seconds servers are not tried, and why, or None if they are."""
+        """Return for how many more seconds servers are not tried, and the reason, or None if they may be tried."""
         _, until, reason = self._failures.get(target.key, (0, 0.0, ""))
         seconds_left = until - clock.monotonic()
         return (seconds_left, reason) if seconds_left > 0 else None
@@ -236,10 +236,10 @@ class UnreachableHosts:
         self._failures.pop(target.key, None)
 
     def record_reply(self) -> None:
-        """Record that some server replied, whatever it said."""
+        """Record that some server replied, whatever the reply was."""
         self._last_reply_at = clock.monotonic()
 
-    def is_sender_refused(self, sender: str, group: str) -> bool:
+    def record_sender_refusal(self, sender: str, group: str) -> bool:
         """Record that a group rejects a sender; return whether many groups do."""
         groups = self._refusing_groups.setdefault(sender, set())
         groups.add(group)
@@ -250,7 +250,7 @@ class UnreachableHosts:
         self._refusing_groups.pop(sender, None)
 
     async def find_outage(self) -> str | None:
-        """Return the reason if no mail server at all can be reached, or None if one can, or if that is not known.
+        """Return the reason if no mail server at all can be reached, or None if one can or the cause is unknown.
 
         Other servers are probed only if none replied for a while.
         """
@@ -266,7 +266,7 @@ class UnreachableHosts:
         return reason
 
     async def find_dns_outage(self) -> str | None:
-        """Return the reason if no name server answers, or None if one does, or if that is not known."""
+        """Return the reason if no name server answers, or None if one does or the cause is unknown."""
         if clock.monotonic() < mx_routes.get_last_dns_answer_at() + _RECENT_SECONDS:
             return None
         until, reason = self._dns_outage
@@ -289,7 +289,7 @@ _CONNECT_SECONDS = 120.0
 
 
 class MxConnection(NamedTuple):
-    """A connection, or the error.
+    """A connection to a recipient's server, or the error.
 
     `is_other_group` says that the domain belongs to another recipient group than was known when the message was
     admitted.
@@ -337,25 +337,25 @@ class MxConnections:
         if not target.hosts:
             names = ", ".join(name for _, name in route.hosts)
             return MxConnection(
-                error=Deferred(f"the policy of {domain} (MTA-STS) does not name its mail servers: {names}")
+                error=Deferred(f"the MTA-STS policy of {domain} does not list its mail servers: {names}")
             )
         downtime = self.hosts.get_downtime(target)
         if downtime is not None:
             return MxConnection(
-                error=Deferred(f"left alone for {downtime[0] / 60:.0f} more minutes: {downtime[1]}", None, "4.4.1")
+                error=Deferred(f"no attempt for {downtime[0] / 60:.0f} more minutes: {downtime[1]}", None, "4.4.1")
             )
         return await self._open_connection(target, claim)
 
     @staticmethod
     def _apply_policy(target: MxTarget, policy: MtaStsPolicy | None) -> MxTarget:
-        """Apply the policy of a domain to its servers: an enforced one leaves only the servers that it names."""
+        """Apply the policy of a domain to its servers: an enforced policy leaves only the servers that it lists."""
         if policy is None or policy.mode == "none":
             return target
         named = tuple(host for host in target.hosts if policy.allows(host[1]))
         if policy.mode == "enforce":
-            return target._replace(hosts=named, proven=True)
+            return target._replace(hosts=named, requires_verified_tls=True)
         if named != target.hosts:
-            log.warning("mta-sts: testing policy of %s does not name all of its mail servers", target.domain)
+            log.warning("mta-sts: testing policy of %s does not list all of its mail servers", target.domain)
         return target
 
     async def _open_connection(self, target: MxTarget, claim: Claim) -> MxConnection:
@@ -372,7 +372,7 @@ class MxConnections:
         except TimeoutError:
             self.pool.release(target)
             timed_out = ConnectionFailed(
-                f"no mail server of {target.domain} took a connection within {_CONNECT_SECONDS:.0f} s"
+                f"no mail server of {target.domain} accepted a connection within {_CONNECT_SECONDS:.0f} s"
             )
             return MxConnection(error=await self._handle_connect_error(target, claim, timed_out))
         except Exception as error:
@@ -412,11 +412,11 @@ class MxConnections:
         return error
 
     def classify_refusal(self, error: SenderRejected, claim: Claim, sender: str) -> DeliveryError:
-        """Return the error that follows when a server rejects our sender; one of many affects only this message."""
+        """Return the error for a server that rejects our sender; unless many groups do, it affects only this message."""
         group = mx_routes.get_recipient_group(DIRECT, claim.recipient_key)
         if bounce_classes.classify(error.smtp, error.enhanced, error.text) is bounce_classes.AUTHENTICATION:
             return MailUnauthenticated(error.text, error.smtp, error.enhanced)
-        if self.hosts.is_sender_refused(domain_of(sender), group):
+        if self.hosts.record_sender_refusal(domain_of(sender), group):
             return error
         return SenderRejectedByMx(error.text, error.smtp, error.enhanced)
 
@@ -426,7 +426,7 @@ class MxConnections:
         return error
 
     def give_back(self, target: MxTarget, dialogue: SmtpClient | None, error: DeliveryError | None) -> None:
-        """Return a connection to the pool; None stands for one that was aborted."""
+        """Return a connection to the pool; None stands for an aborted connection."""
         if isinstance(error, RateLimited):
             self.pool.close_group(target.group)
         if dialogue is None:

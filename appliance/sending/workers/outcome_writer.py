@@ -1,4 +1,4 @@
-"""Group commit of outcomes: those handed in during one transaction share the next one.
+"""Group commit of outcomes: outcomes that arrive during one transaction share the next one.
 
 At most one transaction is in progress. There is no timer.
 """
@@ -48,7 +48,7 @@ class OutcomeWriter:
         return future
 
     async def flush(self, seconds: float | None = None) -> None:
-        """Wait until all outcomes are stored, or can never be, for at most `seconds` if given."""
+        """Wait until all outcomes are stored or storing has failed for good, for at most `seconds` if given."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._is_busy and not transactions.is_stopped():
@@ -96,7 +96,7 @@ class OutcomeWriter:
         self._submit()
 
     def _handle_unavailable(self, batch: list[_Pending], error: Exception) -> None:
-        """Raise the error to callers that only wanted a claim; outcomes are kept and retried."""
+        """Raise the error to callers that wait for a claim only; outcomes are kept and retried."""
         retried = [entry._replace(claim=None) for entry in batch if entry.outcome is not None]
         failed = [entry for entry in batch if entry.outcome is None]
         if transactions.is_stopped():

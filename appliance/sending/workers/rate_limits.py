@@ -88,7 +88,7 @@ class AdaptiveThrottle:
         self._next = now + self._gap
 
     def end(self, used: bool) -> None:
-        """Count a message as finished; one that was not sent gives its slot to the next."""
+        """Count a message as finished; if it was not sent, the next message may go at once."""
         self.in_use -= 1
         if not used:
             self._next = 0.0
@@ -109,10 +109,10 @@ class SendLimit(Protocol):
         """Count a message that starts now."""
 
     def end(self, used: bool, /) -> None:
-        """Count a message as finished; one that was not sent uses nothing up."""
+        """Count a message as finished; `used` is False if it was not sent."""
 
 
-# Rendered messages of a limited group, for each connection or each message a second that it may have.
+# Messages of a limited group that are rendered ahead, per allowed connection or per message a second.
 READY_FACTOR = 2
 _SOON_SECONDS = 5.0
 
@@ -136,7 +136,7 @@ class RateLimits(ABC):
 
     @abstractmethod
     def _get_group_limits(self) -> Iterable[tuple[str, RateLimiter | AdaptiveThrottle]]:
-        """Return the limits by group name, for which only as many messages are rendered as will go soon."""
+        """Return the limits by group name; of a limited group only the messages that will be sent soon are rendered."""
 
     @abstractmethod
     def get_closed_providers(self) -> tuple[str, ...]:
@@ -194,13 +194,13 @@ class RateLimits(ABC):
             room[group] = min(room.get(group, room_left), room_left)
         return room
 
-    def get_max_ready(self, usual: int) -> int:
+    def get_max_ready(self, default: int) -> int:
         """Return how many messages to render ahead, given the overall rate."""
         rate = self.overall.limit.per_second
-        return min(usual, max(READY_FACTOR, int(READY_FACTOR * rate))) if rate else usual
+        return min(default, max(READY_FACTOR, int(READY_FACTOR * rate))) if rate else default
 
     def get_opening_time(self, names: Collection[str], others: bool) -> float:
-        """Return when a message that waits for one of these limits may go, or any message if there are `others`."""
+        """Return when a message may go that waits for one of these limits; with `others`, when any message may go."""
         now = clock.monotonic()
         opens_at = dict.fromkeys(names, now)
         overall_at = now
@@ -252,17 +252,17 @@ def _get_max_ready(limiter: RateLimiter | AdaptiveThrottle) -> int:
 
 
 # The limits of SMS: overall and by sender, from the settings and from the provider's replies. A sender that is
-# throttled waits alone. A provider that leaves outcomes unknown repeatedly gets one message at a time until it answers,
-# so that few messages become uncertain.
+# throttled does not delay other senders. A provider whose outcomes are repeatedly unknown gets one message at a time
+# until it replies, so that few messages become uncertain.
 
-# Uncertain messages in a row before the provider is paused.
+# Consecutive uncertain messages before the provider is paused.
 MAX_UNCERTAIN = 3
 # First pause of a throttled sender if the provider names none; it doubles while that does not help.
 _PAUSE_SECONDS = 1.0
 
 
 class _Probe:
-    """A limit for a provider on trial: one message at a time, then twice as many after each reply."""
+    """A limit for a provider that did not reply: one message at a time, then twice as many after each reply."""
 
     name = ALL
 
@@ -302,7 +302,7 @@ class SmsRateLimits(RateLimits):
         self.is_free = not (self._has_limits or self._throttles or self._probe)
 
     def get_closed_providers(self) -> tuple[str, ...]:
-        """Return no provider: each sender waits alone."""
+        """Return no provider, because each sender is throttled separately."""
         return ()
 
     def _get_limits_of(self, claim: Claim, sender: str) -> list[SendLimit]:
@@ -326,7 +326,7 @@ class SmsRateLimits(RateLimits):
         return [self.overall, *([limit] if limit else [])] if provider == self._provider else []
 
     def record_answer(self, claim: Claim, sender: str, error: DeliveryError | None) -> DeliveryError | None:
-        """Update the limits from a reply; an error that asks for less returns with the time to try again."""
+        """Update the limits from a reply, and return the error; RateLimited gets the time of the next attempt."""
         if claim.provider != self._provider:
             return error
         if not isinstance(error, Uncertain | ConnectionFailed):

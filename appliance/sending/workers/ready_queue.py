@@ -30,14 +30,14 @@ from appliance.sending.workers.rate_limits import ALL, RateLimits
 from appliance.storage import transactions
 from appliance.storage.database import close_database
 
-# Accounts share rendering: the account that used the least processor time is next, however many others wait.
+# Accounts share the rendering thread: the account that used the least processor time is next.
 
 
 class FairShares:
     """The processor time in seconds that each account used for rendering; used by one thread.
 
-    An account that returns after a pause starts level with those that worked meanwhile: a pause earns nothing, and time
-    used before others came does not count for ever.
+    An account that returns after a pause starts with the least time of the others, so that a pause gives no credit, and
+    earlier use does not count for ever.
     """
 
     def __init__(self) -> None:
@@ -71,14 +71,14 @@ log = logging.getLogger("campanero.sender")
 _SIGNER_THREADS = 3
 # Messages that one thread signs before another looks for more.
 _SIGN_BATCH = 4
-# A turn of one account ends after this, however few messages were rendered in it.
+# A turn of one account ends after this time, even if few messages were rendered.
 _TURN_SECONDS = 0.02
 # A message that could not be read from the database is tried again after this.
 _READ_RETRY_SECONDS = 30.0
 
 
 class RenderedMessage(NamedTuple):
-    """A message that can be sent, or that could not be rendered: then `failure` is its outcome."""
+    """A message that can be sent, or one that could not be rendered and whose outcome is `failure`."""
 
     claim: Claim
     prepared: PreparedMessage | None
@@ -156,10 +156,10 @@ def _build(preparer: MessagePreparer, claim: Claim) -> UnsignedMessage | Outcome
         stored = retries.load_payload(claim.id) if claim.uncertain_count else None
         return UnsignedMessage(stored) if stored is not None else preparer.build(claim)
     except SenderRejected as error:
-        # The recipient is not to blame: the message waits, and if this goes on the campaign pauses with this reason.
+        # The recipient is not at fault: the message waits, and if this repeats, the campaign pauses with this reason.
         return Outcome(claim, SenderRejected(error.text))
     except (apsw.Error, peewee.DatabaseError) as error:
-        # Not the recipient's fault either, and it may pass.
+        # The recipient is not at fault either, and the error may be temporary.
         log.error("renderer: reading message %s failed: %s", claim.id, error)
         return Outcome(claim, Postponed("the database could not be read", _READ_RETRY_SECONDS))
     except (MergeError, ValueError) as error:
@@ -189,7 +189,7 @@ def _sign(claim: Claim, draft: UnsignedMessage) -> RenderedMessage:
 
 
 def _handle_exception(claim: Claim, error: Exception) -> Outcome:
-    """Return the outcome of a message that failed because of a fault of ours; the other messages go out."""
+    """Return the outcome of a message after an internal error; other messages are not affected."""
     log.error("renderer: rendering message %s failed", claim.id, exc_info=error)
     return _build_render_error(claim, f"{type(error).__name__}: {error}")
 
@@ -200,12 +200,12 @@ def _build_render_error(claim: Claim, text: str) -> Outcome:
 
 # Messages that waited longer are rendered again from the current state.
 _MAX_AGE_SECONDS = 5.0
-# A worker waits no longer than this for a limit without looking for other messages.
+# Longest wait of a worker for a limit before it looks for other messages.
 _MAX_WAIT_SECONDS = 5.0
 _MIN_WAIT_SECONDS = 0.001
-# Rendering stops after this, so that new single messages wait no longer; the rest is read again.
+# Rendering stops after this time, so that new single messages do not wait longer; the rest is read again.
 _MAX_RENDER_SECONDS = 0.25
-# Time before skipped rows are read again that could not be rendered although their group has room.
+# Delay before skipped rows are read again whose group has room but which could not be rendered.
 _BLOCKED_SECONDS = 1.0
 
 
@@ -250,7 +250,7 @@ class ReadyQueue:
                     return None
                 ready = self.poll()
                 continue
-            async with self._turn:  # one at a time, so that a limit that opens wakes one worker and not all
+            async with self._turn:  # one at a time, so that an opening limit wakes only one worker
                 if self._is_halted():
                     return None
                 self._changed.clear()
@@ -277,7 +277,7 @@ class ReadyQueue:
     def poll(self, behind: bool = False) -> RenderedMessage | None:
         """Return the next message if one may go at this moment, and start a refill if needed.
 
-        A message that is pipelined `behind` another one leaves later than it is returned, so no limit may apply to it.
+        A message that is pipelined `behind` another one leaves later than it is returned, so it is taken only without limits.
         """
         ready = self._pop_admitted(behind)
         self._start_refill()
@@ -294,7 +294,7 @@ class ReadyQueue:
             self._filling = asyncio.create_task(self._refill())
 
     def _may_find_more(self) -> bool:
-        """Return whether there may be more to render: rows not read yet, or skipped rows that have room now."""
+        """Return whether there may be more to render: rows not read yet, or skipped rows whose group has room now."""
         if not self.is_exhausted or not self._blocked_groups:
             return not self.is_exhausted
         if self._get_blocked_seconds() > 0:
@@ -307,7 +307,7 @@ class ReadyQueue:
         return self._blocked_until - asyncio.get_running_loop().time()
 
     def _waits_for_limits(self) -> bool:
-        """Return whether something is rendered, or could be, that may not go now."""
+        """Return whether a message is rendered, or could be, that has to wait for a limit."""
         return bool(self._ready or (self._filling is None and (self._blocked_groups or any(self._get_queues()))))
 
     async def _wait_for_refill(self) -> bool:
@@ -342,7 +342,7 @@ class ReadyQueue:
         return None
 
     def _pop_fresh(self, queue: deque[RenderedMessage]) -> RenderedMessage | None:
-        """Pop the first message that may still go; the others are read again when they are due."""
+        """Pop the first message that may still go; outdated messages are dropped and read again when they are due."""
         closed, held = self._breaker.get_closed_providers(), self._breaker.get_held_campaigns()
         oldest = asyncio.get_running_loop().time() - _MAX_AGE_SECONDS
         while queue:
@@ -355,7 +355,7 @@ class ReadyQueue:
         return None
 
     def _set_waiting(self, ready: RenderedMessage, name: str, queue: deque[RenderedMessage]) -> bool:
-        """Set a message aside that waits for a limit; return whether the next of its queue may be looked at."""
+        """Set aside a message that waits for a limit; return whether the next message of its queue may be tried."""
         singly = ready.claim.is_single
         waiting = (self._single_waiting if singly else self._waiting).setdefault(name, deque())
         if queue is waiting:
@@ -374,7 +374,7 @@ class ReadyQueue:
         self._changed.set()
 
     def finish_claim(self, claim: Claim, is_claimed: bool) -> None:
-        """Forget a message after its claim was tried: from now on only the ledger tells its state."""
+        """Forget a message after its claim was tried; from now on its state is in the ledger alone."""
         if is_claimed:
             self._taken_ids.discard(claim.id)
         else:
@@ -392,15 +392,15 @@ class ReadyQueue:
         self._reader.give_back(claim)
 
     def refill(self) -> None:
-        """Look for due rows again; a single message goes before those that are rendered already."""
+        """Look for due rows again; single messages go before messages that are rendered already."""
         if self.is_exhausted:
-            self._renderer.reset()  # its content was true when sending started
+            self._renderer.reset()  # its cache is from the last time sending started
         self.is_exhausted, self._blocked_until = False, 0.0
         self._refill_requested = True
         self._changed.set()
 
     async def _wait_for_change(self) -> None:
-        """Wait until something may have changed: a limit opens, a message ends, or rows are written."""
+        """Wait until a limit opens, a message ends, or rows are written."""
         waiting = [*self._waiting.items(), *self._single_waiting.items()]
         names = {name for name, queue in waiting if queue}
         has_ready, blocked_seconds = (
@@ -488,7 +488,7 @@ class ReadyQueue:
                 else None
             )
             if domain is not None:
-                self._limits.set_quota(transactions.write(senders.open_today, domain))
+                self._limits.set_quota(transactions.write(senders.get_or_create_today, domain))
         return rendered
 
     def close(self) -> None:

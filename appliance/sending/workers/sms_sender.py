@@ -42,8 +42,8 @@ from appliance.settings.config import parse_seconds
 from appliance.storage import transactions
 from appliance.storage.database import close_database, scalar
 
-_STOPPED = "the service stopped while this message was in hand"
-_PROVIDER_UNCERTAIN = "the provider leaves us in doubt: {text}"
+_STOPPED = "the service stopped while this message was being sent"
+_PROVIDER_UNCERTAIN = "the provider's replies are missing: {text}"
 # While another message to the same number is being sent, a lookup could not tell the two apart.
 _CONCURRENT_SECONDS = 1.0
 
@@ -69,10 +69,10 @@ class SmsWorkerContext:
         )
         # Numbers with a message in progress, or with an outcome that is not stored yet.
         self.in_progress: Counter[str] = Counter()
-        # Messages to look up at the provider, by some of the workers alone: a slow lookup delays no other message.
+        # Messages to look up at the provider. Only some of the workers do this, so slow lookups delay no other message.
         self.lookup_queue: deque[RenderedMessage] = deque()
         self.lookup_workers, self.max_lookup_workers = 0, max(1, connections // 4)
-        # Numbers with a lookup in progress: of two equal messages each must match another SMS.
+        # Numbers with a lookup in progress: two equal messages must not match the same SMS.
         self.in_lookup: set[str] = set()
 
     def finish(self, number: str) -> None:
@@ -134,7 +134,7 @@ class SmsWorker:
             self._shared.ready_queue.finish_claim(ready.claim, is_claimed)
         if not is_claimed:
             return
-        # From here on the message has an outcome, whatever happens.
+        # From here on the message always gets an outcome.
         self._outcome = outcome = ready.failure or Outcome(ready.claim)
         if prepared is not None:
             outcome.sender, outcome.prepared = prepared.sender, prepared
@@ -153,7 +153,7 @@ class SmsWorker:
         claim = outcome.claim
         provider = PROVIDERS.get(claim.provider)
         if provider is None:
-            outcome.error = ClientRejected(f"there is no provider {claim.provider} any more")
+            outcome.error = ClientRejected(f"the provider {claim.provider} no longer exists")
             return
         try:
             _require_settings(provider)
@@ -170,7 +170,7 @@ class SmsWorker:
         claim, breaker = outcome.claim, self._shared.breaker
         error = self._shared.limits.record_answer(claim, sender, outcome.error)
         if isinstance(error, ClientRejected) and error_codes.classify_code(error.text) is bounce_classes.UNREGISTERED:
-            # The sender may not write to this country; other senders may, and this one elsewhere.
+            # This sender may not write to this country, but other senders may, and this sender may write elsewhere.
             error = SenderRejected(error.text, error.smtp, error.enhanced)
         outcome.error = error
         if isinstance(error, ConnectionFailed) or (
@@ -207,18 +207,18 @@ class SmsWorker:
         try:
             if number in shared.in_lookup or shared.in_progress[number]:
                 await transactions.commit(
-                    retries.postpone_lookup, claim, Postponed("another one is at work", _CONCURRENT_SECONDS)
+                    retries.postpone_lookup, claim, Postponed("another lookup of this number is in progress", _CONCURRENT_SECONDS)
                 )
                 return
             shared.in_lookup.add(number)
             try:
-                result = await self._find_accepted(claim, prepared)
+                matches = await self._find_accepted(claim, prepared)
                 if shared.in_progress[number]:
-                    result = Postponed("another one was handed over meanwhile", _CONCURRENT_SECONDS)
-                if isinstance(result, DeliveryError):
-                    await transactions.commit(retries.postpone_lookup, claim, result)
+                    matches = Postponed("another message to this number is being sent", _CONCURRENT_SECONDS)
+                if isinstance(matches, DeliveryError):
+                    await transactions.commit(retries.postpone_lookup, claim, matches)
                 else:
-                    await transactions.commit(retries.settle_lookup, claim, prepared, result)
+                    await transactions.commit(retries.settle_lookup, claim, prepared, matches)
             finally:
                 shared.in_lookup.discard(number)
         finally:
@@ -227,7 +227,7 @@ class SmsWorker:
     async def _find_accepted(self, claim: Claim, prepared: PreparedMessage) -> tuple[AcceptedSms, ...] | DeliveryError:
         try:
             _require_settings(PROVIDERS[claim.provider])
-            return await PROVIDERS[claim.provider].find(build_sms(claim, prepared), claim.first_attempt_at or 0)
+            return await PROVIDERS[claim.provider].find_accepted(build_sms(claim, prepared), claim.first_attempt_at or 0)
         except DeliveryError as error:
             if isinstance(error, ConnectionFailed):
                 self._shared.breaker.record_connection_failure(claim.provider, error)
@@ -239,21 +239,21 @@ class SmsWorker:
 
 def _require_settings(provider: Provider) -> None:
     """Raise ClientRejected if settings of a provider are missing; they may be removed while messages wait."""
-    missing = [f"{name}: {reason}" for name, reason in provider.lacks()]
-    if missing:
-        raise ClientRejected(f"{provider.name} is not set up any more: {'; '.join(missing)}")
+    faults = [f"{name}: {reason}" for name, reason in provider.find_setting_faults()]
+    if faults:
+        raise ClientRejected(f"{provider.name} is no longer configured: {'; '.join(faults)}")
 
 
 def build_sms(claim: Claim, prepared: PreparedMessage) -> OutgoingSms:
-    """Return a message as providers take it."""
+    """Return a message in the form that providers take."""
     envelope = prepared.envelope
-    url = PROVIDERS[claim.provider].callback_url(claim.id)
+    url = PROVIDERS[claim.provider].build_callback_url(claim.id)
     return OutgoingSms(claim.id, envelope.rcpt_to, prepared.sender, envelope.content.decode(), url)
 
 
 log = logging.getLogger("campanero.sender")
 CHANNEL = "sms"
-# Rendered messages for each request at a time; more would only wait.
+# Messages rendered ahead per concurrent request; more would only wait.
 _READY_PER_CONNECTION = 4
 # Time that open requests have to finish when the service stops; a hanging request does not delay it longer.
 _STOP_SECONDS = 22.0
@@ -344,7 +344,7 @@ class SmsSender:
                 ready_queue.refill()
                 for _ in range(max_workers - len(tasks)):
                     self._start_worker(wake_event, tasks, context)
-                # Workers that found nothing have ended until the next wake-up; the busy ones go on.
+                # Workers that found no message have ended until the next wake-up; the busy ones continue.
                 await wake_event.wait()
                 if not tasks and not self._woken.is_set():
                     signals.wake("campaigns")  # a campaign may be complete
@@ -354,7 +354,7 @@ class SmsSender:
             with self._lock:
                 self._loop = self._wake_event = None
             await _finish_tasks(tasks)
-            # Where nothing can be written, the end of the service does not wait for it.
+            # If the database cannot be written, the shutdown does not wait for it.
             await context.outcome_writer.flush(_CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
             await client.close_connections()
             await loop.run_in_executor(None, ready_queue.close)
@@ -422,14 +422,14 @@ async def _run_worker(context: SmsWorkerContext) -> None:
 
 
 async def _finish_tasks(tasks: set["asyncio.Task[None]"]) -> None:
-    """Finish open requests; what hangs is left and becomes uncertain in the next process."""
+    """Finish open requests; those that hang become uncertain in the next process."""
     if not tasks:
         return
     _, late = await asyncio.wait({*tasks}, timeout=_STOP_SECONDS)
     for task in late:
         task.cancel()
     if late:
-        # The outcomes known by then are stored.
+        # The outcomes known so far are stored.
         await asyncio.wait(late, timeout=_CANCEL_SECONDS)
 
 

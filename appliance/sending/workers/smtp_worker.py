@@ -77,7 +77,7 @@ class SmtpWorker:
         dialogue, closed = await self._connect()
         ready, self._next = self._next, None
         if ready is not None and not self._is_admitted(ready):
-            # Its recipient group asked for less since it was taken; SMTP has no polite way to withdraw an envelope.
+            # Its recipient group asked for a lower rate meanwhile, and SMTP cannot withdraw an envelope.
             if self._pipelined is not None:
                 self._abort_connection(ready.claim.provider)
             self._ready_queue.put_back(ready)
@@ -104,12 +104,12 @@ class SmtpWorker:
         return self._next is not None
 
     async def _connect_for_next(self) -> bool:
-        """Connect for the next message, whichever it will be; return whether there is one."""
+        """Connect before the next message is taken; return whether there is one."""
         while (provider := await self._ready_queue.peek_provider()) is not None:
             try:
                 await self._connect_ahead(provider)
             except DeliveryError as error:
-                log.debug("smtp: %s is closed for now: %s", provider, error)
+                log.debug("smtp: connection to %s failed: %s", provider, error)
             else:
                 return True
         return False
@@ -119,9 +119,9 @@ class SmtpWorker:
         await self._get_connection(provider)
 
     def _close_idle(self) -> None:
-        """Close idle connections with QUIT, as servers do not like to be kept waiting."""
+        """Close idle connections with QUIT, because servers drop idle clients."""
         for provider in list(self._connections):
-            # Removed at once: a message that comes now gets a connection of its own.
+            # The connection is removed at once, so that the next message gets a new one.
             self._closing.add(task := asyncio.ensure_future(self._connections.pop(provider).close()))
             task.add_done_callback(self._closing.discard)
 
@@ -134,7 +134,7 @@ class SmtpWorker:
             await self._outcome_writer.write(outcome, None)
 
     def _start_waiting(self) -> None:
-        """Start to wait for the server with the next message in hand, but not long: another worker may be faster.
+        """Start the timer after which the next message returns to the queue, because another worker may be faster.
 
         One timer is reused and checks again if it fires early: a timer for each message would cost as much as sending
         it.
@@ -185,23 +185,23 @@ class SmtpWorker:
         started_at = time.monotonic()
         if dialogue is not None and prepared is not None:
             outcome.error = await self._wait_until_ready(dialogue, prepared.envelope, opened, outcome)
-            if isinstance(outcome.error, ConnectionFailed) and dialogue.messages:
+            if isinstance(outcome.error, ConnectionFailed) and dialogue.sent_count:
                 # A new connection is a new transaction: the message is claimed and checked again for it.
-                outcome.error = Postponed("this connection has had enough", 0)
+                outcome.error = Postponed("the server accepts no more messages on this connection", 0)
         is_claimed = False
         try:
             is_claimed = await claim_future
         except Exception:
-            # The server expects the message already: a QUIT now would be taken for its text.
+            # The server expects the message already, so a QUIT would be taken as its text.
             self._abort_connection(ready.claim.provider)
             raise
         finally:
             self._ready_queue.finish_claim(ready.claim, is_claimed)
         if not is_claimed:
-            # The message may not go out any more, and there is no polite way to say so after DATA.
+            # The message may not go out any more, and SMTP cannot withdraw it after DATA.
             self._abort_connection(ready.claim.provider)
             return
-        # From here on the message has an outcome, whatever happens.
+        # From here on the message always gets an outcome.
         self._outcome = outcome
         await self._transmit(ready, dialogue, outcome)
         if dialogue is not None and prepared is not None:
@@ -214,11 +214,11 @@ class SmtpWorker:
             outcome.subject, outcome.sender = prepared.subject, prepared.sender
             outcome.internet_message_id, outcome.prepared = prepared.internet_message_id, prepared
             if dialogue is not None and outcome.error is None and self._breaker.is_stopped():
-                # All sending was stopped since the claim; there is no polite way to withdraw here either.
+                # All sending was stopped since the claim, and SMTP cannot withdraw the message after DATA.
                 outcome.error = Postponed("all sending is stopped", 0)
                 self._abort_connection(ready.claim.provider)
             elif dialogue is not None and outcome.error is None:
-                outcome.error = Uncertain("the service stopped while this message was in hand")
+                outcome.error = Uncertain("the service stopped while this message was being sent")
                 await self._deliver(dialogue, prepared.envelope, outcome)
         if isinstance(outcome.error, RecipientRejected) and outcome.error.enhanced == "5.6.7":
             outcome.skip_reason = "smtputf8_unsupported"
@@ -235,12 +235,12 @@ class SmtpWorker:
         except DeliveryError as error:
             return error
         except asyncio.CancelledError:
-            # The server has not replied when the service ends: it has nothing of the message.
-            outcome.error = Postponed("the service stopped before this message was handed over", 0)
+            # The service ends before the server has replied, so nothing of the message was sent.
+            outcome.error = Postponed("the service stopped before this message was sent", 0)
             self._outcome = outcome
             raise
         except Exception as error:
-            # A fault of ours before the final dot; the other messages go out all the same.
+            # An internal error before the final dot affects only this message.
             log.exception("smtp: sending a message failed")
             dialogue.abort()
             return Deferred(f"{type(error).__name__}: {error}")
@@ -268,7 +268,7 @@ class SmtpWorker:
         finally:
             self._waiting_until = 0.0
         if self._pipelined is not None and self._next is None:
-            # Another worker sends it by now, and SMTP has no polite way to withdraw the envelope.
+            # Another worker has taken the message, and SMTP cannot withdraw the envelope.
             self._abort_connection(provider)
 
     async def _get_connection(self, provider: str) -> SmtpClient:

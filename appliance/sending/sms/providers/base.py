@@ -83,7 +83,7 @@ class _Pool:
         )
         return _PooledConnection(connection, backend)
 
-    def back(self, url: "httpcore.URL", pooled: _PooledConnection) -> None:
+    def put_back(self, url: "httpcore.URL", pooled: _PooledConnection) -> None:
         """Keep a connection for the next request, if its last one is complete."""
         if pooled.connection.is_idle():
             self._idle.setdefault(_pool_key(url), []).append(pooled)
@@ -142,7 +142,7 @@ async def _send_request(url: "httpcore.URL", request: "httpcore.Request", limit:
                 raise ConnectionFailed(f"{server} cannot be reached: {reason}") from None
         else:
             if pooled.backend.has_written:
-                pool.back(url, pooled)
+                pool.put_back(url, pooled)
                 headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
                 return HttpResponse(response.status, headers, body)
         # The response arrived before this request was written, so it answers another one: the connection is closed
@@ -269,7 +269,7 @@ def parse_retry_after(response: HttpResponse) -> float:
     return min(max(seconds, 1.0), _MAX_WAIT_SECONDS)
 
 
-def callback_url(path: str, message_id: int, provider_url: str) -> str:
+def build_callback_url(path: str, message_id: int, provider_url: str) -> str:
     """Return our URL for receipts of a message, or an empty string if `theirs`, a public server, cannot call it."""
     base = config.base_url(config.current())
     if not _is_public_url(base) and _is_public_url(provider_url):
@@ -328,12 +328,12 @@ class Provider(ABC):
 
     name: ClassVar[str]
     can_look_up: ClassVar[bool] = False
-    takes_once: ClassVar[bool] = False  # a message that is sent repeatedly is accepted once
+    is_idempotent: ClassVar[bool] = False  # a message that is sent repeatedly is accepted once
     chooses_sender: ClassVar[bool] = False  # if the message names none
     hooks: ClassVar[tuple[str, ...]] = ()  # the paths of its webhooks under /hooks/, "twilio/status"
 
     @abstractmethod
-    def lacks(self, sms: Sms | None = None) -> list[tuple[str, str]]:
+    def find_setting_faults(self, sms: Sms | None = None) -> list[tuple[str, str]]:
         """Return the missing or invalid settings, by default of the current ones, as (name of the setting, fault)."""
 
     @abstractmethod
@@ -346,7 +346,7 @@ class Provider(ABC):
         text begins with the provider's own code.
         """
 
-    async def find(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
+    async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
         """Return the same messages that the provider accepted at `since` (ms) or later, oldest first.
 
         Messages with equal recipient, sender and body are the same; the ledger decides which of them is this one.
@@ -354,22 +354,22 @@ class Provider(ABC):
         """
         raise LookupUnsupported("it lists no messages")
 
-    async def greet(self) -> str:
+    async def check_login(self) -> str:
         """Check the login without sending, and return the result as text. Raises DeliveryError."""
         return "is always there"
 
-    def advice(self) -> list[str]:
+    def list_warnings(self) -> list[str]:
         """Return warnings about settings that are valid but not recommended."""
         return []
 
-    def secret(self) -> str:
+    def get_webhook_secret(self) -> str:
         """Return the secret of the webhooks, or an empty string to close them (404)."""
         return ""
 
-    def read(self, hook: str, received: HookRequest) -> HookContents:
+    def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
         """Parse a webhook request. Raises NotAllowed if it is forged or too old, Invalid, or NotFound."""
         raise NotFound
 
-    def callback_url(self, message_id: int) -> str:
+    def build_callback_url(self, message_id: int) -> str:
         """Return the URL for receipts of a message, or an empty string."""
         return ""

@@ -22,9 +22,9 @@ class Capture(Provider):
     """A provider that keeps each SMS in the inbox."""
 
     name: ClassVar[str] = "capture"
-    takes_once: ClassVar[bool] = True
+    is_idempotent: ClassVar[bool] = True
 
-    def lacks(self, sms: Sms | None = None) -> list[tuple[str, str]]:
+    def find_setting_faults(self, sms: Sms | None = None) -> list[tuple[str, str]]:
         """Return an empty list: the inbox needs no settings."""
         return []
 

@@ -38,7 +38,7 @@ class Http(Provider):
     chooses_sender: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("sms",)
 
-    def lacks(self, sms: schema.Sms | None = None) -> list[tuple[str, str]]:
+    def find_setting_faults(self, sms: schema.Sms | None = None) -> list[tuple[str, str]]:
         """Return the missing or invalid settings."""
         http_settings, faults = sms.http if sms else _settings(), []
         if not http_settings.url:
@@ -68,31 +68,31 @@ class Http(Provider):
         # Without an id in the response, the id of our message identifies it
         return AcceptedSms(base.parse_id(answer.get("id")) or str(text.id), _first_status(answer))
 
-    async def greet(self) -> str:
+    async def check_login(self) -> str:
         """Open a connection; any request would send an SMS."""
         await base.check_connection(_settings().url)
         return f"{urlsplit(_settings().url).netloc} can be reached; whether it takes SMS is seen with the first"
 
-    def advice(self) -> list[str]:
+    def list_warnings(self) -> list[str]:
         """Return a warning if the texts are sent unencrypted."""
         return base.unencrypted_warnings("sms.http.url", _settings().url)
 
-    def secret(self) -> str:
+    def get_webhook_secret(self) -> str:
         """Return the secret that signs messages and webhooks."""
         return _settings().secret
 
-    def callback_url(self, message_id: int) -> str:
+    def build_callback_url(self, message_id: int) -> str:
         """Return the URL for receipts of a message, or an empty string."""
-        return base.callback_url("/hooks/sms", message_id, _settings().url)
+        return base.build_callback_url("/hooks/sms", message_id, _settings().url)
 
-    def read(self, hook: str, received: HookRequest) -> HookContents:
+    def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
         """Parse a webhook request. Raises NotAllowed or Invalid."""
         webhook_id, timestamp = received.headers.get("webhook-id", ""), received.headers.get("webhook-timestamp", "")
         signature = received.headers.get("webhook-signature", "")
         if (
-            not self.secret()
+            not self.get_webhook_secret()
             or not webhook_id
-            or not crypto.has_valid_signature(self.secret(), webhook_id, timestamp, received.body, signature)
+            or not crypto.has_valid_signature(self.get_webhook_secret(), webhook_id, timestamp, received.body, signature)
         ):
             raise base.invalid_signature()
         if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
@@ -121,7 +121,7 @@ def _error_of(response: HttpResponse) -> DeliveryError:
     """Return the error of a response: its code or class and text, from its `error` or from the object itself."""
     details = base.decode_response(response)
     code, text = _parse_error(details.get("error") if details.get("error") is not None else details)
-    return error_codes.error_of_response(
+    return error_codes.build_response_error(
         response.status, code, text or base.excerpt(response), base.parse_retry_after(response)
     )
 

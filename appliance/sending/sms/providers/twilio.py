@@ -37,7 +37,7 @@ class Twilio(Provider):
     can_look_up: ClassVar[bool] = True
     hooks: ClassVar[tuple[str, ...]] = ("twilio/status", "twilio/message")
 
-    def lacks(self, sms: schema.Sms | None = None) -> list[tuple[str, str]]:
+    def find_setting_faults(self, sms: schema.Sms | None = None) -> list[tuple[str, str]]:
         """Return the missing or invalid settings."""
         twilio_settings, faults = sms.twilio if sms else _settings(), []
         if not twilio_settings.account_sid:
@@ -69,14 +69,14 @@ class Twilio(Provider):
             base.STATUS_OF_PROVIDER.get(str(details.get("status")).lower(), "sent"),
         )
         if status in ("failed", "undelivered"):
-            raise error_codes.error_of_response(
+            raise error_codes.build_response_error(
                 400, details.get("error_code"), base.clean_text(details.get("error_message") or "failed"), 1
             )
         if sid is None:
             raise Uncertain(f"taken, but not said under which name: {base.excerpt(response)}", response.status)
         return AcceptedSms(sid, status)
 
-    async def find(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
+    async def find_accepted(self, text: OutgoingSms, since: int) -> tuple[AcceptedSms, ...]:
         """Return the same messages that the provider accepted at `since` (ms) or later, oldest first.
 
         The listing is filtered by recipient and sender only: a filter by date would leave out messages that still wait
@@ -101,7 +101,7 @@ class Twilio(Provider):
         matches.reverse()  # the listing has the newest first, and the order within a second counts
         return tuple(message for _, message in sorted(matches, key=lambda match: match[0]))
 
-    async def greet(self) -> str:
+    async def check_login(self) -> str:
         """List the last message, as look-ups do, which checks the login."""
         try:
             await _fetch_listing(f"{_account_url()}/Messages.json?PageSize=1")
@@ -111,21 +111,21 @@ class Twilio(Provider):
             await base.close_connections()
         return "answers and accepts the login"
 
-    def advice(self) -> list[str]:
+    def list_warnings(self) -> list[str]:
         """Return a warning if the token is sent unencrypted."""
         return base.unencrypted_warnings("sms.twilio.base_url", _settings().base_url)
 
-    def secret(self) -> str:
+    def get_webhook_secret(self) -> str:
         """Return the token that signs webhooks."""
         return _settings().auth_token
 
-    def callback_url(self, message_id: int) -> str:
+    def build_callback_url(self, message_id: int) -> str:
         """Return the URL for receipts of a message, or an empty string."""
-        return base.callback_url("/hooks/twilio/status", message_id, _settings().base_url)
+        return base.build_callback_url("/hooks/twilio/status", message_id, _settings().base_url)
 
-    def read(self, hook: str, received: HookRequest) -> HookContents:
+    def parse_hook(self, hook: str, received: HookRequest) -> HookContents:
         """Parse a webhook request by its content, since both kinds may be sent to either URL."""
-        fields = _verified_fields(received, self.secret())
+        fields = _verified_fields(received, self.get_webhook_secret())
         sid = base.parse_id(fields.get("MessageSid") or fields.get("SmsSid"))
         status = (fields.get("MessageStatus") or fields.get("SmsStatus") or "").lower()
         receipts: tuple[Receipt, ...] = ()
@@ -170,7 +170,7 @@ def _error_of(response: HttpResponse, details: Mapping[str, Any]) -> DeliveryErr
     text = base.clean_text(details.get("message")) or base.excerpt(response)
     if code is None and response.status == 404:
         code = 20404  # the URL is not the API of the provider
-    return error_codes.error_of_response(response.status, code, text, base.parse_retry_after(response))
+    return error_codes.build_response_error(response.status, code, text, base.parse_retry_after(response))
 
 
 async def _fetch_listing(url: str | None) -> tuple[HttpResponse, dict[str, Any]]:
@@ -309,5 +309,5 @@ def _to_incoming(fields: Mapping[str, str], sid: str | None) -> IncomingSms:
     sender, to = base.clean_text(fields.get("From"), 64), base.clean_text(fields.get("To"), 64)
     if not sender:
         raise Invalid({"From": ["can't be blank"]})
-    answered = base.clean_text(fields.get("OptOutType"), 20).upper() or None
-    return IncomingSms(sid, sender, to, base.clean_body(fields.get("Body", "")), answered)
+    answered_keyword = base.clean_text(fields.get("OptOutType"), 20).upper() or None
+    return IncomingSms(sid, sender, to, base.clean_body(fields.get("Body", "")), answered_keyword)
