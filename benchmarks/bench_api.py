@@ -27,7 +27,7 @@ GOALS = {"GET /contacts/{id}": "goal 1,500/s, p99 25 ms", "POST /events": "goal 
 
 
 class Case(NamedTuple):
-    """A kind of request, its n-th as it goes over the wire, and the status that it gets."""
+    """A kind of request, a function that builds the n-th one, and the expected status."""
 
     name: str
     make: Callable[[int], bytes]
@@ -35,7 +35,7 @@ class Case(NamedTuple):
 
 
 def cases(key: str, jwt: str, people: int) -> list[Case]:
-    """Return what is asked, in this order."""
+    """Return the cases in the order of measurement."""
 
     def contact(number: int) -> str:
         return f"/contacts/{number * 7919 % people + 1}"
@@ -60,7 +60,7 @@ def cases(key: str, jwt: str, people: int) -> list[Case]:
 
 
 def requests(case: Case, seconds: float) -> Iterator[bytes]:
-    """Yield one after the other until the time is over."""
+    """Yield requests until the time is over."""
     end = time.perf_counter() + seconds
     for number in count(1):
         if time.perf_counter() > end:
@@ -69,32 +69,32 @@ def requests(case: Case, seconds: float) -> Iterator[bytes]:
 
 
 def measure(server: Server, case: Case, connections: int, seconds: float) -> None:
-    """Ask one kind of request, after a moment to get warm, and say what came of it."""
+    """Measure one case after a warm-up, and print the result."""
     uvloop.run(ask(server.port, requests(case, 0.5), connections, {case.status}))
-    begun = cpu_seconds(server.pid)
+    cpu_before = cpu_seconds(server.pid)
     rate, times = uvloop.run(ask(server.port, requests(case, seconds), connections, {case.status}))
-    spent = (cpu_seconds(server.pid) - begun) / len(times)
-    found = sorted(times)
-    p99 = found[int(len(found) * 0.99)] * 1000
+    spent = (cpu_seconds(server.pid) - cpu_before) / len(times)
+    sorted_times = sorted(times)
+    p99 = sorted_times[int(len(sorted_times) * 0.99)] * 1000
     print(f"  {case.name:<26} {rate:>7,.0f}/s  {spread(times)}  p99 {p99:6.1f}  processor {spent * 1e6:5.0f} us each"
           f"  {GOALS.get(case.name, '')}")  # fmt: skip
 
 
 def by_wrk(server: Server, key: str, connections: int, seconds: float) -> None:
-    """Let `wrk` ask for one contact, if it is there."""
+    """Measure requests for one contact with `wrk`, if it is installed."""
     program = shutil.which("wrk")
     if program is None:
         print("  wrk is not installed")
         return
     command = [program, "-t1", f"-c{connections}", f"-d{max(1, int(seconds))}s", "--latency",
                "-H", f"Authorization: Bearer {key}", f"{server.url}/v1/my/contacts/4711"]  # fmt: skip
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.findall(r"^\s*(?:50%|99%|Requests/sec:).*$", said, re.MULTILINE)
-    print("  wrk, GET /contacts/4711:", "  ".join(" ".join(line.split()) for line in found))
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    figures = re.findall(r"^\s*(?:50%|99%|Requests/sec:).*$", output, re.MULTILINE)
+    print("  wrk, GET /contacts/4711:", "  ".join(" ".join(line.split()) for line in figures))
 
 
 def limited(connections: int, seconds: float) -> None:
-    """Ask a service whose rates are on: as long as they allow it, and then for what it says no to."""
+    """Measure a service with rate limits: while requests are allowed, and while they are refused."""
     # A burst that the first part does not use up, and one that is used up at once
     for words, minute, status in (("200, rates on", 60_000_000, 200), ("429", 1, 429)):
         env = {f"CAMPANERO_LIMITS__{name}_PER_MINUTE": str(minute) for name in RATES}

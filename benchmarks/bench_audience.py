@@ -24,7 +24,7 @@ COLD_GOAL = 1500.0
 
 
 class Bench:
-    """One server on the big database, and how many requests a figure takes."""
+    """A server on the large audience, and the number of requests for each figure."""
 
     def __init__(self, server: Server, contacts: int, requests: int) -> None:
         self.server, self.contacts, self.requests = server, contacts, requests
@@ -33,19 +33,19 @@ class Bench:
         self._segment: int | None = None
 
     def any_id(self) -> int:
-        """Return the id of somebody."""
+        """Return the id of a random contact."""
         return self.random.randint(1, self.contacts)
 
     def any_day(self) -> str:
-        """Return a day on which people were added."""
+        """Return a random day on which contacts were added."""
         return (datetime.now(UTC) - timedelta(days=self.random.randint(1, 390))).date().isoformat()
 
     def put(self, email: str, **body: Any) -> Any:
-        """Post a contact."""
+        """Create a contact."""
         return self.api.post("/contacts", {"email": email, **body})
 
     def broad(self, leaf: str = "column") -> list[dict[str, Any]]:
-        """Five conditions of five kinds, most of which most people meet: name, list, own data, tag, mail opened."""
+        """Return five conditions of five kinds, most of which most contacts match."""
         value = {"event": "email_opened", "within_days": 30}
         opened = {
             "column": {"name": "email_last_opened_at", "predicate": "within_days", "value": 30},
@@ -62,7 +62,7 @@ class Bench:
         ]
 
     def narrow(self) -> list[dict[str, Any]]:
-        """Five conditions of the same kinds, each of which few people meet."""
+        """Return five conditions of the same kinds, each of which few contacts match."""
         return [
             {"name": "contact_last_name", "predicate": "start", "value": self.random.choice(LAST)[:2]},
             {"name": "contact_list", "predicate": "eq", "value": self.random.randint(2, LISTS)},
@@ -72,18 +72,18 @@ class Bench:
         ]
 
     def count(self, filters: list[dict[str, Any]]) -> Any:
-        """Ask how many people filters find."""
+        """Count the contacts that match filters."""
         return self.api.post("/segments/count", {"filters": filters})
 
     def segment(self) -> int:
-        """Return a saved segment of the five conditions, made once."""
+        """Return a saved segment with the five conditions, created once."""
         if self._segment is None:
             body = {"name": "Five", "filters": self.broad()}
             self._segment = int(self.api.post("/segments", body).expect(201)["id"])
         return self._segment
 
     def any_name(self) -> str:
-        """Return the beginning of somebody's name."""
+        """Return the beginning of a random name."""
         return f"{self.random.choice(FIRST)} {self.random.choice(LAST)}{self.random.randint(1, self.contacts) % 1000}"
 
 
@@ -131,7 +131,7 @@ def percentiles(figure: Figure, bench: Bench) -> tuple[float, float, float]:
 
 
 def drop(path: Path) -> str:
-    """Put the pages of a file out of the machine's memory and answer how far that went, in words."""
+    """Remove the pages of a file from the page cache, and return the result as text."""
     if not hasattr(os, "posix_fadvise"):
         return "page cache NOT dropped: this system cannot"
     file = os.open(path, os.O_RDONLY)
@@ -141,12 +141,16 @@ def drop(path: Path) -> str:
         size = os.fstat(file).st_size
         # Read without waiting answers only what is in memory
         places = range(0, size - 4096, max(4096, size // 1000))
-        left = sum(_is_in_memory(file, place) for place in places)
+        cached_pages = sum(_is_in_memory(file, place) for place in places)
     except OSError as error:
         return f"page cache NOT known to be dropped: {error}"
     finally:
         os.close(file)
-    return "page cache dropped" if left * 20 < len(places) else f"page cache NOT dropped: {left} of {len(places)} left"
+    return (
+        "page cache dropped"
+        if cached_pages * 20 < len(places)
+        else f"page cache NOT dropped: {cached_pages} of {len(places)} left"
+    )
 
 
 def _is_in_memory(file: int, place: int) -> bool:
@@ -157,13 +161,13 @@ def _is_in_memory(file: int, place: int) -> bool:
 
 
 def cold(data: Path, key: str, contacts: int, turns: int = 3) -> None:
-    """Print how long the first count takes in a new process that finds nothing of the file in memory."""
+    """Print how long the first count takes in a new process when nothing of the file is cached."""
     for leaf in ("column", "event"):
-        times, words = [], ""
+        times, drop_method = [], ""
         for _ in range(turns):
             server = Server(data=data, env=UNLIMITED)
             server.key = key
-            words = drop(data / "campanero.db")
+            drop_method = drop(data / "campanero.db")
             with server:
                 bench = Bench(server, contacts, 1)
                 begin = time.perf_counter()
@@ -171,12 +175,12 @@ def cold(data: Path, key: str, contacts: int, turns: int = 3) -> None:
                 times.append((time.perf_counter() - begin) * 1000)
                 server.stop()
         verdict = "" if max(times) <= COLD_GOAL else "  MISSED"
-        shown = " ".join(f"{one:.0f}" for one in times)
-        print(f"cold, five, {leaf}: {shown}   {COLD_GOAL:g}{verdict}   ({words})", flush=True)
+        formatted_times = " ".join(f"{seconds:.0f}" for seconds in times)
+        print(f"cold, five, {leaf}: {formatted_times}   {COLD_GOAL:g}{verdict}   ({drop_method})", flush=True)
 
 
 def main() -> None:
-    """Run the measurements whose names hold the words given."""
+    """Run the measurements whose names contain the given words."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "campanero-bench")
     parser.add_argument("--contacts", type=int, default=1_000_000)
@@ -200,11 +204,11 @@ def main() -> None:
             print(f"memory at most {memory_mb(server.pid, 'VmHWM'):.0f} MB")
 
 
-def measure(bench: Bench, words: list[str]) -> None:
-    """Print the figures whose names hold one of some words, or all."""
+def measure(bench: Bench, names: list[str]) -> None:
+    """Print the figures whose names contain one of the words, or all figures."""
     print(f"{'':28}{'p50':>8}{'p95':>8}{'p99':>8}   goal (p95), milliseconds")
     for name, (goal, figure) in FIGURES.items():
-        if words and not any(word in name for word in words):
+        if names and not any(word in name for word in names):
             continue
         p50, p95, p99 = percentiles(figure, bench)
         print(f"{name:28}{p50:8.1f}{p95:8.1f}{p99:8.1f}   {goal:g}{'' if p95 <= goal else '  MISSED'}", flush=True)

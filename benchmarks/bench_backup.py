@@ -29,31 +29,31 @@ SELECT 1, i % ? + 1, 'page_viewed', json_object('page', '/shop/' || (i * 7919 % 
 
 
 def grow(path: Path, megabytes: int, people: int) -> None:
-    """Add events until a database has a size, as an account has them after some years."""
-    here = apsw.Connection(str(path))
-    here.execute("PRAGMA journal_mode = off; PRAGMA synchronous = off; PRAGMA cache_size = -400000").fetchall()
+    """Add events until a database has a size, as after years of use."""
+    database = apsw.Connection(str(path))
+    database.execute("PRAGMA journal_mode = off; PRAGMA synchronous = off; PRAGMA cache_size = -400000").fetchall()
     now = int(time.time() * 1000)
     while path.stat().st_size < megabytes * 1e6:
-        here.execute(_EVENT, (100_000, people, now, now)).fetchall()
-    here.execute("PRAGMA journal_mode = wal").fetchall()
-    here.close()
+        database.execute(_EVENT, (100_000, people, now, now)).fetchall()
+    database.execute("PRAGMA journal_mode = wal").fetchall()
+    database.close()
 
 
 def rate(api: Client, path: str, seconds: float, until: "subprocess.Popen[bytes] | None" = None) -> float:
-    """Return how many messages a second a campaign sends, for so long or until a process has ended."""
-    begun, before = time.monotonic(), sent(api, path)
-    while time.monotonic() < begun + seconds and (until is None or until.poll() is None):
+    """Return the messages a second that a campaign sends, for some seconds or until a process ends."""
+    started_at, before = time.monotonic(), sent(api, path)
+    while time.monotonic() < started_at + seconds and (until is None or until.poll() is None):
         time.sleep(0.05)
-    return (sent(api, path) - before) / (time.monotonic() - begun)
+    return (sent(api, path) - before) / (time.monotonic() - started_at)
 
 
 def sent(api: Client, path: str) -> int:
-    """Return how many messages of a campaign are sent."""
+    """Return the number of sent messages of a campaign."""
     return int(api.get(path).expect(200)["stats"]["sent"])
 
 
 def beside(server: Server, target: Path) -> None:
-    """Make a backup in the middle of a send and say what it cost."""
+    """Make a backup during a send, and print what it cost."""
     api = server.client(validate=False, keep_alive=True)
     content = {
         "subject": "News for {{ first_name }}",
@@ -68,10 +68,10 @@ def beside(server: Server, target: Path) -> None:
     path = f"/campaigns/{number}"
     api.wait(path, lambda row: not row["freezing"] and row["stats"]["sent"] > 500, timeout=300)
     alone = rate(api, path, 8)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     making = subprocess.Popen(server._command("backup", str(target)), env=server.env, cwd=server.home)
     meanwhile = rate(api, path, 600, making)
-    took = time.monotonic() - begun
+    took = time.monotonic() - started_at
     after = rate(api, path, 8)
     usual = (alone + after) / 2
     print(f"  in a send: {took:6.1f} s; {usual:,.0f}/s without, {meanwhile:,.0f}/s meanwhile: "
@@ -94,24 +94,24 @@ def main() -> None:
         grow(database, options.megabytes, options.people)
         size = database.stat().st_size / 1e6
         first, second = server.home / "first.tar.gz", server.home / "second.tar.gz"
-        begun = time.monotonic()
+        started_at = time.monotonic()
         server.cli("backup", str(first), timeout=1200)
-        took = time.monotonic() - begun
+        took = time.monotonic() - started_at
         packed = first.stat().st_size / 1e6
         print(f"  at rest:   {took:6.1f} s for {size:,.0f} MB, {size / took:,.0f} MB/s, packed {packed:,.0f} MB")
         server.start()
         beside(server, second)
         server.stop()
-        begun = time.monotonic()
+        started_at = time.monotonic()
         server.cli("restore", str(first), "--force", timeout=1200)
-        print(f"  restored:  {time.monotonic() - begun:6.1f} s, with a backup of what was there")
-        here = apsw.Connection(str(database))
-        here.execute("DROP TABLE restoration; DROP TABLE installation; PRAGMA application_id = 0")
-        here.execute("PRAGMA user_version = 1")
-        here.close()
-        begun = time.monotonic()
+        print(f"  restored:  {time.monotonic() - started_at:6.1f} s, with a backup of what was there")
+        connection = apsw.Connection(str(database))
+        connection.execute("DROP TABLE restoration; DROP TABLE installation; PRAGMA application_id = 0")
+        connection.execute("PRAGMA user_version = 1")
+        connection.close()
+        started_at = time.monotonic()
         server.start(timeout=1200)
-        print(f"  upgraded:  {time.monotonic() - begun:6.1f} s from start to ready, with its backup")
+        print(f"  upgraded:  {time.monotonic() - started_at:6.1f} s from start to ready, with its backup")
         server.stop()
 
 

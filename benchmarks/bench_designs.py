@@ -1,4 +1,4 @@
-"""What a design costs: to make, and for each recipient after that. By hand: `python -m benchmarks.bench_designs`."""
+"""Measure a design: rendering, and filling for each recipient. Run by hand: `python -m benchmarks.bench_designs`."""
 
 import json
 import statistics
@@ -22,7 +22,7 @@ VALUES: dict[str, Any] = {
 
 
 def source(number: int, loop: bool = False) -> MessageSource:
-    """Return a mail of twelve sections, another one for each number."""
+    """Return an email with twelve sections, different for each number."""
     text = (
         f'<p>Dear {{{{ contact.first_name | default: "friend" }}}} in {{{{ contact.data.city }}}}, {number}: '
         f'{WORDS * 12} <a href="https://x.test/?c={{{{ contact.id }}}}">Read more</a></p>'
@@ -38,15 +38,15 @@ def source(number: int, loop: bool = False) -> MessageSource:
         ("list", {"items": [{"title": "One", "text": WORDS}] * 3}), ("divider", {}), ("text", {"content": text}),
         ("footer", {}),
     ]  # fmt: skip
-    said = {
+    fields = {
         "subject": "Hi {{ first_name }}", "preheader": "For {{ first_name }}", "from_name": None, "body": None,
         "design": {"sections": [{"type": kind, "props": props} for kind, props in kinds]},
     }  # fmt: skip
-    return compose.build_source(said, LOOK, "en", marketing=True)
+    return compose.build_source(fields, LOOK, "en", marketing=True)
 
 
 def each(content: CompiledMessage, times: int) -> float:
-    """Return the microseconds that one recipient takes."""
+    """Return the microseconds per recipient."""
     start = time.perf_counter()
     for _ in range(times):
         compose.fill(content, VALUES)
@@ -54,23 +54,23 @@ def each(content: CompiledMessage, times: int) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the measurements."""
     compose.compile_message(source(-1))
-    took = []
+    compile_times = []
     for number in range(40):
         start = time.perf_counter()
         content = compose.compile_message(source(number))
-        took.append((time.perf_counter() - start) * 1e3)
-    drawn = []
+        compile_times.append((time.perf_counter() - start) * 1e3)
+    render_times = []
     for number in range(100, 140):
         design = json.loads(source(number).design or "{}")
         start = time.thread_time()
         render_design(design, LOOK)
-        drawn.append((time.thread_time() - start) * 1e3)
+        render_times.append((time.thread_time() - start) * 1e3)
     size = len(content.html.source.encode()) / 1024
     print(f"12 sections, {size:.0f} KB of HTML, {len(content.links)} links")
-    print(f"rendered in {statistics.median(drawn):.1f} ms of processor time (goal 15 ms)")
-    print(f"compiled in {statistics.median(took):.1f} ms (most {max(took):.1f} ms)")
+    print(f"rendered in {statistics.median(render_times):.1f} ms of processor time (goal 15 ms)")
+    print(f"compiled in {statistics.median(compile_times):.1f} ms (most {max(compile_times):.1f} ms)")
     print(f"filled in {each(content, 3000):.0f} µs for each recipient")
     start = time.perf_counter()
     for _ in range(500):

@@ -36,24 +36,24 @@ PEOPLE = 400
 
 
 def limit(seconds: float) -> float:
-    """Return how many RSA-2048 signatures a second OpenSSL makes on one core, by the clock on the wall."""
+    """Return the RSA-2048 signatures a second that OpenSSL makes on one core, by wall clock."""
     command = ["openssl", "speed", "-elapsed", "-seconds", str(max(1, round(seconds))), "rsa2048"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"rsa 2048 bits\s+\S+s\s+\S+s\s+([\d.]+)", said)
-    if found is None:
-        raise AssertionError(said)
-    return float(found[1])
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = re.search(r"rsa 2048 bits\s+\S+s\s+\S+s\s+([\d.]+)", output)
+    if match is None:
+        raise AssertionError(output)
+    return float(match[1])
 
 
 def campaign(home: Home, size: int) -> list[Claim]:
-    """Send a campaign of a signed domain to some people, and return its rows."""
-    made = [
+    """Send a campaign from a signed domain to some contacts, and return its rows."""
+    contacts = [
         home.contact(
             f"p{n}@example.org", first_name=FIRST[n % 8], last_name=f"Adler{n}", data={"city": f"Bath{n % 50}"}
         )
         for n in range(PEOPLE)
     ]
-    group = home.list_of(*(one.id for one in made)).id
+    group = home.list_of(*(contact.id for contact in contacts)).id
     home.send(home.campaign(group, body=html(size), from_email="ana@bakery.example"))
     now = clock.now_ms()
     return [
@@ -64,33 +64,33 @@ def campaign(home: Home, size: int) -> list[Claim]:
 def making(claims: Sequence[Claim], count: int, ahead: int) -> tuple[float, float]:
     """Make so many messages, as many at a time as the sender does; return how many a second, and microseconds of
     processor for each."""
-    maker, done = Renderer(), 0
-    maker.render(claims[:ahead])  # compiles
+    renderer, message_count = Renderer(), 0
+    renderer.render(claims[:ahead])  # compiles
     spent, begin = time.process_time(), time.perf_counter()
-    while done < count:
-        first = done % len(claims)
-        made = maker.render(claims[first : first + ahead])
-        if any(one.prepared is None for one in made):
-            raise AssertionError(made)
-        done += len(made)
+    while message_count < count:
+        first = message_count % len(claims)
+        messages = renderer.render(claims[first : first + ahead])
+        if any(message.prepared is None for message in messages):
+            raise AssertionError(messages)
+        message_count += len(messages)
     seconds = time.perf_counter() - begin
-    maker.close()
-    return done / seconds, (time.process_time() - spent) / done * 1e6
+    renderer.close()
+    return message_count / seconds, (time.process_time() - spent) / message_count * 1e6
 
 
 def each(what: Callable[[], object], count: int = 2_000) -> float:
-    """Return the microseconds of processor of a call, the best of five rounds."""
-    found = []
+    """Return the processor microseconds of a call, the best of five rounds."""
+    times = []
     for _ in range(5):
         begin = time.thread_time()
         for _ in range(count):
             what()
-        found.append((time.thread_time() - begin) / count * 1e6)
-    return min(found)
+        times.append((time.thread_time() - begin) / count * 1e6)
+    return min(times)
 
 
 def pieces(content: bytes, signers: Sequence[dkim.Signer]) -> None:
-    """Print what the pieces of a signature take for one message."""
+    """Print the cost of each part of a signature for one message."""
     head, _, body = content.partition(b"\r\n\r\n")
     large = body * (60_000 // len(body) + 1)
     print(f"one message of {len(content) / 1024:.1f} KB, microseconds:")
@@ -101,16 +101,15 @@ def pieces(content: bytes, signers: Sequence[dkim.Signer]) -> None:
         )
         print(f"  body {name}: canonical form {canonical:.1f}, hash {plain:.1f}")
     print(f"  headers in canonical form {each(lambda: dkim.canonicalize_headers(head)):.1f}")
-    for one in signers:
-        kind = type(one.key).__name__.strip("_")
-        alone = each(lambda o=one: dkim.sign_data(o.key, head), 500)
-        print(
-            f"  {kind}: signature alone {alone:.0f}, all of it {each(lambda o=one: dkim.sign(content, (o,)), 500):.0f}"
-        )
+    for signer in signers:
+        kind = type(signer.key).__name__.strip("_")
+        alone = each(lambda s=signer: dkim.sign_data(s.key, head), 500)
+        total = each(lambda s=signer: dkim.sign(content, (s,)), 500)
+        print(f"  {kind}: signature alone {alone:.0f}, all of it {total:.0f}")
 
 
 def only(*algorithms: str) -> None:
-    """Let these keys sign and no others."""
+    """Activate the keys of these algorithms and no others."""
     now = clock.now_ms()
     marks = ", ".join("?" * len(algorithms)) or "NULL"
     transactions.write(
@@ -119,7 +118,7 @@ def only(*algorithms: str) -> None:
 
 
 def send(server: Server, people: int, count: int, size: int, sender: str) -> float:
-    """Send a campaign from an address to everybody and return how many messages a second left."""
+    """Send a campaign from an address to all contacts and return the messages a second."""
     api = server.client(validate=False, keep_alive=True)
     number = api.post("/campaigns", {"name": "Measured"}).expect(201)["id"]
     content = {"subject": "News for {{ contact.first_name }}", "body": html(size), "from_email": sender}
@@ -134,7 +133,7 @@ def send(server: Server, people: int, count: int, size: int, sender: str) -> flo
 
 
 def sending(options: argparse.Namespace) -> None:
-    """Print how fast the whole service sends, unsigned and signed in turns, into `smtp-sink`."""
+    """Print the rate of the whole service into `smtp-sink`, unsigned and signed in turns."""
     found: dict[str, list[float]] = {}
     floors = []
     with Postfix(options.postfix).sink() as port, DnsServer() as dns:

@@ -35,7 +35,7 @@ _ASKED = """() => performance.getEntriesByType("resource").map((one) =>
 
 
 def letter(sections: int) -> dict[str, Any]:
-    """Return a design of so many sections, a third of them headings, texts, buttons."""
+    """Return a design with so many sections, alternating headings, texts and buttons."""
     found = [{"id": "press", "type": "button", "props": {"text": "Read", "href": "https://example.org"}},
              {"id": "title", "type": "heading", "props": {"text": "News"}}]  # fmt: skip
     for at in range(sections - 3):
@@ -47,7 +47,7 @@ def letter(sections: int) -> dict[str, Any]:
 
 
 class Bench:
-    """An editor that is open, and how long its canvas takes to follow."""
+    """An open editor, and how long its canvas takes to update."""
 
     def __init__(self, page: Page, times: int) -> None:
         self.page, self.times = page, times
@@ -56,7 +56,7 @@ class Bench:
         self.frame.evaluate(_SEEN)
 
     def follow(self, name: str, act: Callable[[int], None]) -> None:
-        """Act so many times; say how long the first and the last change of the canvas took."""
+        """Repeat an action; return how long the first and the last change of the canvas took."""
         first, last, took = [], [], {"save": [], "rows": []}
         for at in range(self.times + 3):
             self.frame.evaluate("() => { window.seen = []; }")
@@ -65,11 +65,11 @@ class Bench:
             self.frame.wait_for_function("() => window.seen.length")
             settled(self.page)
             self._still()
-            acted, seen = self.page.evaluate("() => window.acted"), self.frame.evaluate("() => window.seen")
+            acted_at, seen = self.page.evaluate("() => window.acted"), self.frame.evaluate("() => window.seen")
             if at < 3:  # what is slow once only
                 continue
-            first.append(seen[0] - acted)
-            last.append(seen[-1] - acted)
+            first.append(seen[0] - acted_at)
+            last.append(seen[-1] - acted_at)
             for kind, initiator, ms in self.page.evaluate(_ASKED):
                 if initiator == "fetch":
                     took[kind].append(ms)
@@ -83,15 +83,15 @@ class Bench:
             time.sleep(0.35)
 
 
-def told(found: list[float]) -> str:
-    """Say the median and the 95th percentile."""
-    found = sorted(found)
-    late = found[min(len(found) - 1, int(len(found) * 0.95))]
-    return f"{statistics.median(found):4.0f} / {late:4.0f} ms"
+def told(times: list[float]) -> str:
+    """Return the median and the 95th percentile as text."""
+    times = sorted(times)
+    late = times[min(len(times) - 1, int(len(times) * 0.95))]
+    return f"{statistics.median(times):4.0f} / {late:4.0f} ms"
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     tell_what_the_host_takes()
     parser = argparse.ArgumentParser()
     parser.add_argument("--times", type=int, default=30)

@@ -31,7 +31,7 @@ AGENT = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, li
 
 
 def rows(count: int, now: int) -> Iterator[tuple[Any, ...]]:
-    """Yield events of a year: four of five of mail of fifty campaigns, the others of a shop; one person did a lot."""
+    """Yield events of a year: four in five from emails of fifty campaigns, the others of a shop."""
     chance = random.Random(3)
     for number in range(count):
         at = now - YEAR_MS + number * YEAR_MS // count
@@ -50,23 +50,23 @@ def rows(count: int, now: int) -> Iterator[tuple[Any, ...]]:
 
 
 def fill(server: Server, count: int) -> None:
-    """Write people and events of the past, which flows have looked at."""
+    """Write contacts and past events that flows have already processed."""
     now = int(time.time() * 1000) - 60_000
-    with apsw.Connection(str(server.data / "campanero.db")) as here:
-        here.execute(
+    with apsw.Connection(str(server.data / "campanero.db")) as connection:
+        connection.execute(
             "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < ?) INSERT INTO contact "
             "(account_id, uuid, data, tracking, email_sent_count, email_open_count, email_click_count, "
             "email_soft_bounce_count, sms_sent_count, created_at, updated_at) "
             "SELECT 1, 'u' || x, '{}', 'full', 0, 0, 0, 0, 0, 0, 0 FROM n",
             (PEOPLE,),
         )
-        here.executemany(
+        connection.executemany(
             "INSERT INTO event (account_id, contact_id, event, amount, data, idempotency_key, resource_uid, "
             "resource_name, test, generated, created_at, quiet, chain_depth, updated_at) "
             "VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)",
             rows(count, now),
         )
-        here.execute("INSERT OR REPLACE INTO cursor (name, event_id) SELECT 'flows', max(id) FROM event")
+        connection.execute("INSERT OR REPLACE INTO cursor (name, event_id) SELECT 'flows', max(id) FROM event")
 
 
 def day(back: int) -> str:
@@ -88,27 +88,27 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 
 def pages(api: Client, key: str, port: int, each: int) -> None:
-    """Ask for pages by every filter: as often the first one as any other."""
+    """Request pages by every filter, the first page as often as any other."""
     chance, everything = random.Random(1), list[float]()
     for name, query in FILTERS.items():
         total = int(api.get("/events", **query).headers["X-Total-Count"])
         last = max(1, -(-total // 50))
-        asked = []
+        requests = []
         for number in range(each):
             page = 1 if number % 2 else chance.randint(1, last)
             # Another moment each time, so that nothing is remembered where a time is asked for
             moved = {
                 one: f"{value}T00:00:{number % 60:02}Z" for one, value in query.items() if one.startswith("created")
             }
-            asked.append(request(key, "GET", f"/events?{urlencode({**query, **moved, 'page': page})}"))
-        _, times = uvloop.run(ask(port, iter(asked), 1))
+            requests.append(request(key, "GET", f"/events?{urlencode({**query, **moved, 'page': page})}"))
+        _, times = uvloop.run(ask(port, iter(requests), 1))
         everything += times
         print(f"  {name:<20} {total:>9,} fit   {spread(times)}")
     print(f"  {'all':<20} {'':>9}       {spread(everything)} (goal p95 60)")
 
 
 def posts(server: Server, key: str, count: int, connections: int) -> int:
-    """Post events one by one; returns how many were acknowledged."""
+    """Post events one by one; return how many were acknowledged."""
     chance = random.Random(2)
     asked = [
         request(key, "POST", "/events", {
@@ -130,7 +130,7 @@ def posts(server: Server, key: str, count: int, connections: int) -> int:
 
 
 def batches(server: Server, key: str, count: int) -> int:
-    """Post events a thousand at once, and all of them again; returns how many were acknowledged."""
+    """Post events in batches of a thousand, and all of them again; return how many were acknowledged."""
     api = server.client(validate=False, keep_alive=True)
     other = Meanwhile(0.02, lambda number: api.post("/events", {"event": "checkout", "contact_id": 1 + number}))
     asked = [

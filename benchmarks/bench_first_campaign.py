@@ -24,7 +24,7 @@ READ, DECIDE, POINT, HOME, KEY = 60 / 240, 1.35, 1.1, 0.4, 0.28
 
 
 class Person:
-    """Somebody at a browser: reads what is new, decides, points, types; says how long each part took."""
+    """A user at a browser who reads what is new, decides, points and types, and measures each part."""
 
     def __init__(self, page: Page, share: float) -> None:
         self.page, self.share = page, share
@@ -34,7 +34,7 @@ class Person:
         self.keys = 0
 
     def read(self, where: str = "main") -> None:
-        """Read what stands there and was not read before."""
+        """Read the text that is new on the page."""
         self.page.wait_for_timeout(1000)  # until one sees that something else is there
         self.page.wait_for_load_state()
         room = self.page.locator(where).first
@@ -47,14 +47,14 @@ class Person:
         time.sleep(words * READ * self.share)
 
     def click(self, target: Locator, where: str = "") -> None:
-        """Decide and click; with `where`, read what came then."""
+        """Decide and click; with `where`, read what appears there."""
         time.sleep(DECIDE + POINT)
         target.click()
         if where:
             self.read(where)
 
     def type(self, target: Locator, text: str, clears: bool = False) -> None:
-        """Go to a field and type; `clears` what stands there first."""
+        """Click into a field and type; `clears` removes the previous text."""
         time.sleep(DECIDE + POINT + HOME)
         target.click()
         if clears:
@@ -71,7 +71,7 @@ class Person:
 
 
 def set_up(person: Person, server: Server, smtp: SmtpServer) -> None:
-    """From the link to Home: who one is, who writes, and the mail server; domain and brand are left for later."""
+    """Go from the link to Home: owner, sender and mail server; domain and brand are left for later."""
     page = person.page
     page.goto(server.setup_link)
     person.read()
@@ -98,7 +98,7 @@ def set_up(person: Person, server: Server, smtp: SmtpServer) -> None:
 
 
 def add_somebody(person: Person) -> None:
-    """The first person and the first list, from the checklist."""
+    """Add the first contact and the first list from the checklist."""
     page = person.page
     person.click(page.get_by_role("link", name="Do it").first, "main")
     person.type(page.get_by_label("First name"), "Mara")
@@ -111,7 +111,7 @@ def add_somebody(person: Person) -> None:
 
 
 def write(person: Person) -> None:
-    """A campaign for that list: whom, from whom, and an email made in the editor."""
+    """Create a campaign for that list, with an email made in the editor."""
     page = person.page
     person.click(page.get_by_role("navigation").get_by_role("link", name="Campaigns"), "main")
     person.click(page.get_by_role("main").get_by_role("link", name="New email").first, "main")
@@ -134,7 +134,7 @@ def write(person: Person) -> None:
 
 
 def send(person: Person, smtp: SmtpServer) -> None:
-    """Back, look, send, and wait until it has arrived."""
+    """Review and send, and wait until the email has arrived."""
     page = person.page
     person.click(page.locator("a.primary[href*='/campaigns/']"), "main")
     person.click(page.get_by_role("link", name="Review and send"), "dialog[open]")
@@ -146,7 +146,7 @@ def send(person: Person, smtp: SmtpServer) -> None:
 
 
 def main() -> None:
-    """Walk once and print the table."""
+    """Run once and print the table."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--reads", type=int, default=50, help="percent of the words that are read (50)")
     share = options.parse_args().reads / 100

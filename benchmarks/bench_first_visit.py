@@ -21,7 +21,7 @@ _WATCH = """window.moved = 0; new PerformanceObserver(list => {
 
 
 def visits(page: Page) -> dict[str, dict[str, Any]]:
-    """Visit every page and say of each how many KB came and how far it moved."""
+    """Visit every page and return the KB loaded and the layout shift of each."""
     page.context.add_init_script(_WATCH)
     wire = page.context.new_cdp_session(page)
     wire.send("Network.enable")
@@ -39,7 +39,7 @@ def visits(page: Page) -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Print every page, the heaviest first, and what is over."""
+    """Print every page, the largest first, and those over the limit."""
     with Server().set_up() as server, running_browser() as browser:
         server.give_address()
         fill(server.client())

@@ -32,22 +32,22 @@ _PEOPLE = (
 
 
 def fill(home: Home, people: int) -> None:
-    """Make people, a 365th of them born on each day, a quarter with a tag."""
-    given = {
+    """Create contacts, a 365th of them born on each day, a quarter with a tag."""
+    document = {
         "account_id": "?1", "uuid": "'u' || i", "created_at": "?3", "updated_at": "?3", "source": "'api'",
         "data": "json_object('birthday', date('1990-01-01', (i % 365) || ' days'), "
         "'tags', json_array(iif(i % 4, 'guest', 'vip')))",
     }  # fmt: skip
     for _, name, kind, needed, default, key in rows("PRAGMA table_info(contact)"):
-        if needed and default is None and not key and name not in given:
-            given[name] = "0" if kind == "INTEGER" else "''"
-    sql = _PEOPLE.format(columns=", ".join(given), values=", ".join(given.values()))
+        if needed and default is None and not key and name not in document:
+            document[name] = "0" if kind == "INTEGER" else "''"
+    sql = _PEOPLE.format(columns=", ".join(document), values=", ".join(document.values()))
     transactions.write(run, sql, (home.account_id, people, clock.now_ms()))
 
 
 @contextmanager
 def measured(what: str, count: Callable[[], int]) -> Iterator[None]:
-    """Print how long something takes, and the longest of its transactions."""
+    """Print how long an operation takes, and its longest transaction."""
     real, longest = transactions.submit, 0.0
 
     def submit(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -72,25 +72,25 @@ def measured(what: str, count: Callable[[], int]) -> Iterator[None]:
 
 
 def happened(event: str) -> Callable[[], int]:
-    """Count events of a name."""
+    """Count the events with a name."""
     return lambda: int(scalar("SELECT count(*) FROM event WHERE event = ?", (event,)))
 
 
 def drain() -> None:
-    """Look at all events."""
+    """Process all events."""
     enrollment._cursor_written_at = 0.0
     while enrollment.process_events():
         pass
 
 
 def look() -> None:
-    """Look at watched segments, as after a minute."""
+    """Check watched segments, as happens once a minute."""
     derived_events.is_segment_check_due()
     derived_events.check_segments()
 
 
 def main(people: int) -> None:
-    """Measure each way in."""
+    """Measure each way into a flow."""
     directory = Path(tempfile.mkdtemp(prefix="campanero-bench-"))
     home = Home(directory)
     transactions.start()
@@ -102,7 +102,7 @@ def main(people: int) -> None:
 
 
 def measure(home: Home, people: int) -> None:
-    """Let all people come in by each way."""
+    """Let all contacts enter flows in each way."""
     fill(home, people)
     vip = [{"name": "contact_tag", "predicate": "eq", "value": "vip"}]
     where = [*vip, {"name": "event.total", "predicate": "gt", "value": 3}]

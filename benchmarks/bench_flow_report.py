@@ -46,7 +46,7 @@ status = 'completed'), exited_count = (SELECT count(*) FROM run WHERE status = '
 
 
 def grow(path: Path, flow: int, people: int) -> None:
-    """Let so many people go through a flow."""
+    """Write runs of so many contacts through a flow."""
     values = {"flow": flow, "people": people, "now": int(time.time() * 1000)}
     with closing(sqlite3.connect(path)) as books:
         for sql in (RUNS, PASSAGES, MESSAGES, COUNTS):
@@ -55,18 +55,18 @@ def grow(path: Path, flow: int, people: int) -> None:
 
 
 def measure(api: Client, name: str, path: str, **query: Any) -> None:
-    """Ask three times, and say how long the fastest took."""
-    best = 1e9
+    """Request three times, and print the fastest time."""
+    best_seconds = 1e9
     for _ in range(3):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         answer = api.get(path, **query)
-        best = min(best, time.perf_counter() - begun)
+        best_seconds = min(best_seconds, time.perf_counter() - started_at)
         assert answer.status == 200, answer.text
-    print(f"{name:45} {best * 1000:7.0f} ms  {answer.headers.get('X-Total-Count', '')}")
+    print(f"{name:45} {best_seconds * 1000:7.0f} ms  {answer.headers.get('X-Total-Count', '')}")
 
 
 def main() -> None:
-    """Print how long each answer takes."""
+    """Print how long each response takes."""
     options = argparse.ArgumentParser()
     options.add_argument("--people", type=int, default=250_000)
     people = options.parse_args().people
@@ -76,10 +76,10 @@ def main() -> None:
         grow(server.data / "campanero.db", flow, people)
         path = f"/flows/{flow}"
         # The first one of each counts; later ones may be what was counted a moment ago
-        for span in ("all", "30d", "7d"):
-            begun = time.perf_counter()
-            api.get(f"{path}/report", range=span).expect(200)
-            print(f"report {span:38} {(time.perf_counter() - begun) * 1000:7.0f} ms")
+        for period in ("all", "30d", "7d"):
+            started_at = time.perf_counter()
+            api.get(f"{path}/report", range=period).expect(200)
+            print(f"report {period:38} {(time.perf_counter() - started_at) * 1000:7.0f} ms")
         measure(api, "the same again", f"{path}/report")
         measure(api, "list of flows", "/flows")
         for query in ({}, {"status": "live"}, {"step": 1, "outcome": "waiting", "test": "false"}, {"step": 3},
@@ -87,9 +87,9 @@ def main() -> None:
             measure(api, f"runs {query}", f"{path}/runs", **query)
         for query in ({}, {"status": "delivered"}, {"test": "false"}, {"status": "queued"}):
             measure(api, f"messages of the flow {query}", "/messages", flow_id=flow, **query)
-        begun = time.perf_counter()
-        done = api.post(f"{path}/runs/take_out", {"step": 1}).expect(200)["changed"]
-        print(f"take out {done:<36} {(time.perf_counter() - begun) * 1000:7.0f} ms")
+        started_at = time.perf_counter()
+        moved_count = api.post(f"{path}/runs/take_out", {"step": 1}).expect(200)["changed"]
+        print(f"take out {moved_count:<36} {(time.perf_counter() - started_at) * 1000:7.0f} ms")
         print(server.cli("doctor", expect=0).stdout.split("flows:")[-1].splitlines()[0])
 
 

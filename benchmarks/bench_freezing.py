@@ -25,7 +25,7 @@ UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
 
 
 class Others(threading.Thread):
-    """Writes to contacts, one after the other, until it is told to end."""
+    """A thread that writes to contacts, one after the other, until it is stopped."""
 
     def __init__(self, api: Client, contacts: int) -> None:
         super().__init__(daemon=True)
@@ -34,55 +34,55 @@ class Others(threading.Thread):
         self.waits: list[float] = []
 
     def run(self) -> None:
-        """Change somebody's name every 10 ms or so, and note how long it took."""
+        """Change a contact's name about every 10 ms, and record how long each change took."""
         number = 0
         while not self.ending.wait(0.01):
             number = number * 7_919 % self._contacts + 1
-            begun = time.monotonic()
+            started_at = time.monotonic()
             self._api.patch(f"/contacts/{number}", {"first_name": f"N{number}"}).expect(200)
-            self.waits.append((time.monotonic() - begun) * 1000)
+            self.waits.append((time.monotonic() - started_at) * 1000)
 
 
-def during(server: Server, contacts: int, words: str, act: Any, is_over: Any) -> float:
-    """Do something while others write; prints how long it and they took, and returns the seconds."""
+def during(server: Server, contacts: int, label: str, act: Any, is_over: Any) -> float:
+    """Run an operation while others write; print both times, and return the seconds."""
     api = server.client(validate=False, keep_alive=True)
     others = Others(server.client(validate=False, keep_alive=True), contacts)
     others.start()
     time.sleep(1)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     act()
-    answered = (time.monotonic() - begun) * 1000
-    most = 0
+    response_ms = (time.monotonic() - started_at) * 1000
+    max_private = 0
     while not is_over(api):
-        most = max(most, private(server))
+        max_private = max(max_private, private(server))
         time.sleep(0.1)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     others.ending.set()
     others.join()
     waits = sorted(others.waits)
     print(
-        f"{words}: {seconds:.1f} s, answered after {answered:.0f} ms; {len(waits)} writes beside it: "
+        f"{label}: {seconds:.1f} s, answered after {response_ms:.0f} ms; {len(waits)} writes beside it: "
         f"p50 {waits[len(waits) // 2]:.1f} ms, p99 {waits[len(waits) * 99 // 100]:.1f} ms, longest {waits[-1]:.1f} ms; "
-        f"at most {most} MB of its own"
+        f"at most {max_private} MB of its own"
     )
     return seconds
 
 
 def private(server: Server) -> int:
-    """Return the megabytes that are the process's own, not mapped from files."""
+    """Return the private memory of a process in megabytes, without mapped files."""
     return memory(server.pid)["RssAnon"] // 1024
 
 
 def main() -> None:
-    """Run it."""
+    """Run the measurements."""
     tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contacts", type=int, default=200_000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     server = Server(env=UNLIMITED).set_up()
-    begun = time.monotonic()
-    fill(server.data / "campanero.db", asked.contacts)
-    print(f"{asked.contacts} contacts made in {time.monotonic() - begun:.0f} s")
+    started_at = time.monotonic()
+    fill(server.data / "campanero.db", options.contacts)
+    print(f"{options.contacts} contacts made in {time.monotonic() - started_at:.0f} s")
     with server:
         settled(server.pid)
         api = server.client(validate=False, keep_alive=True)
@@ -97,12 +97,12 @@ def main() -> None:
             return not reader.get(path).expect(200)["stats"]["pending"]
 
         seconds = during(
-            server, asked.contacts, "frozen", lambda: api.post(f"{path}/send", asked_for).expect(200), frozen
+            server, options.contacts, "frozen", lambda: api.post(f"{path}/send", asked_for).expect(200), frozen
         )
-        found = api.get(path).expect(200)
-        assert found["audience_count"] == found["stats"]["audience"] == asked.contacts
-        during(server, asked.contacts, "cancelled", lambda: api.post(f"{path}/cancel").expect(200), ended)
-        print(f"goals: {GOAL_SECONDS:.0f} s for 1,000,000 ({seconds / asked.contacts * 1e6:.1f} s here), "
+        campaign = api.get(path).expect(200)
+        assert campaign["audience_count"] == campaign["stats"]["audience"] == options.contacts
+        during(server, options.contacts, "cancelled", lambda: api.post(f"{path}/cancel").expect(200), ended)
+        print(f"goals: {GOAL_SECONDS:.0f} s for 1,000,000 ({seconds / options.contacts * 1e6:.1f} s here), "
               f"no write over {GOAL_MS:.0f} ms")  # fmt: skip
         log = server.data / "campanero.db-wal"
         print(f"log: {log.stat().st_size / 1e6:.0f} MB; fingerprint {digest(server.data / 'campanero.db')}")
@@ -110,12 +110,12 @@ def main() -> None:
 
 
 def digest(path: Path) -> str:
-    """Return a fingerprint of who has a row, to hold runs against each other."""
-    here = apsw.Connection(str(path))
-    found = hashlib.blake2b(digest_size=6)
-    for row in here.execute("SELECT contact_id, recipient, skip_reason FROM message ORDER BY id"):
-        found.update(repr(row).encode())
-    return found.hexdigest()
+    """Return a digest of the recipients, for comparing runs."""
+    database = apsw.Connection(str(path))
+    digest_ = hashlib.blake2b(digest_size=6)
+    for row in database.execute("SELECT contact_id, recipient, skip_reason FROM message ORDER BY id"):
+        digest_.update(repr(row).encode())
+    return digest_.hexdigest()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0"}
 
 
 def make(path: Path, rows: int) -> None:
-    """Write a file of people whose addresses come in no order."""
+    """Write a file of contacts with addresses in random order."""
     pick = random.Random(1)
     with path.open("w") as file:
         file.write("email,first_name,last_name,city,plan\n")
@@ -38,13 +38,13 @@ def floor(path: Path, home: Path) -> float:
     """Return the seconds that `sqlite3 .import` takes for the same rows."""
     begin = time.perf_counter()
     table = "CREATE TABLE person (email TEXT UNIQUE, first_name TEXT, last_name TEXT, city TEXT, plan TEXT)"
-    words = ["sqlite3", str(home / "floor.db"), table, ".mode csv", f".import --skip 1 {path} person"]
-    subprocess.run(words, check=True)
+    command = ["sqlite3", str(home / "floor.db"), table, ".mode csv", f".import --skip 1 {path} person"]
+    subprocess.run(command, check=True)
     return time.perf_counter() - begin
 
 
 class Meanwhile:
-    """Another client at work: how long each of its requests takes."""
+    """Another client at work, and how long each of its requests takes."""
 
     def __init__(self, api: Client, pause: float, what: Any) -> None:
         self.times: list[float] = []
@@ -67,18 +67,20 @@ class Meanwhile:
 
 
 def memory(pid: int) -> dict[str, int]:
-    """Return kilobytes of a process by kind: private (`RssAnon`), and mapped from files (`RssFile`)."""
+    """Return the kilobytes of a process by kind: private (`RssAnon`), and mapped from files (`RssFile`)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: int(text.split()[0]) for name, _, text in (line.partition(":") for line in lines) if "kB" in text}
 
 
 def run(server: Server, path: Path, label: str, rows: int, base: float) -> None:
-    """Import a file and print what it took."""
+    """Import a file and print the result."""
     api = server.client(validate=False, keep_alive=True)
-    reader = Meanwhile(server.client(validate=False, keep_alive=True), 0.02, lambda one: one.get("/contacts", limit=50))
+    reader = Meanwhile(
+        server.client(validate=False, keep_alive=True), 0.02, lambda client: client.get("/contacts", limit=50)
+    )
     writer = Meanwhile(
         server.client(validate=False, keep_alive=True), 0.05,
-        lambda one: one.post("/contacts", {"email": f"w{time.time_ns()}@example.com"}),
+        lambda client: client.post("/contacts", {"email": f"w{time.time_ns()}@example.com"}),
     )  # fmt: skip
     begin = time.perf_counter()
     number = upload(api, path.read_bytes(), list_ids=[1], consent_source="bench").expect(201)["id"]
@@ -94,8 +96,8 @@ def run(server: Server, path: Path, label: str, rows: int, base: float) -> None:
     took = time.perf_counter() - begin
     applying = took - phases.get("applying", took)
     page, write = reader.end(), writer.end()
-    said = {name: job[name] for name in ("status", "created", "updated", "failed")}
-    print(f"{label}: {said}")
+    summary = {name: job[name] for name in ("status", "created", "updated", "failed")}
+    print(f"{label}: {summary}")
     print(f"  {rows / took:,.0f} rows/s in all, {rows / applying:,.0f} applying; {base / took:.2f} of .import")
     print(f"  page of contacts p50 {page[0]:.1f}, p99 {page[1]:.1f}, longest {page[2]:.0f} ms (goal: p99 25)")
     print(f"  upsert of another p50 {write[0]:.1f}, p99 {write[1]:.1f}, longest {write[2]:.0f} ms (goal: longest 100)")
@@ -104,7 +106,7 @@ def run(server: Server, path: Path, label: str, rows: int, base: float) -> None:
 
 
 def main() -> None:
-    """Measure new people, then the same people changed."""
+    """Measure an import of new contacts, then an update of the same contacts."""
     tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)

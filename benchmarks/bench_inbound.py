@@ -29,7 +29,7 @@ PLACES = 4
 
 
 def understood(rounds: int = 20) -> float:
-    """Return how many mails are read in a second, on one core."""
+    """Return the bounces a second that one core parses."""
     with tempfile.TemporaryDirectory() as directory:
         crypto.create_key(Path(directory))
         config.set_current(config.load({"data_dir": directory}, {}).config)
@@ -38,18 +38,18 @@ def understood(rounds: int = 20) -> float:
             links.build_unsubscribe_url(7),
         )  # fmt: skip
         mails = [sample(name, marks) for name in MEANS]
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         for _ in range(rounds):
             for raw in mails:
                 bounce_mail.parse_reports(raw, 7)
-        return rounds * len(mails) / (time.perf_counter() - begun)
+        return rounds * len(mails) / (time.perf_counter() - started_at)
 
 
-def returned(post: Post, taken: list[Message]) -> float:
-    """Bring a hard bounce for each message and answer how many are answered in a second."""
+def returned(post: Post, messages: list[Message]) -> float:
+    """Send a hard bounce for each message and return the bounces a second."""
     reports = []
-    for one in taken:
-        marks = Marks(one.to, one.mail_from or "", (one.header("Message-ID") or "").strip("<>"), "")
+    for message in messages:
+        marks = Marks(message.to, message.mail_from or "", (message.header("Message-ID") or "").strip("<>"), "")
         reports.append((marks.return_path, sample("postfix_user_unknown", marks)))
 
     def bring(part: list[tuple[str, bytes]]) -> None:
@@ -59,16 +59,16 @@ def returned(post: Post, taken: list[Message]) -> float:
                 assert smtp.sendmail("", [to], raw) == {}
 
     places = [threading.Thread(target=bring, args=(reports[number::PLACES],)) for number in range(PLACES)]
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     for place in places:
         place.start()
     for place in places:
         place.join()
-    return len(reports) / (time.perf_counter() - begun)
+    return len(reports) / (time.perf_counter() - started_at)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the measurements."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_500
     print(f"{understood():.0f} mails a second are understood, of {len(MEANS)} kinds")
     post, more = Post(free_port()), {"CAMPANERO_EMAIL__DIRECT__HELO": f"mail.{DOMAIN}"}

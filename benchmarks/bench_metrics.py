@@ -32,39 +32,39 @@ SELECT 1, 'u' || x, '{}', 'full', 0, 0, 0, 0, 0, 0, 0 FROM n
 
 
 def fill(server: Server, messages: int) -> None:
-    """Write people, and messages that have been sent."""
+    """Write contacts, and messages that were sent."""
     now = int(time.time() * 1000)
-    with apsw.Connection(str(server.data / "campanero.db")) as here:
-        here.execute(_PEOPLE, (PEOPLE,))
-        here.execute(_FILL, (messages, PEOPLE, now, now, now))
+    with apsw.Connection(str(server.data / "campanero.db")) as database:
+        database.execute(_PEOPLE, (PEOPLE,))
+        database.execute(_FILL, (messages, PEOPLE, now, now, now))
 
 
 def put_back(server: Server) -> None:
-    """Let all of them wait."""
-    with apsw.Connection(str(server.data / "campanero.db")) as here:
-        here.execute("UPDATE message SET status = 'queued', due_at = 0, sent_at = NULL")
+    """Make all messages wait again."""
+    with apsw.Connection(str(server.data / "campanero.db")) as database:
+        database.execute("UPDATE message SET status = 'queued', due_at = 0, sent_at = NULL")
 
 
 def late(times: list[float]) -> str:
-    """Return how long something took, in milliseconds."""
-    found = sorted(times)
-    return f"p50 {found[len(found) // 2] * 1000:.1f}, p95 {found[int(len(found) * 0.95)] * 1000:.1f}, " \
-           f"max {found[-1] * 1000:.1f} ms"  # fmt: skip
+    """Return response times as text, in milliseconds."""
+    ordered = sorted(times)
+    return f"p50 {ordered[len(ordered) // 2] * 1000:.1f}, p95 {ordered[int(len(ordered) * 0.95)] * 1000:.1f}, " \
+           f"max {ordered[-1] * 1000:.1f} ms"  # fmt: skip
 
 
 def timed(ask: Any, times: int, pause: float = 0.0) -> list[float]:
-    """Return how long each of so many requests took."""
+    """Return the time of each of so many requests."""
     found = []
     for _ in range(times):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         ask()
-        found.append(time.perf_counter() - begun)
+        found.append(time.perf_counter() - started_at)
         time.sleep(pause)
     return found
 
 
 def measure(server: Server, what: str) -> None:
-    """Scrape alone, by many, and beside writers."""
+    """Scrape alone, in parallel, and beside writers."""
     api = Client(server.url, server.key, keep_alive=True, validate=False)
 
     def post() -> None:
@@ -77,12 +77,12 @@ def measure(server: Server, what: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         scraping = [pool.submit(timed, lambda: api.get("/metrics"), 200) for _ in range(4)]
         print(f"{what}: writes beside four who scrape without pause: {late(timed(post, 400))}", flush=True)
-        for one in scraping:
-            one.result()
+        for thread in scraping:
+            thread.result()
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int, default=1_000_000)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Measures the rehearsal of a draft: `python -m benchmarks.bench_rehearsal --contacts 100000`."""
+"""Measure rendering a draft for all recipients: `python -m benchmarks.bench_rehearsal --contacts 100000`."""
 
 import argparse
 import time
@@ -19,7 +19,7 @@ SECTIONS = [
 
 
 def main() -> None:
-    """Import people, ask for the preflight of a draft to all of them, and wait for its rehearsal."""
+    """Import contacts, request the preflight of a draft to all, and wait until rendering is complete."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--contacts", type=int, default=100_000)
     options = parser.parse_args()
@@ -32,12 +32,12 @@ def main() -> None:
             "name": "Spring", "trigger_attributes": {"contact_list_id": group},
             "template_attributes": {"subject": "Hi {{ first_name }}", "design": {"sections": SECTIONS}},
         }  # fmt: skip
-        made = api.post("/campaigns", body).expect(201)["id"]
-        path, begin = f"/campaigns/{made}/preflight", time.perf_counter()
-        found = api.wait(path, lambda one: one["facts"]["rehearsal"]["status"] in ("complete", "failed"), 600)
+        campaign_id = api.post("/campaigns", body).expect(201)["id"]
+        path, begin = f"/campaigns/{campaign_id}/preflight", time.perf_counter()
+        preflight = api.wait(path, lambda row: row["facts"]["rehearsal"]["status"] in ("complete", "failed"), 600)
         took = time.perf_counter() - begin
-        done_ = found["facts"]["rehearsal"]
-        lacking = {one["name"]: one["count"] for one in done_["lacking"]}
+        done_ = preflight["facts"]["rehearsal"]
+        lacking = {row["name"]: row["count"] for row in done_["lacking"]}
         print(
             f"{done_['status']}: {done_['done']:,} rendered in {took:.1f} s (goal: 100,000 in 60 s); lacking {lacking}"
         )

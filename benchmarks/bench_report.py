@@ -21,14 +21,14 @@ WORDS = ("550 5.1.1 <{}>: user unknown", "552 5.2.2 mailbox full", "554 5.7.1 bl
 
 
 def grow(path: Path, campaign_id: int, people: int, hits: int) -> None:
-    """Give a campaign that went to one person so many recipients, and what they did."""
+    """Extend a campaign that was sent to one contact to many recipients with their hits."""
     draw = random.Random(1)
     with closing(sqlite3.connect(path)) as books:
         books.row_factory = sqlite3.Row
-        one = dict(books.execute("SELECT * FROM message WHERE campaign_id = ?", (campaign_id,)).fetchone())
-        names, first = list(one), int(one["id"])
+        message = dict(books.execute("SELECT * FROM message WHERE campaign_id = ?", (campaign_id,)).fetchone())
+        names, first = list(message), int(message["id"])
         places = f"({','.join(names)}) VALUES ({','.join('?' * len(names))})"
-        books.executemany(f"INSERT INTO message {places}", _messages(draw, one, first, people))
+        books.executemany(f"INSERT INTO message {places}", _messages(draw, message, first, people))
         books.execute("UPDATE campaign SET audience_count = ? WHERE id = ?", (people, campaign_id))
         books.executemany(
             "INSERT INTO bounce (account_id, message_id, campaign_id, address_hash, kind, created_at) "
@@ -39,16 +39,18 @@ def grow(path: Path, campaign_id: int, people: int, hits: int) -> None:
         books.executemany(
             "INSERT INTO hit (account_id, campaign_id, message_id, kind, number, method, ip, user_agent, verdict, "
             "test, at) VALUES (1, ?, ?, ?, ?, 'GET', '192.0.2.0', ?, ?, 0, ?)",
-            _hits(draw, campaign_id, one, hits, people),
+            _hits(draw, campaign_id, message, hits, people),
         )
         books.commit()
 
 
-def _messages(draw: random.Random, one: dict[str, Any], first: int, people: int) -> Iterator[tuple[Any, ...]]:
-    sent = int(one["sent_at"])
+def _messages(draw: random.Random, message: dict[str, Any], first: int, people: int) -> Iterator[tuple[Any, ...]]:
+    sent = int(message["sent_at"])
     for number in range(first + 1, first + people):
         at = draw.choice(LARGE) if draw.random() < 0.85 else f"firm{draw.randrange(3000)}.example"
-        row = dict(one, id=number, contact_id=None, recipient=f"person{number}@{at}", opened_at=None, clicked_at=None)
+        row = dict(
+            message, id=number, contact_id=None, recipient=f"person{number}@{at}", opened_at=None, clicked_at=None
+        )
         row |= {"recipient_key": row["recipient"], "internet_message_id": f"{number:043}@bakery.example"}
         row["status"] = draw.choices(("sent", "bounced", "failed", "skipped"), (95, 2, 1, 2))[0]
         if row["status"] in ("bounced", "failed"):
@@ -69,13 +71,13 @@ def _hits(draw: random.Random, campaign_id: int, one: dict[str, Any], hits: int,
 
 
 def late(times: list[float]) -> str:
-    """Return how long answers took, in milliseconds."""
-    found = sorted(times)
-    return f"p50 {found[len(found) // 2] * 1000:.0f}, p95 {found[int(len(found) * 0.95)] * 1000:.0f} ms"
+    """Return response times as text, in milliseconds."""
+    ordered = sorted(times)
+    return f"p50 {ordered[len(ordered) // 2] * 1000:.0f}, p95 {ordered[int(len(ordered) * 0.95)] * 1000:.0f} ms"
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--people", type=int, default=100_000)
     parser.add_argument("--hits", type=int, default=300_000)
@@ -85,8 +87,10 @@ def main() -> None:
         api = server.client()
         group = api.post("/lists", {"name": "All"}).expect(201)["id"]
         api.post("/contacts", {"email": "a@example.org", "list_ids": [group]}).expect(201)
-        made = api.post("/campaigns", {"name": "Large", "template_attributes": {"subject": "s", "body": "<p>x</p>"}})
-        number = made.expect(201)["id"]
+        campaign = api.post(
+            "/campaigns", {"name": "Large", "template_attributes": {"subject": "s", "body": "<p>x</p>"}}
+        )
+        number = campaign.expect(201)["id"]
         api.post(f"/campaigns/{number}/send", {"trigger_attributes": {"contact_list_id": group}}).expect(200)
         api.wait(f"/campaigns/{number}", lambda row: row["status"] == "completed")
         server.stop()
@@ -96,16 +100,16 @@ def main() -> None:
             times = []
             for _ in range(options.times if not pause else 10):
                 time.sleep(pause)
-                begun = time.perf_counter()
-                found = api.get(f"/campaigns/{number}/report").expect(200)
-                times.append(time.perf_counter() - begun)
+                started_at = time.perf_counter()
+                report = api.get(f"/campaigns/{number}/report").expect(200)
+                times.append(time.perf_counter() - started_at)
             print(f"{name}: first {times[0] * 1000:.0f}, {late(times)}", flush=True)
-            assert found["ledger"]["adds_up"] and found["ledger"]["sum"] == options.people
+            assert report["ledger"]["adds_up"] and report["ledger"]["sum"] == options.people
         for query in ("opened=people", "opened=machines", "link=3", "domain=google", "unsubscribed=true"):
             key, _, value = query.partition("=")
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             api.get(f"/campaigns/{number}/recipients", **{key: value}).expect(200)
-            print(f"recipients {query}: {(time.perf_counter() - begun) * 1000:.0f} ms")
+            print(f"recipients {query}: {(time.perf_counter() - started_at) * 1000:.0f} ms")
 
 
 if __name__ == "__main__":

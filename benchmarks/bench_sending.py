@@ -44,7 +44,7 @@ UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SE
 
 
 def html(size: int) -> str:
-    """Return a page of about this size: six merge fields in thirty places, eight links."""
+    """Return a page of about this size, with six merge tags in thirty places and eight links."""
     parts = [f"<p>Dear {field}, this one is for you.</p>\n" for field in FIELDS * 5]
     parts += [
         f'<p><a href="https://bakery.example/bread/{n}?utm_source=mail">how we bake it</a></p>\n' for n in range(8)
@@ -65,7 +65,7 @@ def fill(api: Client, count: int) -> int:
 
 
 def campaign(server: Server, people: int, size: int, count: int) -> tuple[Cost, int]:
-    """Send a campaign and wait until it is completed; answers its cost and its id."""
+    """Send a campaign and wait until it is completed; return its cost and its id."""
     api = server.client(validate=False, keep_alive=True)
     number = api.post("/campaigns", {"name": "Measured"}).expect(201)["id"]
     content = {"subject": "News for {{ contact.first_name }}", "body": html(size)}
@@ -81,7 +81,7 @@ def campaign(server: Server, people: int, size: int, count: int) -> tuple[Cost, 
 
 
 class Meanwhile:
-    """Another client at work: what it does every so many seconds, and how long each takes in milliseconds."""
+    """Another client that acts at an interval in seconds, and the milliseconds of each action."""
 
     def __init__(self, pause: float, what: Callable[[int], Any]) -> None:
         self.times: list[float] = []
@@ -99,24 +99,25 @@ class Meanwhile:
             self.times.append((time.perf_counter() - begin) * 1000)
 
     def end(self) -> str:
-        """Stop, and say what was measured."""
+        """Stop, and return the times as text."""
         self._stop.set()
         self._thread.join()
-        found = sorted(self.times)
-        late = found[min(len(found) - 1, int(len(found) * 0.99))]
-        return f"{len(found)} requests, p50 {found[len(found) // 2]:.1f}, p99 {late:.1f}, longest {found[-1]:.1f} ms"
+        ordered = sorted(self.times)
+        late = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+        median = ordered[len(ordered) // 2]
+        return f"{len(ordered)} requests, p50 {median:.1f}, p99 {late:.1f}, longest {ordered[-1]:.1f} ms"
 
 
 def say(name: str, costs: list[Cost]) -> float:
     """Print the median of some runs and return its rate."""
-    rates = [one.rate for one in costs]
-    rate, cpu = statistics.median(rates), statistics.median(one.cpu_of_1000 for one in costs)
+    rates = [cost.rate for cost in costs]
+    rate, cpu = statistics.median(rates), statistics.median(cost.cpu_of_1000 for cost in costs)
     print(f"  {name:<28} {rate:>8,.0f}/s ({min(rates):,.0f} to {max(rates):,.0f}), {cpu:.3f} CPU-s per 1,000")
     return rate
 
 
 def rounds(server: Server, people: int, port: int, postfix: Postfix, mail: Path, options: Any) -> None:
-    """Let the contenders take turns, and print the ratios."""
+    """Run the contenders in turns, and print the ratios."""
     ours: list[Cost] = []
     theirs: list[Cost] = []
     threads: list[Cost] = []
@@ -130,13 +131,13 @@ def rounds(server: Server, people: int, port: int, postfix: Postfix, mail: Path,
         say("smtplib threads, ready-made", threads),
         say("campanero", ours),
     )
-    spent = statistics.median(one.cpu for one in ours) / statistics.median(one.cpu for one in theirs)
+    spent = statistics.median(cost.cpu for cost in ours) / statistics.median(cost.cpu for cost in theirs)
     print(f"  G1 {rate / floor:.2f} of smtp-source (goal 0.9); G2 {rate / simple:.2f} of smtplib (3); "
           f"G3 {spent:.1f} times smtp-source's processor (2)")  # fmt: skip
 
 
 def beside(server: Server, people: int, options: Any, number: int) -> None:
-    """Send while people read pages and opt out, and print what they wait."""
+    """Send while other clients read pages and opt out, and print their waiting times."""
     api, other = (server.client(validate=False, keep_alive=True) for _ in range(2))
     links = _ways_out(api, number, 400)
     reading = Meanwhile(0.005, lambda n: api.get(f"/contacts/{n % 1000 + 1}").expect(200))
@@ -165,7 +166,7 @@ def _opt_out(api: Client, path: str) -> None:
 
 
 def slowly(options: Any) -> None:
-    """Send into a server that answers a command 20 ms late, and print the round trips a message takes."""
+    """Send to a server that delays each reply by 20 ms, and print the round trips per message."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "tests.kit.smtp_sink", "--spool", f"{directory}/spool", "--delay", "0.02"]
         sink = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -181,7 +182,7 @@ def slowly(options: Any) -> None:
 
 
 def making(size: int) -> None:
-    """Print what it takes to make one message, beside Jinja2 filling in the same HTML alone."""
+    """Print the cost of rendering one message, and of Jinja2 filling the same HTML."""
     source = html(size)
     body = Environment(autoescape=True).from_string(
         source.replace("| default: 'friend'", "or 'friend'").replace("| upcase", "| upper")
@@ -236,7 +237,7 @@ def _each(what: Callable[[int], object], count: int) -> float:
 
 
 def made(port: int, options: Any) -> Server:
-    """Return a service that is set up to send into a sink."""
+    """Yield a service that is set up to send into a sink."""
     env = UNLIMITED | {"CAMPANERO_EMAIL__CONNECTIONS": str(options.connections)}
     env |= {"CAMPANERO_EMAIL__MESSAGES_PER_CONNECTION": "100000"}
     server = Server(relay=port, env=env, executable=options.executable).set_up().start()
@@ -246,7 +247,7 @@ def made(port: int, options: Any) -> Server:
 
 
 def example(size: int, home: Path) -> Path:
-    """Write one message of the campaign as it leaves, for the others to send."""
+    """Return one message of the campaign as it is sent, for the other senders."""
     with SmtpServer() as kit, made(kit.port, argparse.Namespace(connections=1, executable=None)) as other:
         people = fill(other.client(validate=False), 1)
         campaign(other, people, size, 1)

@@ -1,4 +1,4 @@
-"""What sending is measured against: Postfix's `smtp-sink` and `smtp-source`, and threads of `smtplib`."""
+"""The baselines for sending: Postfix's `smtp-sink` and `smtp-source`, and threads of `smtplib`."""
 
 import os
 import resource
@@ -19,7 +19,7 @@ FROM, TO = "news@example.org", "person1@example.org"
 
 
 class Cost(NamedTuple):
-    """What a run took."""
+    """The cost of a run."""
 
     messages: int
     seconds: float
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 
 class Postfix:
-    """The two tools, installed, or unpacked into a directory from Debian's package (`apt-get download postfix`)."""
+    """The two tools, installed or unpacked from Debian's package (`apt-get download postfix`)."""
 
     def __init__(self, unpacked: Path | None) -> None:
         self._env = dict(os.environ)
@@ -50,10 +50,15 @@ class Postfix:
 
     @contextmanager
     def sink(self) -> Iterator[int]:
-        """Run `smtp-sink` and answer its port."""
+        """Run `smtp-sink` and yield its port."""
         port = free_port()
-        words = [f"{self._at}smtp-sink", "-u", "root" if os.getuid() == 0 else os.environ["USER"], f"127.0.0.1:{port}"]
-        process = subprocess.Popen([*words, "1000"], env=self._env)
+        command = [
+            f"{self._at}smtp-sink",
+            "-u",
+            "root" if os.getuid() == 0 else os.environ["USER"],
+            f"127.0.0.1:{port}",
+        ]
+        process = subprocess.Popen([*command, "1000"], env=self._env)
         try:
             _wait(port)
             yield port
@@ -62,10 +67,10 @@ class Postfix:
             process.wait(10)
 
     def source(self, port: int, connections: int, messages: int, mail: Path) -> Cost:
-        """Send the same bytes again and again, several messages a connection, with `smtp-source -d`."""
-        words = [f"{self._at}smtp-source", "-d", "-s", str(connections), "-m", str(messages), "-F", str(mail)]
+        """Send the same bytes repeatedly, several messages per connection, with `smtp-source -d`."""
+        command = [f"{self._at}smtp-source", "-d", "-s", str(connections), "-m", str(messages), "-F", str(mail)]
         before, begin = _children(), time.perf_counter()
-        subprocess.run([*words, "-f", FROM, "-t", TO, f"127.0.0.1:{port}"], env=self._env, check=True)
+        subprocess.run([*command, "-f", FROM, "-t", TO, f"127.0.0.1:{port}"], env=self._env, check=True)
         return Cost(messages, time.perf_counter() - begin, _children() - before)
 
 
@@ -87,8 +92,8 @@ def _wait(port: int) -> None:
 
 
 def ready_made(port: int, connections: int, messages: int, mail: Path) -> Cost:
-    """Send the same bytes with threads of `smtplib`, as a program of its own."""
-    words = [
+    """Send the same bytes with threads of `smtplib`, in a separate process."""
+    command = [
         sys.executable,
         "-m",
         "benchmarks.bench_sending_rivals",
@@ -98,12 +103,12 @@ def ready_made(port: int, connections: int, messages: int, mail: Path) -> Cost:
         str(mail),
     ]
     before, begin = _children(), time.perf_counter()
-    subprocess.run(words, check=True)
+    subprocess.run(command, check=True)
     return Cost(messages, time.perf_counter() - begin, _children() - before)
 
 
 def main() -> None:
-    """Be that program."""
+    """Run as that separate process."""
     port, connections, messages = map(int, sys.argv[1:4])
     mail = Path(sys.argv[4]).read_bytes()
 

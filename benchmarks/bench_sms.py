@@ -22,7 +22,7 @@ HINT = {"sms_opt_out_hint": "Reply STOP to opt out"}
 
 
 def measured(name: str, server: Server, sms: FakeSms, people: int, options: Any) -> None:
-    """Send one campaign, and say how fast it arrived and what it cost."""
+    """Send one campaign, and print its rate and its cost."""
     api = server.client(validate=False, keep_alive=True)
     path = sms_crowd.draft(api, people, "Hello {{ first_name }}, {{ contact.data.city }}: https://bakery.example/bread")
     known, cpu, begin = len(sms.accepted), cpu_seconds(server.pid), time.perf_counter()
@@ -31,7 +31,7 @@ def measured(name: str, server: Server, sms: FakeSms, people: int, options: Any)
     while api.get(path).expect(200)["status"] != "completed":
         time.sleep(0.2)
     whole, spent = time.perf_counter() - begin, cpu_seconds(server.pid) - cpu
-    times = sorted(one.at for one in sms.accepted[known:])
+    times = sorted(sms_.at for sms_ in sms.accepted[known:])
     if len(times) != options.contacts:
         raise AssertionError(len(times))
     seconds = [sum(1 for at in times if n <= at - times[0] < n + 1) for n in range(int(times[-1] - times[0]))]

@@ -31,7 +31,7 @@ _TURN_OVER = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(
 
 
 class Program:
-    """One way to run the appliance, on data of its own."""
+    """A way to run the appliance, with a data directory of its own."""
 
     def __init__(self, name: str, command: list[str], home: Path, path: Path | None = None) -> None:
         self.name, self.command, self.data = name, command, home / "data"
@@ -41,24 +41,24 @@ class Program:
         subprocess.run([*command, *words], env=self.env, input=f"{PASSWORD}\n", text=True, check=True)
 
     def start(self, group: Path | None) -> tuple[float, float]:
-        """Start once, within a control group or free; answer the seconds to the first answer and those of processors.
+        """Start once, optionally in a control group; return the seconds to the first response and of the processors.
 
-        What is printed goes nowhere, so that nobody waits for a reader.
+        The output is discarded, so that the process never waits for a reader.
         """
         port = free_port()
-        words = [*self.command, "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{port}"]
+        command = [*self.command, "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{port}"]
         if group:
-            words = ["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$@"', "sh", *words]
-        begun = time.monotonic()
+            command = ["sh", "-c", f'echo $$ >{group}/cgroup.procs; exec "$@"', "sh", *command]
+        started_at = time.monotonic()
         process = subprocess.Popen(
-            words, env=self.env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, env=self.env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             while not _answers(port):
-                if process.poll() is not None or time.monotonic() > begun + _WITHIN:
-                    raise AssertionError(f"{self.name} does not start: {' '.join(words)}")
+                if process.poll() is not None or time.monotonic() > started_at + _WITHIN:
+                    raise AssertionError(f"{self.name} does not start: {' '.join(command)}")
                 time.sleep(0.002)
-            took = time.monotonic() - begun
+            took = time.monotonic() - started_at
             return took, sum(map(cpu_seconds, _family(process.pid)))
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -78,14 +78,14 @@ def _answers(port: int) -> bool:
 
 
 def _family(pid: int) -> list[int]:
-    """Return the process and all below it."""
+    """Return the process and its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(one for child in children for one in _family(int(child)))]
+    return [pid, *(descendant for child in children for descendant in _family(int(child)))]
 
 
 @contextlib.contextmanager
 def share(of_one_core: float) -> Iterator[Path | None]:
-    """Make a control group that gets so much of one core, of either version; None where there may be none."""
+    """Create a control group (version 1 or 2) with a share of one core, or return None if that is not allowed."""
     new, old = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu")
     group = (old if old.is_dir() else new) / f"campanero-bench-{os.getpid()}"
     quota = int(_PERIOD * of_one_core)
@@ -113,7 +113,7 @@ def share(of_one_core: float) -> Iterator[Path | None]:
 
 @contextlib.contextmanager
 def awake() -> Iterator[None]:
-    """Let no processor rest, by what gives way to everything else."""
+    """Keep the processors busy with processes of the lowest priority."""
     turning = [subprocess.Popen([sys.executable, "-c", _TURN_OVER]) for _ in range(os.cpu_count() or 1)]
     try:
         yield
@@ -124,15 +124,15 @@ def awake() -> Iterator[None]:
 
 
 def measure(programs: list[Program], starts: int, group: Path | None, goal: float) -> None:
-    """Start them in turns and print the medians."""
+    """Start the programs in turns and print the medians."""
     took: dict[str, list[tuple[float, float]]] = {program.name: [] for program in programs}
     for turn in range(starts + 1):
         for program in programs:
-            found = program.start(group)
+            figures = program.start(group)
             if turn:  # the first one warms up
-                took[program.name].append(found)
+                took[program.name].append(figures)
     for name, all_found in took.items():
-        waited, used = ([one[which] for one in all_found] for which in (0, 1))
+        waited, used = ([thread[which] for thread in all_found] for which in (0, 1))
         print(
             f"  {statistics.median(waited):5.2f} s ({min(waited):.2f} to {max(waited):.2f}), processor "
             f"{statistics.median(used):.2f} s ({min(used):.2f} to {max(used):.2f})  {name} (goal {goal:.0f} s)",
@@ -141,7 +141,7 @@ def measure(programs: list[Program], starts: int, group: Path | None, goal: floa
 
 
 def main() -> None:
-    """Print how long a start takes, with all cores and with a quarter of one."""
+    """Print how long a start takes with all cores and with a quarter of one."""
     tell_what_the_host_takes()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--executable", type=Path, action="append", default=[], help="a built file, or several")

@@ -34,7 +34,7 @@ LINKS = 8
 
 
 async def follow(port: int, paths: list[str], connections: int) -> tuple[float, list[float]]:
-    """Follow all links over so many connections; returns the rate and how long each took."""
+    """Follow all links over so many connections; return the rate and the times."""
     requests = (f"GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: {AGENT}\r\n\r\n".encode() for path in paths)
     rate, times = await ask(port, requests, connections, (302,))
     if len(times) != len(paths):
@@ -43,7 +43,7 @@ async def follow(port: int, paths: list[str], connections: int) -> tuple[float, 
 
 
 def fill(api: Client, name: str, people: int, tracking: str) -> int:
-    """Import people of one mind into a list and return its id."""
+    """Import contacts with one tracking choice into a list and return its id."""
     number = api.post("/lists", {"name": name}).expect(201)["id"]
     lines = ["email,first_name,tracking"] + [f"{name}{n}@example.org,N{n},{tracking}" for n in range(people)]
     done(api, upload(api, "\n".join(lines), list_ids=[number], consent_source="bench"), 600)
@@ -51,7 +51,7 @@ def fill(api: Client, name: str, people: int, tracking: str) -> int:
 
 
 def paths_of(server: Server, campaign_id: int) -> list[str]:
-    """Return a link of every message of a campaign, as the mail has it, in no order."""
+    """Return a link from every message of a campaign, in random order."""
     crypto.load_key(server.data)
     with closing(sqlite3.connect(f"file:{server.data}/campanero.db?mode=ro", uri=True)) as books:
         ids = [row[0] for row in books.execute("SELECT id FROM message WHERE campaign_id = ?", (campaign_id,))]
@@ -60,13 +60,13 @@ def paths_of(server: Server, campaign_id: int) -> list[str]:
 
 
 def recorded(server: Server, where: str = "1") -> int:
-    """Return how many hits are stored."""
+    """Return the number of stored hits."""
     with closing(sqlite3.connect(f"file:{server.data}/campanero.db?mode=ro", uri=True)) as books:
         return int(books.execute(f"SELECT count(*) FROM hit WHERE {where}").fetchone()[0])
 
 
 def settled(server: Server) -> float:
-    """Wait until all that was recorded is judged; returns the seconds."""
+    """Wait until all recorded hits are classified; return the seconds."""
     begin = time.perf_counter()
     while recorded(server, "verdict IS NULL"):
         time.sleep(0.05)
@@ -74,13 +74,13 @@ def settled(server: Server) -> float:
 
 
 def late(times: list[float]) -> str:
-    """Return how long answers took, in milliseconds."""
-    found = sorted(times)
-    return f"p50 {found[len(found) // 2] * 1000:.1f}, p99 {found[int(len(found) * 0.99)] * 1000:.1f} ms"
+    """Return response times as text, in milliseconds."""
+    ordered = sorted(times)
+    return f"p50 {ordered[len(ordered) // 2] * 1000:.1f}, p99 {ordered[int(len(ordered) * 0.99)] * 1000:.1f} ms"
 
 
 def rounds(server: Server, groups: dict[str, list[str]], options: Any) -> None:
-    """Let the two take turns on links that nobody followed before."""
+    """Measure the two lists in turns with links that were not followed before."""
     rates: dict[str, list[float]] = {name: [] for name in groups}
     times: dict[str, list[float]] = {name: [] for name in groups}
     spent: dict[str, float] = dict.fromkeys(groups, 0.0)
@@ -88,16 +88,18 @@ def rounds(server: Server, groups: dict[str, list[str]], options: Any) -> None:
     for turn in range(options.rounds):
         for name in groups:
             part = groups[name][turn * options.clicks : (turn + 1) * options.clicks]
-            begun = cpu_seconds(server.pid)
+            cpu_before = cpu_seconds(server.pid)
             rate, took = uvloop.run(follow(server.port, part, options.connections))
-            spent[name] += (cpu_seconds(server.pid) - begun) / options.rounds / len(part)
+            spent[name] += (cpu_seconds(server.pid) - cpu_before) / options.rounds / len(part)
             judging.append(settled(server))
             rates[name].append(rate)
             times[name] += took
-    for name, found in rates.items():
-        rate = f"{statistics.median(found):>8,.0f}/s ({min(found):,.0f} to {max(found):,.0f})"
+    for name, values in rates.items():
+        rate = f"{statistics.median(values):>8,.0f}/s ({min(values):,.0f} to {max(values):,.0f})"
         print(f"  {name:<12} {rate}, {late(times[name])}, processor {spent[name] * 1e6:.0f} us a click")
-    ratios = [one / other for one, other in zip(rates["recorded"], rates["plain"], strict=True)]
+    ratios = [
+        recorded_rate / plain_rate for recorded_rate, plain_rate in zip(rates["recorded"], rates["plain"], strict=True)
+    ]
     lost = options.rounds * options.clicks - (recorded(server) - before)
     saved = spent["plain"] / spent["recorded"]
     print(f"  G8 {statistics.median(ratios):.2f}, by processor {saved:.2f} (goal 0.6), lost {lost} (goal 0); "
@@ -105,12 +107,12 @@ def rounds(server: Server, groups: dict[str, list[str]], options: Any) -> None:
 
 
 def beside(server: Server, people: int, groups: dict[str, list[str]], options: Any) -> None:
-    """Follow links at a steady pace while a campaign leaves at full speed."""
+    """Follow links at a steady rate while a campaign is sent at full speed."""
     readers = {name: Meanwhile(1 / 100, _follower(server, paths)) for name, paths in groups.items()}
     cost, _ = campaign(server, people, 9_000, options.clicks * options.rounds)
     print(f"beside a send at {cost.rate:,.0f}/s:")
-    for name, one in readers.items():
-        print(f"  {name:<12} {one.end()} (goal p99 25)")
+    for name, reader in readers.items():
+        print(f"  {name:<12} {reader.end()} (goal p99 25)")
     print(f"  all judged {settled(server):.1f} s later")
 
 

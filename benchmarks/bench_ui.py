@@ -23,7 +23,7 @@ _POLL_SECONDS = 2.0
 
 
 class Visitor:
-    """Somebody signed in, without a browser; one connection for each request, as a client of the kit makes them."""
+    """A signed-in user without a browser; each request uses a new connection."""
 
     def __init__(self, server: Server) -> None:
         self._api = Client(server.url, validate=False)
@@ -33,23 +33,23 @@ class Visitor:
         self._headers = {"Cookie": str(answer.headers["set-cookie"]).partition(";")[0]}
 
     def get(self, path: str, **headers: str) -> float:
-        """Ask for a page and answer how long that took, in seconds."""
-        begun = time.perf_counter()
+        """Request a page and return the seconds."""
+        started_at = time.perf_counter()
         answer = self._api.request("GET", path, None, self._headers | headers)
         assert answer.status == 200, (path, answer.status)
-        return time.perf_counter() - begun
+        return time.perf_counter() - started_at
 
 
 def measure(visitor: Visitor, times: int) -> None:
-    """Ask for each page so many times and say how long that took."""
+    """Request each page so many times and print the times."""
     for path in PAGES:
         visitor.get(path)
-        found = [visitor.get(path) for _ in range(times)]
-        print(f"  {path:28} {late(found)}", flush=True)
+        times_ = [visitor.get(path) for _ in range(times)]
+        print(f"  {path:28} {late(times_)}", flush=True)
 
 
 def followed(visitor: Visitor, tabs: int, stop: threading.Event) -> tuple[list[threading.Thread], list[float]]:
-    """Follow the report in so many tabs until told to stop; answers their threads and how long each poll took."""
+    """Poll the report in so many tabs until stopped; return the threads and the time of each poll."""
     took: list[float] = []
 
     def follow(first: float) -> None:
@@ -67,7 +67,7 @@ def followed(visitor: Visitor, tabs: int, stop: threading.Event) -> tuple[list[t
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     tell_what_the_host_takes()
     parser = argparse.ArgumentParser()
     parser.add_argument("--contacts", type=int, default=100_000)

@@ -24,19 +24,19 @@ ALLOWED = {
 
 
 class Taker(asyncio.Protocol):
-    """Takes whatever is posted, over kept connections, and counts."""
+    """Accepts and counts all requests over kept connections."""
 
     count = 0
 
     def connection_made(self, transport: Any) -> None:
-        """Begin with nothing."""
+        """Start with an empty buffer."""
         self._transport, self._have = transport, b""
 
     def data_received(self, data: bytes) -> None:
-        """Return once a request is whole."""
+        """Respond once a request is complete."""
         self._have += data
-        head, found, body = self._have.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, body = self._have.partition(b"\r\n\r\n")
+        if not separator:
             return
         length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
         if len(body) >= length:
@@ -46,7 +46,7 @@ class Taker(asyncio.Protocol):
 
 
 def taking() -> int:
-    """Take in a thread, and return the port."""
+    """Run the receiver in a thread, and return the port."""
     loop = asyncio.new_event_loop()
     server = loop.run_until_complete(loop.create_server(Taker, "127.0.0.1", 0))
     threading.Thread(target=loop.run_forever, daemon=True).start()
@@ -54,7 +54,7 @@ def taking() -> int:
 
 
 def until(true: Callable[[], bool]) -> float:
-    """Wait for something and return the seconds that took."""
+    """Wait for a condition and return the seconds."""
     begin = time.perf_counter()
     while not true():
         time.sleep(0.0005)
@@ -62,7 +62,7 @@ def until(true: Callable[[], bool]) -> float:
 
 
 def at_rest(api: Client) -> None:
-    """Print how long one event takes from its answer to its arrival."""
+    """Print the time from the response of one event to its delivery on an idle server."""
     times = []
     for _ in range(100):
         seen = Taker.count
@@ -74,53 +74,53 @@ def at_rest(api: Client) -> None:
 
 
 def in_a_row(api: Client, name: str, count: int, hooks: int) -> None:
-    """Print how many arrive in a second."""
-    seen = Taker.count
+    """Print the deliveries a second."""
+    count_before = Taker.count
     for _ in range(count // 1000):
         events = [{"event": name, "contact_email": "ann@example.org"}] * 1000
         api.post("/events/batch", {"events": events}).expect(200)
-    took = until(lambda: Taker.count >= seen + hooks * count)
+    took = until(lambda: Taker.count >= count_before + hooks * count)
     print(f"{hooks} webhooks: {hooks * count} deliveries, {hooks * count / took:.0f}/s after the last was recorded")
 
 
 def log_of_a_million(server: Server, hook: int) -> None:
     """Print how fast events become deliveries, and how long pages of a large log take."""
     server.stop()
-    with closing(sqlite3.connect(server.data / "campanero.db")) as here:
+    with closing(sqlite3.connect(server.data / "campanero.db")) as database:
         begin = time.perf_counter()
-        here.execute(
+        database.execute(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) INSERT INTO "
             "webhook_delivery (webhook_id, event_id, status, attempts, created_at, updated_at) "
             "SELECT ?, i, iif(i % 1000, 'delivered', 'failed'), 1, 0, 0 FROM n",
             (hook,),
         )
-        here.commit()
+        database.commit()
         print(f"a million deliveries written in {time.perf_counter() - begin:.1f} s")
     server.start()
     api = server.client()
-    for words, query in (("first page", {}), ("page 500", {"page": 500}), ("failed", {"status": "failed"})):
+    for label, query in (("first page", {}), ("page 500", {"page": 500}), ("failed", {"status": "failed"})):
         times = []
         for _ in range(20):
             begin = time.perf_counter()
             api.get(f"/webhooks/{hook}/deliveries", **query).expect(200)
             times.append(1000 * (time.perf_counter() - begin))
-        print(f"log of a million, {words}: median {statistics.median(times):.0f} ms, worst {max(times):.0f}")
+        print(f"log of a million, {label}: median {statistics.median(times):.0f} ms, worst {max(times):.0f}")
 
 
 def main() -> None:
-    """Run all of it."""
+    """Run all measurements."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=10_000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with Server(env=ALLOWED).set_up() as server:
         api, url = server.client(), f"http://127.0.0.1:{taking()}/hook"
         api.post("/contacts", {"email": "ann@example.org"}).expect(201)
         api.post("/webhooks", {"url": url, "events": ["thing_seen"]}).expect(201)
         at_rest(api)
-        in_a_row(api, "thing_seen", asked.events, 1)
+        in_a_row(api, "thing_seen", options.events, 1)
         for _ in range(4):
             api.post("/webhooks", {"url": url, "events": ["thing_done"]}).expect(201)
-        in_a_row(api, "thing_done", asked.events, 4)
+        in_a_row(api, "thing_done", options.events, 4)
         log = api.post("/webhooks", {"url": url, "events": ["nothing"], "enabled": False}).expect(201)["id"]
         log_of_a_million(server, log)
 

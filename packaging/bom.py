@@ -29,39 +29,39 @@ def contents(executable: Path) -> tuple[list[str], list[str]]:
 
 
 def oldest_glibc(tree: Path) -> str:
-    """Return the C library that the most demanding file of a tree asks for."""
-    asked = {(2, 0)}
+    """Return the glibc version that the files of a tree need at least."""
+    versions = {(2, 0)}
     for file in sorted(tree.rglob("*")):
         if file.is_file() and not file.is_symlink() and file.open("rb").read(4) == b"\x7fELF":
-            said = subprocess.run(["objdump", "-T", file], capture_output=True, text=True, errors="replace").stdout
-            asked |= {(int(one), int(two)) for one, two in re.findall(r"\bGLIBC_(\d+)\.(\d+)", said)}
-    return ".".join(map(str, max(asked)))
+            symbols = subprocess.run(["objdump", "-T", file], capture_output=True, text=True, errors="replace").stdout
+            versions |= {(int(major), int(minor)) for major, minor in re.findall(r"\bGLIBC_(\d+)\.(\d+)", symbols)}
+    return ".".join(map(str, max(versions)))
 
 
-def licences(words: str) -> list[dict[str, Any]]:
-    """Return a licence as the form wants it: one of the list by its name, everything else as an expression."""
-    plain = re.fullmatch(r"[\w.+-]+", words) and not words.startswith("LicenseRef-")
-    if re.fullmatch(r"[\w.+-]+(?: (?:OR|AND|WITH) [\w.+-]+)+|LicenseRef-[\w.-]+|.*\(.*\).*", " ".join(words.split())):
-        return [{"expression": " ".join(words.split())}]
-    return [{"license": {"id" if plain else "name": words}}]
+def licences(spdx: str) -> list[dict[str, Any]]:
+    """Return a licence in CycloneDX form: by its SPDX id if it has one, or else as an expression."""
+    plain = re.fullmatch(r"[\w.+-]+", spdx) and not spdx.startswith("LicenseRef-")
+    if re.fullmatch(r"[\w.+-]+(?: (?:OR|AND|WITH) [\w.+-]+)+|LicenseRef-[\w.-]+|.*\(.*\).*", " ".join(spdx.split())):
+        return [{"expression": " ".join(spdx.split())}]
+    return [{"license": {"id" if plain else "name": spdx}}]
 
 
 def component(part: Part, ref: str) -> dict[str, Any]:
-    """Return a part in the words of the form, with what is compiled into it."""
-    said: dict[str, Any] = {"type": "library", "bom-ref": ref, "name": part.name}
+    """Return a part as a CycloneDX component, with the parts compiled into it."""
+    entry: dict[str, Any] = {"type": "library", "bom-ref": ref, "name": part.name}
     if part.version:
-        said["version"] = part.version
-    said |= {"licenses": licences(part.licence), "purl": part.purl}
+        entry["version"] = part.version
+    entry |= {"licenses": licences(part.licence), "purl": part.purl}
     if part.within:
-        said["components"] = [component(one, f"{ref}#{one.purl}") for one in part.within]
-    return said
+        entry["components"] = [component(inner, f"{ref}#{inner.purl}") for inner in part.within]
+    return entry
 
 
 def bill(executable: Path, version: str, glibc: str) -> dict[str, Any]:
-    """Return the whole bill."""
+    """Return the whole bill of materials."""
     digest = hashlib.sha256(executable.read_bytes()).hexdigest()
     moment = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), UTC)
-    found = parts(*contents(executable))
+    all_parts = parts(*contents(executable))
     own = f"campanero@{version}"
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -81,21 +81,21 @@ def bill(executable: Path, version: str, glibc: str) -> dict[str, Any]:
                 ],
             },
         },
-        "components": [component(part, part.purl) for part in found],
-        "dependencies": [{"ref": own, "dependsOn": [part.purl for part in found]}],
+        "components": [component(part, part.purl) for part in all_parts],
+        "dependencies": [{"ref": own, "dependsOn": [part.purl for part in all_parts]}],
     }  # fmt: skip
 
 
 def main(file: str) -> None:
-    """Write the bill beside the file and say what it comes to."""
+    """Write the bill beside the file and print a summary."""
     executable = Path(file)
-    said = subprocess.run([executable, "version", "--json"], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([executable, "version", "--json"], capture_output=True, text=True, check=True).stdout
     glibc = oldest_glibc(executable.parent / "unpacked")
-    made = bill(executable, json.loads(said)["version"], glibc)
+    document = bill(executable, json.loads(output)["version"], glibc)
     target = executable.with_name("campanero.cdx.json")
-    target.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    inner = sum(len(one.get("components", ())) for one in made["components"])
-    print(f"campanero.cdx.json: {len(made['components'])} parts, {inner} more compiled into them")
+    target.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    inner = sum(len(one.get("components", ())) for one in document["components"])
+    print(f"campanero.cdx.json: {len(document['components'])} parts, {inner} more compiled into them")
     print(f"needs Linux {os.uname().machine} with glibc {glibc} or newer")
 
 

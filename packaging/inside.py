@@ -1,6 +1,7 @@
-"""What is inside the executable: each of its entries belongs to a part that has a version and a licence, or it fails.
+"""List what is inside the executable; each entry must belong to a part with a version and a licence.
 
-The licences stand in licences/README.md and licences/vendored.md; parts of parts come from the bills that wheels carry.
+The licences are in licences/README.md and licences/vendored.md; parts compiled into wheels come from the bills that
+wheels carry.
 """
 
 import json
@@ -30,7 +31,7 @@ _LEFT_OUT = {"FreeType", "FriBiDi", "fribidi-shim", "HarfBuzz", "raqm", "libavif
 
 
 class Part(NamedTuple):
-    """Something of others (or of ours) that is inside: a package, a library of the system, a file."""
+    """A part of the executable by others (or by us): a package, a system library, or a file."""
 
     name: str
     version: str
@@ -41,11 +42,11 @@ class Part(NamedTuple):
 
 
 class Unknown(Exception):
-    """Something is inside of which nobody knows whose it is."""
+    """Something inside belongs to no known part."""
 
 
 def rows(file: str) -> Iterator[list[str]]:
-    """Yield the cells of every table of a page of the licences."""
+    """Yield the cells of every table in a page of the licences."""
     for line in (HERE / "licences" / file).read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.startswith("|") and len(cells) > 2 and not set(cells[0]) <= {"-"}:
@@ -53,18 +54,18 @@ def rows(file: str) -> Iterator[list[str]]:
 
 
 def normal(name: str) -> str:
-    """Return a package's name as indexes compare it."""
+    """Return a package's name in normalized form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pinned() -> list[str]:
-    """Return the packages of the lock."""
+    """Return the packages in the lock file."""
     lines = (HERE / "requirements.lock").read_text().splitlines()
     return [line.partition("==")[0] for line in lines if "==" in line]
 
 
 def licence_of(name: str) -> str:
-    """Return a part's licence as its row says, in the words of SPDX."""
+    """Return a part's licence from its row, as an SPDX expression."""
     known = {normal(one): cells[2] for cells in rows("README.md") for one in cells[0].split(", ")}
     if normal(name) not in known:
         raise Unknown(f"packaging/licences/README.md has no row for {name}")
@@ -72,7 +73,7 @@ def licence_of(name: str) -> str:
 
 
 def owners() -> dict[str, str]:
-    """Return which package of the lock each of its files and modules belongs to."""
+    """Return which package of the lock file each of its files and modules belongs to."""
     found = {"time-zones.zip": "tzdata"}
     for name in pinned():
         for file in metadata.distribution(name).files or ():
@@ -86,7 +87,7 @@ def owners() -> dict[str, str]:
 
 
 def parts(modules: Iterable[str], files: Iterable[str]) -> list[Part]:
-    """Return the parts that these modules and files are of. Raises Unknown for what belongs to nobody."""
+    """Return the parts that these modules and files belong to. Raises Unknown if there is none."""
     known, packages, libraries, strange = owners(), set(), set(), []
     for name in sorted({*modules, *files}):
         top = re.split(r"[./]", name)[0]
@@ -119,7 +120,7 @@ def _package(name: str) -> Part:
 
 
 def _carried(bill: Path, owner: str) -> Iterator[Part]:
-    """Yield what a wheel's own bill says is compiled into it."""
+    """Yield the parts compiled into a wheel, from the wheel's own bill."""
     for one in json.loads(bill.read_text())["components"]:
         purl = (one.get("purl") or "").partition("?")[0]
         own = purl.startswith("pkg:pypi/") or one["name"].startswith("PIL.")
@@ -139,7 +140,7 @@ def _licence(component: dict[str, Any]) -> str:
 
 
 def _untold(package: str) -> Iterator[Part]:
-    """Yield what is compiled into a wheel that has no bill."""
+    """Yield the parts compiled into a wheel that has no bill."""
     import apsw
     import yaml._yaml
 
@@ -154,7 +155,7 @@ def _untold(package: str) -> Iterator[Part]:
 
 
 def _libraries(names: Iterable[str]) -> Iterator[Part]:
-    """Yield the packages of the system that libraries come from; several may be of one."""
+    """Yield the system packages of libraries; several libraries may belong to one package."""
     seen = set()
     listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     for name in names:
@@ -193,7 +194,7 @@ def _always() -> Iterator[Part]:
 
 
 def _vendored() -> Iterator[Part]:
-    """Yield the files of others in `static/`."""
+    """Yield the third-party files in `static/`."""
     for cells in rows("vendored.md"):
         found = re.match(r"([\w.-]+) (\d+(?:\.\d+)+)", cells[1])
         if found and cells[0].startswith("`static/"):
@@ -202,7 +203,7 @@ def _vendored() -> Iterator[Part]:
 
 
 def notices(found: list[Part]) -> str:
-    """Return the licences of all parts as one text, as they ask to be passed on."""
+    """Return the licences of all parts as one text, as they require."""
     rule = "=" * 100
     said = [(ROOT / "LICENSE").read_text(encoding="utf-8")]
     for part in found:
@@ -216,6 +217,6 @@ def notices(found: list[Part]) -> str:
 
 
 def versions(found: list[Part]) -> dict[str, str]:
-    """Return name and version of every part and what is compiled into it, where it is known."""
+    """Return name and version of every part and of what is compiled into it, as far as known."""
     inner = {one.name: one.version for part in found for one in part.within if one.name in ("sqlite", "openssl")}
     return {**{normal(part.name): part.version for part in found}, **inner}

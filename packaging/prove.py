@@ -22,11 +22,11 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": 
 
 
 class Failed(Exception):
-    """The executable does not do what it should."""
+    """The executable does not behave as expected."""
 
 
 class Service:
-    """The executable on a directory of its own."""
+    """The executable with a directory of its own."""
 
     def __init__(self, executable: Path, home: str) -> None:
         self._file, self._home = executable, home
@@ -36,30 +36,30 @@ class Service:
         self._env = {"PATH": os.defpath, **{name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}}
         self._key = ""
 
-    def command(self, *words: str, stdin: str = "") -> str:
-        """Run a command to its end and answer what it printed."""
-        line = [self._file, *words, "--data", f"{self._home}/data"]
-        done = subprocess.run(line, input=stdin, env=self._env, cwd=self._home, capture_output=True, text=True)
-        if done.returncode:
-            raise Failed(f"{words[0]} ended with {done.returncode}: {done.stderr}")
-        return done.stdout
+    def command(self, *arguments: str, stdin: str = "") -> str:
+        """Run a command to its end and return its output."""
+        line = [self._file, *arguments, "--data", f"{self._home}/data"]
+        process = subprocess.run(line, input=stdin, env=self._env, cwd=self._home, capture_output=True, text=True)
+        if process.returncode:
+            raise Failed(f"{arguments[0]} ended with {process.returncode}: {process.stderr}")
+        return process.stdout
 
     def start(self) -> tuple["subprocess.Popen[str]", float]:
-        """Start the service; answers its process and the seconds until it answered."""
+        """Start the service; return its process and the seconds until it responded."""
         line = [self._file, "serve", "--data", f"{self._home}/data", "--listen", f"127.0.0.1:{self._port}"]
-        begun = time.monotonic()
+        started_at = time.monotonic()
         process = subprocess.Popen(line, env=self._env, cwd=self._home, stdout=subprocess.PIPE, text=True)
-        while time.monotonic() < begun + _PATIENCE and process.poll() is None:
+        while time.monotonic() < started_at + _PATIENCE and process.poll() is None:
             try:
                 self.ask("GET", "/healthz")
-                return process, time.monotonic() - begun
+                return process, time.monotonic() - started_at
             except OSError:
                 time.sleep(0.02)
         process.kill()
         raise Failed("the service does not answer")
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, str, str]:
-        """Ask over HTTP; returns the status, the body and the cookie."""
+        """Send an HTTP request; return the status, the body and the cookie."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         said = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"} if self._key else {}
         text = body if isinstance(body, str) or body is None else json.dumps(body)
@@ -69,19 +69,19 @@ class Service:
         return answer.status, answer.read().decode(), cookie
 
     def api(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask the interface for programs; anything but success fails."""
+        """Send an API request, which must succeed."""
         status, text, _ = self.ask(method, f"/v1/my{path}", body)
         if status // 100 != 2:
             raise Failed(f"{method} {path}: {status} {text}")
         return json.loads(text)
 
     def set_up(self) -> None:
-        """Make the account, its owner and a key."""
+        """Create the account, its owner and a key."""
         self.command("setup", "--email", "owner@example.com", "--name", "Bakery", stdin=f"{_PASSWORD}\n")
         self._key = self.command("key", "create", "proof").strip()
 
     def send(self) -> None:
-        """Send one campaign to one person and wait until its books are closed."""
+        """Send one campaign to one contact and wait until it is completed."""
         people = self.api("POST", "/lists", {"name": "Friends"})["id"]
         self.api("POST", "/contacts", {"email": "anna@example.org", "first_name": "Anna", "list_ids": [people]})
         campaign = self.api("POST", "/campaigns", {"name": "Opening"})["id"]
@@ -97,7 +97,7 @@ class Service:
             raise Failed(f"the campaign was completed and sent {row['sent_count']} messages")
 
     def inbox(self) -> str:
-        """Sign in and answer the text of the inbox page."""
+        """Sign in and return the text of the inbox page."""
         self._key = ""
         form = urlencode({"email": "owner@example.com", "password": _PASSWORD})
         _, _, cookie = self.ask("POST", "/login", form, **_FORM)
@@ -108,7 +108,7 @@ class Service:
 
 
 def main(file: str) -> None:
-    """Try the file, and say what was seen."""
+    """Test the executable, and print the result."""
     executable = Path(file).resolve()
     with tempfile.TemporaryDirectory(prefix="campanero-proof-") as home:
         service = Service(executable, home)

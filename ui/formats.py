@@ -62,12 +62,12 @@ _EVENTS = {
 
 
 def event(name: str) -> tuple[str, str, str]:
-    """Return icon, tone and words of an event; one we do not know shows its own name."""
+    """Return icon, tone and label of an event; an unknown event is labelled with its name."""
     return _EVENTS.get(name) or ("zap", "hold", name.replace("_", " ").capitalize())
 
 
 def is_ours(name: str) -> bool:
-    """Return whether an event is one that the service itself writes."""
+    """Return whether the service itself writes this event."""
     return name in _EVENTS
 
 
@@ -105,7 +105,7 @@ def strip_setting_names(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Write a text as a sentence: a capital first, a full stop last. A domain or an address keeps its letters."""
+    """Return a text as a sentence, with a capital and a full stop. A domain or address at the start stays unchanged."""
     text = strip_setting_names(text.strip())
     for fault, message in _MERGE_FAULTS.items():
         text = text.replace(fault, message)
@@ -114,7 +114,7 @@ def sentence(text: str) -> str:
 
 
 def uncapitalize(text: str) -> str:
-    """Return a phrase for the middle of a sentence: the first letter small unless an acronym begins it."""
+    """Return a phrase for the middle of a sentence, with a small first letter unless it begins with an acronym."""
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
@@ -201,11 +201,11 @@ def count_people(value: int) -> str:
     return count(value, "person", "people")
 
 
-def percent(part: int, whole: int) -> str:
-    """Write a share; tiny and nearly whole shares are not rounded away."""
-    if not whole:
+def percent(part: int, total: int) -> str:
+    """Format a percentage; tiny shares are not shown as 0 %, and nearly full shares not as 100 %."""
+    if not total:
         return "—"
-    share = 100 * part / whole
+    share = 100 * part / total
     if 0 < share < 0.05:
         return "under 0.1 %"
     rounded = f"{share:.1f}" if 0 < share < 10 or 99 < share < 100 else f"{share:.0f}"
@@ -213,7 +213,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def share(part: float) -> str:
-    """Write a share that is known as a part of one."""
+    """Format a share between 0 and 1 as a percentage."""
     return percent(round(part * 1_000_000), 1_000_000) if part else "0 %"
 
 
@@ -247,7 +247,7 @@ def when(ms: int | None) -> str:
 
 
 def full_time(ms: int) -> str:
-    """Write a moment with everything: day, date, time, zone."""
+    """Format a moment with day, date, time and zone."""
     then = local_time(ms)
     return f"{then.strftime('%A')} {then.day} {then.strftime('%B %Y, %H:%M:%S')} {then.tzname()}"
 
@@ -287,7 +287,7 @@ def clock_time(ms: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write how long something will take, roughly."""
+    """Format an approximate duration."""
     if seconds < 50:
         return "less than a minute"
     minutes = round(seconds / 60)
@@ -301,7 +301,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(ms: int) -> str:
-    """Write how long ago a moment was, roughly; of another day, when it was."""
+    """Format how long ago a moment was, or the date if it was on another day."""
     minutes = max(0, clock.now_ms() - ms) // 60_000
     if minutes < 1:
         return "a moment ago"
@@ -347,7 +347,7 @@ def campaign_outcome(stats: Mapping[str, int], skips: Sequence[tuple[str, int]])
 
 
 def readable(text: str | None) -> str:
-    """Return a text with its merge tags as people read them; nothing for None."""
+    """Return a text with readable merge tags, or an empty string for None."""
     return merge_tags.make_readable(text or "")
 
 
@@ -383,7 +383,7 @@ def initials(text: str) -> str:
 
 
 def join_names(names: list[str]) -> str:
-    """Write several things in a row: a, b and c."""
+    """Join names as `a, b and c`."""
     return " and ".join(name for name in (", ".join(names[:-1]), names[-1] if names else "") if name)
 
 

@@ -20,7 +20,7 @@ from ui import session, static_files, view
 from ui.forms import Form, safe_path
 from ui.session import Visit
 
-# A form that was sent after the session ended is carried by the sign-in page and never stored on the server.
+# A form sent after the session ended is kept in the sign-in page and never stored on the server.
 
 # Fields with these words in their names are left out.
 _SECRET_NAMES = ("password", "secret", "token")
@@ -28,7 +28,7 @@ _DECODER = msgspec.json.Decoder(list[tuple[str, str]])
 
 
 def dump_form(request: Request) -> str:
-    """Return the fields of a posted form as a text; empty where there is nothing to hold."""
+    """Return the fields of a posted form as text, or an empty string if there are none."""
     posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
     fields = [
         (name, value)
@@ -51,8 +51,8 @@ PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# A mail is shown by src= under its own policy: its styles and pictures work, nothing in it runs, and its links open
-# in a window of their own.
+# An email is shown by src= under its own policy: styles and images work, scripts do not run, and links open in a new
+# window.
 _EMAIL_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
     "img-src https: data: {}; font-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
@@ -64,18 +64,18 @@ _PAGE_HEADERS = {
     "cache-control": "no-store",
 }
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# None from a handler that streamed its response itself.
+# None if the handler has streamed its response itself.
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
 
 def email_policy() -> str:
-    """Return the policy of a mail within a page: its pictures come over https, or are uploads of ours."""
+    """Return the security policy of an email in a page: images come over https or are our uploads."""
     place = urlsplit(config.base_url(config.current()))
     return _EMAIL_POLICY.format(f"{place.scheme}://{place.netloc}{media.URL_PATH}")
 
 
 def is_cross_origin(request: Request) -> bool:
-    """Return whether a write did not come from a page of this service, judged by headers that only the browser sets."""
+    """Return whether a write came from another site, judged by headers that only the browser can set."""
     if request.method in SAFE_METHODS:
         return False
     site = request.headers.get("sec-fetch-site")
@@ -98,7 +98,7 @@ def _split_url(url: str) -> SplitResult:
 
 
 def referring_path(request: Request) -> str:
-    """Return the page that a write came from, as an address here: under which name it is reached only browsers know."""
+    """Return the path of the page that a write came from. Its host is ignored: the service may have many names."""
     current = _split_url(request.headers.get("referer") or "/")
     return current.path + (f"?{current.query}" if current.query else "")
 
@@ -111,7 +111,7 @@ async def reject_cross_origin(request: Request) -> HTTPResponse | None:
 
 
 async def add_headers(request: Request, response: HTTPResponse) -> None:
-    """Give a page its policy, where it did not bring its own, and pack it."""
+    """Set the security headers of a page, unless it has its own, and compress it."""
     for name, value in _PAGE_HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("content-security-policy", PAGE_POLICY)
@@ -119,7 +119,7 @@ async def add_headers(request: Request, response: HTTPResponse) -> None:
 
 
 def render_problem(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
-    """Return a friendly page for something that did not work."""
+    """Return an error page in plain words."""
     again = safe_path(_request_path(request)) if status == 503 and request.method in SAFE_METHODS else ""
     context = {"kind": kind, "visit": getattr(request.ctx, "visit", None), "again": again, **words}
     if context["visit"] and view.is_partial(request) and (request.method not in SAFE_METHODS or kind == "stopping"):
@@ -132,7 +132,7 @@ def render_problem(request: Request, status: int, kind: str, **words: Any) -> HT
 
 
 async def handle_exception(request: Request, error: Exception) -> HTTPResponse:
-    """Return a page for an error that no handler caught: an unknown path, a body too large, a bug."""
+    """Return a page for an error that no handler caught, such as an unknown path, a body too large, or a bug."""
     status = int(getattr(error, "status_code", None) or 500)
     names = {404: "not_found", 405: "not_found", 413: "too_large", 503: "unavailable"}
     kind = names.get(status, "broken" if status >= 500 else "unclear")
@@ -140,14 +140,14 @@ async def handle_exception(request: Request, error: Exception) -> HTTPResponse:
 
 
 async def render_stopping(request: Request) -> HTTPResponse:
-    """Return a page while the service ends and takes nothing new."""
+    """Return a page for requests during shutdown."""
     response = await _render_outside_page(request, 503, "stopping")
     response.headers["retry-after"] = "5"
     return response
 
 
 async def _render_outside_page(request: Request, status: int, kind: str, **words: Any) -> HTTPResponse:
-    """Return an error page where no handler ran."""
+    """Return an error page for a request without a handler."""
     try:
         request.ctx.visit = await session.load_visit(request)
     except errors.Unavailable:
@@ -158,7 +158,7 @@ async def _render_outside_page(request: Request, status: int, kind: str, **words
 
 
 def public_page(function: Handler) -> Handler:
-    """Mark a page that needs no sign-in; refusals become pages."""
+    """Mark a page that needs no sign-in; errors are rendered as pages."""
 
     @wraps(function)
     async def wrapped(request: Request, *args: Any, **kwargs: Any) -> HTTPResponse | None:
@@ -239,7 +239,7 @@ FormHandler = Callable[..., Awaitable[HTTPResponse]]
 
 
 class _Submission:
-    """A submitted form while its handler runs and shortly afterwards: where it redirected, and when."""
+    """A submitted form, kept while its handler runs and shortly afterwards, with the redirect and its time."""
 
     def __init__(self) -> None:
         self.lock, self.redirect_url, self.finished_at = asyncio.Lock(), "", 0.0
@@ -254,16 +254,16 @@ def ignore_double_submit(function: FormHandler) -> FormHandler:
     @wraps(function)
     async def wrapped(request: Request, visit: Visit, *args: Any, **kwargs: Any) -> HTTPResponse:
         key = (visit.session.id, request.path, hashlib.sha256(request.body).digest())
-        press = _submissions.setdefault(key, _Submission())
+        submission = _submissions.setdefault(key, _Submission())
         _submissions.move_to_end(key)
         while len(_submissions) > _MAX_SUBMISSIONS:
             _submissions.popitem(last=False)
-        async with press.lock:
-            if press.redirect_url and time.monotonic() - press.finished_at < _SAME_SUBMIT_SECONDS:
-                return view.redirect(request, press.redirect_url)
+        async with submission.lock:
+            if submission.redirect_url and time.monotonic() - submission.finished_at < _SAME_SUBMIT_SECONDS:
+                return view.redirect(request, submission.redirect_url)
             response = await function(request, visit, *args, **kwargs)
-            press.redirect_url = str(response.headers.get("location") or response.headers.get("hx-redirect") or "")
-            press.finished_at = time.monotonic()
+            submission.redirect_url = str(response.headers.get("location") or response.headers.get("hx-redirect") or "")
+            submission.finished_at = time.monotonic()
             return response
 
     return wrapped

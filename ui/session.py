@@ -20,7 +20,7 @@ THEMES = ("system", "light", "dark")
 
 
 class Visit:
-    """One request of one person: the session, the user, the account and how the page should look."""
+    """A request of a signed-in user: the session, the user, the account and display choices."""
 
     def __init__(self, request: Request, session: Any) -> None:
         self.request = request
@@ -38,7 +38,7 @@ class Visit:
         self.queue_summary = delivery_status.SendingSummary("idle")
 
     def evidence(self) -> Evidence:
-        """Return the evidence of consent for what the user does with this request."""
+        """Return the consent evidence for changes that the user makes with this request."""
         return Evidence("ui", self.actor_id, self.request.ctx.client, self.request.headers.get("user-agent"))
 
     def can(self, scope: str) -> bool:
@@ -64,12 +64,12 @@ def find_time_zone(name: str | None) -> ZoneInfo:
 
 
 def is_secure(request: Request) -> bool:
-    """Return whether people reach us over https."""
+    """Return whether the service is reached over https."""
     return config.is_https(request.app.ctx.config)
 
 
 def cookie_name(request: Request) -> str:
-    """Return the session cookie's name; over https the browser itself guards the `__Host-` prefix."""
+    """Return the session cookie's name; over https the browser enforces the `__Host-` prefix."""
     return "__Host-campanero" if is_secure(request) else "campanero"
 
 
@@ -91,13 +91,13 @@ async def load_visit(request: Request) -> Visit | None:
 
 
 def _load_session(token: str, whole: bool) -> tuple[Any, delivery_status.SendingSummary | None]:
-    """Return a session, and for a whole page the state of sending in its sidebar."""
+    """Return a session, and for a whole page the sending summary for the sidebar."""
     session = sessions.find_by_cookie(token)
     return session, delivery_status.get_summary(session.user.account_id) if whole and session is not None else None
 
 
 async def sign_in(request: Request, response: HTTPResponse, user_id: int) -> None:
-    """Sign a person in: a fresh session in every case, and the one this browser had before is ended."""
+    """Sign a user in with a new session, and end the session that this browser had before."""
     old = request.cookies.get(cookie_name(request))
     if old:
         await commit(sessions.end_by_cookie, old)
@@ -110,7 +110,7 @@ async def sign_in(request: Request, response: HTTPResponse, user_id: int) -> Non
 
 
 async def sign_out(request: Request, response: HTTPResponse) -> None:
-    """Sign this browser out; the token is worthless afterwards."""
+    """End the session of this browser and delete its cookie."""
     token = request.cookies.get(cookie_name(request))
     if token:
         await commit(sessions.end_by_cookie, token)
@@ -121,7 +121,7 @@ async def sign_out(request: Request, response: HTTPResponse) -> None:
 
 
 def chosen_theme(request: Request) -> str:
-    """Return `light` or `dark` if this browser chose one, else an empty text for the system's."""
+    """Return `light` or `dark` if chosen in this browser, else an empty string for the system's theme."""
     chosen = request.cookies.get("theme") or ""
     return chosen if chosen in ("light", "dark") else ""
 
@@ -132,7 +132,7 @@ def has_shortcuts(request: Request) -> bool:
 
 
 def set_choice(request: Request, response: HTTPResponse, name: str, chosen: str) -> None:
-    """Store a display choice in a cookie, so that the server renders the page by it from the first byte."""
+    """Store a display choice in a cookie, so that the server renders the page accordingly."""
     response.add_cookie(
         name, chosen, path="/", httponly=True, samesite="Lax", secure=is_secure(request), max_age=_YEAR_SECONDS
     )
@@ -163,5 +163,5 @@ def store_secret(session_id: int, kind: str, value: Any) -> None:
 
 
 def pop_secret(session_id: int, kind: str) -> Any:
-    """Return it, for the first and only time."""
+    """Return a stored value and forget it."""
     return _secrets.pop((session_id, kind), None)

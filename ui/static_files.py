@@ -20,12 +20,12 @@ _CSS_REPLACEMENTS = ((re.compile(r"/\*.*?\*/", re.DOTALL), ""), (re.compile(r"\s
           (re.compile(r"(?<=[\w-]): (?=[^{}]*[;}])"), ":"), (re.compile(r";}"), "}"))  # fmt: skip
 _CONTENT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
-# A page that fits into one packet gains nothing.
+# Compressing a page that fits into one packet gains nothing.
 _MIN_COMPRESS_BYTES = 1400
 
 
 class StaticFile(NamedTuple):
-    """One file as it is sent."""
+    """A static file."""
 
     kind: str
     plain: bytes
@@ -55,7 +55,7 @@ def minify_css(sheet: str) -> str:
 
 
 def url(name: str) -> str:
-    """Return the address of a static file; a name that is not shipped is a bug and raises."""
+    """Return the URL of a static file. Raises for an unknown name, which is a bug."""
     digest, files = load_all()
     if name not in files:
         raise KeyError(f"no static file {name}")
@@ -91,7 +91,7 @@ def _compress(file: StaticFile) -> bytes:
 
 
 def is_static_path(path: str) -> bool:
-    """Return whether a path is one of these files, without which no page looks right."""
+    """Return whether a path is a static file; these are served during shutdown too."""
     return path.startswith("/static/")
 
 
@@ -105,7 +105,7 @@ async def _serve(request: Request, digest: str, name: str) -> HTTPResponse:
     file = files.get(name)
     if file is None:
         return HTTPResponse("Not found", 404, {"x-content-type-options": "nosniff"}, "text/plain")
-    # A page opened before an update requests the old digest: it gets the present file, and must not cache it.
+    # A page opened before an update requests the old digest: it gets the current file and must not cache it.
     stored = "public, max-age=31536000, immutable" if digest == current else "no-cache"
     headers = {"cache-control": stored, "x-content-type-options": "nosniff", "vary": "accept-encoding"}
     if _accepts_gzip(request):

@@ -15,7 +15,7 @@ from appliance.storage.transactions import fetch
 from ui import formats, session, static_files
 from ui.widgets import charts
 
-# Keyboard shortcuts for the help. Single keys can be switched off; none of them destroys anything.
+# Keyboard shortcuts for the help page. Single-key shortcuts can be switched off; none of them deletes anything.
 SHORTCUTS = (
     ("Ctrl K", "jump to a page, a person, a campaign"),
     ("/", "search on this page"),
@@ -93,7 +93,7 @@ def _is_current(path: str, href: str) -> bool:
     return path == href or (href != "/" and path.startswith(href + "/"))
 
 
-# One notice for the next whole page of a session. In memory, because losing one in a restart does no harm.
+# One notice for the next whole page of a session, in memory, because losing one in a restart does no harm.
 _notices: dict[int, dict[str, Any]] = {}
 # Macro files are globals, so that a block rendered alone has them too; each may use those above it.
 _MACRO_FILES = {
@@ -146,7 +146,7 @@ def template_environment() -> Environment:
 # A table of fifty contacts has hundreds of icons of a few kinds.
 @lru_cache(512)
 def icon(name: str, label: str = "") -> Markup:
-    """Return an icon of the sprite, labelled or decorative."""
+    """Return an icon of the sprite, with a label or decorative."""
     speaks = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
     return Markup('<svg class="icon" {}><use href="{}#{}"></use></svg>').format(
         speaks, static_files.url("icons.svg"), name
@@ -203,7 +203,7 @@ def render_whole(request: Request, template: str, status: int = 200, /, **contex
 
 
 def render_fragment(request: Request, template: str, status: int = 200, /, **context: Any) -> HTTPResponse:
-    """Return a template that is a part of several pages, by itself."""
+    """Render a template that several pages include."""
     return _html_response(
         template_environment().get_template(template).render(_build_context(request, context)), status
     )
@@ -217,7 +217,7 @@ def render_dialog(request: Request, template: str, status: int, /, **context: An
 
 
 def redirect(request: Request, where: str) -> HTTPResponse:
-    """Send the browser to a page: 303 after a form, or the same word in a header for a partial request."""
+    """Redirect to a page: 303 after a form, or a header for a partial request."""
     headers = {"hx-redirect": where} if request.headers.get("hx-request") == "true" else {"location": where}
     return HTTPResponse("", 200 if "hx-redirect" in headers else 303, headers, "text/html; charset=utf-8")
 
@@ -266,7 +266,7 @@ def _build_context(request: Request, context: dict[str, Any]) -> dict[str, Any]:
 
 def _render_block(template: Template, name: str, values: dict[str, Any]) -> str:
     context = template.new_context(values)
-    # Variables for all blocks of a template are set before its first output: run it only that far.
+    # Variables for all blocks of a template are set before its first output, so it runs only that far.
     next(template.root_render_func(context), None)
     return "".join(template.blocks[name](context))
 
@@ -281,7 +281,7 @@ log = logging.getLogger("campanero.pages")
 async def stream_file(request: Request, name: str, kind: str, pieces: Iterable[bytes | str]) -> HTTPResponse | None:
     """Send a file chunk by chunk; an error before the first chunk is raised.
 
-    A later error can only close the connection, which tells the browser that the file is incomplete.
+    A later error closes the connection, which tells the browser that the file is incomplete.
     """
     chunks = iter(pieces)
     piece = await fetch(next, chunks, None)

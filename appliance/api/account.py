@@ -170,8 +170,8 @@ async def get_account(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "PATCH", "/account", scope="account:write", body_type=AccountWrite, validate=validator(accounts.validate, parses=True),
-    response_type=Account,
+    "PATCH", "/account", scope="account:write", body_type=AccountWrite, response_type=Account,
+    validate=validator(accounts.validate, parses=True),
 )  # fmt: skip
 async def update_account(request: ApiRequest) -> ApiResponse:
     """Update the account."""

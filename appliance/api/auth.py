@@ -50,8 +50,8 @@ def _find_credential(token: str) -> tuple[Credential | None, bool]:
     key = access.find_credential(token)
     if key is not None or token.count(".") != 2:
         return key, False
-    found = sessions.find_by_token(token)
-    return (found.credential, found.needs_touch) if found is not None else (None, False)
+    session = sessions.find_by_token(token)
+    return (session.credential, session.needs_touch) if session is not None else (None, False)
 
 
 def require_route_access(credential: Credential, route: Route) -> None:

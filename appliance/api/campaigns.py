@@ -12,7 +12,7 @@ from appliance.api import schemas
 from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
-from appliance.campaigns import audience as groups
+from appliance.campaigns import audience as campaign_audience
 from appliance.campaigns import preflight, recipients, results, send, states, store
 from appliance.campaigns.audience import CampaignExplained
 from appliance.campaigns.findings import Finding
@@ -106,16 +106,23 @@ class Preflight(Struct):
     ]
 
 
-def serialize_preflight(result: preflight.Preflight) -> Preflight:
+def serialize_preflight(findings: preflight.Preflight) -> Preflight:
     """Return preflight findings as an API Struct."""
-    facts = msgspec.convert(result.facts, PreflightFacts)
-    return Preflight(result.ok, result.blockers, result.warnings, facts)
+    facts = msgspec.convert(findings.facts, PreflightFacts)
+    return Preflight(findings.ok, findings.blockers, findings.warnings, facts)
 
 
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/campaigns", scope="campaigns:read", query_type=CampaignQuery, response_type=schemas.Campaign, returns_list=True)
+@ROUTES.add(
+    "GET",
+    "/campaigns",
+    scope="campaigns:read",
+    query_type=CampaignQuery,
+    response_type=schemas.Campaign,
+    returns_list=True,
+)
 async def list_campaigns(request: ApiRequest) -> ApiResponse:
     """List campaigns, newest first."""
     page = await fetch(store.list_campaigns, request.account_id, request.query)
@@ -210,9 +217,11 @@ async def send_campaign(request: ApiRequest) -> ApiResponse:
             campaigns.append(audit.run_and_record(request.caller, "campaign_send", send.go_live, *args))
             return int(request.id)
 
-        outcome = idempotency.run_once(request.account_id, path, key, request.raw, run, request.credential.is_test)
-        row = store.get(request.account_id, request.id) if outcome.is_replay else campaigns[0]
-        return row, outcome.is_replay
+        replay_result = idempotency.run_once(
+            request.account_id, path, key, request.raw, run, request.credential.is_test
+        )
+        row = store.get(request.account_id, request.id) if replay_result.is_replay else campaigns[0]
+        return row, replay_result.is_replay
 
     row, replayed = await commit(verb)
     return (await _campaign_response(row))._replace(headers={"Idempotent-Replayed": "true"} if replayed else {})
@@ -296,8 +305,8 @@ async def get_report(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query_type=RecipientQuery, response_type=schemas.Message,
-    returns_list=True,
+    "GET", "/campaigns/{id}/recipients", scope="campaigns:read", query_type=RecipientQuery,
+    response_type=schemas.Message, returns_list=True,
 )  # fmt: skip
 async def list_recipients(request: ApiRequest) -> ApiResponse:
     """List recipients of a campaign with the state of their messages, newest first."""
@@ -305,7 +314,11 @@ async def list_recipients(request: ApiRequest) -> ApiResponse:
     return ApiResponse([schemas.serialize_message(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=CampaignExplained)
+@ROUTES.add(
+    "GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=CampaignExplained
+)
 async def explain_recipient(request: ApiRequest) -> ApiResponse:
     """Explain why a contact receives a campaign, received it or did not."""
-    return ApiResponse(await fetch(groups.explain_contact, request.account_id, request.id, request.query.contact_id))
+    return ApiResponse(
+        await fetch(campaign_audience.explain_contact, request.account_id, request.id, request.query.contact_id)
+    )

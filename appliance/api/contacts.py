@@ -269,14 +269,23 @@ def build_evidence(request: ApiRequest) -> Evidence:
     )
 
 
-@ROUTES.add("GET", "/contacts", scope="contacts:read", query_type=ContactQuery, response_type=schemas.Contact, returns_list=True)
+@ROUTES.add(
+    "GET", "/contacts", scope="contacts:read", query_type=ContactQuery, response_type=schemas.Contact, returns_list=True
+)
 async def list_contacts(request: ApiRequest) -> ApiResponse:
     """List contacts, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
     return ApiResponse([schemas.serialize_contact(row) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/contacts/search", scope="contacts:read", query_type=SearchQuery, response_type=schemas.Contact, returns_list=True)
+@ROUTES.add(
+    "GET",
+    "/contacts/search",
+    scope="contacts:read",
+    query_type=SearchQuery,
+    response_type=schemas.Contact,
+    returns_list=True,
+)
 async def search_contacts(request: ApiRequest) -> ApiResponse:
     """Search contacts, best match first."""
     query: SearchQuery = request.query
@@ -291,9 +300,9 @@ async def search_contacts(request: ApiRequest) -> ApiResponse:
 )  # fmt: skip
 async def create_contact(request: ApiRequest) -> ApiResponse:
     """Create a contact, or update the contact that has the address (then 200)."""
-    result = await commit(write.upsert, request.account_id, request.body, build_evidence(request))
+    written = await commit(write.upsert, request.account_id, request.body, build_evidence(request))
     return ApiResponse(
-        schemas.serialize_written_contact(result.contact, result.kept_opt_out), 201 if result.created else 200
+        schemas.serialize_written_contact(written.contact, written.kept_opt_out), 201 if written.created else 200
     )
 
 
@@ -314,8 +323,8 @@ async def get_contact(request: ApiRequest) -> ApiResponse:
 )
 async def update_contact(request: ApiRequest) -> ApiResponse:
     """Update a contact."""
-    result = await commit(write.update, request.account_id, request.id, request.body, build_evidence(request))
-    return ApiResponse(schemas.serialize_written_contact(result.contact, result.kept_opt_out))
+    written = await commit(write.update, request.account_id, request.id, request.body, build_evidence(request))
+    return ApiResponse(schemas.serialize_written_contact(written.contact, written.kept_opt_out))
 
 
 @ROUTES.add("DELETE", "/contacts/{id}", scope="contacts:write", query_type=DeleteQuery, response_type=schemas.Contact)
@@ -380,7 +389,14 @@ async def merge_contacts(request: ApiRequest) -> ApiResponse:
     return ApiResponse(schemas.serialize_contact(contact))
 
 
-@ROUTES.add("GET", "/suppressions", scope="contacts:read", query_type=SuppressionQuery, response_type=Suppression, returns_list=True)
+@ROUTES.add(
+    "GET",
+    "/suppressions",
+    scope="contacts:read",
+    query_type=SuppressionQuery,
+    response_type=Suppression,
+    returns_list=True,
+)
 async def list_suppressions(request: ApiRequest) -> ApiResponse:
     """List suppressions, newest first."""
     page = await fetch(suppressions.fetch_page, request.account_id, request.query)
@@ -406,8 +422,8 @@ async def lift_suppression(request: ApiRequest) -> ApiResponse:
     """Lift a suppression; an optional `reason` is read from the body or query."""
     reason = next((source.reason for source in (request.body, request.query) if isinstance(source.reason, str)), None)
     suppression = await commit(
-        audit.run_and_record, request.caller, "suppression_lift", suppressions.lift, request.account_id, request.id, reason,
-        build_evidence(request),
+        audit.run_and_record, request.caller, "suppression_lift", suppressions.lift, request.account_id, request.id,
+        reason, build_evidence(request),
     )  # fmt: skip
     return ApiResponse(serialize_suppression(suppression))
 
@@ -422,7 +438,9 @@ def _serialize_list(row: ContactList) -> schemas.ContactList:
     return schemas.serialize_list(row, lists.count_sendable(row.id))
 
 
-@ROUTES.add("GET", "/lists", scope="contacts:read", query_type=ListQuery, response_type=schemas.ContactList, returns_list=True)
+@ROUTES.add(
+    "GET", "/lists", scope="contacts:read", query_type=ListQuery, response_type=schemas.ContactList, returns_list=True
+)
 async def list_lists(request: ApiRequest) -> ApiResponse:
     """List contact lists, newest first."""
     page = await fetch(lists.fetch_page, request.account_id, request.query)
@@ -486,16 +504,16 @@ def _validate_membership(account_id: int, request: BulkWrite, number: int) -> No
 async def change_membership(request: ApiRequest) -> ApiResponse:
     """Add and remove many contacts by id or email address."""
     plan = await fetch(bulk_actions.plan_membership, request.account_id, request.id, request.body)
-    result = BulkDone(0, 0, plan.unknown, [])
+    summary = BulkDone(0, 0, plan.unknown, [])
     # Small transactions keep other writes from waiting; the request is safe to repeat.
     for start in range(0, len(plan.add), bulk_actions.MEMBERSHIP_CHUNK):
         chunk = plan.add[start : start + bulk_actions.MEMBERSHIP_CHUNK]
-        joined = await commit(lists.add_members, request.account_id, request.id, chunk)
-        result.added += joined.changed_count
-        result.kept_opt_out = joined.kept or result.kept_opt_out
+        addition = await commit(lists.add_members, request.account_id, request.id, chunk)
+        summary.added += addition.changed_count
+        summary.kept_opt_out = addition.kept or summary.kept_opt_out
     for start in range(0, len(plan.remove), bulk_actions.MEMBERSHIP_CHUNK):
         chunk = plan.remove[start : start + bulk_actions.MEMBERSHIP_CHUNK]
-        result.removed += (await commit(lists.remove_members, request.account_id, request.id, chunk)).changed_count
-    totals = {"added": result.added, "removed": result.removed}
+        summary.removed += (await commit(lists.remove_members, request.account_id, request.id, chunk)).changed_count
+    totals = {"added": summary.added, "removed": summary.removed}
     await commit(audit.record, request.caller, request.account_id, "contacts_bulk", f"list:{request.id}", totals)
-    return ApiResponse(result)
+    return ApiResponse(summary)

@@ -21,7 +21,7 @@ from appliance.sending.messages.senders import DAILY_CAPS
 from appliance.settings.schema import Email
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch
-from appliance.tracking import simulation as simulating
+from appliance.tracking import simulation as tracking_simulation
 from appliance.tracking.simulation import Simulate
 
 ROUTES = Routes()
@@ -188,7 +188,7 @@ def _serialize_sms_status(way: delivery_status.ChannelStatus) -> SmsStatus:
 
 
 def _is_open(way: delivery_status.ChannelStatus) -> bool:
-    return not any(one.blocks_all for one in way.obstacles)
+    return not any(obstacle.blocks_all for obstacle in way.obstacles)
 
 
 def _serialize_obstacles(way: delivery_status.ChannelStatus) -> list[Obstacle]:
@@ -327,17 +327,17 @@ async def get_captured_source(request: ApiRequest) -> ApiResponse:
 
 def _validate_simulation(account_id: int, request: Simulate, number: int) -> None:
     if isinstance(request.action, str):
-        simulating.prepare_action(account_id, number, request)
+        tracking_simulation.prepare_action(account_id, number, request)
 
 
 @ROUTES.add("POST", "/capture/{id}/simulate", scope="account:write", body_type=Simulate, response_type=CapturedDetail,
             validate=validator(_validate_simulation))  # fmt: skip
 async def simulate_recipient(request: ApiRequest) -> ApiResponse:
     """Simulate a recipient's action on a captured message through its real channel."""
-    simulation = await fetch(simulating.prepare_action, request.account_id, request.id, request.body)
+    simulation = await fetch(tracking_simulation.prepare_action, request.account_id, request.id, request.body)
     if request.credential.is_test and not simulation.message.test:
         raise ApiError(403, "forbidden", "A test key may act only on messages sent by test keys.")
-    await simulating.perform_action(simulation)
+    await tracking_simulation.perform_action(simulation)
     return ApiResponse(await fetch(_get_captured_detail, request.account_id, request.id))
 
 
@@ -395,7 +395,9 @@ def _serialize_domain(row: models.SendingDomain) -> SendingDomain:
     )  # fmt: skip
 
 
-@ROUTES.add("GET", "/domains", scope="domains:read", query_type=DomainQuery, response_type=SendingDomain, returns_list=True)
+@ROUTES.add(
+    "GET", "/domains", scope="domains:read", query_type=DomainQuery, response_type=SendingDomain, returns_list=True
+)
 async def list_domains(request: ApiRequest) -> ApiResponse:
     """List sending domains, newest first."""
     page = await fetch(store.list_domains, request.account_id, request.query)

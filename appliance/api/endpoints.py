@@ -41,9 +41,17 @@ class ApiRequest(NamedTuple):
     @property
     def caller(self) -> Actor:
         """The caller with permissions and IP address."""
-        who = self.credential
-        approves, sends = who.has_scope("campaigns:approve"), who.has_scope("campaigns:send")
-        return Actor(who.actor, self.http.ctx.client, who.user_id, approves, who.is_test, sends, who.key_creator_id)
+        credential = self.credential
+        approves, sends = credential.has_scope("campaigns:approve"), credential.has_scope("campaigns:send")
+        return Actor(
+            credential.actor,
+            self.http.ctx.client,
+            credential.user_id,
+            approves,
+            credential.is_test,
+            sends,
+            credential.key_creator_id,
+        )
 
 
 class ApiResponse(NamedTuple):

@@ -42,7 +42,9 @@ class EventsDone(Struct):
     errors: Annotated[list[EventFault], Meta(description="events that were not recorded")]
 
 
-@ROUTES.add("GET", "/events", scope="events:read", query_type=EventQuery, response_type=schemas.Event, returns_list=True)
+@ROUTES.add(
+    "GET", "/events", scope="events:read", query_type=EventQuery, response_type=schemas.Event, returns_list=True
+)
 async def list_events(request: ApiRequest) -> ApiResponse:
     """List events, newest first."""
     page = await fetch(log.list_events, request.account_id, request.query)
@@ -77,39 +79,45 @@ async def create_event(request: ApiRequest) -> ApiResponse:
         _create_missing_contacts(request, [ready])
         return submit.submit(request.account_id, ready)
 
-    result = await commit(verb)
-    if result.values is None:
-        row = await fetch(log.get, request.account_id, result.id)
+    submitted = await commit(verb)
+    if submitted.values is None:
+        row = await fetch(log.get, request.account_id, submitted.id)
         return ApiResponse(schemas.serialize_event(row), 200, {"Idempotent-Replayed": "true"})
-    return ApiResponse(schemas.serialize_event(Event(id=result.id, **result.values)))
+    return ApiResponse(schemas.serialize_event(Event(id=submitted.id, **submitted.values)))
 
 
-@ROUTES.add("POST", "/events/batch", scope="events:write", body_type=EventBatch, response_type=EventsDone, rate="messages")
+@ROUTES.add(
+    "POST", "/events/batch", scope="events:write", body_type=EventBatch, response_type=EventsDone, rate="messages"
+)
 async def create_events(request: ApiRequest) -> ApiResponse:
     """Record up to 1,000 events; invalid ones are reported by index and do not affect the others."""
-    read, ignored = await fetch(prepare_batch, request.body, request.credential.is_test)
+    parsed_events, ignored = await fetch(prepare_batch, request.body, request.credential.is_test)
     valid_events = {
-        list_events: parsed_event
-        for list_events, parsed_event in enumerate(read)
+        index: parsed_event
+        for index, parsed_event in enumerate(parsed_events)
         if isinstance(parsed_event, PreparedEvent)
     }
     for batch in _iterate_batches([ready for ready in valid_events.values() if ready.creates]):
         await commit(_create_missing_contacts, request, batch)
     recorded = await commit(submit.submit_many, request.account_id, [*valid_events.values()])
     summary = EventsDone(0, 0, [])
-    results = dict(zip(valid_events, recorded, strict=True))
-    for list_events, parsed_event in enumerate(read):
-        result = (
-            results[list_events]
+    recorded_by_index = dict(zip(valid_events, recorded, strict=True))
+    for index, parsed_event in enumerate(parsed_events):
+        recorded_event = (
+            recorded_by_index[index]
             if isinstance(parsed_event, PreparedEvent)
             else await fetch(_build_refusal, request.account_id, parsed_event)
         )
-        if isinstance(result, Submitted):
-            summary.created += result.values is not None
-            summary.repeated += result.values is None
+        if isinstance(recorded_event, Submitted):
+            summary.created += recorded_event.values is not None
+            summary.repeated += recorded_event.values is None
         else:
-            faults = result.fields if isinstance(result, Invalid) else {"idempotency_key": ["has already been taken"]}
-            summary.errors.append(EventFault(list_events, result.code, str(result), faults))
+            faults = (
+                recorded_event.fields
+                if isinstance(recorded_event, Invalid)
+                else {"idempotency_key": ["has already been taken"]}
+            )
+            summary.errors.append(EventFault(index, recorded_event.code, str(recorded_event), faults))
     request.ignored_keys.extend(ignored)
     return ApiResponse(summary)
 

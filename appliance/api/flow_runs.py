@@ -140,7 +140,9 @@ async def get_flow_report(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await fetch(read))
 
 
-@ROUTES.add("GET", "/flows/{id}/runs", scope="flows:read", query_type=RunQuery, response_type=FlowRun, returns_list=True)
+@ROUTES.add(
+    "GET", "/flows/{id}/runs", scope="flows:read", query_type=RunQuery, response_type=FlowRun, returns_list=True
+)
 async def list_runs(request: ApiRequest) -> ApiResponse:
     """List runs of a flow, newest first; runs in a step are listed in order of arrival."""
     page = await fetch(runs.list_runs, request.account_id, request.id, request.query)
@@ -153,7 +155,14 @@ async def get_run(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await _get_run_detail(request))
 
 
-@ROUTES.add("GET", "/contacts/{id}/runs", scope="contacts:read", query_type=ContactRunQuery, response_type=FlowRun, returns_list=True)
+@ROUTES.add(
+    "GET",
+    "/contacts/{id}/runs",
+    scope="contacts:read",
+    query_type=ContactRunQuery,
+    response_type=FlowRun,
+    returns_list=True,
+)
 async def list_contact_runs(request: ApiRequest) -> ApiResponse:
     """List runs of a contact, newest first."""
     page = await fetch(runs.list_contact_runs, request.account_id, request.id, request.query)
@@ -183,10 +192,12 @@ def _add_run_action(act: RunAction, one_summary: str, many_summary: str) -> None
 
     single.__doc__, many.__doc__ = one_summary, many_summary
     scope, path = "flows:write", "/flows/{id}/runs"
-    ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, response_type=FlowRunDetail, changes_sending=True)(single)
+    ROUTES.add("POST", f"{path}/{{run_id}}/{act}", scope=scope, response_type=FlowRunDetail, changes_sending=True)(
+        single
+    )
     ROUTES.add(
-        "POST", f"{path}/{act}", scope=scope, body_type=RunSelection, response_type=RunActionResult, changes_sending=True,
-        validate=validator(runs.check_selection, either=("run_ids", "step")),
+        "POST", f"{path}/{act}", scope=scope, body_type=RunSelection, response_type=RunActionResult,
+        changes_sending=True, validate=validator(runs.check_selection, either=("run_ids", "step")),
     )(many)  # fmt: skip
 
 
@@ -205,7 +216,7 @@ _add_run_action(
 async def enroll_contacts(request: ApiRequest) -> ApiResponse:
     """Enroll contacts in an active flow: by id, or all current members of a segment."""
     contact_ids = await fetch(enrollment.resolve_contacts, request.account_id, request.id, request.body)
-    result, test = Enrolled(), request.credential.is_test
+    summary, test = Enrolled(), request.credential.is_test
     # Small transactions keep other writes from waiting. The request is safe to repeat: a contact enters once.
     for start in range(0, len(contact_ids), enrollment.BATCH_SIZE):
         batch_result = await commit(
@@ -213,9 +224,9 @@ async def enroll_contacts(request: ApiRequest) -> ApiResponse:
         )
         if batch_result is None:
             break
-        result.enrolled += batch_result.enrolled
-        result.already_inside += batch_result.already_inside
-        result.frequency += batch_result.frequency
-    data = {"enrolled": result.enrolled}
+        summary.enrolled += batch_result.enrolled
+        summary.already_inside += batch_result.already_inside
+        summary.frequency += batch_result.frequency
+    data = {"enrolled": summary.enrolled}
     await commit(audit.record, request.caller, request.account_id, "flow_enroll", f"flow:{request.id}", data)
-    return ApiResponse(result)
+    return ApiResponse(summary)

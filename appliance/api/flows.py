@@ -227,7 +227,8 @@ def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
         triggered_count=trigger.triggered_count, last_triggered_at=iso(trigger.last_triggered_at),
         steps=steps, sent_count=row.sent_count, stats=stats,
         paused_at=iso(row.paused_at), created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
-        templates=[schemas.serialize_template(one) for one in row.written], unpublished_changes=row.draft is not None,
+        templates=[schemas.serialize_template(template) for template in row.written],
+        unpublished_changes=row.draft is not None,
     )  # fmt: skip
 
 
@@ -294,7 +295,7 @@ async def describe_flows(request: ApiRequest) -> ApiResponse:
 async def list_starters(request: ApiRequest) -> ApiResponse:
     """Get predefined flows in the colors of the account."""
     starter_flows = store.build_starters(Look(*brands.build_look(await fetch(brands.get, request.account_id))))
-    return ApiResponse(FlowStarters([FlowStarter(*one) for one in starter_flows]))
+    return ApiResponse(FlowStarters([FlowStarter(*starter) for starter in starter_flows]))
 
 
 @ROUTES.add("GET", "/flows/{id}", scope="flows:read", response_type=Flow)
@@ -417,8 +418,8 @@ async def _validate_bulk_simulation(request: ApiRequest) -> dict[str, list[str]]
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/simulate", scope="flows:read", body_type=SimulateRequest, body_required=False, response_type=Simulation,
-    rate="renders", validate=_validate_simulation,
+    "POST", "/flows/{id}/simulate", scope="flows:read", body_type=SimulateRequest, body_required=False,
+    response_type=Simulation, rate="renders", validate=_validate_simulation,
 )  # fmt: skip
 async def simulate_flow(request: ApiRequest) -> ApiResponse:
     """Simulate a flow for one real or invented contact; nothing is sent or stored."""
@@ -439,8 +440,10 @@ async def simulate_flow_in_bulk(request: ApiRequest) -> ApiResponse:
     return ApiResponse(await run_in_turn(simulation_bulk.simulate_bulk, request.account_id, request.id, request.body))
 
 
-@ROUTES.add("GET", "/flows/{id}/scripts", scope="flows:read", query_type=PageQuery, response_type=ScriptResult, returns_list=True,
-            rate="renders")  # fmt: skip
+@ROUTES.add(
+    "GET", "/flows/{id}/scripts", scope="flows:read", query_type=PageQuery, response_type=ScriptResult,
+    returns_list=True, rate="renders",
+)  # fmt: skip
 async def list_script_results(request: ApiRequest) -> ApiResponse:
     """Run the saved simulations of a flow (`data.scripts`) and compare them with the expected results."""
     can_read_contacts = request.credential.has_scope("contacts:read")

@@ -87,7 +87,9 @@ async def create_form(request: ApiRequest) -> ApiResponse:
     """Create a form."""
     return ApiResponse(
         serialize_form(
-            await commit(audit.run_and_record, request.caller, "form_add", store.create, request.account_id, request.body)
+            await commit(
+                audit.run_and_record, request.caller, "form_add", store.create, request.account_id, request.body
+            )
         )
     )
 

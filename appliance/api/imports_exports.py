@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, defstruct
 from msgspec.structs import fields as struct_fields
 
 from appliance.accounts import audit
-from appliance.api import http as receiving
+from appliance.api import http as api_http
 from appliance.api.auth import require_scope
 from appliance.api.endpoints import ApiRequest, ApiResponse, Routes
 from appliance.api.http import page_headers
@@ -160,7 +160,7 @@ async def _receive_import(request: ApiRequest) -> AsyncIterator[tuple[Upload, Fi
     """Receive and inspect a file, which is deleted afterwards. Raises Invalid with all errors of the form."""
     target = await asyncio.to_thread(store.import_directory) / f"incoming-{secrets.token_hex(8)}"
     try:
-        form = await receiving.receive_file(request, target, config.current().limits.import_bytes, "an import")
+        form = await api_http.receive_file(request, target, config.current().limits.import_bytes, "an import")
         faults, texts = Faults(), form.texts
         read = validation.read_partial(ImportForm, texts)
         faults.merge(read.faults.fields)
@@ -206,8 +206,8 @@ def _parse_options(form: ImportForm, faults: Faults) -> ImportOptions:
 
 
 @ROUTES.add(
-    "POST", "/imports", scope="contacts:write", form_type=ImportForm, query_type=DryRunQuery, response_type=Import, status=201,
-    validate=_validate_import,
+    "POST", "/imports", scope="contacts:write", form_type=ImportForm, query_type=DryRunQuery, response_type=Import,
+    status=201, validate=_validate_import,
 )  # fmt: skip
 async def create_import(request: ApiRequest) -> ApiResponse:
     """Import a file of contacts or suppressions (CSV or JSON lines); `dry_run` only reports the effects."""
@@ -250,7 +250,9 @@ async def undo_import(request: ApiRequest) -> ApiResponse:
     """Undo an import within 24 hours; rows that were changed since are kept."""
     return ApiResponse(
         serialize_import(
-            await commit(audit.run_and_record, request.caller, "import_undo", store.undo, request.account_id, request.id)
+            await commit(
+                audit.run_and_record, request.caller, "import_undo", store.undo, request.account_id, request.id
+            )
         )
     )
 
@@ -263,14 +265,14 @@ def _export_query(kind: type[PageQuery], name: str) -> type[Struct]:
     """Return the query Struct of an export: the filters of a list without paging, and `bom`."""
     pages = {info.name for info in struct_fields(PageQuery)}
     filters = [(info.name, info.type, UNSET) for info in struct_fields(kind) if info.name not in pages]
-    words = {"text": ContactQuery.text} if kind is ContactQuery else {}
+    extra_annotations = {"text": ContactQuery.text} if kind is ContactQuery else {}
     return defstruct(
         name,
         [
             *filters,
             ("bom", Annotated[bool, Meta(description="whether a CSV file begins with a byte order mark")], False),
         ],
-        namespace=words,
+        namespace=extra_annotations,
     )
 
 

@@ -29,7 +29,9 @@ ROUTES = Routes()
 _validate_readable_fields = validator(transactional.validate, parses=True)
 
 
-@ROUTES.add("GET", "/messages", scope="messages:read", query_type=MessageQuery, response_type=schemas.Message, returns_list=True)
+@ROUTES.add(
+    "GET", "/messages", scope="messages:read", query_type=MessageQuery, response_type=schemas.Message, returns_list=True
+)
 async def list_messages(request: ApiRequest) -> ApiResponse:
     """List messages of every kind and status, newest first."""
     page = await fetch(ledger.list_messages, request.account_id, request.query)
@@ -39,15 +41,19 @@ async def list_messages(request: ApiRequest) -> ApiResponse:
 async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
     """Return errors beyond types; if the channel is invalid, the address determines which checks apply."""
     body: MessageWrite = request.body
-    if request.parse_result is not None and "channel" in request.parse_result.faults.fields and isinstance(body.to, str):
+    if (
+        request.parse_result is not None
+        and "channel" in request.parse_result.faults.fields
+        and isinstance(body.to, str)
+    ):
         body = structs.replace(body, channel="email" if "@" in body.to else "sms")
     request.ignored_keys.extend(transactional.list_ignored_fields(body))
     return await _validate_readable_fields(request._replace(body=body))
 
 
 @ROUTES.add(
-    "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.Message, status=201, other_statuses=(200,),
-    idempotent=True, rate="messages", validate=_validate_message,
+    "POST", "/messages", scope="messages:send", body_type=MessageWrite, response_type=schemas.Message, status=201,
+    other_statuses=(200,), idempotent=True, rate="messages", validate=_validate_message,
 )  # fmt: skip
 async def create_message(request: ApiRequest) -> ApiResponse:
     """Send a single message."""
@@ -67,8 +73,10 @@ async def create_message(request: ApiRequest) -> ApiResponse:
             # A refused message is not stored under the key, so a repeated request is checked again.
             return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
 
-        outcome = idempotency.run_once(request.account_id, "/messages", key, payload, run, request.credential.is_test)
-        return ledger.get(request.account_id, outcome.resource_id or messages[0].id), outcome.is_replay
+        replay_result = idempotency.run_once(
+            request.account_id, "/messages", key, payload, run, request.credential.is_test
+        )
+        return ledger.get(request.account_id, replay_result.resource_id or messages[0].id), replay_result.is_replay
 
     row, replayed = await commit(verb)
     if replayed:
@@ -222,7 +230,8 @@ def serialize_conversation_line(line: ConversationLine) -> Said:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery, response_type=Said, returns_list=True
+    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery, response_type=Said,
+    returns_list=True,
 )  # fmt: skip
 async def list_conversation(request: ApiRequest) -> ApiResponse:
     """List SMS exchanged with a contact, newest first."""
@@ -232,7 +241,9 @@ async def list_conversation(request: ApiRequest) -> ApiResponse:
     return ApiResponse([serialize_conversation_line(line) for line in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("GET", "/incoming", scope="messages:read", query_type=IncomingQuery, response_type=Incoming, returns_list=True)
+@ROUTES.add(
+    "GET", "/incoming", scope="messages:read", query_type=IncomingQuery, response_type=Incoming, returns_list=True
+)
 async def list_incoming(request: ApiRequest) -> ApiResponse:
     """List incoming SMS, newest first, including those from unknown numbers."""
     page = await fetch(sms_conversations.list_incoming, request.account_id, request.query)
@@ -245,7 +256,9 @@ async def get_incoming(request: ApiRequest) -> ApiResponse:
     return ApiResponse(serialize_incoming(await fetch(sms_conversations.get_incoming, request.account_id, request.id)))
 
 
-@ROUTES.add("POST", "/incoming/{id}/seen", scope="contacts:write", body_type=Seen, response_type=Incoming, body_required=False)
+@ROUTES.add(
+    "POST", "/incoming/{id}/seen", scope="contacts:write", body_type=Seen, response_type=Incoming, body_required=False
+)
 async def mark_incoming_seen(request: ApiRequest) -> ApiResponse:
     """Mark an incoming SMS as seen, optionally opting out its sender."""
     row = await commit(sms_conversations.mark_seen, request.account_id, request.id, request.body, request.actor)

@@ -451,9 +451,9 @@ def serialize_contact(row: models.Contact) -> Contact:
     return _build_from_row(Contact, row, **_contact_values(row))
 
 
-def serialize_written_contact(row: models.Contact, kept: list[str]) -> ContactWritten:
+def serialize_written_contact(row: models.Contact, kept_opt_out: list[str]) -> ContactWritten:
     """Return a written contact."""
-    return _build_from_row(ContactWritten, row, kept_opt_out=kept, **_contact_values(row))
+    return _build_from_row(ContactWritten, row, kept_opt_out=kept_opt_out, **_contact_values(row))
 
 
 def serialize_list(row: models.ContactList, sendable: dict[str, int]) -> ContactList:
@@ -515,6 +515,6 @@ def serialize_brand(row: models.Brand) -> Brand:
     """Return the brand; nothing is imported from websites, so `source_url` is null."""
     return _build_from_row(
         Brand, row, source_url=None, last_scraped_at=None, logo=media.resolve_url(row.logo),
-        links=[BrandLink(**{"url": "", "icon": "", "title": "", **one}) for one in row.links or []],
+        links=[BrandLink(**{"url": "", "icon": "", "title": "", **link}) for link in row.links or []],
         complete=bool(row.brand_color and row.company_name),
     )  # fmt: skip

@@ -94,7 +94,7 @@ def _serialize_segment(row: models.Segment, count: int | None, sentence: str) ->
 
 def _serialize_count(count: int, sample: list[Contact], shares: list[Share], sentence: str) -> Counted:
     """Return a count as an API Struct."""
-    return Counted(count, sample, [FilterShare(one.count, one.estimated) for one in shares], sentence)
+    return Counted(count, sample, [FilterShare(share.count, share.estimated) for share in shares], sentence)
 
 
 ROUTES = Routes()
@@ -117,7 +117,9 @@ async def _segment_response(account_id: int, row: models.Segment) -> ApiResponse
     return ApiResponse((await fetch(_serialize_segments, account_id, [row]))[0])
 
 
-@ROUTES.add("GET", "/segments", scope="contacts:read", query_type=SegmentQuery, response_type=Segment, returns_list=True)
+@ROUTES.add(
+    "GET", "/segments", scope="contacts:read", query_type=SegmentQuery, response_type=Segment, returns_list=True
+)
 async def list_segments(request: ApiRequest) -> ApiResponse:
     """List segments, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)

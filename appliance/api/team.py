@@ -169,12 +169,12 @@ async def create_user(request: ApiRequest) -> ApiResponse:
     """
     request_body: UserWrite = request.body
     await fetch(users.validate_new, request.account_id, request_body)
-    sent = request_body.password if isinstance(request_body.password, str) else None
-    secret = users.generate_password() if sent is None else sent
+    given_password = request_body.password if isinstance(request_body.password, str) else None
+    secret = users.generate_password() if given_password is None else given_password
     name = request_body.name if isinstance(request_body.name, str) else None
     new_user = await asyncio.to_thread(users.prepare_user, request_body.email, secret, name)
     user = await commit(users.add_member, request.caller, new_user, request_body.role)
-    return ApiResponse(serialize_user_with_password(user, secret if sent is None else None))
+    return ApiResponse(serialize_user_with_password(user, secret if given_password is None else None))
 
 
 @ROUTES.add("GET", _USER_PATH, scope=ADMIN_SCOPE, response_type=User)
@@ -192,7 +192,9 @@ async def _validate_user_update(request: ApiRequest) -> dict[str, list[str]]:
     return {}
 
 
-@ROUTES.add("PATCH", _USER_PATH, scope=ADMIN_SCOPE, body_type=UserPatch, response_type=User, validate=_validate_user_update)
+@ROUTES.add(
+    "PATCH", _USER_PATH, scope=ADMIN_SCOPE, body_type=UserPatch, response_type=User, validate=_validate_user_update
+)
 async def update_user(request: ApiRequest) -> ApiResponse:
     """Update a user. `disabled`, a new password or removing the second factor ends all sessions of the user."""
     changes: UserPatch = request.body

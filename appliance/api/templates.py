@@ -30,7 +30,14 @@ from appliance.storage.transactions import commit, fetch, render
 ROUTES = Routes()
 
 
-@ROUTES.add("GET", "/templates", scope="templates:read", query_type=TemplateQuery, response_type=schemas.Template, returns_list=True)
+@ROUTES.add(
+    "GET",
+    "/templates",
+    scope="templates:read",
+    query_type=TemplateQuery,
+    response_type=schemas.Template,
+    returns_list=True,
+)
 async def list_templates(request: ApiRequest) -> ApiResponse:
     """List templates, newest first."""
     page = await fetch(store.fetch_page, request.account_id, request.query)
@@ -78,8 +85,8 @@ async def describe_designs(request: ApiRequest) -> ApiResponse:
 
     def read() -> TemplateSpec:
         look = brands.build_look(brands.get(request.account_id))
-        starter_shapes = [StarterShape(*item) for item in starters.build_starters(look)]
-        tags = [item for item in merge.TAGS if item not in ("output", "content", "illegal")]
+        starter_shapes = [StarterShape(*starter) for starter in starters.build_starters(look)]
+        tags = [starter for starter in merge.TAGS if starter not in ("output", "content", "illegal")]
         merge_language = {"tags": tags, "filters": [*merge.FILTERS], "roots": [*merge.ROOTS]}
         return TemplateSpec(**document.describe_designs(), merge=merge_language, starters=starter_shapes)
 
@@ -113,8 +120,8 @@ async def delete_template(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/templates/preview", scope="templates:read", body_type=PreviewRequest, response_type=Preview, rate="renders",
-    validate=validator(preview.validate_preview, parses=True),
+    "POST", "/templates/preview", scope="templates:read", body_type=PreviewRequest, response_type=Preview,
+    rate="renders", validate=validator(preview.validate_preview, parses=True),
 )  # fmt: skip
 async def preview_design(request: ApiRequest) -> ApiResponse:
     """Render an email design to HTML for a contact or with sample values."""
@@ -196,7 +203,13 @@ async def _validate_upload(request: ApiRequest) -> dict[str, list[str]]:
 
 
 @ROUTES.add(
-    "POST", "/uploads", scope="templates:write", form_type=UploadForm, response_type=Upload, status=201, validate=_validate_upload
+    "POST",
+    "/uploads",
+    scope="templates:write",
+    form_type=UploadForm,
+    response_type=Upload,
+    status=201,
+    validate=_validate_upload,
 )
 async def create_upload(request: ApiRequest) -> ApiResponse:
     """Upload an image (PNG, JPEG, GIF or WebP) for a logo or an email."""

@@ -111,9 +111,16 @@ def serialize_delivery(row: models.WebhookDelivery) -> WebhookDelivery:
     )  # fmt: skip
 
 
-def serialize_test(outcome: Outcome, event: Event) -> WebhookTested:
+def serialize_test(test_result: Outcome, event: Event) -> WebhookTested:
     """Return the result of a test."""
-    return WebhookTested(outcome.is_delivered, outcome.status, outcome.text, outcome.error, outcome.duration_ms, event)
+    return WebhookTested(
+        test_result.is_delivered,
+        test_result.status,
+        test_result.text,
+        test_result.error,
+        test_result.duration_ms,
+        event,
+    )
 
 
 ROUTES = Routes()
@@ -191,12 +198,12 @@ async def test_webhook(request: ApiRequest) -> ApiResponse:
     """Send a sample event now and return the response."""
     webhook, event = await fetch(deliveries.prepare_test, request.account_id, request.id, request.body)
     await asyncio.to_thread(safe_http.preload)
-    outcome = await deliveries.send_test(webhook, event)
-    return ApiResponse(serialize_test(outcome, event))
+    test_result = await deliveries.send_test(webhook, event)
+    return ApiResponse(serialize_test(test_result, event))
 
 
-@ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailed, body_required=False,
-            response_type=Replayed)  # fmt: skip
+@ROUTES.add("POST", f"{_WEBHOOK_PATH}/replay_failed", scope="account:write", body_type=ReplayFailed,
+            body_required=False, response_type=Replayed)  # fmt: skip
 async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
     """Send all failed deliveries again."""
     count = batch_count = await commit(deliveries.replay_failed, request.account_id, request.id, request.body)
@@ -206,7 +213,14 @@ async def replay_failed_deliveries(request: ApiRequest) -> ApiResponse:
     return ApiResponse(Replayed(count))
 
 
-@ROUTES.add("GET", _DELIVERIES_PATH, scope="account:read", query_type=DeliveryQuery, response_type=WebhookDelivery, returns_list=True)
+@ROUTES.add(
+    "GET",
+    _DELIVERIES_PATH,
+    scope="account:read",
+    query_type=DeliveryQuery,
+    response_type=WebhookDelivery,
+    returns_list=True,
+)
 async def list_deliveries(request: ApiRequest) -> ApiResponse:
     """List deliveries of a webhook with their responses, newest events first."""
     page = await fetch(deliveries.list_deliveries, request.account_id, request.id, request.query)

@@ -146,7 +146,9 @@ async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"]
     for method in ("HEAD", "GET"):
         try:
             status = (
-                await safe_http.request(method, address, max_bytes=_MAX_RESPONSE_BYTES, timeout_seconds=_REQUEST_SECONDS, truncate=True)
+                await safe_http.request(
+                    method, address, max_bytes=_MAX_RESPONSE_BYTES, timeout_seconds=_REQUEST_SECONDS, truncate=True
+                )
             ).status
         except RequestFailed:
             continue

@@ -371,7 +371,9 @@ def edit(campaign: Campaign, request: CampaignPatch, by: Actor, content: Prepare
     """
     require_write_transaction()
     if request.updated_at is not UNSET and request.updated_at < campaign.updated_at:
-        raise Conflict("it was changed by somebody else since it was read", updated_at=clock.iso(campaign.updated_at))
+        raise Conflict(
+            "The campaign was changed by another user since it was read.", updated_at=clock.iso(campaign.updated_at)
+        )
     channel = request.channel if isinstance(request.channel, str) else campaign.channel
     validate_write(campaign.account_id, request, channel, content)
     if not is_editable(campaign) and changes_content(campaign, request):

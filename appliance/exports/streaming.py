@@ -175,7 +175,9 @@ class IdListRows(NamedTuple):
     def sample(self) -> list[Row]:
         """Return rows at equal distances."""
         ids = self._read_ids()
-        chosen = ids[:: max(1, len(ids) // (_NEWEST_SAMPLE * 2))]
+        sampled_ids = ids[:: max(1, len(ids) // (_NEWEST_SAMPLE * 2))]
         return [
-            row for start in range(0, len(chosen), _PAGE_SIZE) for row in self._fetch_rows(chosen[start : start + _PAGE_SIZE])
+            row
+            for start in range(0, len(sampled_ids), _PAGE_SIZE)
+            for row in self._fetch_rows(sampled_ids[start : start + _PAGE_SIZE])
         ]

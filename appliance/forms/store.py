@@ -153,8 +153,8 @@ def list_forms(account_id: int, query: FormQuery) -> Page:
     forms = Form.select().where(Form.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         forms = forms.where(Form.name.contains(query.search.strip()))
-    result = paginate(forms.order_by(Form.created_at.desc(), Form.id.desc()), query.page, query.size())
-    return result._replace(rows=[_load_details(row) for row in result.rows])
+    page = paginate(forms.order_by(Form.created_at.desc(), Form.id.desc()), query.page, query.size())
+    return page._replace(rows=[_load_details(row) for row in page.rows])
 
 
 def get(account_id: int, form_id: int) -> Form:
@@ -281,7 +281,7 @@ def get_redirect_url(form: Form) -> str | None:
 
 
 def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
-    seen: set[str] = set()
+    seen_keys: set[str] = set()
     for index, field in enumerate(form_fields):
         name = field if isinstance(field, str) else field.name
         if not isinstance(name, str):
@@ -293,9 +293,9 @@ def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
         key = name if name in CONTACT_FIELDS else match[1]
         if key in _RESERVED_KEYS and name not in CONTACT_FIELDS:
             faults.add(f"fields[{index}]", "is reserved")
-        if key in seen:
+        if key in seen_keys:
             faults.add(f"fields[{index}]", "has already been taken")
-        seen.add(key)
+        seen_keys.add(key)
         if isinstance(field, FormField) and isinstance(field.label, str) and _CONTROL_CHARACTERS.search(field.label):
             faults.add(f"fields[{index}].label", "is invalid")
 

@@ -179,8 +179,8 @@ def save_contact(account_id: int, submission: Submission, evidence: Evidence, is
     With `is_theirs` the owner of the address has confirmed the values: only then they replace known ones.
     """
     require_write_transaction()
-    known = find_channel(account_id, submission.address.kind, submission.address.key)
-    if known is None:
+    existing_channel = find_channel(account_id, submission.address.kind, submission.address.key)
+    if existing_channel is None:
         body: dict[str, Any] = {
             submission.address.kind: submission.address.value,
             "source": SOURCE,
@@ -192,16 +192,16 @@ def save_contact(account_id: int, submission: Submission, evidence: Evidence, is
             body["phone"] = submission.phone.value
         write.upsert(account_id, _parse_body(ContactWrite, body), evidence)
     else:
-        _update_contact(account_id, known, submission, evidence, is_theirs)
+        _update_contact(account_id, existing_channel, submission, evidence, is_theirs)
     channel = find_channel(account_id, submission.address.kind, submission.address.key)
     assert channel is not None
     return channel
 
 
 def _update_contact(
-    account_id: int, known: Channel, submission: Submission, evidence: Evidence, is_theirs: bool
+    account_id: int, existing_channel: Channel, submission: Submission, evidence: Evidence, is_theirs: bool
 ) -> None:
-    contact = contacts.get(account_id, known.contact_id)
+    contact = contacts.get(account_id, existing_channel.contact_id)
     body: dict[str, Any] = {
         name: value for name, value in submission.names.items() if is_theirs or not getattr(contact, name)
     }
@@ -222,8 +222,8 @@ def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
     try:
         return validation.read(request_type, body)
     except Invalid:
-        rest = {name: value for name, value in body.items() if name not in ("data", "data_merge")}
-        return validation.read(request_type, rest)
+        body_without_data = {name: value for name, value in body.items() if name not in ("data", "data_merge")}
+        return validation.read(request_type, body_without_data)
 
 
 DAY_MS = 86_400_000

@@ -149,7 +149,7 @@ class StrictProtocol(HttpProtocol):
     """A connection whose requests are read strictly; `patience` is `limits.request_timeout` in seconds."""
 
     HTTP_CLASS = StrictHttp
-    __slots__ = ("timeout_seconds", "received_bytes")
+    __slots__ = ("received_bytes", "timeout_seconds")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set up a connection."""

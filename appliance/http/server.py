@@ -16,8 +16,8 @@ from sanic.http.http1 import Http
 import ui
 from appliance import public
 from appliance.accounts import users
-from appliance.api import dispatch as api
-from appliance.api import http as reply
+from appliance.api import dispatch
+from appliance.api import http as api_http
 from appliance.core import addresses, crypto
 from appliance.http.protocol import MAX_HEAD_BYTES, SlashRouter, StrictProtocol, is_unread, path_of, read_as_text
 from appliance.inbound import delivery_reports
@@ -25,7 +25,7 @@ from appliance.inbound.smtp_servers import CaptureServer, SmtpListener
 from appliance.jobs.consumer import BackgroundWork
 from appliance.ops import metrics
 from appliance.sending.messages import retries
-from appliance.settings import config as configuration
+from appliance.settings import config as settings_config
 from appliance.settings.schema import Config
 from appliance.storage import disk_guard, transactions
 from appliance.storage.database import close_database
@@ -59,8 +59,8 @@ def build(config: Config) -> "Sanic[Any, Any]":
         ACCESS_LOG=False,
         KEEP_ALIVE_TIMEOUT=60,
         # Slow requests end before (see `protocol.py`); these timeouts only end a handler that does not respond.
-        REQUEST_TIMEOUT=60 + configuration.parse_seconds(config.limits.request_timeout),
-        RESPONSE_TIMEOUT=60 + configuration.parse_seconds(config.limits.request_timeout),
+        REQUEST_TIMEOUT=60 + settings_config.parse_seconds(config.limits.request_timeout),
+        RESPONSE_TIMEOUT=60 + settings_config.parse_seconds(config.limits.request_timeout),
         FALLBACK_ERROR_FORMAT="text",
         OAS=False,
     )
@@ -69,8 +69,10 @@ def build(config: Config) -> "Sanic[Any, Any]":
     app.ctx.inbound, app.ctx.certificate, app.ctx.works = SmtpListener(config), None, None
     app.ctx.process = secrets.token_hex(8)
     # Strict-Transport-Security is never sent for localhost, where browsers would then refuse http to other programs.
-    app.ctx.strict = configuration.is_https(config) and configuration.base_host(config) not in configuration.LOOPBACK
-    api.mount(app)
+    app.ctx.strict = (
+        settings_config.is_https(config) and settings_config.base_host(config) not in settings_config.LOOPBACK
+    )
+    dispatch.mount(app)
     public.mount(app)
     ui.mount(app)
     app.exception(Exception)(_handle_error)
@@ -120,8 +122,8 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
     if not request.app.ctx.stopping or public.owns_path(path) or static_files.is_static_path(path):
         return None
     if _speaks_json(path):
-        refused = reply.ApiError(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
-        response = reply.error_response(request, refused)
+        refused = api_http.ApiError(503, "unavailable", "the service is shutting down", {"Retry-After": "5"})
+        response = api_http.error_response(request, refused)
     else:
         response = await guard.render_stopping(request)
     response.headers["Connection"] = "close"
@@ -129,16 +131,16 @@ async def _refuse_when_stopping(request: Request) -> HTTPResponse | None:
 
 
 async def _add_headers(request: Request, response: HTTPResponse) -> None:
-    response.headers["X-Request-Id"] = reply.get_request_id(request)
+    response.headers["X-Request-Id"] = api_http.get_request_id(request)
     if request.app.ctx.strict:
         response.headers["Strict-Transport-Security"] = _HSTS
-    if begun := getattr(request.ctx, "begun", 0.0):
+    if started_at := getattr(request.ctx, "begun", 0.0):
         pattern = request.route.path if request.route is not None else None
-        metrics.record_request(request.method, pattern, response.status, time.monotonic() - begun)
+        metrics.record_request(request.method, pattern, response.status, time.monotonic() - started_at)
     path = path_of(request)
     if path == "/v1" or path.startswith("/v1/"):
-        response.headers["X-Api-Version"] = api.API_VERSION
-    if api.owns_path(path) or getattr(request.ctx, "spoke_json", False):
+        response.headers["X-Api-Version"] = dispatch.API_VERSION
+    if dispatch.owns_path(path) or getattr(request.ctx, "spoke_json", False):
         # Personal data must not stay in a cache on the way, and browsers must not guess its type.
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
@@ -151,7 +153,7 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
     path = path_of(request)
     if isinstance(error, PayloadTooLarge) and is_unread(request):
         error = SanicException("the headers are too large", status_code=431)
-    if isinstance(error, PayloadTooLarge) or (isinstance(error, reply.ApiError) and error.status == 413):
+    if isinstance(error, PayloadTooLarge) or (isinstance(error, api_http.ApiError) and error.status == 413):
         _discard_rest_of_body(request)
     if isinstance(error, OSError):
         # A file that cannot be written is the same storage error as a row that cannot be written.
@@ -165,10 +167,10 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
         )
     if _speaks_json(path) or (request.route is None and _wants_json(request, path)):
         request.ctx.spoke_json = True
-        return await api.handle_error(request, error)
+        return await dispatch.handle_error(request, error)
     status = getattr(error, "status_code", None) or 500
     if status >= 500:
-        template, context = "request %s %s failed", reply.log_context(request)
+        template, context = "request %s %s failed", api_http.log_context(request)
         log.exception(template, context["request_id"], request.path, exc_info=error, extra=context)
     try:
         return public.error_page(status) if public.owns_path(path) else await guard.handle_exception(request, error)
@@ -179,7 +181,7 @@ async def _handle_error(request: Request, error: Exception) -> HTTPResponse:
 
 
 def _speaks_json(path: str) -> bool:
-    return api.owns_path(path) or public.owns_webhook_path(path)
+    return dispatch.owns_path(path) or public.owns_webhook_path(path)
 
 
 def _wants_json(request: Request, path: str) -> bool:
@@ -233,14 +235,14 @@ async def _ready(app: "Sanic[Any, Any]") -> None:
         signal.signal(number, lambda *_: _on_signal(loop, app))
     app.ctx.damage.start()
     await _start_background(app)
-    base = configuration.base_url(app.ctx.config)
+    base = settings_config.base_url(app.ctx.config)
     # Loaded modules stay in memory; a garbage collection of them would stop all requests for a tenth of a second.
     gc.freeze()
     gc.enable()
     token = await transactions.fetch(users.setup_token)
     if token is not None:
         print(f"Open {base}/setup/{token} to set up; the link works once", flush=True)
-    print(f"Campanero is ready on {configuration.listen_url(app.ctx.config)}", flush=True)
+    print(f"Campanero is ready on {settings_config.listen_url(app.ctx.config)}", flush=True)
     app.ctx.ready = True
 
 

@@ -77,6 +77,6 @@ def test_proven_conversations_are_apart() -> None:
     async def act(pool: ConnectionPool, connect: Callable[[], Coroutine[Any, Any, SmtpClient]]) -> None:
         await pool.reserve(way("a"), 4)
         pool.put(way("a"), await connect())
-        assert pool.take(way("a")._replace(proven=True)) is None
+        assert pool.take(way("a")._replace(requires_verified_tls=True)) is None
 
     with_pool(act)

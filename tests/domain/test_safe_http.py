@@ -116,7 +116,7 @@ def test_an_operator_may_name_a_host(ask: Callable[..., HttpResponse], web: Any)
         ask(f"{url}/here", allowed=("otherhost",))
 
 
-@pytest.mark.parametrize(("path", "options"), [("/", {"most": 4999}), ("/endless", {"seconds": 0.3})])
+@pytest.mark.parametrize(("path", "options"), [("/", {"max_bytes": 4999}), ("/endless", {"timeout_seconds": 0.3})])
 def test_bounds(path: str, options: dict[str, Any], ask: Callable[..., HttpResponse], web: Any) -> None:
     """What is too large or too slow is not waited for."""
     with pytest.raises(RequestFailed):
@@ -228,14 +228,17 @@ def test_answers_before_the_answer_come_to_an_end(
     threading.Thread(target=serve, daemon=True).start()
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
     with caplog.at_level("INFO", "campanero.http"), pytest.raises(RequestFailed):
-        ask(url, allowed=("127.0.0.1",), most=1_000, seconds=10)
+        ask(url, allowed=("127.0.0.1",), max_bytes=1_000, timeout_seconds=10)
     listening.close()
-    assert "bytes were answered" in caplog.text
+    assert "the response has more than" in caplog.text
 
 
 def test_what_is_too_long_may_be_cut(ask: Callable[..., HttpResponse], web: Any) -> None:
     """Who needs only the beginning gets that."""
-    assert ask(f"http://localhost:{web.server_port}/", allowed=("localhost",), most=10, cut=True).body == b"x" * 10
+    assert (
+        ask(f"http://localhost:{web.server_port}/", allowed=("localhost",), max_bytes=10, truncate=True).body
+        == b"x" * 10
+    )
 
 
 def test_a_name_of_the_settings_is_found_there(ask: Callable[..., HttpResponse], web: Any) -> None:

@@ -38,7 +38,7 @@ def settings(tmp_path: Path) -> Iterator[None]:
 def read(post: Post, provider: Any = TWILIO, hook: str = "twilio/status", url: str | None = None) -> HookContents:
     """Read a request as the door hands it on."""
     headers = {name.lower(): value for name, value in post.headers.items()}
-    told: HookContents = provider.read(hook, HookRequest(url or post.url, headers, post.body))
+    told: HookContents = provider.parse_hook(hook, HookRequest(url or post.url, headers, post.body))
     return told
 
 

@@ -36,7 +36,9 @@ def test_a_look_up_turns_pages(fake: FakeSms) -> None:
     wanted = text(1, "First of many", number)
     sent(wanted, *(text(n, f"Later {n}", number) for n in range(100)))
     asked = fake.control()["look_up"]
-    [[found], nothing] = run(lambda: TWILIO.find_accepted(wanted, began), lambda: TWILIO.find_accepted(wanted, clock.now_ms() + 60_000))
+    [[found], nothing] = run(
+        lambda: TWILIO.find_accepted(wanted, began), lambda: TWILIO.find_accepted(wanted, clock.now_ms() + 60_000)
+    )
     assert found.provider_id == fake.to(number)[0].sid
     assert nothing == ()
     assert fake.control()["look_up"] - asked == 3
@@ -49,7 +51,9 @@ def test_a_look_up_lives_by_the_providers_clock(fake: FakeSms, tmp_path: Path) -
     for days in (3, -3):
         (tmp_path / "clock").write_text(str(days * 86_400))
         wanted, began = text(1, f"At {days}", "+15551230300"), clock.now_ms()
-        [_, found] = run(lambda one=wanted: TWILIO.send(one), lambda one=wanted, at=began: TWILIO.find_accepted(one, at))
+        [_, found] = run(
+            lambda one=wanted: TWILIO.send(one), lambda one=wanted, at=began: TWILIO.find_accepted(one, at)
+        )
         assert len(found) == 1
 
 
@@ -70,7 +74,9 @@ def test_a_look_up_reads_every_kind_of_time(fake: FakeSms) -> None:
     said = [{**alike, "sid": f"SM{number}", "date_created": day} for number, day in enumerate(days)]
     fake.control(rules=[{"look_ups": True, "status": 200, "raw": json.dumps({"messages": said})}])
     began = clock.parse("2026-11-20T10:00:00Z")
-    now, later = run(lambda: TWILIO.find_accepted(text(), began), lambda: TWILIO.find_accepted(text(), began + 86_400_000))
+    now, later = run(
+        lambda: TWILIO.find_accepted(text(), began), lambda: TWILIO.find_accepted(text(), began + 86_400_000)
+    )
     assert sorted(one.provider_id for one in now) == ["SM0", "SM1", "SM2", "SM3", "SM4"]
     assert sorted(one.provider_id for one in later) == ["SM3", "SM4"]
 
@@ -117,7 +123,10 @@ def test_what_is_missing_is_named(fake: FakeSms) -> None:
     assert [name for name, _ in HTTP.find_setting_faults()] == ["sms.http.url", "sms.http.secret"]
     for url in ("ftp://x", "http://", "http://a b", "http://u:p@x", "http://x:0", "http://x:99999", "http://ü.de", "x"):
         use(fake, sms__twilio__base_url=url, sms__http__url=url)
-        assert [name for one in (TWILIO, HTTP) for name, _ in one.find_setting_faults()] == ["sms.twilio.base_url", "sms.http.url"]
+        assert [name for one in (TWILIO, HTTP) for name, _ in one.find_setting_faults()] == [
+            "sms.twilio.base_url",
+            "sms.http.url",
+        ]
     use(fake, sms__twilio__account_sid="a/b", sms__twilio__auth_token="a b")
     assert [name for name, _ in TWILIO.find_setting_faults()] == ["sms.twilio.account_sid", "sms.twilio.auth_token"]
 

@@ -57,7 +57,9 @@ def test_it_hands_over_the_generic_way(fake: FakeSms) -> None:
 def test_a_messaging_service_is_no_number(fake: FakeSms) -> None:
     """A sender that is a messaging service goes into the field for it, and is looked up without a sender."""
     service, began = "MG" + "a" * 32, clock.now_ms()
-    [answer, found] = run(lambda: TWILIO.send(text(sender=service)), lambda: TWILIO.find_accepted(text(sender=service), began))
+    [answer, found] = run(
+        lambda: TWILIO.send(text(sender=service)), lambda: TWILIO.find_accepted(text(sender=service), began)
+    )
     assert fake.accepted[-1].fields["MessagingServiceSid"] == service
     assert [one.provider_id for one in found] == [answer.provider_id]
 

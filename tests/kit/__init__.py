@@ -1,1 +1,1 @@
-"""What tests need around the appliance: the real process, a client, a scriptable SMTP server, a clock, a browser."""
+"""Test support: the real process, an HTTP client, scriptable SMTP, DNS and SMS servers, a clock and a browser."""

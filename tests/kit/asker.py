@@ -1,4 +1,4 @@
-"""Asks as fast as answers come, over kept connections, for the benches of requests."""
+"""Send HTTP requests at full speed over kept connections, for benchmarks."""
 
 import asyncio
 import json
@@ -16,30 +16,30 @@ def request(key: str, method: str, path: str, body: Any = None) -> bytes:
 
 
 def spread(times: list[float]) -> str:
-    """Return how long answers took, in milliseconds."""
-    found = sorted(times)
-    p50, p95 = (found[int(len(found) * part)] * 1000 for part in (0.5, 0.95))
-    return f"p50 {p50:6.1f}  p95 {p95:6.1f}  longest {found[-1] * 1000:6.1f} ms"
+    """Return the median, the 95th percentile and the maximum of response times as text, in milliseconds."""
+    sorted_times = sorted(times)
+    p50, p95 = (sorted_times[int(len(sorted_times) * part)] * 1000 for part in (0.5, 0.95))
+    return f"p50 {p50:6.1f}  p95 {p95:6.1f}  longest {sorted_times[-1] * 1000:6.1f} ms"
 
 
 async def ask(
     port: int, requests: Iterator[bytes], connections: int, statuses: Collection[int] = (200, 201)
 ) -> tuple[float, list[float]]:
-    """Send requests over so many connections until there are none; returns the rate and how long each took.
+    """Send requests over so many connections until there are none; return the rate per second and the times.
 
-    Raises AssertionError for an answer with another status.
+    Raises AssertionError for a response with another status.
     """
     loop, times = asyncio.get_running_loop(), list[float]()
     ends = [loop.create_future() for _ in range(connections)]
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     for end in ends:
         await loop.create_connection(lambda end=end: _Asker(requests, statuses, times, end), "127.0.0.1", port)
     await asyncio.gather(*ends)
-    return len(times) / (time.perf_counter() - begun), times
+    return len(times) / (time.perf_counter() - started_at), times
 
 
 class _Asker(asyncio.Protocol):
-    """One kept connection: sends a request as soon as the last one was answered."""
+    """A kept connection that sends the next request as soon as the last one was answered."""
 
     def __init__(
         self, requests: Iterator[bytes], statuses: Collection[int], times: list[float], ended: "asyncio.Future[None]"

@@ -1,7 +1,7 @@
-"""The large audience of the benches: made once, the same each time, kept as a data directory.
+"""The large audience of the benchmarks, created once as a data directory and always the same.
 
-Every attribute of a person is drawn apart from the others, by id; lists, names and activity are skewed as they are in
-life: few large lists and many small ones, few people who do much.
+Every attribute of a contact is derived independently from the contact's id. Lists, names and activity are skewed as in
+real accounts: few large lists and many small ones, few contacts with much activity.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ Rows = Iterator[tuple[Any, ...]]
 
 
 def draw(number: int, what: int) -> float:
-    """Return a number from 0 up to 1 that belongs to an id and a purpose, as if thrown with dice."""
+    """Return a pseudo-random number from 0 up to 1, derived from an id and a purpose."""
     x = (number * 0x9E3779B97F4A7C15 + what * 0xD1B54A32D192ED03) & _ALL
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _ALL
@@ -43,13 +43,13 @@ def draw(number: int, what: int) -> float:
 
 
 class Skewed:
-    """Picks a place by weights."""
+    """Picks an index by weights."""
 
     def __init__(self, weights: Sequence[float]) -> None:
         self._sums = list(accumulate(weights))
 
     def __call__(self, chance: float) -> int:
-        """Return the place that a chance from 0 up to 1 falls on."""
+        """Return the index for a number from 0 up to 1."""
         return bisect(self._sums, chance * self._sums[-1])
 
 
@@ -60,13 +60,13 @@ _tags, _countries = Skewed([62, 24, 3, 4, 7]), Skewed([60, 20, 12, 8])
 
 
 def name(number: int) -> tuple[str, str]:
-    """Return somebody's names."""
+    """Return the first and last name of a contact."""
     last = LAST[int(draw(number, 2) * len(LAST))]
     return FIRST[_names(draw(number, 1))], f"{last}{int(draw(number, 3) * 1000)}"
 
 
 def person(number: int, contacts: int, now: int) -> tuple[Any, ...]:
-    """Return the row of a contact: added one after the other, give or take a day."""
+    """Return the row of a contact; creation times follow the ids, give or take a day."""
     added = now - 400 * DAY + int((number / contacts * 398 + draw(number, 4)) * DAY)
     city = f'"city":"{CITIES[_cities(draw(number, 5))]}",' if draw(number, 6) < 0.8 else ""
     visits = int(1 / (1.002 - draw(number, 7)))
@@ -81,17 +81,17 @@ def person(number: int, contacts: int, now: int) -> tuple[Any, ...]:
 
 
 def memberships(number: int, now: int) -> Rows:
-    """Yield the lists of a person: three of thirty, the first ones large and the last ones small."""
-    found: set[int] = set()
+    """Yield the lists of a contact: three of thirty, with the first lists larger than the last."""
+    list_ids: set[int] = set()
     turn = 0
-    while len(found) < MEMBERSHIPS:
-        found.add(1 + _falling(draw(number, 20 + turn)))
+    while len(list_ids) < MEMBERSHIPS:
+        list_ids.add(1 + _falling(draw(number, 20 + turn)))
         turn += 1
-    return ((one, number, now) for one in found)
+    return ((list_id, number, now) for list_id in list_ids)
 
 
 def event(number: int, contacts: int, now: int) -> tuple[Any, ...]:
-    """Return the row of an event: in the order of time, more of them lately, most of them by few people."""
+    """Return the row of an event: ordered by time, denser lately, and mostly of few contacts."""
     when = now - int(360 * DAY * (1 - number / (contacts * EVENTS)) ** 1.5)
     rank = int(contacts * draw(number, 40) ** 2)
     kind = KINDS[_kinds(draw(number, 41))]
@@ -141,58 +141,58 @@ def _tables(contacts: int, now: int) -> Iterator[tuple[str, str, Rows]]:
     )
 
 
-def whole(here: apsw.Connection, sql: str) -> str:
-    """Add the columns to an INSERT that must have a value and got none: they begin at nothing."""
-    found = re.match(r"INSERT INTO (\w+) \(([^)]*)\)", sql)
-    if found is None:
+def whole(database: apsw.Connection, sql: str) -> str:
+    """Add to an INSERT the NOT NULL columns that it does not name, with the value 0."""
+    match = re.match(r"INSERT INTO (\w+) \(([^)]*)\)", sql)
+    if match is None:
         return sql
-    table, named = found.groups()
-    given = {column.strip() for column in named.split(",")}
-    columns = here.execute(f"SELECT name FROM pragma_table_info('{table}') WHERE \"notnull\" AND NOT pk").fetchall()
-    left = [column for (column,) in columns if column not in given]
-    if not left or table == "contact_search":
+    table, named = match.groups()
+    given_columns = {column.strip() for column in named.split(",")}
+    columns = database.execute(f"SELECT name FROM pragma_table_info('{table}') WHERE \"notnull\" AND NOT pk").fetchall()
+    missing_columns = [column for (column,) in columns if column not in given_columns]
+    if not missing_columns or table == "contact_search":
         return sql
     head, _, values = sql.partition(") VALUES (")
-    return f"{head}, {', '.join(left)}) VALUES ({values[:-1]}{', 0' * len(left)})"
+    return f"{head}, {', '.join(missing_columns)}) VALUES ({values[:-1]}{', 0' * len(missing_columns)})"
 
 
 def fill(path: Path, contacts: int, say: Callable[[str], None] = print) -> None:
-    """Write the big database into one that is set up already; indexes are made at the end, all at once."""
+    """Write the large audience into a database that is set up; indexes are created at the end."""
     now = int(time.time() * 1000)
-    here = apsw.Connection(str(path))
-    here.execute("PRAGMA journal_mode = off; PRAGMA synchronous = off; PRAGMA cache_size = -1000000")
-    indexes = [row[0] for row in here.execute(
+    database = apsw.Connection(str(path))
+    database.execute("PRAGMA journal_mode = off; PRAGMA synchronous = off; PRAGMA cache_size = -1000000")
+    indexes = [row[0] for row in database.execute(
         "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql NOT NULL AND tbl_name IN "
         "('contact', 'channel', 'membership', 'event', 'consent')").fetchall()]  # fmt: skip
-    here.execute("BEGIN; CREATE TABLE filling (contact_list_id INTEGER, contact_id INTEGER, created_at INTEGER)")
+    database.execute("BEGIN; CREATE TABLE filling (contact_list_id INTEGER, contact_id INTEGER, created_at INTEGER)")
     for sql in indexes:
-        here.execute(f"DROP INDEX {sql.split(' INDEX ')[1].split()[0]}")
+        database.execute(f"DROP INDEX {sql.split(' INDEX ')[1].split()[0]}")
     for number in range(1, LISTS + 1):
-        here.execute(
-            whole(here, "INSERT INTO contact_list (id, account_id, name, name_key, created_at, updated_at) "
+        database.execute(
+            whole(database, "INSERT INTO contact_list (id, account_id, name, name_key, created_at, updated_at) "
                         "VALUES (?, 1, ?, ?, ?, ?)"),
             (number, f"List {number}", f"list {number}", now, now),
         )  # fmt: skip
-    for words, sql, rows in _tables(contacts, now):
+    for label, sql, rows in _tables(contacts, now):
         begin = time.monotonic()
-        here.executemany(whole(here, sql), rows)
-        say(f"  {words}: {time.monotonic() - begin:.0f} s")
-    here.execute(
+        database.executemany(whole(database, sql), rows)
+        say(f"  {label}: {time.monotonic() - begin:.0f} s")
+    database.execute(
         "INSERT INTO membership SELECT * FROM filling ORDER BY contact_list_id, contact_id; DROP TABLE filling; "
         "UPDATE contact_list SET contacts_count = (SELECT count(*) FROM membership WHERE contact_list_id = id)"
     )
     for sql in indexes:
-        here.execute(sql)
-    here.execute(
+        database.execute(sql)
+    database.execute(
         "UPDATE contact SET email_last_opened_at = (SELECT max(created_at) FROM event WHERE contact_id = contact.id "
         "AND event = 'email_opened' AND json_extract(data, '$.verdict') = 'human')"
     )
-    here.execute("COMMIT; ANALYZE; PRAGMA journal_mode = wal")
-    here.close()
+    database.execute("COMMIT; ANALYZE; PRAGMA journal_mode = wal")
+    database.close()
 
 
 def make(cache: Path, contacts: int) -> Path:
-    """Return the data directory of the big database, made now unless it is there."""
+    """Return the data directory of the large audience, created now unless it exists."""
     schema = b"".join(path.read_bytes() for path in sorted(Path(models.__file__).parent.glob("*.py")))
     edition = hashlib.sha256(schema + _EDITION.encode()).hexdigest()[:8]
     data = cache / f"audience-{contacts}-{edition}"

@@ -1,4 +1,4 @@
-"""axe-core in a page: what breaks WCAG 2.2 at level AA, as far as a machine can tell."""
+"""Run axe-core in a page to find automatically detectable violations of WCAG 2.2 AA."""
 
 from functools import cache
 from pathlib import Path
@@ -23,20 +23,20 @@ def _source() -> str:
 
 
 def faults(page: Page, rule: str | None = None) -> list[str]:
-    """Return each breach of WCAG 2.2 AA (or of one rule of axe) in the page as it stands: rule, element, fault."""
+    """Return each violation of WCAG 2.2 AA (or of one axe rule) in the page: rule, element, reason."""
     page.wait_for_load_state()  # with its style sheets, or every target is too small
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_source())
-    found: Any = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), rule)
-    return [str(one) for one in found]
+    violations: Any = page.evaluate(_RUN.replace("LEVELS", str(_LEVELS)), rule)
+    return [str(violation) for violation in violations]
 
 
 def faults_in_both_looks(page: Page) -> list[str]:
-    """Return the breaches of a page in light, and those of contrast in dark; the page is light afterwards."""
+    """Return the violations of a page in light mode, and those of contrast in dark mode; light mode is restored."""
     # Colours on their way from one look to the other are neither.
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
-    found = faults(page)
+    violations = faults(page)
     page.emulate_media(color_scheme="dark")
-    found += [f"dark: {one}" for one in faults(page, "color-contrast")]
+    violations += [f"dark: {violation}" for violation in faults(page, "color-contrast")]
     page.emulate_media(color_scheme="light")
-    return found
+    return violations

@@ -1,4 +1,4 @@
-"""A system of nothing but a C library and the executable, and other places that only root can make."""
+"""A system that contains only a C library and the executable, and other mounts that need root."""
 
 import os
 import shutil
@@ -18,15 +18,15 @@ FOREIGN = ("SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "TM
 
 
 def needs_mounts() -> None:
-    """Skip a test where nothing may be mounted; in CI it fails instead."""
+    """Skip a test if mounting is not allowed; in CI the test fails instead."""
     allowed = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
     if not allowed and os.environ.get("CI") != "true":
         pytest.skip("mounting needs root")
 
 
-def within(script: str, *words: object, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run a script of the shell with mounts of its own, which nobody else sees."""
-    command = ["unshare", "--mount", "sh", "-eu", "-c", script, "sh", *map(str, words)]
+def within(script: str, *arguments: object, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a shell script in a mount namespace of its own."""
+    command = ["unshare", "--mount", "sh", "-eu", "-c", script, "sh", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=env)
 
 
@@ -39,14 +39,14 @@ class BareSystem:
             (tree / name).mkdir(parents=True)
         listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
         for name in _LIBRARIES:
-            found = [line.split(" => ")[1] for line in listed.splitlines() if line.startswith(f"\t{name} ")]
-            found = [path for path in found if "i386" not in path and "32" not in path]
-            if found:
-                shutil.copy(found[0], tree / ("lib64" if name.startswith("ld-") else "lib") / name)
+            paths = [line.split(" => ")[1] for line in listed.splitlines() if line.startswith(f"\t{name} ")]
+            paths = [path for path in paths if "i386" not in path and "32" not in path]
+            if paths:
+                shutil.copy(paths[0], tree / ("lib64" if name.startswith("ld-") else "lib") / name)
         shutil.copy(executable, tree / "campanero")
 
     def program(self) -> Path:
-        """Return what runs the executable in there, as `Server(executable=..., data=Path("/data"))` wants it."""
+        """Return a script that runs the executable inside, for `Server(executable=..., data=Path("/data"))`."""
         runner = self.tree.with_name(f"{self.tree.name}.sh")
         runner.write_text(
             f"""#!/bin/sh

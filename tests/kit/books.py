@@ -1,4 +1,4 @@
-"""Holds what the API says of a campaign against what an SMTP server took: nobody missing, and every copy counted."""
+"""Compare what the API reports about a campaign with what an SMTP server accepted, including copies."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ TERMS = {"pending": ("queued", "held", "sending"), "failed": ("failed",), "skipp
 
 @dataclass(frozen=True)
 class Books:
-    """What became of a campaign, and how many messages came twice (`copies`) or not at all (`missing`)."""
+    """The result of a campaign, with the number of messages that arrived twice (`copies`) or never (`missing`)."""
 
     audience: int
     accepted: int
@@ -27,27 +27,28 @@ class Books:
 
 
 def identity(stats: dict[str, int]) -> None:
-    """Raise unless the terms add up to the audience."""
+    """Raise AssertionError unless the terms add up to the audience."""
     assert stats["audience"] == sum(stats[term] for term in TERMS), stats
 
 
-def balance(api: Client, path: str, taken: Iterable[Message]) -> Books:
-    """Compare a campaign with all that a server took of it; raises where they differ, or a copy is not the same bytes.
+def balance(api: Client, path: str, messages: Iterable[Message]) -> Books:
+    """Compare a campaign with everything that a server accepted of it.
 
-    Who is in the ledger as accepted was taken, and who was taken is accepted, or uncertain.
+    Every message that the ledger counts as accepted arrived, and every message that arrived is accepted or
+    uncertain. Raises AssertionError otherwise, or if a copy has other bytes.
     """
     row = api.get(path).expect(200)
     stats, number = row["stats"], row["id"]
     identity(stats)
     for term, statuses in TERMS.items():
         assert stats[term] == sum(_count(api, number, status) for status in statuses), term
-    accepted = {one["to"] for status in ACCEPTED if stats[status] for one in _rows(api, number, status)}
-    uncertain = {one["to"] for one in _rows(api, number, "uncertain")} if stats["uncertain"] else set()
+    accepted = {message_row["to"] for status in ACCEPTED if stats[status] for message_row in _rows(api, number, status)}
+    uncertain = {message_row["to"] for message_row in _rows(api, number, "uncertain")} if stats["uncertain"] else set()
     assert len(accepted) == sum(stats[term] for term in ACCEPTED) == row["sent_count"]
-    seen, copies = _arrived(taken)
-    assert not seen.keys() - accepted - uncertain, sorted(seen.keys() - accepted - uncertain)[:5]
+    arrived, copies = _arrived(messages)
+    assert not arrived.keys() - accepted - uncertain, sorted(arrived.keys() - accepted - uncertain)[:5]
     return Books(
-        stats["audience"], len(accepted), len(uncertain), copies, len(accepted - seen.keys()), stats
+        stats["audience"], len(accepted), len(uncertain), copies, len(accepted - arrived.keys()), stats
     )  # fmt: skip
 
 
@@ -59,13 +60,15 @@ def _rows(api: Client, number: int, status: str) -> list[Any]:
     return api.all("/messages", campaign_id=number, status=status)
 
 
-def _arrived(taken: Iterable[Message]) -> tuple[dict[str, tuple[str, str | None]], int]:
-    """Return what came to each address, and how many copies; each copy is the same bytes with the same Message-ID."""
-    seen: dict[str, tuple[str, str | None]] = {}
+def _arrived(messages: Iterable[Message]) -> tuple[dict[str, tuple[str, str | None]], int]:
+    """Return the message of each address, and the number of copies, which must have the same bytes."""
+    arrived: dict[str, tuple[str, str | None]] = {}
     copies = 0
-    for message in taken:
-        known = (hashlib.sha256(message.raw).hexdigest(), message.raw_header("Message-ID"))
-        if seen.setdefault(message.to, known) != known:
-            raise AssertionError(f"a copy for {message.to} is another message: {seen[message.to]} and {known}")
+    for message in messages:
+        message_identity = (hashlib.sha256(message.raw).hexdigest(), message.raw_header("Message-ID"))
+        if arrived.setdefault(message.to, message_identity) != message_identity:
+            raise AssertionError(
+                f"a copy for {message.to} is another message: {arrived[message.to]} and {message_identity}"
+            )
         copies += 1
-    return seen, copies - len(seen)
+    return arrived, copies - len(arrived)

@@ -1,6 +1,6 @@
-"""Mail that came back, as real servers write it: one file each in samples/bounces, and what each of them means.
+"""Bounces and reports as real servers write them, one file each in samples/bounces, and their meaning.
 
-The files hold marks for what differs: recipient, return path, Message-ID, unsubscribe link and address.
+The files contain placeholders for the recipient, return path, Message-ID, unsubscribe link and address.
 """
 
 import base64
@@ -13,7 +13,7 @@ _ENCODED = re.compile(r"%BASE64%\n(.*?)%/BASE64%\n", re.DOTALL)
 
 
 class Marks(NamedTuple):
-    """What a sample is about."""
+    """The values for the placeholders of a sample."""
 
     recipient: str
     return_path: str
@@ -119,17 +119,17 @@ MEANS = {
 
 
 def sample(name: str, marks: Marks) -> bytes:
-    """Return a sample about one message, as it comes over the wire."""
+    """Return a sample for one message, as it goes over the wire."""
     text = (FOLDER / f"{name}.eml").read_text(encoding="utf-8")
     for mark, value in (("%RCPT%", marks.recipient), ("%VERP%", marks.return_path), ("%MSGID%", marks.message_id),
                         ("%UNSUB%", marks.unsubscribe), ("%LEAVE%", marks.leave)):  # fmt: skip
         text = text.replace(mark, value)
-    text = _ENCODED.sub(lambda found: base64.encodebytes(found[1].encode()).decode(), text)
+    text = _ENCODED.sub(lambda match: base64.encodebytes(match[1].encode()).decode(), text)
     return text.replace("\n", "\r\n").encode()
 
 
 def bombs() -> dict[str, bytes]:
-    """Return mail that is made to break or to slow down whoever reads it."""
+    """Return emails that are made to crash or slow down a parser."""
     report = b'Content-Type: multipart/report; report-type=delivery-status; boundary="x"\r\n\r\n'
     deep = b"".join(
         b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (number, number) for number in range(100)

@@ -1,4 +1,4 @@
-"""Ways to break a request, one field at a time, read from the declarations of what a request may hold."""
+"""Ways to make a request invalid, one field at a time, derived from its declaration."""
 
 from collections.abc import Iterator
 from types import NoneType, UnionType
@@ -15,20 +15,20 @@ GONE = object()
 
 
 class Break(NamedTuple):
-    """A change of a request that makes it wrong: the place, what stands there, and the path that is blamed."""
+    """A change that makes a request invalid: the place, the new value, and the path of the expected error."""
 
     place: tuple[str | int, ...]
     value: Any
     blamed: str
 
     def clashes(self, other: "Break") -> bool:
-        """Return whether one of two breaks stands within the other, or blames the same path."""
+        """Return whether one of two breaks contains the other, or both have the same error path."""
         short = min(len(self.place), len(other.place))
         return self.place[:short] == other.place[:short]
 
 
 def text_of(place: tuple[str | int, ...]) -> str:
-    """Return a place as the path that errors name."""
+    """Return a place as the path that errors use."""
     text = ""
     for part in place:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -36,9 +36,9 @@ def text_of(place: tuple[str | int, ...]) -> str:
 
 
 def apply(body: Any, breaks: list[Break]) -> Any:
-    """Return a body with the breaks applied; the body itself stays as it is."""
-    for one in breaks:
-        body = _put(body, one.place, one.value)
+    """Return a copy of a body with the breaks applied."""
+    for break_ in breaks:
+        body = _put(body, break_.place, break_.value)
     return body
 
 
@@ -51,32 +51,32 @@ def _put(value: Any, place: tuple[str | int, ...], new: Any) -> Any:
         items += [{}] * (key + 1 - len(items))
         items[key] = _put(items[key], rest, new)
         return items
-    found = dict(value) if isinstance(value, dict) else {}
-    inner = _put(found.get(key), rest, new)
+    mapping = dict(value) if isinstance(value, dict) else {}
+    inner = _put(mapping.get(key), rest, new)
     if inner is GONE:
-        found.pop(key, None)
+        mapping.pop(key, None)
     else:
-        found[key] = inner
-    return found
+        mapping[key] = inner
+    return mapping
 
 
 def of_struct(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[Break]:
-    """Yield the ways to break the fields of a declaration, those of nested ones too."""
+    """Yield the ways to break the fields of a Struct, including nested ones."""
     for info in fields(kind):
-        here = (*place, info.encode_name)
+        path_ = (*place, info.encode_name)
         if info.required:
-            yield Break(here, GONE, text_of(here))
-        yield from of_type(info.type, here)
+            yield Break(path_, GONE, text_of(path_))
+        yield from of_type(info.type, path_)
     if kind.__struct_config__.forbid_unknown_fields:
-        here = (*place, "no_such_key")
-        yield Break(here, 1, text_of(here))
+        path_ = (*place, "no_such_key")
+        yield Break(path_, 1, text_of(path_))
     for name in getattr(kind, "REFUSED", {}):
-        here = (*place, name)
-        yield Break(here, "x", text_of(here))
+        path_ = (*place, name)
+        yield Break(path_, "x", text_of(path_))
 
 
 def of_type(kind: Any, place: tuple[str | int, ...]) -> Iterator[Break]:
-    """Yield the ways to break one value."""
+    """Yield the ways to break a value of a type."""
     options = [one for one in _options(kind) if one is not UnsetType]
     path = text_of(place)
     if NoneType not in options and not any(_unwrap(one)[0] is Any for one in options):
@@ -136,7 +136,7 @@ def _is_id(name: str, metas: list[Meta]) -> bool:
 
 
 def ids(kind: type[Struct], place: tuple[str | int, ...] = ()) -> Iterator[Break]:
-    """Yield the fields of a declaration that name one thing by its id, each with an id that there never was."""
+    """Yield the fields of a Struct that hold an id, each with an id that never existed."""
     for info in fields(kind):
         here = (*place, info.encode_name)
         for option in _options(info.type):

@@ -1,4 +1,4 @@
-"""A real browser for page tests, in which any console error, page error or breach of the policy fails the test."""
+"""A real browser for page tests, which fail on any console error, page error or policy violation."""
 
 import os
 import re
@@ -35,7 +35,7 @@ _scripted: WeakSet[BrowserContext] = WeakSet()
 
 
 def hears(page: Page) -> None:
-    """Wait until the scripts of a page listen to whatever is in it."""
+    """Wait until the scripts of a page handle events of its elements."""
     until = time.monotonic() + _WITHIN_SECONDS
     while not _asked(page):
         assert time.monotonic() < until, f"the scripts of {page.url} never listen to {_DEAF}"
@@ -73,7 +73,7 @@ def find_browser() -> str | None:
 
 @contextmanager
 def running_browser() -> Iterator[Browser]:
-    """Run a browser for a while; without a profile, without a network of its own."""
+    """Run a browser for a while, without a profile and without network access."""
     path = find_browser()
     if path is None:
         raise AssertionError("no Chromium; packaging/test installs it, or says how")
@@ -86,14 +86,14 @@ def running_browser() -> Iterator[Browser]:
 
 
 class Problems:
-    """What went wrong in the pages of one test; `allow(pattern)` takes out what the test provokes."""
+    """The problems in the pages of one test; `allow(pattern)` excludes those that the test causes."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
         self._allowed = [re.compile(pattern) for pattern in _EXPECTED]
 
     def watch(self, context: BrowserContext) -> None:
-        """Listen to every page of a context."""
+        """Record the problems of every page of a context."""
         context.add_init_script(_WATCH_POLICY)
         context.on("console", self._console)
         context.on("weberror", lambda error: self._found.append(f"page error: {error.error}"))
@@ -103,17 +103,17 @@ class Problems:
             self._found.append(f"console: {message.text} ({message.location.get('url')})")
 
     def allow(self, pattern: str) -> None:
-        """Expect problems that match, before or after they happen."""
+        """Exclude problems that match, before or after they happen."""
         self._allowed.append(re.compile(pattern))
 
     @property
     def found(self) -> list[str]:
-        """Return the problems that nothing allows."""
+        """Return the problems that are not allowed."""
         return [text for text in self._found if not any(pattern.search(text) for pattern in self._allowed)]
 
 
 def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int = 1280, dark: bool = False) -> Page:
-    """Open a page in a context of its own; relative addresses are the server's."""
+    """Open a page in a new context; relative URLs are those of the server."""
     context = browser.new_context(
         base_url=base_url,
         viewport={"width": width, "height": 800},
@@ -127,7 +127,7 @@ def new_page(browser: Browser, base_url: str, problems: Problems, *, width: int 
 
 
 def sign_in(page: Page, email: str = EMAIL, password: str = PASSWORD) -> Page:
-    """Sign in as the owner that `Server.set_up()` made, through the form."""
+    """Sign in through the form as the owner that `Server.set_up()` created."""
     page.goto("/login")
     page.locator("input[name=email]").fill(email)
     page.locator("input[name=password]").fill(password)
@@ -137,7 +137,7 @@ def sign_in(page: Page, email: str = EMAIL, password: str = PASSWORD) -> Page:
 
 
 def shoot(page: Page, name: str) -> None:
-    """Save a picture of the whole page to $CAMPANERO_SHOTS; nothing without that variable."""
+    """Save a screenshot of the whole page to $CAMPANERO_SHOTS; do nothing without that variable."""
     directory = os.environ.get("CAMPANERO_SHOTS")
     if directory:
         Path(directory).mkdir(parents=True, exist_ok=True)

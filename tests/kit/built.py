@@ -1,4 +1,4 @@
-"""The executable, built once from the sources as they are by whichever test asks first."""
+"""The executable, built from the current sources by the first test that needs it."""
 
 import fcntl
 import hashlib
@@ -13,7 +13,7 @@ _BUILDS = ROOT / "build" / "tested"
 
 
 def digest_of_sources() -> str:
-    """Name everything that ends up in the file, and the Python that goes with it."""
+    """Return a digest of everything that goes into the executable, including the Python version."""
     digest = hashlib.sha256(sys.version.encode())
     for top in ("appliance", "ui", "static", "packaging"):
         for file in sorted((ROOT / top).rglob("*")):
@@ -23,7 +23,7 @@ def digest_of_sources() -> str:
 
 
 def built() -> Path:
-    """Return the built file, with its bill, its checksum and the same unpacked beside it; made if a source changed."""
+    """Return the built executable, with its bill of materials, checksum and unpacked form beside it."""
     home = _BUILDS / digest_of_sources()
     _BUILDS.parent.mkdir(exist_ok=True)
     # Several processes run the suite; one builds, the others wait for it
@@ -31,10 +31,10 @@ def built() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "campanero").exists():
             shutil.rmtree(_BUILDS, ignore_errors=True)
-            fresh = home.with_suffix(".unfinished")
-            words = [ROOT / "packaging" / "build", fresh]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=900)
-            assert done.returncode == 0, done.stdout + done.stderr
-            (fresh / "said.txt").write_text(done.stdout)
-            fresh.rename(home)
+            unfinished = home.with_suffix(".unfinished")
+            command = [ROOT / "packaging" / "build", unfinished]
+            process = subprocess.run(command, capture_output=True, text=True, timeout=900)
+            assert process.returncode == 0, process.stdout + process.stderr
+            (unfinished / "said.txt").write_text(process.stdout)
+            unfinished.rename(home)
     return home / "campanero"

@@ -1,4 +1,4 @@
-"""Keys and certificates for servers of the kit, by the openssl command: trusted by nobody until told, or run out."""
+"""Keys and certificates for servers of the kit, made with openssl: untrusted by default, or expired."""
 
 import ssl
 import subprocess
@@ -19,7 +19,7 @@ class Certificate:
     key: bytes
 
     def context(self) -> ssl.SSLContext:
-        """Return a context for a server that shows it."""
+        """Return an SSL context for a server with this certificate."""
         with tempfile.TemporaryDirectory() as directory:
             key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
             key.write_bytes(self.key)
@@ -30,7 +30,7 @@ class Certificate:
 
 
 def self_signed(*names: str, days: int = 2) -> Certificate:
-    """Make a certificate that is its own authority: of 127.0.0.1, or of these names."""
+    """Make a self-signed certificate for 127.0.0.1 or for these names."""
     alike = [*_NAMED, f"subjectAltName={','.join(f'DNS:{name}' for name in names)}"] if names else _ALIKE
     with tempfile.TemporaryDirectory() as directory:
         key, certificate = Path(directory, "key.pem"), Path(directory, "cert.pem")
@@ -40,7 +40,7 @@ def self_signed(*names: str, days: int = 2) -> Certificate:
 
 
 def expired(like: Certificate) -> Certificate:
-    """Make the same certificate again with a time that is over."""
+    """Make the same kind of certificate with a validity in the past."""
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         (here / "key.pem").write_bytes(like.key)

@@ -1,4 +1,4 @@
-"""A small HTTP client that holds every answer of /v1 against the server's own /openapi.yaml."""
+"""A small HTTP client that checks every response of /v1 against the server's own /openapi.yaml."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ _loading = threading.Lock()
 
 @dataclass(frozen=True)
 class Response:
-    """An answer as it came."""
+    """An HTTP response."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -31,7 +31,7 @@ class Response:
 
     @property
     def json(self) -> Any:
-        """Return the body as JSON; anything else is an error."""
+        """Return the body as JSON; raises for anything else."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -45,7 +45,7 @@ class Response:
 
 
 class Client:
-    """Asks one server with one key. `validate=False` switches the check against the contract off."""
+    """Sends requests to one server with one key; `validate=False` turns off the check against OpenAPI."""
 
     def __init__(self, url: str, key: str | None = None, *, validate: bool = True, keep_alive: bool = False):
         self.url, self.key, self.validate, self.keep_alive = url, key, validate, keep_alive
@@ -135,7 +135,7 @@ class Client:
     # -- beside the verbs -----------------------------------------------------------------------------------------
 
     def contract(self) -> Contract:
-        """Return the service's own description of its interface: that of the first server is that of all."""
+        """Return the OpenAPI document of the service; the document of the first server is used for all."""
         global _contract
         with _loading:
             if _contract is None:
@@ -143,7 +143,7 @@ class Client:
             return _contract
 
     def all(self, path: str, **query: Any) -> list[Any]:
-        """Return every row of a list endpoint, page after page."""
+        """Return all rows of a list endpoint, page by page."""
         rows: list[Any] = []
         for number in range(1, 100_000):
             page = self.get(path, page=number, limit=100, **query)

@@ -1,11 +1,11 @@
-"""Moves the clock of a server under test, through the file it reads its offset from."""
+"""Move the clock of a server under test through the file with its offset."""
 
 import time
 from pathlib import Path
 
 
 class TestClock:
-    """Holds an offset in seconds in a file; a server started with `CAMPANERO_TEST_CLOCK` follows it at once."""
+    """Holds an offset in seconds in a file, which a server with `CAMPANERO_TEST_CLOCK` follows at once."""
 
     __test__ = False  # the name begins as pytest's own classes of tests do
 
@@ -15,18 +15,18 @@ class TestClock:
 
     @property
     def offset(self) -> float:
-        """Return the seconds this clock is ahead of the machine's."""
+        """Return the seconds that this clock is ahead of the machine's clock."""
         return float(self.path.read_text(encoding="ascii"))
 
     def set(self, offset: float) -> None:
-        """Set the seconds ahead; negative for a clock that went back."""
+        """Set the seconds ahead; negative values move the clock behind the machine's clock."""
         # A reader must never see a half-written number.
         fresh = self.path.with_suffix(".new")
         fresh.write_text(f"{offset!r}", encoding="ascii")
         fresh.replace(self.path)
 
     def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
-        """Move forward; negative values move back."""
+        """Move the clock forward; negative values move it back."""
         self.set(self.offset + seconds + 60 * minutes + 3600 * hours + 86400 * days)
 
     def now(self) -> float:

@@ -1,4 +1,4 @@
-"""Holds answers against an OpenAPI 3.1 document: the status must be listed, the body must fit its schema."""
+"""Check responses against an OpenAPI 3.1 document: the status must be listed, the body must match its schema."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _HOME = "urn:contract"
 
 
 class Contract:
-    """One document; `check` raises an AssertionError that says what does not fit."""
+    """An OpenAPI document; `check` raises an AssertionError that tells what does not match."""
 
     def __init__(self, document: dict[str, Any]):
         # A status written as a number is a number in YAML, but a pointer can only name strings.
@@ -42,12 +42,12 @@ class Contract:
         return re.compile("[^/]+".join(re.escape(part) for part in parts))
 
     def template_of(self, path: str) -> str | None:
-        """Return the documented path that a request went to, None when there is none."""
+        """Return the documented path of a request, or None if there is none."""
         bare = urlsplit(path).path
         return next((template for pattern, template in self._paths if pattern.fullmatch(bare)), None)
 
     def check(self, method: str, path: str, status: int, headers: Any, body: bytes) -> None:
-        """Raise unless status, content type and body are as the document promises."""
+        """Raise AssertionError unless status, content type and body match the document."""
         where = f"{method} {path} -> {status}"
         template = self.template_of(path)
         operation = self.document["paths"].get(template, {}).get(method.lower())
@@ -72,21 +72,21 @@ class Contract:
             self._check_schema(where, f"{pointer}/content/{_escape(kind)}/schema", body)
 
     def fits(self, name: str, value: Any) -> bool:
-        """Return whether a value fits a named schema of the document, as what is sent has to."""
+        """Return whether a value matches a named schema of the document, as a request body must."""
         pointer = f"#/components/schemas/{name}"
         return self._quick(pointer).is_valid(value) or bool(self._validator(pointer).is_valid(value))
 
     def problem(self, pointer: str, value: Any) -> str | None:
-        """Return what keeps a value from fitting the schema at a pointer (`#/...`), None if it fits."""
-        found = best_match(self._validator(pointer).iter_errors(value))
-        return None if found is None else f"{found.json_path}: {found.message[:800]}"
+        """Return why a value does not match the schema at a pointer (`#/...`), or None if it matches."""
+        error = best_match(self._validator(pointer).iter_errors(value))
+        return None if error is None else f"{error.json_path}: {error.message[:800]}"
 
     def is_shaped(self, pointer: str, value: Any) -> bool:
-        """Return whether a value fits the schema at a pointer but for its formats."""
+        """Return whether a value matches the schema at a pointer, ignoring formats."""
         return bool(self._validator(pointer).evolve(format_checker=None).is_valid(value))
 
     def follow(self, node: Any) -> Any:
-        """Return what a node of the document means, where it is a reference."""
+        """Return the target of a node that is a reference, or the node itself."""
         while isinstance(node, dict) and "$ref" in node:
             node = self._follow(node["$ref"])
         return node
@@ -97,9 +97,9 @@ class Contract:
         return "#/" + "/".join(map(_escape, names))
 
     def faults_of(self, way: Sequence[str], value: Any) -> list[str]:
-        """Return what does not fit about a value, by the names that lead to its schema in the document."""
+        """Return what is wrong with a value, given the names that lead to its schema in the document."""
         pointer = "#/" + "/".join(_escape(name) for name in way)
-        return [f"{one.json_path}: {one.message[:300]}" for one in self._validator(pointer).iter_errors(value)]
+        return [f"{error.json_path}: {error.message[:300]}" for error in self._validator(pointer).iter_errors(value)]
 
     def _response(self, template: str, method: str, operation: Any, status: int) -> tuple[str, Any]:
         for name in (str(status), f"{status // 100}XX", "default"):
@@ -118,7 +118,7 @@ class Contract:
         return Draft202012Validator(schema, registry=self._registry, format_checker=Draft202012Validator.FORMAT_CHECKER)
 
     def _make_quick(self, pointer: str) -> jsonschema_rs.Validator:
-        """Return one that judges hundreds of times as fast; the other one says what is wrong, and has the last word."""
+        """Return a validator that is hundreds of times as fast; the slow validator explains failures and decides."""
         return jsonschema_rs.validator_for(
             {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": _HOME + pointer},
             registry=self._known, validate_formats=True,

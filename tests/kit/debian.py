@@ -1,4 +1,4 @@
-"""This Debian with everything that is changed kept apart: packages are really installed, and nobody else sees it."""
+"""An overlay of this Debian system in which packages can really be installed, isolated from other processes."""
 
 import subprocess
 from pathlib import Path
@@ -19,7 +19,7 @@ exec sleep 100000
 
 
 class Debian:
-    """A view of this system that can be changed; use as a context manager."""
+    """A view of this system that can be changed; use it as a context manager."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -37,19 +37,19 @@ class Debian:
         self._keeper.kill()
         self._keeper.wait()
 
-    def run(self, *words: str, expect: int | None = 0) -> str:
-        """Run a command in there and answer what it printed."""
+    def run(self, *command: str, expect: int | None = 0) -> str:
+        """Run a command inside and return its output."""
         assert self._keeper is not None
-        inside = ["nsenter", f"--mount=/proc/{self._keeper.pid}/ns/mnt", "chroot", str(self._place / "tree"), *words]
-        done = subprocess.run(inside, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
-        assert expect is None or done.returncode == expect, (words, done.stdout, done.stderr)
-        return done.stdout + done.stderr
+        inside = ["nsenter", f"--mount=/proc/{self._keeper.pid}/ns/mnt", "chroot", str(self._place / "tree"), *command]
+        process = subprocess.run(inside, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+        assert expect is None or process.returncode == expect, (command, process.stdout, process.stderr)
+        return process.stdout + process.stderr
 
-    def program(self, *words: str) -> Path:
-        """Return a program out here that runs a command in there, with what it is given."""
+    def program(self, *command: str) -> Path:
+        """Return a program outside that runs a command inside with the given arguments."""
         assert self._keeper is not None
-        made = self._place.with_name("enter.sh")
-        before = "".join(f"{word} " for word in words)
-        made.write_text(_ENTER.format(pid=self._keeper.pid, tree=self._place / "tree", words=before))
-        made.chmod(0o755)
-        return made
+        script = self._place.with_name("enter.sh")
+        before = "".join(f"{word} " for word in command)
+        script.write_text(_ENTER.format(pid=self._keeper.pid, tree=self._place / "tree", words=before))
+        script.chmod(0o755)
+        return script

@@ -1,4 +1,4 @@
-"""Disks that fill up, and processes that may not write: what works for the user who runs the tests."""
+"""Full disks and processes that cannot write, as far as the user who runs the tests can create them."""
 
 import os
 import resource
@@ -14,14 +14,14 @@ class CannotMount(Exception):
 
 @contextmanager
 def small_disk(at: Path, megabytes: int) -> Iterator[Path]:
-    """Mount a memory disk of that size; raises CannotMount where that is not allowed."""
+    """Mount a memory disk of this size. Raises CannotMount if that is not allowed."""
     at.mkdir(parents=True, exist_ok=True)
-    made = subprocess.run(
+    process = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0700", "campanero-test", str(at)],
         capture_output=True, text=True,
     )  # fmt: skip
-    if made.returncode:
-        raise CannotMount(made.stderr.strip() or "mount failed")
+    if process.returncode:
+        raise CannotMount(process.stderr.strip() or "mount failed")
     try:
         yield at
     finally:
@@ -29,9 +29,9 @@ def small_disk(at: Path, megabytes: int) -> Iterator[Path]:
 
 
 def fill(directory: Path, leave: int = 0) -> Path:
-    """Fill the disk of a directory but for so many bytes; returns the file to be deleted again.
+    """Fill the disk of a directory except for some bytes; return the file to delete afterwards.
 
-    What fills it already stays: to free it meanwhile would let whoever looks at the disk see that there is room.
+    An existing filler stays: without it a process that checks the disk would see free space for a moment.
     """
     filler = directory / "filler"
     with filler.open("ab") as file:
@@ -45,14 +45,14 @@ def fill(directory: Path, leave: int = 0) -> Path:
 
 
 def free_bytes(directory: Path) -> int:
-    """Return what an ordinary process may still write on the disk of a directory."""
+    """Return how many bytes an ordinary process can still write on the disk of a directory."""
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize
 
 
 @contextmanager
 def unwritable(pid: int) -> Iterator[None]:
-    """Let every write of a running process to any file fail, as on a disk that became read-only."""
+    """Make every write of a running process to a file fail, as on a disk that became read-only."""
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
     try:

@@ -1,6 +1,6 @@
-"""A verifier of DKIM signatures, written from RFC 6376, 8301 and 8463 alone; it shares no code with what signs.
+"""A DKIM verifier, written from RFC 6376, 8301 and 8463 alone; it shares no code with the signer.
 
-Character by character where the RFC says it so: this is the side that has to be right, not quick.
+It works character by character where the RFC does, because it has to be correct and not fast.
 """
 
 import base64
@@ -19,12 +19,12 @@ TextOf = Callable[[str], list[str]]
 
 
 class NotSigned(Exception):
-    """A signature does not hold; the text says why."""
+    """A signature is invalid; the text tells why."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A DKIM-Signature header as it is read: its tags, and itself as it travelled."""
+    """A DKIM-Signature header: its tags, and the raw header."""
 
     tags: dict[str, str]
     name: str
@@ -37,7 +37,7 @@ class Signature:
 
     @property
     def headers(self) -> list[str]:
-        """Return the names that `h=` lists, in lower case."""
+        """Return the header names in `h=`, in lower case."""
         return [name.strip().lower() for name in self.tags["h"].split(":")]
 
 
@@ -48,17 +48,17 @@ def signatures(message: bytes) -> list[Signature]:
 
 
 def verify(message: bytes, text_of: TextOf) -> list[Signature]:
-    """Verify every signature of a message, of which there must be one, against the keys that `text_of` finds."""
-    found = signatures(message)
-    if not found:
+    """Verify all signatures of a message with the keys that `text_of` finds; at least one is required."""
+    dkim_signatures = signatures(message)
+    if not dkim_signatures:
         raise NotSigned("no DKIM-Signature")
-    for one in found:
-        _verify(message, one, text_of)
-    return found
+    for dkim_signature in dkim_signatures:
+        _verify(message, dkim_signature, text_of)
+    return dkim_signatures
 
 
 def tag_list(text: str) -> dict[str, str]:
-    """Read `a=b; c=d` (RFC 6376, 3.2); a tag that stands twice, or is no tag, is an error."""
+    """Parse `a=b; c=d` (RFC 6376, 3.2). Raises NotSigned for a repeated or malformed tag."""
     tags: dict[str, str] = {}
     parts = text.split(";")
     if not parts[-1].strip():
@@ -91,12 +91,12 @@ def _verify(message: bytes, signature: Signature, text_of: TextOf) -> None:
 
 
 def _signed_data(fields: list[tuple[str, str]], signature: Signature) -> bytes:
-    left = list(fields)
+    remaining = list(fields)
     lines = []
-    for wanted in signature.headers:
-        for place in range(len(left) - 1, -1, -1):
-            if left[place][0].lower() == wanted:
-                lines.append(_relaxed_header(*left.pop(place)) + "\r\n")
+    for header_name in signature.headers:
+        for place in range(len(remaining) - 1, -1, -1):
+            if remaining[place][0].lower() == header_name:
+                lines.append(_relaxed_header(*remaining.pop(place)) + "\r\n")
                 break
     without = re.sub(r"((?:^|;)[ \t\r\n]*b[ \t\r\n]*=)[^;]*", r"\1", signature.raw)
     return ("".join(lines) + _relaxed_header(signature.name, without)).encode("utf-8", "surrogateescape")

@@ -39,7 +39,7 @@ _MAX_BYTES = 65535
 
 
 class DnsServer:
-    """A stub server; use as a context manager. Whatever is told counts from the next question on."""
+    """A stub DNS server; use it as a context manager. Changes apply from the next query on."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
@@ -57,30 +57,30 @@ class DnsServer:
 
     @property
     def address(self) -> str:
-        """Return `host:port` as settings take it."""
+        """Return `host:port` in the form of settings."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment that makes a server process ask here: `fresh_server(env=dns.env)`."""
+        """Return the environment with which a server process uses this DNS server: `fresh_server(env=dns.env)`."""
         return {"CAMPANERO_NETWORK__DNS_SERVERS": self.address}
 
     # -- the zone -------------------------------------------------------------------------------------------------
 
     def set(self, name: str, kind: str, *values: str | tuple[str, ...]) -> None:
-        """Let a name have these records of a kind, and no others of it.
+        """Set the records of a name and type, replacing others of that type.
 
         The text of a TXT longer than 255 octets is split; a tuple of strings is split as given. MX reads `10 host`.
         """
         self.sequence(name, kind, values)
 
     def sequence(self, name: str, kind: str, *answers: Values) -> None:
-        """Let a name answer differently each time it is asked: each a tuple of values, the last one from then on."""
+        """Answer each query of a name with the next tuple of values; the last one is repeated."""
         with self._lock:
             self._answers[_key(name), kind] = list(answers)
 
     def publish(self, domain: Mapping[str, Any], *purposes: str) -> None:
-        """Enter the records that `/domains` wants of a domain: all, or those of some purposes."""
+        """Set the records that `/domains` requires of a domain: all, or those of some purposes."""
         for one in domain["dns_records"]:
             # Without a public name some have no value yet
             if one["value"] and (not purposes or one["purpose"] in purposes):
@@ -89,7 +89,7 @@ class DnsServer:
                 self.set(one["name"], kind, value)
 
     def remove(self, name: str, kind: str | None = None) -> None:
-        """Take away the records of a kind, or all that a name has and does."""
+        """Remove the records of one type, or all records and faults of a name."""
         with self._lock:
             for known in [one for one in self._answers if one[0] == _key(name) and kind in (None, one[1])]:
                 del self._answers[known]
@@ -97,13 +97,13 @@ class DnsServer:
                 self._forget(name)
 
     def clear(self) -> None:
-        """Forget all names and what they do, and all questions."""
+        """Remove all names, faults and recorded queries."""
         with self._lock:
             self._answers, self._rcodes, self._delays = {}, {}, {}
             self._silent, self.questions, self.chases = set(), [], True
 
     def heal(self, name: str) -> None:
-        """Let a name answer from the zone again, at once."""
+        """Remove the faults of a name."""
         with self._lock:
             self._forget(name)
 
@@ -113,22 +113,22 @@ class DnsServer:
         self._silent.discard(_key(name))
 
     def fail(self, name: str, rcode: str = "SERVFAIL") -> None:
-        """Return every question about a name with this code."""
+        """Answer every query of a name with this response code."""
         with self._lock:
             self._rcodes[_key(name)] = rcode
 
     def delay(self, name: str, seconds: float) -> None:
-        """Return questions about a name only after a while."""
+        """Answer queries of a name after a delay."""
         with self._lock:
             self._delays[_key(name)] = seconds
 
     def silence(self, name: str) -> None:
-        """Never answer a question about a name."""
+        """Never answer queries of a name."""
         with self._lock:
             self._silent.add(_key(name))
 
     def asked(self, name: str | None = None, kind: str | None = None) -> int:
-        """Count the questions so far, of a name and a kind if given."""
+        """Return the number of queries so far, optionally of a name and type."""
         with self._lock:
             return sum(
                 n for (one, of, _), n in Counter(self.questions).items()
@@ -138,7 +138,7 @@ class DnsServer:
     # -- answering ------------------------------------------------------------------------------------------------
 
     def answer(self, wire: bytes, over: str) -> bytes | None:
-        """Return one question; None keeps silent."""
+        """Return the response to a query, or None to stay silent."""
         try:
             query = dns.message.from_wire(wire)
         except dns.exception.DNSException:
@@ -171,7 +171,7 @@ class DnsServer:
             response.set_rcode(dns.rcode.NXDOMAIN)
 
     def _give(self, response: dns.message.Message, name: str, kind: str) -> str:
-        """Put the records of a name into the answer; return the last of them, or an empty text."""
+        """Add the records of a name to the response; return the last of them, or an empty text."""
         answers = self._answers.get((name, kind))
         values = () if not answers else answers.pop(0) if len(answers) > 1 else answers[0]
         if not values:
@@ -194,7 +194,7 @@ class DnsServer:
 
 @contextmanager
 def asking(*servers: str) -> Iterator[None]:
-    """Let this process ask these servers for a while."""
+    """Make this process use these DNS servers for a while."""
     before = config._current
     config.set_current(Config(network=Network(dns_servers=list(servers))))
     yield
@@ -216,7 +216,7 @@ def _key(name: str) -> str:
 
 
 def _rdata(kind: str, value: str | tuple[str, ...]) -> dns.rdata.Rdata:
-    """Make a record of what a test wrote."""
+    """Build a record from the value in a test."""
     if kind == "TXT":
         strings = value if isinstance(value, tuple) else _split(value)
         value = " ".join('"' + one.replace("\\", "\\\\").replace('"', '\\"') + '"' for one in strings)
@@ -232,7 +232,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _fitting(query: dns.message.Message, response: dns.message.Message) -> bytes:
-    """Write an answer for UDP: cut, and marked so, where it does not fit."""
+    """Return a response for UDP, truncated and marked as such if it is too long."""
     limit = query.payload if query.edns >= 0 else _PLAIN_UDP
     try:
         return response.to_wire(max_size=limit)
@@ -283,13 +283,13 @@ def _server(
     port: int,
     stub: DnsServer,
 ) -> _Kind:
-    """Bind a server whose handlers know the stub."""
+    """Bind a server whose handlers have access to the stub."""
     server_class = type(kind.__name__, (kind,), {"address_family": family})
     return server_class((host, port), type(handler.__name__, (handler,), {"dns": stub}))
 
 
 def _pair(family: socket.AddressFamily, host: str, stub: DnsServer) -> tuple[_Udp, _Tcp]:
-    """Bind both to one port; what is free for one may be in use for the other."""
+    """Bind both servers to one port, which must be free for UDP and TCP."""
     for _ in range(50):
         tcp = _server(_Tcp, _TcpHandler, family, host, 0, stub)
         try:

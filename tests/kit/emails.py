@@ -1,4 +1,4 @@
-"""An email in the editor: what it is made of, what of it is stored, and the hand that drags."""
+"""The email editor in tests: pages, stored designs, and drag and drop."""
 
 import copy
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ DESIGN: dict[str, Any] = {
 
 @contextmanager
 def at_work(browser: Browser, server: Server) -> Iterator[Page]:
-    """Open a page for somebody who is signed in; anything wrong in its console fails the test."""
+    """Open a page as a signed-in user; problems in its console fail the test."""
     problems = Problems()
     problems.allow("Blocked script execution in .*/preview")
     problems.allow("status of (404|409|503)|ERR_INTERNET_DISCONNECTED")
@@ -36,29 +36,29 @@ def at_work(browser: Browser, server: Server) -> Iterator[Page]:
 
 
 def make(api: Client, name: str = "Letter", design: Any = DESIGN) -> int:
-    """Keep a template with a design."""
+    """Create a template with a design."""
     asked = {"name": name, "subject": "S", "design": copy.deepcopy(design)}
     return int(api.post("/templates", asked).expect(201)["id"])
 
 
 def design_of(api: Client, one: int) -> Any:
-    """Return what is stored."""
+    """Return the stored design."""
     return api.get(f"/templates/{one}").expect(200)["design"]
 
 
 def section(api: Client, one: int, ident: str) -> dict[str, Any]:
-    """Return the properties of a section as they are stored."""
+    """Return the stored properties of a section."""
     found = next(each for each in design_of(api, one)["sections"] if each["id"] == ident)
     return dict(found["props"])
 
 
 def settled(page: Page) -> None:
-    """Wait until everything that was typed is kept."""
+    """Wait until everything typed is saved."""
     expect(page.locator("#editor:not([data-busy])")).to_have_count(1)
 
 
 def expect_order(page: Page, *keys: str) -> None:
-    """Wait until the outline lists these sections in this order; raise AssertionError when it does not get there."""
+    """Wait until the outline lists these sections in this order. Raises AssertionError on timeout."""
     rows = page.locator("#list li")
     expect(rows).to_have_count(len(keys))
     for at, key in enumerate(keys):
@@ -66,7 +66,7 @@ def expect_order(page: Page, *keys: str) -> None:
 
 
 def drag(page: Page, one: str, other: str) -> None:
-    """Take hold of a thing and let it go over the upper half of another, as slowly as a hand does."""
+    """Drag an element over the upper half of another one and drop it, at human speed."""
     here = page.locator(one).bounding_box()
     assert here is not None
     page.mouse.move(here["x"] + 12, here["y"] + 18)

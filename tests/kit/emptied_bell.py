@@ -1,6 +1,6 @@
-"""The appliance with a hand in its bell: `python -m tests.kit.emptied_bell serve ...`.
+"""The appliance with lost wake-ups: `python -m tests.kit.emptied_bell serve ...`.
 
-Between one SIGUSR1 and the next, whatever is put into the bell is taken out again as fast as possible.
+Between one SIGUSR1 and the next, everything that is put into the wake-up queue is removed again at once.
 """
 
 import signal

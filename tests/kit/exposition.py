@@ -1,4 +1,4 @@
-"""Reads the text format of Prometheus (0.0.4) and takes nothing that is not exactly it."""
+"""A strict parser of the Prometheus text format (0.0.4)."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass
 class Family:
-    """A name, its type, what it means, and its numbers by suffix and labels."""
+    """A metric family: name, type, help, and samples by suffix and labels."""
 
     name: str
     words: str
@@ -23,38 +23,38 @@ class Family:
     samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
     def value(self, suffix: str = "", **labels: str) -> float:
-        """Return the sum of the numbers that have these labels; at least one has to."""
-        wanted = {(name.rstrip("_"), one) for name, one in labels.items()}
-        found = [one for (end, has), one in self.samples.items() if end == suffix and wanted <= set(has)]
+        """Return the sum of the samples with these labels; at least one must exist."""
+        wanted = {(name.rstrip("_"), text_) for name, text_ in labels.items()}
+        found = [text_ for (end, has), text_ in self.samples.items() if end == suffix and wanted <= set(has)]
         assert found, f"{self.name}{suffix} has nothing with {labels}: {list(self.samples)}"
         return sum(found)
 
     def values_of(self, label: str) -> set[str]:
-        """Return the values that a label has."""
+        """Return the values of a label."""
         return {value for _, has in self.samples for name, value in has if name == label}
 
 
 def parse(text: str) -> dict[str, Family]:
-    """Return all families by name; raises AssertionError for whatever is not as it has to be."""
+    """Return all families by name. Raises AssertionError for anything that is not exactly in the format."""
     assert text.endswith("\n") and "\r" not in text
-    found: dict[str, Family] = {}
-    here: Family | None = None
+    families: dict[str, Family] = {}
+    family: Family | None = None
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
             name, words = _whole(_HELP, line)
-            assert name not in found, f"{name} stands in two places"
+            assert name not in families, f"{name} stands in two places"
             assert not re.search(r"(?<!\\)(?:\\\\)*\\[^\\n]", words), f"a stray backslash: {line}"
-            here = found[name] = Family(name, words)
+            family = families[name] = Family(name, words)
         elif line.startswith("# TYPE "):
             name, kind = _whole(_TYPE, line)
-            assert here is not None and here.name == name and not here.kind and not here.samples, line
+            assert family is not None and family.name == name and not family.kind and not family.samples, line
             assert kind in KINDS, line
-            here.kind = kind
+            family.kind = kind
         else:
-            _sample(here, line)
-    for one in found.values():
-        _check(one)
-    return found
+            _sample(family, line)
+    for family_ in families.values():
+        _check(family_)
+    return families
 
 
 def _whole(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
@@ -63,51 +63,51 @@ def _whole(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
     return tuple(part or "" for part in match.groups())
 
 
-def _sample(here: Family | None, line: str) -> None:
+def _sample(family: Family | None, line: str) -> None:
     name, labels, number = _whole(_SAMPLE, line)
-    assert here is not None and here.kind and name.startswith(here.name), f"of no family: {line!r}"
-    suffix = name.removeprefix(here.name)
-    assert suffix in (("_bucket", "_sum", "_count") if here.kind == "histogram" else ("",)), line
+    assert family is not None and family.kind and name.startswith(family.name), f"of no family: {line!r}"
+    suffix = name.removeprefix(family.name)
+    assert suffix in (("_bucket", "_sum", "_count") if family.kind == "histogram" else ("",)), line
     assert _NUMBER.fullmatch(number), line
     key = (suffix, _labels(labels, line))
-    assert key not in here.samples, f"told twice: {line}"
-    here.samples[key] = float(number)
+    assert key not in family.samples, f"told twice: {line}"
+    family.samples[key] = float(number)
 
 
 def _labels(text: str, line: str) -> Labels:
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     at = 0
     while at < len(text):
         match = _LABEL.match(text, at)
         assert match, f"labels of {line!r}"
-        value = _ESCAPED.sub(lambda one: {"n": "\n"}.get(one[1], one[1]), match[2])
-        found.append((match[1], value))
+        value = _ESCAPED.sub(lambda escape: {"n": "\n"}.get(escape[1], escape[1]), match[2])
+        pairs.append((match[1], value))
         at = match.end()
-    names = [name for name, _ in found]
+    names = [name for name, _ in pairs]
     assert len(names) == len(set(names)) and not text.endswith(","), line
-    return tuple(found)
+    return tuple(pairs)
 
 
-def _check(one: Family) -> None:
-    assert one.kind and one.samples, f"{one.name} says nothing"
-    if one.kind == "counter":
-        assert one.name.endswith("_total") and all(value >= 0 for value in one.samples.values()), one.name
+def _check(family: Family) -> None:
+    assert family.kind and family.samples, f"{family.name} says nothing"
+    if family.kind == "counter":
+        assert family.name.endswith("_total") and all(value >= 0 for value in family.samples.values()), family.name
     else:
-        assert not one.name.endswith(("_total", "_count", "_sum", "_bucket")), one.name
-    if one.kind == "histogram":
-        _check_buckets(one)
+        assert not family.name.endswith(("_total", "_count", "_sum", "_bucket")), family.name
+    if family.kind == "histogram":
+        _check_buckets(family)
 
 
-def _check_buckets(one: Family) -> None:
-    """Each set of labels has its buckets, rising up to +Inf, with as many as the count says."""
+def _check_buckets(family: Family) -> None:
+    """Check that each set of labels has rising buckets up to +Inf, which equals the count."""
     series: dict[Labels, list[tuple[float, float]]] = {}
-    for (suffix, labels), value in one.samples.items():
+    for (suffix, labels), value in family.samples.items():
         if suffix == "_bucket":
             [bound] = [float(end) for name, end in labels if name == "le"]
             rest = tuple(pair for pair in labels if pair[0] != "le")
             series.setdefault(rest, []).append((bound, value))
     assert series
     for labels, buckets in series.items():
-        assert buckets == sorted(buckets) and buckets[-1][0] == float("inf"), (one.name, labels)
-        assert [number for _, number in buckets] == sorted(number for _, number in buckets), (one.name, labels)
-        assert one.samples[("_count", labels)] == buckets[-1][1] and ("_sum", labels) in one.samples
+        assert buckets == sorted(buckets) and buckets[-1][0] == float("inf"), (family.name, labels)
+        assert [number for _, number in buckets] == sorted(number for _, number in buckets), (family.name, labels)
+        assert family.samples[("_count", labels)] == buckets[-1][1] and ("_sum", labels) in family.samples

@@ -34,7 +34,7 @@ SID, TOKEN, SECRET, NUMBER = "AC" + "0" * 32, "a-token-of-twilio", "whsec_c2Vjcm
 
 
 class Answered(NamedTuple):
-    """What a hook answered."""
+    """The response of a webhook."""
 
     status: int
     headers: dict[str, str]
@@ -42,7 +42,7 @@ class Answered(NamedTuple):
 
 
 def post(request: Post) -> Answered:
-    """Send a request to a hook."""
+    """Send a request to a webhook."""
     parts = urlsplit(request.url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=30)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -55,7 +55,7 @@ def post(request: Post) -> Answered:
 
 
 class FakeSms(Scripts):
-    """The process: `up()`, `down()`, and what it does from now on; use as a context manager."""
+    """The provider process: `up()`, `down()`, and its faults; use it as a context manager."""
 
     def __init__(self, directory: Path, clock: TestClock | None = None) -> None:
         self.port, self._clock = free_port(), clock
@@ -68,7 +68,7 @@ class FakeSms(Scripts):
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of a server that sends through it as through Twilio."""
+        """The environment of a server that sends through this provider as Twilio."""
         return {
             "CAMPANERO_SMS__TRANSPORT": "twilio", "CAMPANERO_SMS__TWILIO__BASE_URL": self.url,
             "CAMPANERO_SMS__TWILIO__ACCOUNT_SID": SID, "CAMPANERO_SMS__TWILIO__AUTH_TOKEN": TOKEN,
@@ -77,7 +77,7 @@ class FakeSms(Scripts):
 
     @property
     def env_http(self) -> dict[str, str]:
-        """The environment of a server that sends through it the generic way."""
+        """The environment of a server that sends through this provider as `http`."""
         return {
             "CAMPANERO_SMS__TRANSPORT": "http", "CAMPANERO_SMS__HTTP__URL": f"{self.url}/send",
             "CAMPANERO_SMS__HTTP__SECRET": SECRET,
@@ -86,7 +86,7 @@ class FakeSms(Scripts):
     # -- life -----------------------------------------------------------------------------------------------------
 
     def up(self) -> Self:
-        """Listen, always on the same port; what was taken before is known."""
+        """Start the process, always on the same port; messages accepted before are still known."""
         command = [sys.executable, "-m", "tests.kit.sms_provider", "--log", str(self.log), "--told", str(self._told),
                    "--port", str(self.port), "--sid", SID, "--token", TOKEN, "--secret", SECRET]  # fmt: skip
         command += ["--clock", str(self._clock.path)] if self._clock else []
@@ -96,7 +96,7 @@ class FakeSms(Scripts):
         return self
 
     def down(self) -> None:
-        """Die, so that nobody listens any more; what it was told to do wrong is forgotten."""
+        """Kill the process; its rules are forgotten."""
         assert self._process is not None
         self._process.kill()
         self._process.communicate()
@@ -114,30 +114,30 @@ class FakeSms(Scripts):
     def _set(self, rule: dict[str, Any]) -> None:
         self.control(rules=[rule])
 
-    def control(self, **said: Any) -> dict[str, Any]:
-        """Tell the process something, and learn how things stand: requests, connections, gates."""
-        answer = post(Post(f"{self.url}/control", {}, json.dumps(said).encode()))
-        found: dict[str, Any] = json.loads(answer.body)
-        return found
+    def control(self, **order: Any) -> dict[str, Any]:
+        """Send an order to the process and return its state: requests, connections, gates."""
+        answer = post(Post(f"{self.url}/control", {}, json.dumps(order).encode()))
+        state: dict[str, Any] = json.loads(answer.body)
+        return state
 
     def behave(self) -> None:
-        """Do nothing wrong from now on."""
+        """Remove all rules."""
         self.control(forget=True)
 
     def release(self, gate: str) -> None:
-        """Let everything through a gate of `hold`, now and later."""
+        """Open a gate of `hold` for waiting and future requests."""
         self.control(release=gate)
 
     def wait_reached(self, gate: str, count: int = 1, timeout: float = 90) -> None:
-        """Wait until so many requests stand at a gate."""
+        """Wait until so many requests wait at a gate."""
         self._until(lambda: self.control()["reached"].get(gate, 0) >= count, f"{count} at {gate}", timeout)
 
     def tells(self, *statuses: str, **plan: Any) -> None:
-        """Tell these statuses of every message from now on by itself; `plan` as `sms_postman` has it."""
+        """Make the provider send receipts with these statuses for every message; `plan` as in `sms_postman`."""
         self.control(tell={"statuses": statuses, **plan} if statuses else None)
 
     def wait_told(self, timeout: float = 60) -> list[dict[str, Any]]:
-        """Wait until it has told everything it wanted to, and return that, with the status of each answer."""
+        """Wait until all planned receipts are sent, and return them with the status of each response."""
         self._until(lambda: self.control()["to_tell"] == 0, "everything to be told", timeout)
         return [json.loads(line) for line in self._told.read_text().splitlines()]
 
@@ -145,7 +145,7 @@ class FakeSms(Scripts):
 
     @property
     def accepted(self) -> list[Sms]:
-        """All that it took, ever, in its order."""
+        """All messages that the provider ever accepted, in order."""
         with self.log.open("rb") as file:
             file.seek(self._read)
             new = file.read()
@@ -155,16 +155,16 @@ class FakeSms(Scripts):
         return list(self._kept)
 
     def to(self, number: str) -> list[Sms]:
-        """Return what it took for a number."""
-        return [one for one in self.accepted if one.to == number]
+        """Return the messages to a number."""
+        return [sms for sms in self.accepted if sms.to == number]
 
     def wait_for(self, count: int, timeout: float = 90) -> list[Sms]:
-        """Wait until it has taken so many, and return all."""
+        """Wait until so many messages are accepted, and return all."""
         self._until(lambda: len(self.accepted) >= count, f"{count} SMS", timeout)
         return self.accepted
 
     def wait(self, true: Callable[[list[Sms]], bool], timeout: float = 90) -> list[Sms]:
-        """Wait until what it took satisfies a condition, and return it."""
+        """Wait until the accepted messages satisfy a condition, and return them."""
         self._until(lambda: true(self.accepted), "what it took", timeout)
         return self.accepted
 
@@ -178,22 +178,22 @@ class FakeSms(Scripts):
     # -- what it tells ------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Return the time that its signatures are made at."""
+        """Return the time of the provider's signatures."""
         return self._clock.now() if self._clock else time.time()
 
     def receipt(self, sms: Sms, status: str, code: int | None = None) -> Post:
-        """Make the signed request that tells what became of a message; send it with `post`."""
+        """Return a signed receipt for a message, to be sent with `post`."""
         return receipt(TOKEN, SECRET, sms, status, code, self.now())
 
     def report(self, sms: Sms, status: str, code: int | None = None) -> Answered:
-        """Return what became of a message."""
+        """Send a receipt for a message and return the response."""
         self.control(sid=sms.sid, status=status, code=code)
         return post(self.receipt(sms, status, code))
 
     def writing(
         self, base_url: str, sender: str, body: str, to: str = NUMBER, *, sid: str | None = None, **more: str
     ) -> Post:
-        """Make the signed request that brings what somebody wrote; `OptOutType="STOP"` where it answered itself."""
+        """Return the signed request of an incoming SMS; `OptOutType="STOP"` if the provider answered it."""
         sid = sid or "SM" + secrets.token_hex(16)
         fields = {
             "ToCountry": "US", "SmsMessageSid": sid, "NumMedia": "0", "SmsSid": sid, "SmsStatus": "received",
@@ -203,14 +203,14 @@ class FakeSms(Scripts):
         return twilio_form(TOKEN, f"{base_url}/hooks/twilio/message", fields)
 
     def write(self, base_url: str, sender: str, body: str, to: str = NUMBER, **more: Any) -> Answered:
-        """Bring what somebody wrote, as Twilio does."""
+        """Send an incoming SMS as Twilio does."""
         return post(self.writing(base_url, sender, body, to, **more))
 
     def writing_http(self, base_url: str, sender: str, body: str, to: str = NUMBER, *, sid: str | None = None) -> Post:
-        """Make the request that brings what somebody wrote, the generic way."""
+        """Return the request of an incoming SMS as the provider `http` sends it."""
         said = {"type": "message", "id": sid or secrets.token_hex(16), "from": sender, "to": to, "body": body}
         return generic(SECRET, f"{base_url}/hooks/sms", said, self.now())
 
     def write_http(self, base_url: str, sender: str, body: str, to: str = NUMBER, **more: Any) -> Answered:
-        """Bring what somebody wrote, the generic way."""
+        """Send an incoming SMS as the provider `http` does."""
         return post(self.writing_http(base_url, sender, body, to, **more))

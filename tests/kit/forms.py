@@ -1,4 +1,4 @@
-"""Sign-up forms as strangers use them, and the mails that ask them to confirm."""
+"""Sign-up forms as used by strangers, and the confirmation emails."""
 
 import re
 from functools import cache
@@ -21,59 +21,59 @@ def stranger(server: Server) -> Client:
 
 
 def ask(server: Server, method: str, path: str, form: dict[str, Any] | None = None, **headers: str) -> Response:
-    """Ask for a page as a stranger, or post a form to it."""
+    """Request a page as a stranger, or post a form to it."""
     body = urlencode(form, doseq=True).encode() if form is not None else None
     return stranger(server).request(method, path, body, (FORM if form is not None else {}) | headers)
 
 
 @cache
 def _client(url: str) -> Client:
-    """Return the one client for a server, which reads its document once."""
+    """Return the cached client of a server, which reads the OpenAPI document once."""
     return Client(url)
 
 
 def make_form(server: Server, name: str, **body: Any) -> dict[str, Any]:
-    """Make a form with a list of its own."""
+    """Create a form with a list of its own."""
     api = server.client()
     group = api.post("/lists", {"name": f"{name} list"}).expect(201)["id"]
-    made: dict[str, Any] = api.post("/forms", {"name": name, "list_ids": [group], **body}).expect(201)
-    return made
+    form: dict[str, Any] = api.post("/forms", {"name": name, "list_ids": [group], **body}).expect(201)
+    return form
 
 
-def submit(server: Server, form: dict[str, Any], headers: dict[str, str] | None = None, **said: Any) -> Response:
-    """Submit a form as JSON, each time as another client, and hold the answer against the document."""
+def submit(server: Server, form: dict[str, Any], headers: dict[str, str] | None = None, **values: Any) -> Response:
+    """Submit a form as JSON from a new client IP each time, and check the response against OpenAPI."""
     number = next(_clients)
     client = {"X-Forwarded-For": f"198.18.{number // 256}.{number % 256}"}
-    return _client(server.url).post(f"/v1/public/forms/{form['public_key']}", said, client | (headers or {}))
+    return _client(server.url).post(f"/v1/public/forms/{form['public_key']}", values, client | (headers or {}))
 
 
 def letters(server: Server, address: str, count: int = 1) -> list[dict[str, Any]]:
-    """Return the mails that the service itself wrote to an address, once so many of them are sent."""
+    """Return the system emails to an address, once so many are sent."""
     api = server.client()
-    found = api.wait(
-        "/messages", lambda rows: sum(one["status"] == "sent" for one in rows) >= count, to=address,
+    messages = api.wait(
+        "/messages", lambda rows: sum(message["status"] == "sent" for message in rows) >= count, to=address,
         source_type="system",
     )  # fmt: skip
-    return [api.get(f"/messages/{one['id']}").expect(200) for one in found]
+    return [api.get(f"/messages/{message['id']}").expect(200) for message in messages]
 
 
 def link(letter: dict[str, Any], kind: str = "d") -> str:
-    """Return the path of a link in a mail, which stands in both of its parts."""
-    found = re.findall(rf"http://[^/]+(/{kind}/[\w-]+)", letter["text"])
-    assert len(set(found)) == 1 and found[0] in letter["html"], letter["text"]
-    return str(found[0])
+    """Return the path of a link in an email, which must be in both of its parts."""
+    paths = re.findall(rf"http://[^/]+(/{kind}/[\w-]+)", letter["text"])
+    assert len(set(paths)) == 1 and paths[0] in letter["html"], letter["text"]
+    return str(paths[0])
 
 
 def contact(server: Server, address: str) -> dict[str, Any] | None:
     """Return the contact of an address, or None."""
     rows = [
-        one for one in server.client().get("/contacts", search=address).expect(200)
-        if any(each["value"] == address for each in one["channels"])
+        row for row in server.client().get("/contacts", search=address).expect(200)
+        if any(channel["value"] == address for channel in row["channels"])
     ]  # fmt: skip
     return rows[0] if rows else None
 
 
 def events(server: Server, name: str, **query: Any) -> list[dict[str, Any]]:
-    """Return the events of a name, newest first."""
-    found: list[dict[str, Any]] = server.client().get("/events", event=name, **query).expect(200)
-    return found
+    """Return the events with a name, newest first."""
+    rows: list[dict[str, Any]] = server.client().get("/events", event=name, **query).expect(200)
+    return rows

@@ -1,4 +1,4 @@
-"""The guides as they are served: their blocks of code, what they promise of them, and their links."""
+"""The guides as they are served: their code blocks, expected results and links."""
 
 import ast
 import html
@@ -14,7 +14,7 @@ ANYTHING = "…"
 
 
 class Block(NamedTuple):
-    """A block of code: its language, what it is marked as (`run`, `answer` or nothing), and its text."""
+    """A code block: its language, its mark (`run`, `answer` or none), and its text."""
 
     language: str
     mark: str
@@ -22,28 +22,28 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """Return the blocks of code of a page, in their order."""
+    """Return the code blocks of a page, in order."""
     return [Block(language, mark or "", html.unescape(text)) for language, mark, text in _CODE.findall(page)]
 
 
 def program(some: list[Block], language: str) -> str:
-    """Return what to run: all blocks of a language, one after the other, each announced in the output."""
+    """Return a program of all blocks of a language, which prints a separator before each."""
     say = {"sh": "printf '\\n%s%s\\n' '{}' {}\n", "python": "print('\\n' + '{}' + '{}')\n"}[language]
     parts = (
-        say.format(_MARK, number) + one.text + "\n"
-        for number, one in enumerate(some) if (one.language, one.mark) == (language, "run")
+        say.format(_MARK, number) + block.text + "\n"
+        for number, block in enumerate(some) if (block.language, block.mark) == (language, "run")
     )  # fmt: skip
     return "".join(parts)
 
 
 def said(output: str) -> dict[int, str]:
-    """Return what each block wrote, by its number."""
-    found = re.split(rf"^{_MARK}(\d+)\n", output, flags=re.MULTILINE)[1:]
-    return {int(number): text for number, text in zip(found[::2], found[1::2], strict=True)}
+    """Return the output of each block, by its number."""
+    parts = re.split(rf"^{_MARK}(\d+)\n", output, flags=re.MULTILINE)[1:]
+    return {int(number): text for number, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def promises(some: list[Block]) -> Iterator[tuple[int, Any]]:
-    """Yield the number of each block that is run, with the answer that stands below it."""
+    """Yield the number of each block that is run, with the expected result below it."""
     waiting: list[int] = []
     for number, one in enumerate(some):
         if one.mark == "run":
@@ -54,7 +54,7 @@ def promises(some: list[Block]) -> Iterator[tuple[int, Any]]:
 
 
 def last_value(text: str) -> Any:
-    """Return what the last line says, as JSON or as Python writes it."""
+    """Return the value in the last line, as JSON or Python literal."""
     line = text.strip().rsplit("\n", 1)[-1]
     try:
         return json.loads(line)
@@ -62,13 +62,13 @@ def last_value(text: str) -> Any:
         return ast.literal_eval(line)
 
 
-def differences(promised: Any, found: Any, where: str = "") -> list[str]:
-    """Return where an answer is not what was promised; what it has beyond that is fine."""
+def differences(promised: Any, actual: Any, where: str = "") -> list[str]:
+    """Return where a result differs from the expected one; additional keys are allowed."""
     if promised == ANYTHING:
         return []
-    if isinstance(promised, dict) and isinstance(found, dict):
+    if isinstance(promised, dict) and isinstance(actual, dict):
         return [
             fault for name, value in promised.items()
-            for fault in differences(value, found.get(name), f"{where}.{name}".lstrip("."))
+            for fault in differences(value, actual.get(name), f"{where}.{name}".lstrip("."))
         ]  # fmt: skip
-    return [] if promised == found else [f"{where}: {found!r} instead of {promised!r}"]
+    return [] if promised == actual else [f"{where}: {actual!r} instead of {promised!r}"]

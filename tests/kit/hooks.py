@@ -1,4 +1,4 @@
-"""Mail services that post to our hooks, signing as the real ones do, with keys and certificates of their own."""
+"""Email services that post to our webhooks, signing like the real ones with keys and certificates of their own."""
 
 import base64
 import hashlib
@@ -40,18 +40,18 @@ def _iso(at: float) -> str:
 
 
 def own(secret: str, body: Mapping[str, Any], at: float, name: str | None = None) -> Post:
-    """A relay of one's own, signed as webhooks are."""
+    """Return a request of a custom relay, signed as webhooks are."""
     name, content, sent = name or str(uuid.uuid4()), json.dumps(body).encode(), str(int(at))
-    made = hmac.new(secret.encode(), f"{name}.{sent}.".encode() + content, hashlib.sha256).digest()
+    signature = hmac.new(secret.encode(), f"{name}.{sent}.".encode() + content, hashlib.sha256).digest()
     headers = {
         "Content-Type": "application/json", "webhook-id": name, "webhook-timestamp": sent,
-        "webhook-signature": "v1," + base64.b64encode(made).decode(),
+        "webhook-signature": "v1," + base64.b64encode(signature).decode(),
     }  # fmt: skip
     return Post("/hooks/email", headers, content)
 
 
 def mailgun(secret: str, event: Mapping[str, Any], at: float, token: str | None = None) -> Post:
-    """Mailgun: time and token signed, in the body."""
+    """Return a request of Mailgun: time and token are signed in the body."""
     token, sent = token or uuid.uuid4().hex, str(int(at))
     made = hmac.new(secret.encode(), (sent + token).encode(), hashlib.sha256).hexdigest()
     signature = {"timestamp": sent, "token": token, "signature": made}
@@ -60,7 +60,7 @@ def mailgun(secret: str, event: Mapping[str, Any], at: float, token: str | None 
 
 
 def postmark(secret: str, body: Mapping[str, Any]) -> Post:
-    """Postmark: nothing is signed, the password of the URL comes along."""
+    """Return a request of Postmark: nothing is signed, the URL contains a password."""
     basic = base64.b64encode(f"hooks:{secret}".encode()).decode()
     return Post(
         "/hooks/postmark", {"Content-Type": "application/json", "Authorization": f"Basic {basic}"},
@@ -77,7 +77,7 @@ class SendGrid:
         self.verification_key = base64.b64encode(public).decode()
 
     def post(self, events: list[Mapping[str, Any]], at: float) -> Post:
-        """Sign time and body as they are sent."""
+        """Return a request whose time and body are signed."""
         body = json.dumps([{"sg_event_id": uuid.uuid4().hex, "timestamp": int(at), **one} for one in events]).encode()
         made = self._key.sign(str(int(at)).encode() + body, ec.ECDSA(SHA256()))
         headers = {
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Sns:
-    """Amazon SNS: signs with a key of its own, and serves the certificate over https as its region's host."""
+    """Amazon SNS: signs with its own key, and serves the certificate over https under its region's host name."""
 
     certificate_path = "/SimpleNotificationService-0123456789abcdef.pem"
 
@@ -114,31 +114,31 @@ class Sns:
         self.status = 200
 
     def message(self, kind: str, at: float, version: str = "1", key: Any = None, **fields: Any) -> Post:
-        """Make a signed message of a kind of SNS; `fields` replace or add to what it holds."""
-        given: dict[str, Any] = {
+        """Return a signed SNS message of a type; `fields` replace or extend its fields."""
+        fields_: dict[str, Any] = {
             "Type": kind, "MessageId": str(uuid.uuid4()), "TopicArn": TOPIC, "Timestamp": _iso(at), "Message": "hello",
             "SignatureVersion": version, "SigningCertURL": f"https://{HOST}{self.certificate_path}", **fields,
         }  # fmt: skip
         names = _NOTIFICATION if kind == "Notification" else _CONFIRMATION
-        text = "".join(f"{name}\n{given[name]}\n" for name in names if given.get(name) is not None)
+        text = "".join(f"{name}\n{fields_[name]}\n" for name in names if fields_.get(name) is not None)
         hashed = SHA256() if version == "2" else SHA1()  # version 1 is SHA-1
-        made = (key or self.key).sign(text.encode(), padding.PKCS1v15(), hashed)
-        given.setdefault("Signature", base64.b64encode(made).decode())
+        signature = (key or self.key).sign(text.encode(), padding.PKCS1v15(), hashed)
+        fields_.setdefault("Signature", base64.b64encode(signature).decode())
         headers = {"Content-Type": "text/plain; charset=UTF-8", "x-amz-sns-message-type": kind}
-        return Post("/hooks/ses", headers, json.dumps(given).encode())
+        return Post("/hooks/ses", headers, json.dumps(fields_).encode())
 
-    def notification(self, said: Mapping[str, Any], at: float, **fields: Any) -> Post:
-        """Make what SES publishes."""
-        return self.message("Notification", at, Message=json.dumps(said), **fields)
+    def notification(self, notice: Mapping[str, Any], at: float, **fields: Any) -> Post:
+        """Return a notification as SES publishes it."""
+        return self.message("Notification", at, Message=json.dumps(notice), **fields)
 
     def confirmation(self, at: float, url: str | None = None, **fields: Any) -> Post:
-        """Make what SNS asks first of all."""
+        """Return the subscription confirmation that SNS sends first."""
         url = url or f"https://{HOST}/?Action=ConfirmSubscription&TopicArn={TOPIC}&Token=abc"
         return self.message("SubscriptionConfirmation", at, SubscribeURL=url, Token="abc", **fields)
 
     @contextmanager
     def serving(self, directory: Path) -> Iterator[dict[str, str]]:
-        """Serve on this machine, and answer the environment in which a server takes it for Amazon."""
+        """Serve the certificate on this machine; yields the environment in which a server accepts it as Amazon."""
         key = ec.generate_private_key(ec.SECP256R1())
         (directory / "key.pem").write_bytes(
             key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
@@ -160,7 +160,7 @@ class Sns:
 
 
 def _certificate(key: Any, name: str) -> x509.Certificate:
-    """Make a certificate that is its own authority, of a name, good for years, so that clocks may be moved."""
+    """Create a self-signed certificate that is valid for years, because tests move the clock."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     today = datetime.now(UTC)
     return (

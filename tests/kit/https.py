@@ -1,4 +1,4 @@
-"""A server's own door over https: the files of its certificate, and clients who trust what they are told to."""
+"""The server's own https port: the files of its certificate, and clients that trust given certificates."""
 
 import http.client
 import ssl
@@ -21,23 +21,23 @@ class Files:
         self.env = {"CAMPANERO_TLS__CERTIFICATE": str(self.certificate), "CAMPANERO_TLS__KEY": str(self.key)}
 
     def write(self, pair: Certificate) -> None:
-        """Put a pair into the files, the certificate first."""
+        """Write a key pair into the files, the certificate first."""
         self.certificate.write_bytes(pair.certificate)
         self.key.write_bytes(pair.key)
 
 
 def trusting(*pairs: Certificate) -> ssl.SSLContext:
-    """Return what a browser would connect with that trusts these and nothing else."""
-    return ssl.create_default_context(cadata="".join(pair.certificate.decode() for pair in pairs))
+    """Return an SSL context that trusts only these certificates."""
+    return ssl.create_default_context(cadata="".join(certificate.certificate.decode() for certificate in pairs))
 
 
 def connect(server: Server, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-    """Return a connection to the server's own door."""
+    """Return a TLS connection to the server."""
     return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=soon(5), context=context)
 
 
 def ask(server: Server, context: ssl.SSLContext, path: str = "/login") -> http.client.HTTPResponse:
-    """Ask on a fresh connection, read all of the answer, and return it."""
+    """Send a request on a new connection and return the whole response."""
     with closing(connect(server, context)) as connection:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -46,12 +46,12 @@ def ask(server: Server, context: ssl.SSLContext, path: str = "/login") -> http.c
 
 
 def shown(server: Server) -> bytes:
-    """Return the certificate that a client sees which connects now."""
+    """Return the certificate that a new client gets."""
     return ssl.get_server_certificate(("127.0.0.1", server.port), timeout=soon(5)).strip().encode()
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    """Return when it is so."""
+    """Wait until a condition holds. Raises AssertionError on timeout."""
     end = time.monotonic() + soon(10)
     while not true():
         assert time.monotonic() < end, "it never came to that"

@@ -28,7 +28,7 @@ _MAX_BYTES = 1_000_000  # bytes of a request: arguments and environment
 
 
 class Child:
-    """A process that was forked, with as much of the manners of `subprocess.Popen` as tests need."""
+    """A forked process with the part of `subprocess.Popen` that tests need."""
 
     def __init__(self, pid: int, ended: IO[str], stdout: IO[str], stderr: IO[str]) -> None:
         self.pid, self.stdout, self.stderr = pid, stdout, stderr
@@ -36,7 +36,7 @@ class Child:
         self._ended, self._lock = ended, threading.Lock()
 
     def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
+        """Return the exit code, or None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
@@ -52,13 +52,13 @@ class Child:
             return self.returncode
 
     def send_signal(self, sign: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, sign)
 
 
 class Nursery:
-    """The parent; one for each process that runs tests."""
+    """The parent process; there is one for each test process."""
 
     def __init__(self) -> None:
         self._here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -72,48 +72,48 @@ class Nursery:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Let the parent end; its children do not notice."""
+        """End the parent; its children continue."""
         self._here.close()
         self._process.wait()
 
-    def start(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
-        """Run the command line with these words; what it says can be read while it runs."""
+    def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
+        """Start the command line with these arguments; its output can be read while it runs."""
         (out, theirs_out), (err, theirs_err) = os.pipe(), os.pipe()
         with Path(os.devnull).open() as nothing:
-            pid, ended = self._fork(words, env, cwd, [nothing.fileno(), theirs_out, theirs_err])
+            pid, ended = self._fork(command, env, cwd, [nothing.fileno(), theirs_out, theirs_err])
         os.close(theirs_out)
         os.close(theirs_err)
         return Child(pid, ended, os.fdopen(out, errors="replace"), os.fdopen(err, errors="replace"))
 
     def run(
-        self, words: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: str, timeout: float
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: str, timeout: float
     ) -> "subprocess.CompletedProcess[str]":
-        """Run the command line to its end; raises `subprocess.TimeoutExpired`."""
-        with ExitStack() as held:
-            files = [held.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+        """Run the command line to its end. Raises `subprocess.TimeoutExpired`."""
+        with ExitStack() as stack:
+            files = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
             files[0].write(stdin)
             files[0].seek(0)
-            child = Child(*self._fork(words, env, cwd, [file.fileno() for file in files]), files[1], files[2])
+            child = Child(*self._fork(command, env, cwd, [file.fileno() for file in files]), files[1], files[2])
             try:
                 code = child.wait(timeout)
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
                 raise
-            said = []
+            output = []
             for file in files[1:]:
                 file.seek(0)
-                said.append(file.read())
-        return subprocess.CompletedProcess(list(words), code, *said)
+                output.append(file.read())
+        return subprocess.CompletedProcess(list(command), code, *output)
 
     def _fork(
-        self, words: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int]
     ) -> tuple[int, IO[str]]:
         ours, theirs = os.pipe()
-        asked = json.dumps([list(words), dict(env), str(cwd)]).encode()
+        request = json.dumps([list(command), dict(env), str(cwd)]).encode()
         try:
             with self._asking:
-                socket.send_fds(self._here, [asked], [theirs, *streams])
+                socket.send_fds(self._here, [request], [theirs, *streams])
                 pid = int(self._here.recv(64))
         except (OSError, ValueError) as error:
             raise AssertionError("the nursery has ended; its own stderr says why") from error
@@ -124,7 +124,7 @@ class Nursery:
 
 @cache
 def nursery() -> Nursery:
-    """Return the one of this process; it ends when this process does."""
+    """Return the parent of this test process; it ends with the test process."""
     return Nursery()
 
 
@@ -132,7 +132,7 @@ def nursery() -> Nursery:
 
 
 def _grow_up(words: list[str], env: dict[str, str], cwd: str, streams: list[int]) -> None:
-    """Be the appliance, in a child: it ends as `main()` does."""
+    """Run the appliance in a child, which ends as `main()` does."""
     os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -145,7 +145,7 @@ def _grow_up(words: list[str], env: dict[str, str], cwd: str, streams: list[int]
 
 
 def _serve(door: socket.socket) -> None:
-    """Fork for each request, and tell of each child when it has ended, until nobody asks any more."""
+    """Fork for each request and report the end of each child, until the socket closes."""
     ended: dict[int, int] = {}
     bell, ring = os.pipe()
     os.set_blocking(ring, False)
@@ -158,16 +158,16 @@ def _serve(door: socket.socket) -> None:
             _reap(ended)
         if door not in ready:
             continue
-        asked, files, _, _ = socket.recv_fds(door, _MAX_BYTES, 4)
-        if not asked:
+        request, files, _, _ = socket.recv_fds(door, _MAX_BYTES, 4)
+        if not request:
             return None
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for other in (door.detach(), bell, ring, files[0], *ended.values()):
-                os.close(other)
-            return _grow_up(*json.loads(asked), files[1:])
+            for descriptor in (door.detach(), bell, ring, files[0], *ended.values()):
+                os.close(descriptor)
+            return _grow_up(*json.loads(request), files[1:])
         ended[pid] = files[0]
         for file in files[1:]:
             os.close(file)
@@ -176,8 +176,8 @@ def _serve(door: socket.socket) -> None:
 
 def _reap(ended: dict[int, int]) -> None:
     for pid in list(ended):
-        gone, status = os.waitpid(pid, os.WNOHANG)
-        if gone:
+        pid_, status = os.waitpid(pid, os.WNOHANG)
+        if pid_:
             pipe = ended.pop(pid)
             os.write(pipe, str(os.waitstatus_to_exitcode(status)).encode())
             os.close(pipe)

@@ -1,4 +1,4 @@
-"""The scope that each page declares, read from the handlers."""
+"""The scopes that pages declare, read from their handlers."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from ui import pages
 
 
 class Page(NamedTuple):
-    """One method of one page. `needs` is None where every role may, and `is_open` where nobody is signed in."""
+    """A method of a page. `needs` is None if every role may use it; `is_open` pages need no sign-in."""
 
     method: str
     path: str
@@ -22,13 +22,13 @@ class Page(NamedTuple):
         return self.needs is None or self.needs in access.role_scopes(role)
 
     def matches(self, method: str, path: str) -> bool:
-        """Return whether a request with this method and path goes to the page."""
+        """Return whether a request with this method and path is routed to the page."""
         pattern = re.sub(r"<\w+:int>", r"\\d+", re.sub(r"<\w+(?::str)?>", "[^/]+", self.path))
         return method == self.method and re.fullmatch(pattern, path) is not None
 
 
 def declared() -> Iterator[Page]:
-    """Yield every page of the web interface, once for each of its methods."""
+    """Yield every page of the web interface, once for each method."""
     for name in pages.NAMES:
         blueprint = import_module(f"ui.pages.{name}").pages
         for route in blueprint._future_routes:
@@ -39,7 +39,7 @@ def declared() -> Iterator[Page]:
 
 
 def allows(role: str, method: str, path: str) -> bool:
-    """Return whether a role may send a request to a path; raises LookupError if no page is there."""
+    """Return whether a role may send a request to a path. Raises LookupError if there is no page."""
     matching = [page for page in declared() if page.matches(method, path.rstrip("/") or "/")]
     if not matching:
         raise LookupError(f"{method} {path}")

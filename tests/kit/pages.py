@@ -61,7 +61,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def is_of(kind: str, value: Any) -> bool:
-    """Whether a value has the type a table names."""
+    """Return whether a value has a type of the tables."""
     if kind.endswith("?"):
         return value is None or is_of(kind[:-1], value)
     if kind in KINDS:
@@ -72,7 +72,7 @@ def is_of(kind: str, value: Any) -> bool:
 
 
 def fits(resource: dict[str, Any], page: str) -> dict[str, Any]:
-    """The resource, once every field of its table is in it with the type the table gives."""
+    """Return the resource, after checking that it has every field of its table with the right type."""
     tables = (table.split("|") for table in PAGES.replace("\n    ", " ").strip().splitlines())
     rows = next(rows for name, *rows in tables if name.strip() == page)
     fields = [(name, row.split()[0]) for row in rows for name in row.split()[1:]]
@@ -86,7 +86,7 @@ def fits(resource: dict[str, Any], page: str) -> dict[str, Any]:
 
 
 class Answer(NamedTuple):
-    """What came back: status, headers, and the JSON of the body."""
+    """A response: status, headers and the JSON of the body."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -94,14 +94,14 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """A programmer's few lines: JSON over HTTP with one bearer credential."""
+    """A minimal client: JSON over HTTP with one bearer credential."""
 
     def __init__(self, server: Server, credential: str | None = None) -> None:
         self.address = urlsplit(server.url).netloc
         self.credential = server.key if credential is None else credential
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """One request under `/v1`; a header's underscores are written as dashes."""
+        """Send a request under `/v1`; underscores in header names become dashes."""
         connection = http.client.HTTPConnection(self.address, timeout=60)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.credential:
@@ -116,17 +116,17 @@ class Client:
             connection.close()
 
     def get(self, path: str, **query: Any) -> Any:
-        """What a GET under `/v1/my` answers with 200."""
+        """Return the body of a GET under `/v1/my`, which must have status 200."""
         return self.ask(200, "GET", f"{path}?{urlencode(query)}" if query else path)
 
     def ask(self, status: int, method: str, path: str, body: Any = None) -> Any:
-        """The body of a request under `/v1/my` that must end with this status."""
+        """Return the body of a request under `/v1/my`, which must have this status."""
         answer = self.call(method, f"/my{path}", body)
         assert answer.status == status, answer.body
         return answer.body
 
     def refused(self, status: int, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """The error of a request that must be refused, in the shape of all errors."""
+        """Return the error of a request that must be refused, after checking the shape of errors."""
         error = fits(self.ask(status, method, path, body), "error")
         assert error["error"] is True
         return error

@@ -1,4 +1,4 @@
-"""Pages as a browser without scripts has them: signed in, asked for, posted to."""
+"""Pages as a browser without scripts uses them: sign in, get, post."""
 
 import html
 import re
@@ -14,7 +14,7 @@ _HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
 
 
 class Paper:
-    """Somebody at the pages, who reads what they answer."""
+    """A signed-in user who reads pages and posts forms."""
 
     def __init__(self, api: Client, email: str = EMAIL) -> None:
         self._api, self._cookie = api, ""
@@ -26,21 +26,21 @@ class Paper:
         return self._api.request(method, path, body, {**_FORM, "Cookie": self._cookie, **headers})
 
     def get(self, path: str, **headers: str) -> str:
-        """Return a page's text; any other status than 200 fails."""
+        """Return a page's text; the status must be 200."""
         answer = self._ask("GET", path, **headers)
         assert answer.status == 200, (answer.status, path)
         return answer.text
 
     def status(self, method: str, path: str, **form: Any) -> int:
-        """Return how a page is answered."""
+        """Return the status of a page."""
         return self._ask(method, path, form if method == "POST" else None).status
 
     def ask(self, path: str, **form: Any) -> Response:
-        """Post a form and answer what comes back, whatever it is."""
+        """Post a form and return the response, whatever its status."""
         return self._ask("POST", path, form)
 
     def post(self, path: str, **form: Any) -> str:
-        """Post a form; returns the page that it leads to, or that is answered at once."""
+        """Post a form; return the page after the redirect, or the direct response."""
         answer = self._ask("POST", path, form)
         if answer.status == 303:
             return self.get(answer.headers["location"])
@@ -48,15 +48,15 @@ class Paper:
         return answer.text
 
     def undo(self, page: str) -> str:
-        """Press the undo of a page's message, and answer where that leads."""
+        """Press the undo button of a page's notice; return the page after the redirect."""
         raw = re.search(r'<div class="toast.*?</div>', page, re.S)
         assert raw is not None
-        found = _UNDO.search(raw[0])
-        assert found is not None, raw[0]
-        return self.post(found[1], **{name: html.unescape(value) for name, value in _HIDDEN.findall(found[2])})
+        match = _UNDO.search(raw[0])
+        assert match is not None, raw[0]
+        return self.post(match[1], **{name: html.unescape(value) for name, value in _HIDDEN.findall(match[2])})
 
 
 def toast(page: str) -> str:
-    """Return the words of a page's message."""
-    found = re.search(r'<div class="toast.*?</div>', page, re.S)
-    return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", found[0]).split())) if found else ""
+    """Return the text of a page's notice."""
+    match = re.search(r'<div class="toast.*?</div>', page, re.S)
+    return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", match[0]).split())) if match else ""

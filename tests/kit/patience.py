@@ -1,7 +1,7 @@
-"""What a test may say of time: how long is hanging, and whether a process is at rest.
+"""Timeouts of tests, and whether a process is idle.
 
-How fast something is stands in the benches. A test only tells what takes a moment from what hangs: seconds of a quiet
-machine get so much room here that a slow one, with other tests and browsers beside it, does not fail for being slow.
+Speed is measured by benchmarks. A test only distinguishes slow from hanging: times of a quiet machine are extended so
+that a slow machine, with other tests and browsers beside it, does not fail for being slow.
 """
 
 import atexit
@@ -16,35 +16,34 @@ _LATER_SECONDS = 6
 
 
 def soon(seconds: float) -> float:
-    """Return how long something may take here that takes at most `seconds` on a quiet machine."""
+    """Return the timeout for an operation that takes at most `seconds` on a quiet machine."""
     return seconds * _ROOM
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has used, its threads included."""
+    """Return the processor seconds that a process has used, including its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def comes_to_rest(pid: int, timeout: float = 60, share: float = 0.2) -> bool:
-    """Return whether a process does next to nothing for two seconds on end, within `timeout` seconds.
+    """Return whether a process becomes idle for two seconds, within `timeout` seconds.
 
-    Next to nothing is a `share` of what one processor can, a fifth of it: whoever asks again and again without pause
-    takes all of it.
+    Idle means less than `share` of one processor. A busy loop takes all of one.
     """
     end = time.monotonic() + timeout
     while time.monotonic() < end:
-        used, begun = cpu_seconds(pid), time.monotonic()
+        used, started_at = cpu_seconds(pid), time.monotonic()
         time.sleep(2)
-        if cpu_seconds(pid) - used < share * (time.monotonic() - begun):
+        if cpu_seconds(pid) - used < share * (time.monotonic() - started_at):
             return True
     return False
 
 
 def settled(pid: int) -> None:
-    """Wait until a service has done what its start leaves for later, so that a measurement is of nothing else.
+    """Wait until a service has finished the deferred work of its start, so that it is not measured.
 
-    Raises AssertionError for one that goes on working.
+    Raises AssertionError if the service does not become idle.
     """
     time.sleep(_LATER_SECONDS)
     assert comes_to_rest(pid, share=0.05), (
@@ -53,9 +52,9 @@ def settled(pid: int) -> None:
 
 
 def tell_what_the_host_takes() -> None:
-    """At the end of a bench print how much of the processor time asked for the host of this machine gave to others.
+    """Print at the end of a benchmark how much requested processor time the host gave to other machines.
 
-    From a tenth on its figures tell of the host: what waits for a processor then waits for one that is not there.
+    From 10 % on, the figures describe the host rather than the program.
     """
     at_first = _ticks()
 
@@ -67,6 +66,6 @@ def tell_what_the_host_takes() -> None:
 
 
 def _ticks() -> tuple[int, int]:
-    """Return the ticks that all processors worked since this machine began, and those that its host kept from it."""
+    """Return the ticks that all processors worked since boot, and the ticks that the host withheld."""
     user, nice, system, _, _, irq, soft, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
     return user + nice + system + irq + soft, stolen

@@ -1,4 +1,4 @@
-"""Words that would act if a page took them for a part of itself, and a reader that notices when one did."""
+"""Texts that would act if a page treated them as markup, and a reader that detects it."""
 
 import re
 from html.parser import HTMLParser
@@ -23,7 +23,7 @@ _ADDRESSES = ("href", "src", "action", "formaction", "data", "poster", "backgrou
 
 
 class Reader(HTMLParser):
-    """Reads a page as a browser does and notes what could act in it."""
+    """Parses a page as a browser does and records what could act in it."""
 
     def __init__(self, answer: Response) -> None:
         super().__init__()
@@ -36,15 +36,15 @@ class Reader(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note scripts, handlers, addresses that run, and attributes that only a payload has."""
-        given = dict(attrs)
+        """Record scripts, event handlers, active URLs, and attributes that only a payload has."""
+        attributes = dict(attrs)
         self._raw = tag if tag in ("script", "style") else ""
         if tag in ("script", "object", "embed", "base", "math", "applet") and not (
-            tag == "script" and (given.get("src") or "").startswith("/static/")
+            tag == "script" and (attributes.get("src") or "").startswith("/static/")
         ):
             self.acts.append(f"<{tag}>")
         if tag == "iframe":
-            self.frames.append(given)
+            self.frames.append(attributes)
         for name, value in attrs:
             value = (value or "").strip()
             scheme = re.sub(r"[\s\x00-\x20]", "", value.partition(":")[0]).lower()
@@ -68,13 +68,13 @@ class Reader(HTMLParser):
         self._raw = ""
 
     def handle_data(self, data: str) -> None:
-        """Keep the words of the page."""
+        """Collect the visible text of the page."""
         if not self._raw:
             self.words += data
 
 
 def hostile_design() -> dict[str, Any]:
-    """Return a design with a payload in every text of every kind of section, and unknown ones beside."""
+    """Return a design with a payload in every text of every section kind, and unknown sections too."""
     texts = {"text": ALL, "title": ALL, "subtitle": ALL, "content": LIVELY, "alt": ALL, "caption": ALL, "name": ALL,
              "code": ALL, "price": ALL, "author": ALL, "role": ALL, "wordmark_text": ALL, "logo_alt": ALL,
              "cta_text": ALL, "html": LIVELY, "unsubscribe_text": ALL, "color": ALL, "background_color": ALL,

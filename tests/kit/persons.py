@@ -1,4 +1,4 @@
-"""People who sign in over the API."""
+"""Users who sign in over the API."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from tests.kit.server import EMAIL, PASSWORD, Server
 
 
 def login(server: Server, email: str = EMAIL, password: str = PASSWORD, **more: Any) -> Response:
-    """Ask for a token."""
+    """Request a token."""
     return Client(server.url).post("/v1/login", {"email": email, "password": password, **more})
 
 
 def signed_in(server: Server, email: str = EMAIL, password: str = PASSWORD) -> Client:
-    """Return a client with the token of somebody."""
+    """Return a client with the token of a user."""
     return Client(server.url, login(server, email, password).expect(200)["token"])
 
 
 def added(server: Server, role: str, account: int = 1, name: str = "") -> Client:
-    """Add somebody of a role on the command line, and answer a client of theirs."""
+    """Add a user with a role on the command line, and return a client for the user."""
     email = f"{name or role}@example.org"
     server.cli("user", "add", "--email", email, "--role", role, "--account", str(account), stdin=f"{PASSWORD}\n")
     return signed_in(server, email)

@@ -1,4 +1,4 @@
-"""Pictures made for tests: good ones, and files that only pretend."""
+"""Images for tests: valid ones, and files that only claim to be images."""
 
 import struct
 import zlib
@@ -13,21 +13,21 @@ SCRIPT = b"<script>alert(document.domain)</script>"
 
 
 def saved(picture: Image.Image, kind: str, **options: Any) -> bytes:
-    """Return a picture as a file."""
+    """Return an image as a file."""
     into = BytesIO()
     picture.save(into, kind, **options)
     return into.getvalue()
 
 
 def opened(content: bytes) -> Image.Image:
-    """Return what is in a file, decoded."""
+    """Return the decoded content of a file."""
     picture = Image.open(BytesIO(content))
     picture.load()
     return picture
 
 
 def photo(width: int = 640, height: int = 400, seed: int = 1) -> Image.Image:
-    """Return a picture of soft noise with one red corner, top left, so that a turn shows."""
+    """Return an image of soft noise with a red corner top left, so that a rotation is visible."""
     noise = Random(seed).randbytes(64 * 40 * 3)
     picture = Image.frombytes("RGB", (64, 40), noise).resize((width, height), Image.Resampling.BICUBIC)
     ImageDraw.Draw(picture).rectangle((0, 0, width // 8, height // 8), "#ff0000")
@@ -35,31 +35,31 @@ def photo(width: int = 640, height: int = 400, seed: int = 1) -> Image.Image:
 
 
 def animation(frames: int = 6, width: int = 120, height: int = 80, **options: Any) -> bytes:
-    """Return a GIF in which a square wanders."""
+    """Return a GIF with a moving square."""
     pictures = []
     for number in range(frames):
         picture = Image.new("P", (width, height))
         picture.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255] + [9] * 756)
         ImageDraw.Draw(picture).rectangle((number * 9, 10, number * 9 + 20, 40), 1 + number % 3)
         pictures.append(picture)
-    shown = {"duration": 70, "loop": 0, **options}
-    return saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], **shown)
+    options_ = {"duration": 70, "loop": 0, **options}
+    return saved(pictures[0], "GIF", save_all=True, append_images=pictures[1:], **options_)
 
 
 def chunk(name: bytes, data: bytes) -> bytes:
-    """Return a part of a PNG."""
+    """Return a PNG chunk."""
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def png(width: int, height: int, data: bytes, *more: bytes, kind: int = 0) -> bytes:
-    """Return a PNG that says it is of this size and holds these bytes, whether that is so or not."""
+    """Return a PNG that claims this size and contains these bytes, whether that is true or not."""
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     parts = [chunk(b"IHDR", head), *more, chunk(b"IDAT", data), chunk(b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def webp_head(width: int, height: int) -> bytes:
-    """Return a WebP that says it is of this size, with next to nothing behind it."""
+    """Return a WebP that claims this size and has almost no content."""
     sizes = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     head = b"VP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + sizes
     body = head + b"VP8 " + struct.pack("<I", 10) + b"\0" * 10
@@ -68,7 +68,7 @@ def webp_head(width: int, height: int) -> bytes:
 
 @cache
 def hostile() -> dict[str, bytes]:
-    """Return files that must not be taken, by what they are."""
+    """Return files that must be rejected, by name."""
     gif, jpeg = animation(), saved(photo(), "JPEG")
     bomb = zlib.compress(b"\0" * 60_000_000, 9)
     svg = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'

@@ -1,4 +1,4 @@
-"""A web server with the policies of domains (MTA-STS, RFC 8461), and the authority that its certificate comes from."""
+"""A web server with the MTA-STS policies of domains (RFC 8461), and the authority of its certificate."""
 
 import json
 import threading
@@ -12,9 +12,9 @@ _PATH = "/.well-known/mta-sts.txt"
 
 
 class PolicyServer:
-    """Says for each domain what it was told; a process started with `env` believes its certificate.
+    """Serves a policy for each domain; a process started with `env` trusts its certificate.
 
-    `certificate` is good for the mail servers named, too.
+    `certificate` is valid for the given mail servers too.
     """
 
     def __init__(self, directory: Path, domains: tuple[str, ...], mail_servers: tuple[str, ...]) -> None:
@@ -31,22 +31,22 @@ class PolicyServer:
         self.env = {"CAMPANERO_TEST_HOSTS": str(directory / "hosts.json"), "SSL_CERT_FILE": str(directory / "ca.pem")}
 
     def say(self, domain: str, text: str, status: int = 200, kind: str = "text/plain") -> None:
-        """Let a domain have this policy."""
+        """Set the policy of a domain as raw text."""
         self.policies[domain] = (status, kind, text)
 
     def policy(self, domain: str, mode: str, *hosts: str, max_age: int = 86400) -> None:
-        """Let a domain have a policy of a mode for these servers."""
+        """Set a policy of a domain, with a mode for these servers."""
         lines = ["version: STSv1", f"mode: {mode}", *(f"mx: {host}" for host in hosts), f"max_age: {max_age}"]
         self.say(domain, "\r\n".join(lines))
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        here = self
+        server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 domain = (self.headers["Host"] or "").partition(":")[0].removeprefix("mta-sts.")
-                here.asked.append(domain)
-                known = here.policies.get(domain) if self.path == _PATH else None
+                server.asked.append(domain)
+                known = server.policies.get(domain) if self.path == _PATH else None
                 status, kind, text = known or (404, "text/plain", "")
                 self.send_response(status)
                 self.send_header("Content-Type", kind)

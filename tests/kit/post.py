@@ -1,4 +1,4 @@
-"""Somebody who brings mail to the appliance's own listener, politely or not."""
+"""A client that sends mail to the appliance's own SMTP listener, correctly or not."""
 
 import contextlib
 import re
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Post:
-    """The listener of a server."""
+    """The SMTP listener of a server."""
 
     port: int
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment that makes a server listen here."""
+        """Return the environment with which a server listens here."""
         return {"CAMPANERO_INBOUND__LISTEN": f"127.0.0.1:{self.port}"}
 
     def connect(self) -> smtplib.SMTP:
-        """Return a conversation that was greeted."""
+        """Return a connection after its greeting."""
         return smtplib.SMTP("127.0.0.1", self.port, local_hostname="mx.example.net", timeout=60)
 
     def bring(self, raw: bytes, *to: str, sender: str = "", times: int = 1) -> list[int]:
-        """Bring a mail, several times in one conversation; returns the last code of each, none where it was cut off."""
+        """Send a mail several times on one connection; return the last code of each, fewer if it is cut off."""
         codes = []
         cut = (smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError, ConnectionError)
         with contextlib.suppress(*cut), self.connect() as smtp:
@@ -45,21 +45,21 @@ class Post:
         return smtp.getreply()[0]
 
     def say(self, *pieces: bytes, timeout: float = 5) -> str:
-        """Say exactly these bytes, each after an answer to the one before, and return all that was answered."""
+        """Send exactly these bytes, each after the reply to the one before, and return all replies."""
         answers = []
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as here:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
             for piece in (b"", *pieces):
                 try:
-                    here.sendall(piece)
-                    answers.append(_reply(here))
+                    connection.sendall(piece)
+                    answers.append(_reply(connection))
                 except OSError:
                     break
         return "".join(answers)
 
 
-def _reply(here: socket.socket) -> str:
-    """Read one reply to its last line, or what there is when the other side hangs up."""
-    said = ""
-    while not re.search(r"^\d{3} .*\r\n\Z", said, re.MULTILINE) and (more := here.recv(65536)):
-        said += more.decode("utf-8", "replace")
-    return said
+def _reply(connection: socket.socket) -> str:
+    """Read one reply to its last line, or the part before the connection ended."""
+    text = ""
+    while not re.search(r"^\d{3} .*\r\n\Z", text, re.MULTILINE) and (more := connection.recv(65536)):
+        text += more.decode("utf-8", "replace")
+    return text

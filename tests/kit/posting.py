@@ -1,4 +1,4 @@
-"""What a browser would post of the forms in a piece of HTML, untouched."""
+"""The fields that a browser would post from untouched forms in a piece of HTML."""
 
 from html.parser import HTMLParser
 
@@ -43,10 +43,10 @@ class _Controls(HTMLParser):
 
 
 def posted(html: str) -> dict[str, list[str]]:
-    """Return the fields that are posted if nobody touches anything, each with its values in their order."""
+    """Return the fields that untouched forms post, each with its values in order."""
     reader = _Controls()
     reader.feed(html)
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for name, value in reader.pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        fields.setdefault(name, []).append(value)
+    return fields

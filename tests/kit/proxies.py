@@ -1,4 +1,4 @@
-"""nginx and Caddy from Debian's packages, run with the examples of a guide: only ports, names and files are others."""
+"""nginx and Caddy from Debian's packages, run with the examples of a guide; only ports, names and files differ."""
 
 import atexit
 import shutil
@@ -20,9 +20,9 @@ _LETSENCRYPT = f"/etc/letsencrypt/live/{_NAME}/"
 
 @cache
 def find(name: str) -> str | None:
-    """Return the path of a proxy: an installed one, or unpacked from Debian's package; None where neither is to be had.
+    """Return the path of a proxy, installed or unpacked from Debian's package, or None if there is neither.
 
-    Unpacked and not installed, as an installed one would begin to listen on the ports of this machine.
+    The package is unpacked and not installed, because an installed proxy would listen on ports of this machine.
     """
     installed = shutil.which(name, path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin")
     if installed or not shutil.which("apt-get"):
@@ -39,7 +39,7 @@ def find(name: str) -> str | None:
 
 
 class Proxy:
-    """A proxy that passes on to a server of the kit, with the example of the guide as its configuration."""
+    """A proxy in front of a server of the kit, configured with the example of the guide."""
 
     def __init__(self, name: str, example: str, to: int, pair: Certificate) -> None:
         self.name = name
@@ -92,9 +92,9 @@ class Proxy:
 
     @property
     def said(self) -> str:
-        """Return what it said, and what stands in its log."""
-        found = [path.read_text(errors="replace") for name in ("said", "log") if (path := self.home / name).exists()]
-        return "\n".join(found)
+        """Return its output and its log."""
+        texts = [path.read_text(errors="replace") for name in ("said", "log") if (path := self.home / name).exists()]
+        return "\n".join(texts)
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()

@@ -1,6 +1,6 @@
-"""A receiver of webhooks: a process of its own that checks every signature, and fails, hangs or dies when told to.
+"""A receiver of webhooks as a separate process, which checks every signature and can fail, hang or die.
 
-It trusts nothing of the appliance's: the check is written after standardwebhooks.com.
+It shares no code with the appliance: the check follows standardwebhooks.com.
 """
 
 import base64
@@ -19,22 +19,22 @@ from tests.kit.server import ROOT, free_port
 
 
 def signed_by(secret: str, headers: dict[str, str], body: bytes) -> bool:
-    """Return whether one of the signatures of a request is of a secret."""
+    """Return whether one of the signatures of a request was made with a secret."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-    wanted = "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
-    return any(hmac.compare_digest(one, wanted) for one in headers["webhook-signature"].split(" "))
+    expected = "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+    return any(hmac.compare_digest(signature, expected) for signature in headers["webhook-signature"].split(" "))
 
 
 class Arrived:
-    """One request as it came."""
+    """A received request."""
 
     def __init__(self, line: str) -> None:
-        said = json.loads(line)
-        self.path: str = said["path"]
-        self.headers: dict[str, str] = said["headers"]
-        self.body = base64.b64decode(said["body"])
-        self.answered: int = said["answered"]
+        record = json.loads(line)
+        self.path: str = record["path"]
+        self.headers: dict[str, str] = record["headers"]
+        self.body = base64.b64decode(record["body"])
+        self.answered: int = record["answered"]
 
     @property
     def name(self) -> str:
@@ -43,13 +43,13 @@ class Arrived:
 
     @property
     def event(self) -> dict[str, Any]:
-        """The event it brought."""
+        """The event in the request."""
         found: dict[str, Any] = json.loads(self.body)
         return found
 
 
 class Receiver:
-    """The process: `up()`, `down()`, and how it answers from now on by `mood`; use as a context manager."""
+    """The process: `up()`, `down()`, and its behaviour by `mood`; use it as a context manager."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -60,13 +60,13 @@ class Receiver:
         self.mood()
 
     def mood(self, status: int = 200, text: str = "", seconds: float = 0, **headers: str) -> None:
-        """Answer with this from now on, after so many seconds."""
-        fresh = self._mood.with_suffix(".new")
-        fresh.write_text(json.dumps({"status": status, "text": text, "seconds": seconds, "headers": headers}))
-        fresh.replace(self._mood)
+        """Respond like this from now on, after so many seconds."""
+        new_file = self._mood.with_suffix(".new")
+        new_file.write_text(json.dumps({"status": status, "text": text, "seconds": seconds, "headers": headers}))
+        new_file.replace(self._mood)
 
     def up(self) -> Self:
-        """Listen."""
+        """Start the process."""
         command = [sys.executable, "-m", "tests.kit.receiver", str(self.port), str(self._log), str(self._mood)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
@@ -74,7 +74,7 @@ class Receiver:
         return self
 
     def down(self) -> None:
-        """Die, so that nobody listens any more."""
+        """Kill the process."""
         assert self._process is not None
         self._process.kill()
         self._process.communicate()
@@ -82,17 +82,19 @@ class Receiver:
 
     @property
     def arrived(self) -> list[Arrived]:
-        """All that came, ever, in the order in which it was answered."""
+        """All requests ever received, in the order of the responses."""
         return [Arrived(line) for line in self._log.read_text().splitlines()]
 
     def wait(self, true: Callable[[list[Arrived]], bool], timeout: float = 90) -> list[Arrived]:
-        """Wait until what came satisfies a condition, and return it."""
+        """Wait until the received requests satisfy a condition, and return them."""
         end = time.monotonic() + timeout
-        while not true(found := self.arrived):
+        while not true(requests := self.arrived):
             if time.monotonic() > end:
-                raise AssertionError(f"it did not come so far: {[(one.event, one.answered) for one in found][-20:]}")
+                raise AssertionError(
+                    f"it did not come so far: {[(request.event, request.answered) for request in requests][-20:]}"
+                )
             time.sleep(0.02)
-        return found
+        return requests
 
     def __enter__(self) -> Self:
         return self.up()
@@ -115,14 +117,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # who was killed in the middle of asking has not asked
             return
         time.sleep(mood["seconds"])
-        said = {
+        record = {
             "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()},
             "body": base64.b64encode(body).decode(), "answered": mood["status"],
         }  # fmt: skip
         # Short lines of a file opened to append are written whole, by whichever thread; before the answer, so that what
         # we said yes to is never missing here
         with self.log_file.open("a") as file:
-            file.write(json.dumps(said) + "\n")
+            file.write(json.dumps(record) + "\n")
         self.send_response(mood["status"])
         for name, value in mood["headers"].items():
             self.send_header(name.replace("_", "-"), value)
@@ -139,7 +141,7 @@ class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """Whoever asks may go before the answer."""
+        """Ignore clients that disconnect before the response."""
 
 
 if __name__ == "__main__":

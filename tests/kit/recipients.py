@@ -1,4 +1,4 @@
-"""Many people in a list, and a campaign to them."""
+"""Lists with many contacts, and campaigns to them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,22 +16,22 @@ UNLIMITED = {"CAMPANERO_LIMITS__REQUESTS_PER_MINUTE": "0", "CAMPANERO_LIMITS__SE
 
 
 def address(index: int, name: str = "p") -> str:
-    """Return the address of one of a crowd."""
+    """Return the address of a contact by its number."""
     return f"{name}{index}@crowd.example"
 
 
 def crowd(api: Client, count: int, name: str = "p", more: Sequence[str] = ()) -> int:
-    """Make a list of so many people, and of more by their addresses, and return its id."""
+    """Create a list of so many contacts, plus contacts with given addresses, and return its id."""
     group: int = api.post("/lists", {"name": f"Crowd {name}"}).expect(201)["id"]
     lines = [f"{address(index, name)},N{index}" for index in range(count)]
-    lines += [f"{one},Nobody" for one in more]
-    made = done(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
-    assert (made["status"], made["created"]) == ("complete", len(lines)), made
+    lines += [f"{address_},Nobody" for address_ in more]
+    import_ = done(api, upload(api, "email,first_name\n" + "\n".join(lines), list_ids=[group]))
+    assert (import_["status"], import_["created"]) == ("complete", len(lines)), import_
     return group
 
 
 def draft(api: Client, group: int, **content: Any) -> str:
-    """Make a campaign to a list and return its path."""
+    """Create a campaign to a list and return its path."""
     body = {
         "name": "Letter", "trigger_attributes": {"contact_list_id": group}, "template_attributes": CONTENT | content,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every route of the service, as its router knows them."""
+"""Every route of the service, read from its router."""
 
 import json
 import subprocess
@@ -17,9 +17,11 @@ _LIST = (
 
 @cache
 def _routes() -> list[tuple[str, str, list[str]]]:
-    done = subprocess.run([sys.executable, "-c", _LIST], env=Server().env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return [(name, path, methods) for name, path, methods in json.loads(done.stdout)]
+    process = subprocess.run(
+        [sys.executable, "-c", _LIST], env=Server().env, capture_output=True, text=True, timeout=120
+    )
+    assert process.returncode == 0, process.stderr
+    return [(name, path, methods) for name, path, methods in json.loads(process.stdout)]
 
 
 def declared() -> list[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""The real appliance as a process of its own: started, asked, stopped, killed and started again on the same data."""
+"""The real appliance as a process: start, stop, kill and restart it on the same data."""
 
 import atexit
 import contextlib
@@ -28,14 +28,14 @@ _made: dict[tuple[str, str, str], tuple[Path, str]] = {}  # directories that wer
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on now."""
+    """Return a port of 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def relay_settings(port: int) -> dict[str, str]:
-    """Return the environment that sends everything to an SMTP server of the kit, with quick retries."""
+    """Return the environment that sends all mail to an SMTP server of the kit, with quick retries."""
     return {
         "CAMPANERO_EMAIL__TRANSPORT": "relay",
         "CAMPANERO_EMAIL__RELAY__HOST": "127.0.0.1",
@@ -49,7 +49,7 @@ def relay_settings(port: int) -> dict[str, str]:
 
 
 class Server:
-    """One data directory and the processes on it; use as a context manager, or call `start()` and `close()`."""
+    """A data directory and the processes on it; use it as a context manager, or call `start()` and `close()`."""
 
     def __init__(
         self,
@@ -96,24 +96,24 @@ class Server:
 
     # -- the process ----------------------------------------------------------------------------------------------
 
-    def _words(self, *words: str) -> list[str]:
-        return [*words, "--data", str(self.data), *self._config]
+    def _words(self, *arguments: str) -> list[str]:
+        return [*arguments, "--data", str(self.data), *self._config]
 
-    def _command(self, *words: str) -> list[str]:
+    def _command(self, *arguments: str) -> list[str]:
         program = [str(self.executable)] if self.executable else [sys.executable, "-P", "-m", self.module]
-        return [*program, *self._words(*words)]
+        return [*program, *self._words(*arguments)]
 
     def start(self, *options: str, timeout: float = 60) -> Self:
         """Run `serve` and return when it is ready."""
         if self.process is not None:
             raise AssertionError("this server is running already")
         self.lines = []
-        words = ("serve", "--listen", f"127.0.0.1:{self.port}", *options)
+        arguments = ("serve", "--listen", f"127.0.0.1:{self.port}", *options)
         # A group of its own, so that a kill reaches the child of a one-file executable too.
         self.process = subprocess.Popen(
-            self._command(*words), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
+            self._command(*arguments), env=self.env, cwd=self.home, text=True, errors="replace", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) if self._cold else nursery().start(self._words(*words), self.env, self.home)  # fmt: skip
+        ) if self._cold else nursery().start(self._words(*arguments), self.env, self.home)  # fmt: skip
         streams = (self.process.stdout, self.process.stderr)
         self._pumps = [threading.Thread(target=self._pump, args=(stream,), daemon=True) for stream in streams]
         for pump in self._pumps:
@@ -131,13 +131,13 @@ class Server:
             self._said.notify_all()
 
     def wait_for_line(self, pattern: str | re.Pattern[str], timeout: float = 30) -> re.Match[str]:
-        """Return the first match in what the process said (stdout and stderr), waiting for it."""
+        """Wait for a line of the output (stdout and stderr) that matches, and return the match."""
         end = time.monotonic() + timeout
         with self._said:
             while True:
-                found = next((m for line in self.lines if (m := re.search(pattern, line))), None)
-                if found:
-                    return found
+                match = next((m for line in self.lines if (m := re.search(pattern, line))), None)
+                if match:
+                    return match
                 gone = self.process is None or not any(pump.is_alive() for pump in self._pumps)
                 if gone or time.monotonic() > end:
                     why = "ended" if gone else f"did not say it within {timeout} s"
@@ -146,7 +146,7 @@ class Server:
 
     @property
     def output(self) -> str:
-        """Return all that the process has said since its start."""
+        """Return all output of the process since its start."""
         return "\n".join(self.lines)
 
     @property
@@ -162,7 +162,7 @@ class Server:
         return self.wait_for_line(SETUP)[1]
 
     def stop(self, *, expect: int | None = 0, timeout: float = 40, sign: signal.Signals = signal.SIGTERM) -> int:
-        """Ask the process to end and return its exit code, which must be `expect` (None: any)."""
+        """Stop the process and return its exit code, which must be `expect` (None: any)."""
         process = self._running()
         process.send_signal(sign)
         try:
@@ -176,7 +176,7 @@ class Server:
         return code
 
     def kill(self) -> None:
-        """End the process as a power cut would: SIGKILL, without a chance to clean up."""
+        """Kill the process with SIGKILL, as a power cut would, without a chance to clean up."""
         process = self._running()
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):  # it ended in this moment
@@ -201,7 +201,7 @@ class Server:
         self.process = None
 
     def close(self) -> None:
-        """End what is left running and remove the directories."""
+        """End the processes that still run, and remove the directories."""
         if self.process is not None:
             self.kill()
         shutil.rmtree(self.home, ignore_errors=True)
@@ -214,20 +214,23 @@ class Server:
 
     # -- the command line -----------------------------------------------------------------------------------------
 
-    def cli(self, *words: str, stdin: str = "", expect: int | None = 0, timeout: float = 60) -> "Completed":
+    def cli(self, *arguments: str, stdin: str = "", expect: int | None = 0, timeout: float = 60) -> "Completed":
         """Run a command on this data directory; its exit code must be `expect` (None: any)."""
-        done = subprocess.run(
-            self._command(*words), input=stdin, env=self.env, cwd=self.home, text=True,
+        process = subprocess.run(
+            self._command(*arguments), input=stdin, env=self.env, cwd=self.home, text=True,
             capture_output=True, timeout=timeout,
-        ) if self._cold else nursery().run(self._words(*words), self.env, self.home, stdin, timeout)  # fmt: skip
-        if expect is not None and done.returncode != expect:
-            raise AssertionError(f"{words}: exit code {done.returncode}, not {expect}\n{done.stdout}\n{done.stderr}")
-        return done
+        ) if self._cold else nursery().run(self._words(*arguments), self.env, self.home, stdin, timeout)  # fmt: skip
+        if expect is not None and process.returncode != expect:
+            raise AssertionError(
+                f"{arguments}: exit code {process.returncode}, not {expect}\n{process.stdout}\n{process.stderr}"
+            )
+        return process
 
     def set_up(self, email: str = EMAIL, password: str = PASSWORD, account: str = "Bakery") -> Self:
-        """Make the account, its owner and a key with full scope, kept in `key`.
+        """Create the account, its owner and a key with full scope, stored in `key`.
 
-        What was made of the same words before is copied: two processes less for each of some hundred servers.
+        A directory that was set up before with the same arguments is copied, which saves two processes per
+        server.
         """
         known = (email, password, account)
         if not self._like_any_other or self.data.exists():
@@ -249,16 +252,16 @@ class Server:
         return self.new_key()
 
     def new_key(self, name: str = "test", *options: str) -> str:
-        """Make a key by the command line and return it; options as `--scope`, `--test`."""
+        """Create a key on the command line and return it; options such as `--scope` and `--test`."""
         return self.cli("key", "create", name, *options).stdout.strip()
 
     def give_address(self) -> Self:
-        """Give the brand a postal address, without which no real transport may be used; the server must run."""
+        """Set the postal address of the brand, which real transports require; the server must run."""
         self.client().put("/brand", {"company_name": "Bakery", "physical_address": "1 Mill Lane, Bath"}).expect(200)
         return self
 
     def client(self, key: str | None = None, **options: bool) -> Client:
-        """Return a client with this key, or the one of `set_up()`."""
+        """Return a client with this key, or with the key of `set_up()`."""
         return Client(self.url, key or self.key, **options)
 
 

@@ -1,4 +1,4 @@
-"""Many people with phones in a list, an SMS campaign to them, and its books against what a provider took."""
+"""Lists of contacts with phone numbers, SMS campaigns to them, and the comparison with a provider's messages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,21 +12,23 @@ TEXT = "Hello {{ first_name }}, we bake until noon. Reply STOP to opt out"
 
 
 def phone(index: int) -> str:
-    """Return the number of one of a crowd: all differ, none is in use."""
+    """Return the phone number of a contact by its number; all differ and none is in use."""
     return f"+1{212 + index // 10_000 % 10}555{index % 10_000:04}"
 
 
 def crowd(api: Client, count: int, name: str = "p", first: int = 0) -> int:
-    """Make a list of so many people with phones, and return its id."""
+    """Create a list of so many contacts with phone numbers, and return its id."""
     group: int = api.post("/lists", {"name": f"Phones {name}"}).expect(201)["id"]
     lines = [f"{phone(index)},N{index}" for index in range(first, first + count)]
-    made = done(api, upload(api, "phone,first_name\n" + "\n".join(lines), list_ids=[group], consent_source="form"), 600)
-    assert (made["status"], made["created"]) == ("complete", count), made
+    import_ = done(
+        api, upload(api, "phone,first_name\n" + "\n".join(lines), list_ids=[group], consent_source="form"), 600
+    )
+    assert (import_["status"], import_["created"]) == ("complete", count), import_
     return group
 
 
 def draft(api: Client, group: int, body: str = TEXT) -> str:
-    """Make an SMS campaign to a list and return its path."""
+    """Create an SMS campaign to a list and return its path."""
     said = {"name": "Text", "channel": "sms", "trigger_attributes": {"contact_list_id": group},
             "template_attributes": {"body": body}}  # fmt: skip
     return f"/campaigns/{api.post('/campaigns', said).expect(201)['id']}"
@@ -39,27 +41,30 @@ def send(api: Client, group: int, body: str = TEXT) -> str:
     return path
 
 
-def balance(api: Client, path: str, taken: Iterable[Sms]) -> Books:
-    """Compare a campaign with all that a provider took of it; raises where they differ.
+def balance(api: Client, path: str, messages: Iterable[Sms]) -> Books:
+    """Compare a campaign with all messages that a provider accepted of it.
 
-    Who is in the ledger as accepted was taken, under the name that stands there; who was taken is that or uncertain.
+    Every message that the ledger counts as accepted was accepted under the stored provider id; every accepted
+    message is accepted or uncertain in the ledger. Raises AssertionError otherwise.
     """
     row: dict[str, Any] = api.get(path).expect(200)
     stats, number = row["stats"], row["id"]
     identity(stats)
     accepted = {
-        one["to"]: one["provider_id"]
+        row_["to"]: row_["provider_id"]
         for status in ACCEPTED if stats[status]
-        for one in api.all("/messages", campaign_id=number, status=status)
+        for row_ in api.all("/messages", campaign_id=number, status=status)
     }  # fmt: skip
-    uncertain = {one["to"] for one in api.all("/messages", campaign_id=number, status="uncertain")}
+    uncertain = {row_["to"] for row_ in api.all("/messages", campaign_id=number, status="uncertain")}
     assert len(accepted) == sum(stats[term] for term in ACCEPTED) == row["sent_count"]
-    seen: dict[str, list[str]] = {}
-    for one in taken:
-        seen.setdefault(one.to, []).append(one.sid)
-    assert not seen.keys() - accepted.keys() - uncertain, sorted(seen.keys() - accepted.keys() - uncertain)[:5]
-    strange = [to for to, sid in accepted.items() if to in seen and sid not in seen[to]]
+    bodies_by_recipient: dict[str, list[str]] = {}
+    for row_ in messages:
+        bodies_by_recipient.setdefault(row_.to, []).append(row_.sid)
+    assert not bodies_by_recipient.keys() - accepted.keys() - uncertain, sorted(
+        bodies_by_recipient.keys() - accepted.keys() - uncertain
+    )[:5]
+    strange = [to for to, sid in accepted.items() if to in bodies_by_recipient and sid not in bodies_by_recipient[to]]
     assert not strange, strange[:5]
-    copies = sum(len(sids) - 1 for sids in seen.values())
-    missing = len(accepted.keys() - seen.keys())
+    copies = sum(len(sids) - 1 for sids in bodies_by_recipient.values())
+    missing = len(accepted.keys() - bodies_by_recipient.keys())
     return Books(stats["audience"], len(accepted), len(uncertain), copies, missing, stats)

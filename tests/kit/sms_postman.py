@@ -20,10 +20,10 @@ _AT_ONCE = 8
 
 
 def receipt(token: str, secret: str, sms: Sms, status: str, code: int | None, now: float) -> Post:
-    """Make the request that tells a status."""
+    """Return the signed request that reports a status."""
     if sms.provider == "http":
-        said = {"type": "status", "id": sms.sid, "status": status, "error": None if code is None else str(code)}
-        return generic(secret, sms.callback, said, now)
+        report = {"type": "status", "id": sms.sid, "status": status, "error": None if code is None else str(code)}
+        return generic(secret, sms.callback, report, now)
     fields = {
         "SmsSid": sms.sid, "SmsStatus": status, "MessageStatus": status, "To": sms.to, "MessageSid": sms.sid,
         "AccountSid": sms.account, "From": sms.sender, "ApiVersion": "2010-04-01",
@@ -32,7 +32,7 @@ def receipt(token: str, secret: str, sms: Sms, status: str, code: int | None, no
 
 
 class Postman:
-    """Carries receipts by connections that it keeps."""
+    """Sends receipts over connections that stay open."""
 
     def __init__(self, token: str, secret: str, clock: Path | None, told: Path) -> None:
         self.token, self.secret, self.clock = token, secret, clock
@@ -43,7 +43,7 @@ class Postman:
         self._carriers: list[asyncio.Task[None]] = []
 
     def took(self, sms: Sms) -> None:
-        """Plan what will be told of a message."""
+        """Plan the receipts of a message."""
         plan = self.plan
         if plan is None or not sms.callback:
             return
@@ -65,7 +65,7 @@ class Postman:
             due, sms, status, code = await self._queue.get()
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             sms.status, sms.code = status, code
-            answered = 0
+            status_code = 0
             for _ in range(2):
                 post = receipt(self.token, self.secret, sms, status, code, self._now())
                 place = urlsplit(post.url).netloc
@@ -73,11 +73,11 @@ class Postman:
                     if writer is None or reader is None or where != place:
                         host, _, port = place.partition(":")
                         where, (reader, writer) = place, await asyncio.open_connection(host, int(port or 80))
-                    answered = await _post(post, reader, writer)
+                    status_code = await _post(post, reader, writer)
                     break
                 except (OSError, ValueError, asyncio.IncompleteReadError):
                     reader = writer = None
-            line = {"sid": sms.sid, "status": status, "code": code, "answered": answered}
+            line = {"sid": sms.sid, "status": status, "code": code, "answered": status_code}
             os.write(self._log, json.dumps(line).encode() + b"\n")
             self.waiting -= 1
 

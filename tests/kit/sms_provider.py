@@ -1,7 +1,7 @@
-"""A provider of SMS as a process of its own: `python -m tests.kit.sms_provider --log FILE`; prints its port.
+"""An SMS provider as a separate process: `python -m tests.kit.sms_provider --log FILE`; prints its port.
 
-It speaks Twilio's interface under `/2010-04-01/`, the generic one at `/send`, and is told at `/control` what to do
-wrong. Every message it takes stands in the log before it is answered, and is known again after a restart.
+It serves Twilio's interface under `/2010-04-01/` and the generic one at `/send`, and takes orders at `/control`. Every
+accepted message is logged before the response, and is known again after a restart.
 """
 
 import argparse
@@ -31,7 +31,7 @@ Answer = tuple[int, Any, dict[str, str]]
 
 
 class Provider:
-    """What it was given, and how it behaves; all in one loop."""
+    """The accepted messages and the rules of the provider; used on one event loop."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.sid, self.token, self.secret = options.sid, options.token, options.secret
@@ -50,7 +50,7 @@ class Provider:
         self.postman = Postman(self.token, self.secret, options.clock, options.told)
 
     def rule(self, look_up: bool, to: str, sender: str) -> Rule:
-        """Take the first rule that fits."""
+        """Return and count the first rule that matches."""
         for one in self.rules:
             if one.fits(look_up, to, sender):
                 one.used += 1
@@ -58,7 +58,7 @@ class Provider:
         return _NO_RULE
 
     def take(self, sms: Sms, rule: Rule) -> None:
-        """Keep a message, on disk too, and tell its sender later what became of it."""
+        """Store a message, on disk too, and send its receipts later."""
         if rule.said:
             sms.status, sms.code = rule.said, rule.code
         os.write(self.log, json.dumps(asdict(sms)).encode() + b"\n")
@@ -70,7 +70,7 @@ class Provider:
         self.postman.took(sms)
 
     async def wait(self, rule: Rule) -> None:
-        """Wait as a rule says."""
+        """Wait as a rule demands."""
         if rule.delay:
             await asyncio.sleep(rule.delay)
         if rule.gate:
@@ -80,7 +80,7 @@ class Provider:
     # -- its doors ------------------------------------------------------------------------------------------------
 
     async def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
-        """Return a request, and the rule that says how it goes on."""
+        """Return the response to a request, and the rule that applies to it."""
         path, _, query = target.partition("?")
         if path == "/control":
             return _NO_RULE, (200, self._control(json.loads(body or b"{}")), {})
@@ -111,13 +111,13 @@ class Provider:
         sms.account = self.sid
         return await self._send(sms, lambda: (201, resource(sms), {}))
 
-    async def _generic(self, said: dict[str, Any], headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
+    async def _generic(self, body_: dict[str, Any], headers: dict[str, str], body: bytes) -> tuple[Rule, Answer]:
         self.asked["send"] += 1
         name, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
         right = generic_headers(self.secret, name, sent, body)["webhook-signature"]
         if right not in headers.get("webhook-signature", "").split(" "):
             return _NO_RULE, (401, {"error": "wrong signature"}, {})
-        sms = Sms.new("http", said["to"], said["from"], said["body"], said["callback_url"], fields=said)
+        sms = Sms.new("http", body_["to"], body_["from"], body_["body"], body_["callback_url"], fields=body_)
         return await self._send(sms, lambda: (200, {"id": sms.sid}, {}))
 
     async def _send(self, sms: Sms, taken: Any) -> tuple[Rule, Answer]:
@@ -144,22 +144,24 @@ class Provider:
         if rule.status is not None:
             return rule, self._refusal(rule)
         now = time.time()
-        among = self.by_pair.get(query["To"], []) if "To" in query else self.taken
-        seen = [one for one in among if self.hidden.get(one.sid, 0) <= now and one.provider == "twilio"]
-        return rule, (200, listing(seen, urlsplit(target).path, query), {})
+        messages = self.by_pair.get(query["To"], []) if "To" in query else self.taken
+        visible = [
+            message for message in messages if self.hidden.get(message.sid, 0) <= now and message.provider == "twilio"
+        ]
+        return rule, (200, listing(visible, urlsplit(target).path, query), {})
 
-    def _control(self, said: dict[str, Any]) -> dict[str, Any]:
-        """Do what a test says, and answer how things stand."""
-        self.rules += [Rule(**one) for one in said.get("rules", ())]
-        if said.get("forget"):
+    def _control(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Apply an order of a test, and return the state."""
+        self.rules += [Rule(**one) for one in order.get("rules", ())]
+        if order.get("forget"):
             self.rules.clear()
-        if "release" in said:
-            self.gates.setdefault(said["release"], asyncio.Event()).set()
-        if "tell" in said:
-            self.postman.plan = said["tell"]
-        if "status" in said:
-            found = self.by_sid[said["sid"]]
-            found.status, found.code = said["status"], said.get("code")
+        if "release" in order:
+            self.gates.setdefault(order["release"], asyncio.Event()).set()
+        if "tell" in order:
+            self.postman.plan = order["tell"]
+        if "status" in order:
+            sms = self.by_sid[order["sid"]]
+            sms.status, sms.code = order["status"], order.get("code")
         return {
             **self.asked, "taken": len(self.taken), "reached": self.reached, "to_tell": self.postman.waiting,
             "used": [one.used for one in self.rules],
@@ -167,25 +169,25 @@ class Provider:
 
 
 class Door(asyncio.Protocol):
-    """A connection, kept alive, one request after the other."""
+    """A kept connection that serves one request after the other."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider, self.buffer, self.busy = provider, b"", False
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Count it."""
+        """Count the connection."""
         self.transport, asked = transport, self.provider.asked
         asked["connections"] += 1
         asked["open"] += 1
         asked["peak"] = max(asked["peak"], asked["open"])
 
     def connection_lost(self, error: Exception | None) -> None:
-        """What it has taken it has."""
+        """Forget the connection; messages that it accepted are stored."""
         self.provider.asked["open"] -= 1
 
     def data_received(self, data: bytes) -> None:
-        """Return each request that is there in whole."""
+        """Serve each complete request."""
         self.buffer += data
         if not self.busy:
             self._next()
@@ -226,7 +228,7 @@ class Door(asyncio.Protocol):
         self._next()
 
     def _break(self) -> None:
-        """Break the connection as a machine does that fell: the other side reads a reset."""
+        """Reset the connection, as a crashed machine does."""
         with suppress(OSError):
             self.transport.get_extra_info("socket").setsockopt(
                 socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
@@ -239,7 +241,7 @@ def _lines(path: Path) -> list[str]:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Listen until killed."""
+    """Serve until killed."""
     provider = Provider(options)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Door(provider), "127.0.0.1", options.port, backlog=512)

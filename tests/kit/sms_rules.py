@@ -1,4 +1,4 @@
-"""What the provider of SMS of the kit does wrong on request."""
+"""The faults that the SMS provider of the kit can show."""
 
 import fnmatch
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ STATUS = {20003: 401, 20404: 404, 20429: 429, 20500: 500, 20503: 503, 21610: 400
 
 @dataclass
 class Rule:
-    """One thing to do with requests that fit, at most `times` times (None: always); the first rule that fits acts."""
+    """A fault for requests that match, at most `times` times (None: always); the first match applies."""
 
     to: str = "*"
     sender: str = "*"
@@ -31,7 +31,7 @@ class Rule:
     used: int = 0
 
     def fits(self, look_up: bool, to: str, sender: str) -> bool:
-        """Return whether it is for such a request, and not used up."""
+        """Return whether the rule matches a request and is not used up."""
         return (
             look_up == self.look_ups
             and (self.times is None or self.used < self.times)
@@ -41,7 +41,7 @@ class Rule:
 
 
 class Scripts:
-    """Words for the rules; whoever has them says in `_set` how they come into force."""
+    """Methods that add rules; subclasses apply them in `_set`."""
 
     def _set(self, rule: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -50,56 +50,56 @@ class Scripts:
         self._set(asdict(rule))
 
     def refuse(self, code: int, to: str = "*", *, times: int | None = None, status: int = 0, text: str = "") -> None:
-        """Answer with an error of Twilio (the generic way: with its status)."""
+        """Respond with an error of Twilio (for the provider `http`: with its status)."""
         self._rule(Rule(to, times=times, status=status or STATUS.get(code, 400), code=code, text=text or f"E{code}"))
 
     def answer(self, status: int, to: str = "*", *, times: int | None = None, raw: str = "", **headers: str) -> None:
-        """Answer with a bare status, a body and headers (`Location="..."`), without taking the message."""
+        """Respond with a status, a body and headers (`Location="..."`), without accepting the message."""
         self._rule(Rule(to, times=times, status=status, raw=raw, headers=headers))
 
     def throttle(
         self, retry_after: int | str | None = 1, to: str = "*", *, sender: str = "*", times: int | None = None
     ) -> None:
-        """Return 429 with Retry-After (None: without)."""
+        """Respond with 429 and Retry-After (None: without the header)."""
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         self._rule(Rule(to, sender, times, status=429, code=20429, text="Too Many Requests", headers=headers))
 
     def fail(self, status: int = 500, to: str = "*", *, times: int | None = None) -> None:
-        """Return 5xx without taking the message."""
+        """Respond with a 5xx status without accepting the message."""
         self._rule(Rule(to, times=times, status=status, code=20500, text="Internal Server Error"))
 
     def accept_then_fail(self, status: int = 500, to: str = "*", *, times: int | None = None) -> None:
-        """Take the message and answer 5xx."""
+        """Accept the message and respond with a 5xx status."""
         self._rule(Rule(to, times=times, accept=True, status=status, code=20500, text="Internal Server Error"))
 
     def accept_then_reset(self, to: str = "*", *, times: int | None = None) -> None:
-        """Take the message and break the connection without a word."""
+        """Accept the message and reset the connection without a response."""
         self._rule(Rule(to, times=times, accept=True, reset=True))
 
     def accept_then_cut(self, to: str = "*", *, times: int | None = None) -> None:
-        """Take the message, say 201, and break the connection in the middle of the answer."""
+        """Accept the message, respond with 201, and cut the connection in the middle of the response."""
         self._rule(Rule(to, times=times, accept=True, cut=True))
 
     def reset(self, to: str = "*", *, times: int | None = None) -> None:
-        """Break the connection without taking the message."""
+        """Reset the connection without accepting the message."""
         self._rule(Rule(to, times=times, reset=True))
 
     def delay(self, seconds: float, to: str = "*", *, times: int | None = None, accept: bool = True) -> None:
-        """Return this much later; taken at once, or after that."""
+        """Respond after a delay; the message is accepted at once or after the delay."""
         self._rule(Rule(to, times=times, delay=seconds, accept=accept))
 
     def hold(self, gate: str, to: str = "*", *, times: int | None = None, accept: bool = True) -> None:
-        """Return only after `release(gate)`; taken at once, or after that."""
+        """Respond after `release(gate)`; the message is accepted at once or then."""
         self._rule(Rule(to, times=times, gate=gate, accept=accept))
 
     def say(self, status: str, to: str = "*", *, times: int | None = None, code: int | None = None) -> None:
-        """Take the message and tell this first status in the answer: sent, failed, ..."""
+        """Accept the message and respond with this first status, such as `sent` or `failed`."""
         self._rule(Rule(to, times=times, accept=True, said=status, code=code))
 
     def hide(self, seconds: float, to: str = "*", *, times: int | None = None) -> None:
-        """Take the message and break the connection; look-ups find it only after so many seconds."""
+        """Accept the message and reset the connection; look-ups find it only after so many seconds."""
         self._rule(Rule(to, times=times, accept=True, reset=True, hidden=seconds))
 
     def look_ups_fail(self, status: int = 503, *, times: int | None = None) -> None:
-        """Return look-ups with an error."""
+        """Respond to look-ups with an error."""
         self._rule(Rule(times=times, look_ups=True, status=status, code=20503, text="Service Unavailable"))

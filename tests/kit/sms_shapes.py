@@ -1,4 +1,4 @@
-"""What the provider of SMS of the kit took, and the shapes in which Twilio shows it."""
+"""The messages that the SMS provider of the kit accepted, and their JSON form in Twilio's API."""
 
 import email.utils
 import secrets
@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 @dataclass
 class Sms:
-    """A message it took."""
+    """An accepted message."""
 
     sid: str
     provider: str  # twilio, http
@@ -27,18 +27,18 @@ class Sms:
 
     @classmethod
     def new(cls, provider: str, to: str, sender: str, body: str, callback: str, fields: dict[str, Any]) -> Self:
-        """Name a message that is just coming in."""
+        """Return a message with a new id."""
         sid = ("SM" if provider == "twilio" else "") + secrets.token_hex(16)
         return cls(sid, provider, to, sender, body, callback, time.time(), fields=fields)
 
 
 def error(code: int, status: int, text: str) -> dict[str, Any]:
-    """Return an error as Twilio says it."""
+    """Return an error in Twilio's form."""
     return {"code": code, "message": text, "more_info": f"https://www.twilio.com/docs/errors/{code}", "status": status}
 
 
 def resource(sms: Sms) -> dict[str, Any]:
-    """Return a message as Twilio shows it."""
+    """Return a message in Twilio's form."""
     when = email.utils.formatdate(int(sms.at)).replace("-0000", "+0000")
     service = sms.sender if sms.sender.startswith("MG") and len(sms.sender) == 34 else None
     uri = f"/2010-04-01/Accounts/{sms.account}/Messages/{sms.sid}"
@@ -52,33 +52,33 @@ def resource(sms: Sms) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def listing(taken: list[Sms], path: str, query: dict[str, str]) -> dict[str, Any]:
-    """Return a page of messages, the newest first, that fit `To`, `From` and `DateSent`."""
-    found = [one for one in reversed(taken) if _fits(one, query)]
+def listing(messages: list[Sms], path: str, query: dict[str, str]) -> dict[str, Any]:
+    """Return a page of messages, newest first, that match `To`, `From` and `DateSent`."""
+    matching = [sms for sms in reversed(messages) if _fits(sms, query)]
     size, number = min(int(query.get("PageSize", 50)), 1000), int(query.get("Page", 0))
-    shown = found[number * size : (number + 1) * size]
-    more = (number + 1) * size < len(found)
-    last = shown[-1].sid if shown else ""
+    page = matching[number * size : (number + 1) * size]
+    more = (number + 1) * size < len(matching)
+    last = page[-1].sid if page else ""
     after = {**query, "Page": str(number + 1), "PageSize": str(size), "PageToken": f"PA{last}"}
     return {
-        "messages": [resource(one) for one in shown], "page": number, "page_size": size, "start": number * size,
-        "end": number * size + len(shown) - 1, "uri": f"{path}?{urlencode(query)}",
+        "messages": [resource(sms) for sms in page], "page": number, "page_size": size, "start": number * size,
+        "end": number * size + len(page) - 1, "uri": f"{path}?{urlencode(query)}",
         "first_page_uri": f"{path}?{urlencode({**query, 'Page': '0'})}", "previous_page_uri": None,
         "next_page_uri": f"{path}?{urlencode(after)}" if more else None,
     }  # fmt: skip
 
 
-def _fits(one: Sms, query: dict[str, str]) -> bool:
-    at = datetime.fromtimestamp(int(one.at), UTC)
+def _fits(sms: Sms, query: dict[str, str]) -> bool:
+    at = datetime.fromtimestamp(int(sms.at), UTC)
     day, moment = at.strftime("%Y-%m-%d"), at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def of(text: str) -> str:
         return moment if "T" in text else day
 
-    service = one.sender.startswith("MG")
+    service = sms.sender.startswith("MG")
     return (
-        query.get("To", one.to) == one.to
-        and ("From" not in query or (query["From"] == one.sender and not service))
+        query.get("To", sms.to) == sms.to
+        and ("From" not in query or (query["From"] == sms.sender and not service))
         and query.get("DateSent", day) == day
         and of(query.get("DateSent>", "")) >= query.get("DateSent>", "")
         and ("DateSent<" not in query or of(query["DateSent<"]) <= query["DateSent<"])

@@ -1,4 +1,4 @@
-"""Signatures of the providers of SMS, written after their own descriptions; nothing of it is the appliance's."""
+"""Signatures of SMS providers, written from their own descriptions; no code is shared with the appliance."""
 
 import base64
 import hashlib
@@ -19,13 +19,13 @@ class Post(NamedTuple):
 
 
 def twilio_signature(token: str, url: str, fields: Mapping[str, str]) -> str:
-    """Sign as Twilio does: the address as it is called, then each name and value in the order of the names."""
+    """Return a signature of Twilio: of the called URL, then each name and value in the order of the names."""
     content = url + "".join(name + fields[name] for name in sorted(fields))
     return base64.b64encode(hmac.new(token.encode(), content.encode(), hashlib.sha1).digest()).decode()
 
 
 def twilio_form(token: str, url: str, fields: Mapping[str, str], *, signed: str | None = None) -> Post:
-    """Make a form of Twilio; `signed` is another address that it was signed for."""
+    """Return a form request of Twilio; `signed` is a different URL that is signed."""
     headers = {
         "Content-Type": "application/x-www-form-urlencoded; charset=UTF-8", "User-Agent": "TwilioProxy/1.1",
         "X-Twilio-Signature": twilio_signature(token, signed or url, fields),
@@ -34,7 +34,7 @@ def twilio_form(token: str, url: str, fields: Mapping[str, str], *, signed: str 
 
 
 def twilio_json(token: str, url: str, fields: Mapping[str, Any]) -> Post:
-    """Make a JSON request of Twilio: the address names the digest of the body, and the address alone is signed."""
+    """Return a JSON request of Twilio: the URL contains the digest of the body, and only the URL is signed."""
     body = json.dumps(fields).encode()
     parts = urlsplit(url)
     more = f"bodySHA256={hashlib.sha256(body).hexdigest()}"
@@ -43,9 +43,9 @@ def twilio_json(token: str, url: str, fields: Mapping[str, Any]) -> Post:
     return Post(url, headers, body)
 
 
-def generic(secret: str, url: str, said: Mapping[str, Any], at: float, name: str | None = None) -> Post:
-    """Make a request as standardwebhooks.com describes it."""
-    name, sent, body = name or str(uuid.uuid4()), str(int(at)), json.dumps(said).encode()
+def generic(secret: str, url: str, payload: Mapping[str, Any], at: float, name: str | None = None) -> Post:
+    """Return a request as standardwebhooks.com describes it."""
+    name, sent, body = name or str(uuid.uuid4()), str(int(at)), json.dumps(payload).encode()
     return Post(url, {"Content-Type": "application/json", **generic_headers(secret, name, sent, body)}, body)
 
 

@@ -28,7 +28,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 class SmtpServer:
-    """Listens from `start()` to `stop()`; `start()` again listens on the same port and keeps what was taken."""
+    """An SMTP server from `start()` to `stop()`; a second `start()` uses the same port and keeps the messages."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SmtpServer:
     # -- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Begin to listen; returns when connections are taken."""
+        """Start the server and return once it accepts connections."""
         ready = threading.Event()
         failure: list[BaseException] = []
 
@@ -86,7 +86,7 @@ class SmtpServer:
         return self
 
     def stop(self) -> None:
-        """Close the port and every connection, as a machine that went away."""
+        """Close the port and reset every connection, as a machine that disappears."""
         if self._thread is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -117,14 +117,14 @@ class SmtpServer:
 
     def _listener(self) -> socket.socket:
         # Named in full, or asyncio does not see that it is TCP and waits to fill packets
-        here = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        socket_ = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self.window:
-            here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window)
+            socket_.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window)
             # Large packets of the loopback would let the other side hold megabytes for us
-            here.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
-        here.bind((self.host, self.port))
-        return here
+            socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+        socket_.bind((self.host, self.port))
+        return socket_
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -141,14 +141,14 @@ class SmtpServer:
     # -- what sessions ask and tell -------------------------------------------------------------------------------
 
     def offers(self, *, tls: bool) -> list[str]:
-        """Return the EHLO lines of this server."""
+        """Return the lines of the EHLO reply."""
         lines = [f"SIZE {self.size_limit}" if self.size_limit else "SIZE", "ENHANCEDSTATUSCODES"]
         lines += ["PIPELINING"] * self.pipelining + ["8BITMIME"] * self.eight_bit + ["SMTPUTF8"] * self.smtputf8
         lines += ["STARTTLS"] * (self.tls_context is not None and not tls)
         return lines + ["AUTH PLAIN LOGIN"] * (self.users is not None)
 
     def parameter_refusal(self, address: str, params: list[str]) -> str | None:
-        """Return the answer to a MAIL whose parameters were not offered or are too big; None when all is well."""
+        """Return the reply to a MAIL command whose parameters are not offered or too large, else None."""
         names = {name.upper(): value for name, _, value in (p.partition("=") for p in params)}
         offered = {"SIZE", *(["BODY"] * self.eight_bit), *(["SMTPUTF8"] * self.smtputf8), "AUTH"}
         if set(names) - offered:
@@ -160,7 +160,7 @@ class SmtpServer:
         return None
 
     def note(self, entry: Phase) -> None:
-        """Remember a phase, in the file too, before it is answered."""
+        """Record a phase, in the log file too, before its reply."""
         if self._log_file:
             self._log_file.write(json.dumps(asdict(entry)) + "\n")
             self._log_file.flush()
@@ -168,7 +168,7 @@ class SmtpServer:
         self._tell()
 
     def store(self, message: Message) -> None:
-        """Remember a message, before the 250 is said."""
+        """Store a message before the 250 reply."""
         self.messages.append(message)
         self._tell()
 
@@ -179,7 +179,7 @@ class SmtpServer:
     # -- what tests ask -------------------------------------------------------------------------------------------
 
     def wait_for(self, count: int, timeout: float = 90) -> Self:
-        """Block until at least so many messages were taken."""
+        """Block until at least so many messages are stored."""
         self.wait_until(lambda: len(self.messages) >= count, f"{count} messages", timeout)
         return self
 
@@ -193,14 +193,14 @@ class SmtpServer:
         end = time.monotonic() + timeout
         with self._changed:
             while not true():
-                left = end - time.monotonic()
-                if left <= 0:
+                remaining = end - time.monotonic()
+                if remaining <= 0:
                     last = [message.rcpt_to for message in self.messages[-20:]]
                     raise AssertionError(f"waited {timeout} s for {what}; the last taken: {last}")
-                self._changed.wait(min(left, 0.2))  # a connection that is lost tells nobody
+                self._changed.wait(min(remaining, 0.2))  # a connection that is lost tells nobody
 
     def phases(self, phase: str | None = None, recipient: str | None = None) -> list[Phase]:
-        """Return the noted phases of one kind, with one recipient."""
+        """Return the recorded phases of one kind, optionally of one recipient."""
         return [
             entry
             for entry in list(self.log)
@@ -208,11 +208,11 @@ class SmtpServer:
         ]
 
     def to(self, recipient: str) -> list[Message]:
-        """Return the messages taken for one recipient."""
+        """Return the messages to one recipient."""
         return [message for message in list(self.messages) if recipient in message.rcpt_to]
 
     def forget(self) -> None:
-        """Empty messages, log and rules, for the next test."""
+        """Clear messages, log and rules for the next test."""
         self.rules.clear()
         self.messages.clear()
         self.log.clear()

@@ -1,4 +1,4 @@
-"""What the SMTP server of the kit remembers: the messages it took, and every phase it went through."""
+"""What the SMTP server of the kit records: the accepted messages, and every phase of its sessions."""
 
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
@@ -8,7 +8,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Phase:
-    """One step of a conversation, noted before it was answered."""
+    """A step of a session, recorded before its reply."""
 
     time: float
     connection: int
@@ -21,7 +21,7 @@ class Phase:
 
 @dataclass
 class Message:
-    """A message as it was taken: its envelope, and its bytes without dot-stuffing, ending in CRLF."""
+    """An accepted message: its envelope, and its bytes without dot-stuffing, ending in CRLF."""
 
     mail_from: str
     rcpt_to: list[str]
@@ -34,12 +34,12 @@ class Message:
 
     @cached_property
     def parsed(self) -> EmailMessage:
-        """Return the message as the standard library reads it."""
+        """Return the message parsed by the standard library."""
         return message_from_bytes(self.raw, policy=policy.default)
 
     @property
     def to(self) -> str:
-        """Return the only recipient; more than one is an error."""
+        """Return the only recipient; several recipients are an error."""
         (only,) = self.rcpt_to
         return only
 
@@ -49,7 +49,7 @@ class Message:
         return self.header("Subject") or ""
 
     def header(self, name: str) -> str | None:
-        """Return one decoded header, None when it is missing; twice is an error."""
+        """Return a decoded header, or None if it is missing; a repeated header is an error."""
         values = self.headers(name)
         if len(values) > 1:
             raise AssertionError(f"header {name} stands {len(values)} times: {values}")
@@ -60,7 +60,7 @@ class Message:
         return [str(value) for value in self.parsed.get_all(name, [])]
 
     def raw_header(self, name: str) -> str | None:
-        """Return a header as it travelled, folded and encoded."""
+        """Return a header as it was received, folded and encoded."""
         lower = name.lower()
         for key, value in message_from_bytes(self.raw, policy=policy.compat32).raw_items():
             if key.lower() == lower:
@@ -68,11 +68,11 @@ class Message:
         return None
 
     def text(self) -> str | None:
-        """Return the decoded plain text part with lines ending in LF, None without one."""
+        """Return the decoded plain text part with LF line ends, or None."""
         return self._part("plain")
 
     def html(self) -> str | None:
-        """Return the decoded HTML part with lines ending in LF, None without one."""
+        """Return the decoded HTML part with LF line ends, or None."""
         return self._part("html")
 
     def _part(self, subtype: str) -> str | None:

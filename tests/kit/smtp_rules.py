@@ -1,4 +1,4 @@
-"""What the SMTP server of the kit does wrong on request: refusals, delays, drops and holds, by phase and recipient."""
+"""The faults that the SMTP server of the kit can show: refusals, delays, drops and holds, by phase and recipient."""
 
 import asyncio
 import fnmatch
@@ -13,22 +13,22 @@ GREYLISTED = "4.2.0 Greylisted, come back later"
 
 @dataclass
 class Gate:
-    """Holds a conversation at its phase until `release()`; `reached` is set when the first one arrives."""
+    """Holds sessions at a phase until `release()`; `reached` is set when the first session arrives."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
 
     def wait_reached(self, timeout: float = 30) -> None:
-        """Block until a conversation stands at the gate."""
+        """Block until a session waits at the gate."""
         if not self.reached.wait(timeout):
             raise AssertionError(f"no SMTP conversation reached the gate within {timeout} s")
 
     def release(self) -> None:
-        """Let everything through, now and later."""
+        """Open the gate for waiting and future sessions."""
         self.opened.set()
 
     async def passed(self) -> None:
-        """Wait, in the server's loop, until the gate is open."""
+        """Wait, on the server's event loop, until the gate is open."""
         self.reached.set()
         while not self.opened.is_set():
             await asyncio.sleep(0.005)
@@ -36,7 +36,7 @@ class Gate:
 
 @dataclass
 class Rule:
-    """One thing to do at a phase, for recipients that fit, at most `times` times (None: always)."""
+    """A fault at a phase, for recipients that match, at most `times` times (None: always)."""
 
     phase: str
     recipient: str = "*"
@@ -59,19 +59,19 @@ class Rule:
             raise ValueError(f"phase must be one of {PHASES}, not {self.phase!r}")
 
     def fits(self, phase: str, addresses: Iterable[str]) -> bool:
-        """Return whether the rule is for this phase and one of these addresses, and not used up."""
+        """Return whether the rule matches the phase and one of these addresses, and is not used up."""
         if phase != self.phase or (self.times is not None and self.used >= self.times):
             return False
         if self.now is not None and not self._is_grey(",".join(addresses), self.now()):
             return False
         return self.recipient == "*" or any(fnmatch.fnmatch(a.lower(), self.recipient.lower()) for a in addresses)
 
-    def _is_grey(self, who: str, now: float) -> bool:
-        return now - self.seen.setdefault(who, now) < self.delay_until
+    def _is_grey(self, sender: str, now: float) -> bool:
+        return now - self.seen.setdefault(sender, now) < self.delay_until
 
 
 class Rules:
-    """The rules in force, in the order they were added; the first that fits acts. Safe to change while serving."""
+    """The active rules, in order; the first match applies. They may be changed while the server runs."""
 
     def __init__(self) -> None:
         self._rules: list[Rule] = []
@@ -80,47 +80,47 @@ class Rules:
     def refuse(
         self, phase: str, recipient: str = "*", *, code: int, text: str = "refused", times: int | None = None
     ) -> Rule:
-        """Answer with `code text` instead of success; the text may span lines."""
+        """Reply with `code text` instead of success; the text may have several lines."""
         return self._add(Rule(phase, recipient, times, code=code, text=text))
 
     def delay(self, phase: str, seconds: float, recipient: str = "*", *, times: int | None = None) -> Rule:
-        """Return as usual, but this much later."""
+        """Reply after a delay."""
         return self._add(Rule(phase, recipient, times, delay=seconds))
 
     def drop(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Rule:
-        """Close the connection instead of answering; at `body` the message is not stored."""
+        """Close the connection instead of replying; at `body` the message is not stored."""
         return self._add(Rule(phase, recipient, times, drop=True))
 
     def store_then_close(self, recipient: str = "*", *, times: int | None = None) -> Rule:
-        """Accept and store the message, then close the connection without the 250."""
+        """Store the message, then close the connection without the 250 reply."""
         return self._add(Rule("body", recipient, times, store_first=True, drop=True))
 
     def store_then_hold(self, recipient: str = "*", *, times: int | None = None) -> Gate:
-        """Accept and store the message, and say the 250 only after `release()` of the returned gate."""
+        """Store the message, and send the 250 reply only after `release()` of the returned gate."""
         gate = Gate()
         self._add(Rule("body", recipient, times, store_first=True, gate=gate))
         return gate
 
     def reset(self, at: int, recipient: str = "*", *, times: int | None = None) -> Rule:
-        """Reset the connection (RST) once so many bytes of the message were read; nothing is stored."""
+        """Reset the connection (RST) after so many bytes of the message; nothing is stored."""
         return self._add(Rule("content", recipient, times, reset_at=at))
 
     def say(self, phase: str, raw: bytes, recipient: str = "*", *, times: int | None = None) -> Rule:
-        """Do as usual, but say exactly these bytes instead of the usual reply."""
+        """Behave as usual, but send exactly these bytes instead of the usual reply."""
         return self._add(Rule(phase, recipient, times, raw=raw))
 
     def greylist(self, seconds: float, now: Callable[[], float], recipient: str = "*") -> Rule:
-        """Refuse a recipient with 450 until so long after it was first named, by this clock."""
+        """Refuse a recipient with 450 until so long after the first attempt, by this clock."""
         return self._add(Rule("rcpt", recipient, None, code=450, text=GREYLISTED, now=now, delay_until=seconds))
 
     def hold(self, phase: str, recipient: str = "*", *, times: int | None = None) -> Gate:
-        """Return only after `release()` of the returned gate."""
+        """Reply only after `release()` of the returned gate."""
         gate = Gate()
         self._add(Rule(phase, recipient, times, gate=gate))
         return gate
 
     def clear(self) -> None:
-        """Behave well from now on; whoever stands at a gate goes on."""
+        """Remove all rules and open all gates."""
         with self._lock:
             rules, self._rules = self._rules, []
         for rule in rules:
@@ -133,7 +133,7 @@ class Rules:
         return rule
 
     def take(self, phase: str, addresses: Iterable[str]) -> Rule | None:
-        """Return the rule that acts now, counted as used; None when all is well."""
+        """Return the rule that applies now and count it as used, or None."""
         if not self._rules:
             return None
         with self._lock:

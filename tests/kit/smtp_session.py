@@ -1,4 +1,4 @@
-"""One SMTP conversation, spoken exactly: lines end in CRLF only, and every phase is noted before it is answered."""
+"""One SMTP session, strictly: lines end in CRLF only, and every phase is recorded before its reply."""
 
 import asyncio
 import base64
@@ -21,11 +21,11 @@ MAX_LINE_BYTES = 2048  # RFC 5321 asks for 512, extensions add to it
 
 
 class Closed(Exception):
-    """The conversation is over, by either side or by a rule."""
+    """The session is over, closed by either side or by a rule."""
 
 
 class Session:
-    """Speaks with one client until it quits or a rule ends it."""
+    """Serves one client until it quits or a rule ends the session."""
 
     def __init__(self, server: "SmtpServer", number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
         self.server, self.number, self.reader, self.writer = server, number, reader, writer
@@ -40,7 +40,7 @@ class Session:
         self.rcpt_to: list[str] = []
 
     async def run(self) -> None:
-        """Hold the conversation; returns when it is over, whoever ended it."""
+        """Serve the session and return when it is over."""
         try:
             await self._answer("connect", "", "220 kit.example ESMTP")
             while True:
@@ -81,7 +81,7 @@ class Session:
                 await asyncio.sleep(0)
 
     async def _answer(self, phase: str, line: str, *good: str, rcpt: str | None = None) -> bool:
-        """Note the phase, let a rule act, else say the good lines; True when those were said."""
+        """Record the phase and apply a rule, or else send the usual reply; return whether that was sent."""
         addresses = [rcpt] if rcpt is not None else list(self.rcpt_to)
         self._note(phase, line, addresses)
         # At MAIL there is no recipient yet: there a rule is for senders
@@ -241,7 +241,7 @@ class Session:
         return self.reader._buffer  # type: ignore[attr-defined,no-any-return]  # its stubs leave it out
 
     async def _finish(self, message: Message) -> None:
-        """Take or refuse a complete message; it is stored before the 250 is said."""
+        """Accept or refuse a complete message; it is stored before the 250 reply."""
         size = len(message.raw)
         self._note("body", ".", message.rcpt_to, size)
         rule = await self._obey("body", message.rcpt_to, message)

@@ -1,6 +1,6 @@
-"""The SMTP server of the kit as a process of its own, for measuring: `python -m tests.kit.smtp_sink --spool FILE`.
+"""The SMTP server of the kit as a separate process, for benchmarks: `python -m tests.kit.smtp_sink --spool FILE`.
 
-Prints its port, takes everything, and writes envelopes and messages to the file when it is told to end.
+It prints its port, accepts everything, and writes envelopes and messages to the file when it ends.
 """
 
 import argparse
@@ -24,22 +24,28 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0, help="seconds before the answer to each message")
     options = parser.parse_args()
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with SmtpServer() as server:
         if options.delay:
             server.rules.delay("body", options.delay)
         print(server.port, flush=True)
-        ended.wait()
+        stop.wait()
     with options.spool.open("w", encoding="utf-8") as spool:
         spool.write(json.dumps({"connections": server.connections, "peak": server.open_peak}) + "\n")
         for message in server.messages:
-            kept = [message.mail_from, message.rcpt_to, message.raw.decode("latin-1"), message.time, message.connection]
-            spool.write(json.dumps(kept) + "\n")
+            record = [
+                message.mail_from,
+                message.rcpt_to,
+                message.raw.decode("latin-1"),
+                message.time,
+                message.connection,
+            ]
+            spool.write(json.dumps(record) + "\n")
 
 
 def read_spool(spool: Path) -> Iterator[Message]:
-    """Yield the messages of an ended sink."""
+    """Yield the messages of a sink that has ended."""
     with spool.open(encoding="utf-8") as lines:
         next(lines)
         for line in lines:

@@ -24,11 +24,11 @@ _SENT_BY_US = {"authorization", "content-type"}
 
 
 class Unspoken(Exception):
-    """What was asked for is not in the document, or not like this."""
+    """The requested operation or its arguments are not in the OpenAPI document."""
 
 
 class Refused(Exception):
-    """The service said no, as the document says it may."""
+    """The service refused a request with an error of the document."""
 
     def __init__(self, response: Response):
         self.response, self.body = response, response.json
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Operation(NamedTuple):
-    """One operation of the document."""
+    """An operation of the document."""
 
     method: str
     path: str
@@ -50,13 +50,13 @@ class Operation(NamedTuple):
 
 
 class Verb:
-    """What can be asked in one word, told apart by how much the path names."""
+    """The operations with one name, distinguished by the number of path parameters."""
 
     def __init__(self, client: Client, name: str, ways: dict[int, Operation]):
         self._client, self._name, self._ways = client, name, ways
 
     def __call__(self, *given: Any, **more: Any) -> Any:
-        """Ask, and answer the JSON of a success (text of what is none); raises Refused for a refusal."""
+        """Send a request and return the JSON of a success, or its text. Raises Refused for an error."""
         response = self.response(*given, **more)
         if response.status >= 400:
             raise Refused(response)
@@ -64,7 +64,7 @@ class Verb:
         return response.json if kind == "application/json" else response.text or None
 
     def response(self, *given: Any, **more: Any) -> Response:
-        """Ask, and answer as it came; raises Unspoken for what the document does not know."""
+        """Send a request and return the response. Raises Unspoken for unknown arguments."""
         ids = [one for one in given if isinstance(one, int | str)]
         rest = [one for one in given if not isinstance(one, int | str)]
         way = self._ways.get(len(ids))
@@ -76,7 +76,7 @@ class Verb:
         return self._client.send(way.method.upper(), path, body, headers, query)
 
     def all(self, *ids: Any, **query: Any) -> list[Any]:
-        """Return every row of a list, page after page, as the headers lead."""
+        """Return all rows of a list, page by page, following the headers."""
         rows: list[Any] = []
         page: str | None = "1"
         while page is not None:
@@ -88,7 +88,7 @@ class Verb:
         return rows
 
     def wait(self, *given: Any, until: Callable[[Any], Any], timeout: float = 90, **more: Any) -> Any:
-        """Ask until the answer satisfies a condition, and answer it."""
+        """Repeat a request until the response satisfies a condition, and return it."""
         end = time.monotonic() + timeout
         while not until(found := self(*given, **more)):
             if time.monotonic() > end:
@@ -163,7 +163,7 @@ class Spoken:
 
 
 def speak(client: Client) -> Spoken:
-    """Return a client made from the document of the service that another one asks."""
+    """Return a client built from the OpenAPI document of the service of another client."""
     return Spoken(client)
 
 
@@ -172,7 +172,7 @@ def _written(value: Any) -> Any:
 
 
 def _words(contract: Contract) -> Iterator[tuple[str, str, Operation]]:
-    """Walk the document as (noun, verb, operation)."""
+    """Yield (noun, verb, operation) of the document."""
     for path, methods in contract.document["paths"].items():
         for method in _VERBS.keys() & methods:
             operation = _operation(contract, path, method, methods[method])

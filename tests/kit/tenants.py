@@ -1,4 +1,4 @@
-"""An account with one of everything in it, and a second account beside it that should notice nothing of that."""
+"""An account with one object of every kind, and a second account that must not see any of it."""
 
 import json
 import re
@@ -17,25 +17,25 @@ _MOVING = re.compile(rb'"(exported_at|since|checked_at|next_check_at|problem)":(
 
 @dataclass
 class Tenant:
-    """One account: its client, and the ids of its things by the noun of their path."""
+    """An account: its client, and the ids of its objects by the noun of their path."""
 
     api: Client
     things: dict[str, int] = field(default_factory=dict)
     account: int = 1
 
     def furnish(self, word: str) -> "Tenant":
-        """Make one of everything; `word` stands in every name and address."""
+        """Create one object of every kind; `word` is part of every name and address."""
         api, have = self.api, self.things
         have["lists"] = api.post("/lists", {"name": f"{word} list"}).expect(201)["id"]
         person = {"email": f"{word}@example.org", "first_name": word, "list_ids": [have["lists"]]}
-        made = api.post("/contacts", person).expect(201)
-        have["contacts"], have["channels"] = made["id"], made["channels"][0]["id"]
+        contact = api.post("/contacts", person).expect(201)
+        have["contacts"], have["channels"] = contact["id"], contact["channels"][0]["id"]
         filters = [{"name": "contact_first_name", "predicate": "eq", "value": word}]
         have["segments"] = api.post("/segments", {"name": f"{word} segment", "filters": filters}).expect(201)["id"]
         have["mirror"] = api.post("/lists", {"name": f"{word} mirror", "segment_id": have["segments"]}).json["id"]
         design = {"sections": [{"id": "title", "type": "heading", "props": {"text": word}}]}
-        kept = {"name": f"{word} template", "subject": word, "design": design}
-        have["templates"] = api.post("/templates", kept).expect(201)["id"]
+        template = {"name": f"{word} template", "subject": word, "design": design}
+        have["templates"] = api.post("/templates", template).expect(201)["id"]
         have["campaigns"] = api.post("/campaigns", {"name": f"{word} campaign"}).expect(201)["id"]
         steps = [
             {"duration": 31_622_400}, {"subject": word, "body": "<p>x</p>"},
@@ -48,8 +48,8 @@ class Tenant:
         api.wait(f"/messages/{have['messages']}", lambda row: row["status"] == "sent")
         have["capture"] = api.get("/capture", message_id=have["messages"]).expect(200)[0]["id"]
         have["incoming"] = self._heard(word)
-        told = {"url": f"https://{word}.example/hook", "events": [f"{word}_event"]}
-        have["webhooks"] = hook = api.post("/webhooks", told).expect(201)["id"]
+        webhook = {"url": f"https://{word}.example/hook", "events": [f"{word}_event"]}
+        have["webhooks"] = hook = api.post("/webhooks", webhook).expect(201)["id"]
         event = {"event": f"{word}_event", "contact_id": have["contacts"]}
         have["events"] = api.post("/events", event).expect(201)["id"]
         flow = f"/flows/{have['flows']}"
@@ -62,48 +62,48 @@ class Tenant:
         api.patch(f"/webhooks/{hook}", {"enabled": False}).expect(200)  # so that nothing moves by itself
         have["suppressions"] = api.post("/suppressions", {"address": f"{word}.out@example.org"}).expect(201)["id"]
         have["domains"] = api.post("/domains", {"domain": {"name": f"{word}.example"}}).expect(201)["id"]
-        asked = {"name": f"{word} form", "list_ids": [have["lists"]], "consent_text": f"{word} agrees"}
-        have["forms"] = api.post("/forms", asked).expect(201)["id"]
+        form = {"name": f"{word} form", "list_ids": [have["lists"]], "consent_text": f"{word} agrees"}
+        have["forms"] = api.post("/forms", form).expect(201)["id"]
         have["imports"] = done(api, upload(api, f"email\n{word}.imported@example.org\n"))["id"]
         api.wait("/lists", lambda rows: not any(row["stale"] for row in rows))  # those of earlier things, too
         return self
 
     def _heard(self, word: str) -> int:
-        """Let somebody answer an SMS of ours, and return what came in."""
+        """Simulate a reply to one of our SMS, and return the incoming SMS."""
         number = f"+1415555{abs(hash(word)) % 10_000:04}"
         sent = self.api.post("/messages", {"channel": "sms", "to": number, "body": word}).expect(201)["id"]
         self.api.wait(f"/messages/{sent}", lambda row: row["status"] == "sent")
-        [taken] = self.api.get("/capture", message_id=sent).expect(200)
-        self.api.post(f"/capture/{taken['id']}/simulate", {"action": "reply", "text": f"{word} here"}).expect(200)
+        [captured] = self.api.get("/capture", message_id=sent).expect(200)
+        self.api.post(f"/capture/{captured['id']}/simulate", {"action": "reply", "text": f"{word} here"}).expect(200)
         return int(self.api.get("/incoming").expect(200)[0]["id"])
 
-    def path(self, one: Operation) -> str:
-        """Return the path of an operation on a thing of this account, and on one within that."""
-        return one.at(self.things[one.noun], self.things[one.inner] if one.inner else None)
+    def path(self, operation: Operation) -> str:
+        """Return the path of an operation on an object of this account."""
+        return operation.at(self.things[operation.noun], self.things[operation.inner] if operation.inner else None)
 
     def everything(self) -> dict[str, bytes]:
-        """Return every answer that a GET of the document gives about this account's things, as bytes."""
-        found = {}
-        for one in Walk(self.api).operations():
-            if one.method != "GET" or one.path.endswith("/explain"):
+        """Return the responses of all GET operations for this account's objects, as bytes."""
+        responses = {}
+        for operation in Walk(self.api).operations():
+            if operation.method != "GET" or operation.path.endswith("/explain"):
                 continue
-            path = self.path(one) if one.has_id else one.path
-            query = {"q": "a"} if one.path.endswith("/search") else {}
+            path = self.path(operation) if operation.has_id else operation.path
+            query = {"q": "a"} if operation.path.endswith("/search") else {}
             answer = self.api.get(path, **query)
             assert answer.status == 200, (path, answer.text)
-            found[path] = _MOVING.sub(b"", answer.body)
-        return found
+            responses[path] = _MOVING.sub(b"", answer.body)
+        return responses
 
 
 def two_tenants(server: Server) -> tuple[Tenant, Tenant]:
-    """Return the first account with one of everything, and a second one that is empty."""
+    """Return the first account with one object of every kind, and a second, empty account."""
     number = int(server.cli("account", "add", "Elsewhere").stdout)
-    other = server.client(server.new_key("theirs", "--account", str(number)))
-    return Tenant(server.client()).furnish("alpha"), Tenant(other, account=number)
+    other_tenant = server.client(server.new_key("theirs", "--account", str(number)))
+    return Tenant(server.client()).furnish("alpha"), Tenant(other_tenant, account=number)
 
 
 def alike(answer: Response, number: int) -> tuple[int, Any]:
-    """Return status and body of an answer without its request's id, and with `number` where it names NEVER."""
+    """Return status and body of a response without its request id, and with `number` in place of NEVER."""
     text = answer.text.replace(str(NEVER), str(number))
     if answer.headers.get("Content-Type") != "application/json":
         return answer.status, text

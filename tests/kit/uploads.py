@@ -1,4 +1,4 @@
-"""Forms with a file, as a browser sends them."""
+"""Multipart forms with a file, as a browser sends them."""
 
 import json
 import uuid
@@ -24,7 +24,7 @@ def upload(
     api: Client, file: bytes | str, name: str = "people.csv", resource: str = "contacts", dry_run: bool = False,
     **options: Any,
 ) -> Response:  # fmt: skip
-    """POST a file as an import and return the answer."""
+    """Upload a file as an import and return the response."""
     content = file.encode() if isinstance(file, str) else file
     body, kind = form(content, name, resource=resource, options=json.dumps(options))
     path = "/v1/my/imports" + ("?dry_run=true" if dry_run else "")
@@ -32,7 +32,7 @@ def upload(
 
 
 def upload_picture(api: Client, file: bytes | None, name: str = "picture.png", **texts: str) -> Response:
-    """POST a file as a picture and return the answer."""
+    """Upload a file as an image and return the response."""
     body, kind = form(file, name, **texts)
     return api.request("POST", "/v1/my/uploads", body, {"Authorization": f"Bearer {api.key}", "Content-Type": kind})
 
@@ -40,11 +40,11 @@ def upload_picture(api: Client, file: bytes | None, name: str = "picture.png", *
 def done(api: Client, answer: Response, timeout: float = 60) -> Any:
     """Wait for an import to end and return it."""
     number = answer.expect(201)["id"]
-    return api.wait(f"/imports/{number}", lambda one: one["status"] not in ("pending", "processing"), timeout)
+    return api.wait(f"/imports/{number}", lambda import_: import_["status"] not in ("pending", "processing"), timeout)
 
 
 def results(api: Client, number: int) -> list[dict[str, str]]:
-    """Return the results of an import, a row for each line."""
+    """Return the results of an import as rows, one for each line of the file."""
     import csv
     import io
 

@@ -1,4 +1,4 @@
-"""What a process holds at a moment: memory, files, threads, and what lies in its directories."""
+"""The resources of a process at one moment: memory, files, threads, and the size of its directories."""
 
 import time
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.kit.server import Server
 
 
 class Vitals(NamedTuple):
-    """One look at a server; sizes in bytes. `own` is memory without what is mapped of files."""
+    """One measurement of a server; sizes in bytes. `own` is memory without mapped files."""
 
     memory: int
     own: int
@@ -20,7 +20,7 @@ class Vitals(NamedTuple):
 
 
 def look(server: Server, temporary: Path) -> Vitals:
-    """Look at a running server whose temporary files come to a directory."""
+    """Measure a running server whose temporary files are in a directory."""
     process = Path(f"/proc/{server.pid}")
     fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     resident, own = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon"))
@@ -33,18 +33,18 @@ def look(server: Server, temporary: Path) -> Vitals:
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and what it started."""
+    """Return a process and its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     try:
-        found = [int(one) for task in Path(f"/proc/{pid}/task").iterdir()
-                 for one in (task / "children").read_text().split()]  # fmt: skip
+        found = [int(child_pid) for task in Path(f"/proc/{pid}/task").iterdir()
+                 for child_pid in (task / "children").read_text().split()]  # fmt: skip
     except OSError:
         return [pid] if children.exists() else []
-    return [pid, *(one for child in found for one in family(child))]
+    return [pid, *(child_pid for child in found for child_pid in family(child))]
 
 
 def has_ended(pid: int) -> bool:
-    """Wait for a process that is not ours to end, and say whether it did; nobody may have asked for its exit code."""
+    """Wait for a process that is not a child, and return whether it ended; a zombie counts as ended."""
     stat, deadline = Path(f"/proc/{pid}/stat"), time.monotonic() + 20
     while time.monotonic() < deadline:
         try:
@@ -57,11 +57,11 @@ def has_ended(pid: int) -> bool:
 
 
 def told(days: list[Vitals]) -> str:
-    """Write a row for each day."""
+    """Return a table with a row for each day."""
     names = ("day", "RSS MB", "own MB", "handles", "threads", "temp", "WAL MB", "db MB")
     form = "{:>8}" * len(names)
     lines = [form.format(*names)]
-    for day, one in enumerate(days):
-        sizes = [f"{size / 1e6:.1f}" for size in (one.memory, one.own, one.log, one.database)]
-        lines.append(form.format(day, *sizes[:2], one.handles, one.threads, one.temporary, *sizes[2:]))
+    for day, vitals in enumerate(days):
+        sizes = [f"{size / 1e6:.1f}" for size in (vitals.memory, vitals.own, vitals.log, vitals.database)]
+        lines.append(form.format(day, *sizes[:2], vitals.handles, vitals.threads, vitals.temporary, *sizes[2:]))
     return "\n".join(lines)

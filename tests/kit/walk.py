@@ -1,4 +1,4 @@
-"""Walks the published document: every operation, what it reads, and where ids of other things are in it."""
+"""Walk the OpenAPI document: its operations, their parameters, and where they contain ids of other objects."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of the document."""
+    """An operation of the document."""
 
     method: str
     path: str
@@ -21,32 +21,32 @@ class Operation:
 
     @property
     def has_id(self) -> bool:
-        """Whether its path names one thing."""
+        """Whether the path contains an id."""
         return "{id}" in self.path
 
     @property
     def noun(self) -> str:
-        """The kind of thing its path names, as `contacts`."""
+        """The kind of object in the path, such as `contacts`."""
         return self.path.removeprefix("/v1/my/").partition("/")[0]
 
     @property
     def queries(self) -> list[str]:
-        """The names of its query parameters."""
-        return [one["name"] for one in self.description.get("parameters", []) if one["in"] == "query"]
+        """The names of the query parameters."""
+        return [parameter["name"] for parameter in self.description.get("parameters", []) if parameter["in"] == "query"]
 
     @property
     def kinds(self) -> list[str]:
-        """The media types of its body."""
+        """The media types of the body."""
         return list(self.description.get("requestBody", {}).get("content", {}))
 
     @property
     def inner(self) -> str | None:
-        """The kind of thing within the first that a second id in its path names, as `runs`."""
+        """The kind of nested object in the path, such as `runs`."""
         found = re.search(r"/(\w+)/\{\w+_id\}", self.path)
         return found[1] if found else None
 
     def at(self, number: object, inner: object = None) -> str:
-        """Return its path with an id in it, and another one for the thing within, if it names one."""
+        """Return the path with an id, and a second id for the nested object if there is one."""
         second = number if inner is None else inner
         return re.sub(r"\{\w+_id\}", str(second), self.path.replace("{id}", str(number)))
 
@@ -55,13 +55,13 @@ class Operation:
 
 
 class Walk:
-    """The document of a running server."""
+    """The OpenAPI document of a running server."""
 
     def __init__(self, api: Client) -> None:
         self.document = api.contract().document
 
     def operations(self) -> list[Operation]:
-        """Return every operation that a key of its scope may ask for; those of people alone have tests of their own."""
+        """Return every operation that a key can use; those of users alone have tests of their own."""
         return [
             Operation(
                 method.upper(), path, {**one, "parameters": [self.part(each) for each in one.get("parameters", [])]}
@@ -72,7 +72,7 @@ class Walk:
         ]
 
     def part(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Follow a reference to a parameter, header or response that many share."""
+        """Resolve a reference to a shared parameter, header or response."""
         while "$ref" in node:
             _, _, kind, name = node["$ref"].split("/")
             node = self.document["components"][kind][name]
@@ -84,13 +84,13 @@ class Walk:
         return self.solved(content[JSON]["schema"]) if JSON in content else None
 
     def returns(self, operation: Operation) -> dict[str, Any]:
-        """Return the schema of what an operation answers where it does what it was asked."""
+        """Return the schema of an operation's success response."""
         good = next(value for status, value in operation.description["responses"].items() if status.startswith("2"))
         schema = good["content"].get(JSON, {}).get("schema", {})
         return self.solved(schema.get("items", schema))
 
     def solved(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Follow references, and choose what is not null."""
+        """Resolve references and drop the null alternative."""
         while True:
             if "$ref" in schema:
                 schema = self.document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -100,13 +100,13 @@ class Walk:
                 return schema
 
     def properties(self, schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return the properties of an object, each solved."""
+        """Return the properties of an object, each resolved."""
         return {name: self.solved(one) for name, one in self.solved(schema).get("properties", {}).items()}
 
     def leaves(
         self, schema: dict[str, Any], path: str = "", above: tuple[int, ...] = ()
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield every value of a body as (`a.b[].c`, schema); what holds its own kind is looked into once."""
+        """Yield every value of a body as (`a.b[].c`, schema); recursive types are entered once."""
         above = (*above, id(self.solved(schema)))
         for name, inner in self.properties(schema).items():
             where = f"{path}.{name}" if path else name
@@ -119,9 +119,9 @@ class Walk:
                 yield where, inner
 
     def names_ids(self, where: str, schema: dict[str, Any]) -> bool:
-        """Return whether a value of a body names things by id: by its name, or because it is a list of numbers.
+        """Return whether a value of a body contains ids, by its name or because it is a list of integers.
 
-        What may be a text is a name that its writer gave it, and names nothing of ours.
+        A value that may be a string is an identifier chosen by the client, and not an id.
         """
         if "string" in schema.get("type", []):
             return False
@@ -133,28 +133,28 @@ class Walk:
 
 
 def put(where: str, value: Any, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return a body with a value at a place such as `a.b[].c`."""
+    """Return a body with a value at a path such as `a.b[].c`."""
     body = {} if body is None else body
-    here: Any = body
+    target: Any = body
     *way, last = where.split(".")
     for name in way:
         if name.endswith("[]"):
-            entries = here.setdefault(name[:-2], [])
+            entries = target.setdefault(name[:-2], [])
             entries[:] = entries or [{}]
-            here = entries[0]
+            target = entries[0]
         else:
-            here = here.setdefault(name, {})
-    here[last] = value
+            target = target.setdefault(name, {})
+    target[last] = value
     return body
 
 
 def faults(answer: Response) -> dict[str, list[str]]:
-    """Return what is wrong with a body by its path, also where many are taken one by one and told by their index."""
+    """Return the errors of a body by path, also for batches whose errors have an index."""
     if answer.status != 200:
-        found: dict[str, list[str]] = answer.expect(422)["validation_errors"]
-        return found
+        errors: dict[str, list[str]] = answer.expect(422)["validation_errors"]
+        return errors
     return {
-        f"events[{one['index']}].{name}": words
-        for one in answer.json["errors"]
-        for name, words in one["validation_errors"].items()
+        f"events[{row['index']}].{name}": messages
+        for row in answer.json["errors"]
+        for name, messages in row["validation_errors"].items()
     }

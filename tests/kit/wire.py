@@ -1,4 +1,4 @@
-"""Sends bytes as they are to a server and reads what comes back, over a connection that is kept while it can be."""
+"""Send raw bytes to a server and read the response, over a connection that is reused if possible."""
 
 import contextlib
 import http.client
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Answer(NamedTuple):
-    """An answer: its status, its headers, its body."""
+    """A response: status, headers and body."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -15,20 +15,20 @@ class Answer(NamedTuple):
 
 
 class Wire:
-    """One connection at a time to a port of this machine; use as a context manager."""
+    """One connection at a time to a port of this machine; use it as a context manager."""
 
     def __init__(self, port: int, timeout: float = 8) -> None:
         self._port, self._timeout = port, timeout
         self._socket: socket.socket | None = None
 
     def ask(self, request: bytes, method: str = "GET") -> Answer:
-        """Send a request and return its answer; a kept connection that was closed meanwhile is opened again."""
-        kept = self._socket is not None
+        """Send a request and return its response; a kept connection that was closed is opened again."""
+        is_reused = self._socket is not None
         try:
             return self._ask(request, method)
         except (ConnectionError, http.client.RemoteDisconnected):
             self.close()
-            if not kept:
+            if not is_reused:
                 raise
             return self._ask(request, method)
 
@@ -47,7 +47,7 @@ class Wire:
         return answer
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection if there is one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -60,7 +60,7 @@ class Wire:
 
 
 def talk(port: int, sent: bytes, timeout: float = 10) -> bytes:
-    """Send bytes on a connection of their own and return all that comes until the server closes it or is silent."""
+    """Send bytes on a new connection and return everything until the server closes it or is silent."""
     received = bytearray()
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as link:
         link.sendall(sent)

@@ -1,4 +1,4 @@
-"""The servers of the world on loopback: a DNS server, and mail servers of domains, all on one port as in the world."""
+"""The servers of the internet on loopback: a DNS server, and mail servers of domains that share one port."""
 
 from contextlib import ExitStack
 from typing import Any, Self
@@ -29,7 +29,7 @@ class World:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment of a server that delivers directly to this world, with quick retries."""
+        """Return the environment of a server that delivers directly to these servers, with quick retries."""
         email = "CAMPANERO_EMAIL__"
         return self.dns.env | {
             f"{email}TRANSPORT": "direct", f"{email}DIRECT__PORT": str(self.port),
@@ -42,23 +42,23 @@ class World:
         }  # fmt: skip
 
     def host(self, name: str) -> str:
-        """Give a name an address where nobody listens, and return it."""
+        """Give a name an address at which nothing listens, and return the address."""
         address = self.hosts[name] = _MACHINES[len(self.hosts)]
         self.dns.set(name, "A", address)
         return address
 
     def server(self, name: str, **options: Any) -> SmtpServer:
-        """Start a mail server of this name, at its address if it has one."""
+        """Start a mail server with this name, at its address if it has one."""
         address = self.hosts.get(name) or self.host(name)
-        found = self.servers[name] = SmtpServer(host=address, port=self.port, **options)
-        return self._stack.enter_context(found)
+        server = self.servers[name] = SmtpServer(host=address, port=self.port, **options)
+        return self._stack.enter_context(server)
 
     def mx(self, domain: str, *hosts: str) -> None:
-        """Let these take the mail of a domain, the first before the others."""
+        """Set the mail servers of a domain, in order of preference."""
         self.dns.set(domain, "MX", *(f"{10 * (number + 1)} {host}." for number, host in enumerate(hosts)))
 
     def mail(self, name: str, *domains: str, **options: Any) -> SmtpServer:
-        """Start a mail server that takes the mail of these domains."""
+        """Start a mail server for these domains."""
         found = self.server(name, **options)
         for domain in domains:
             self.mx(domain, name)

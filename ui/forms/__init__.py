@@ -30,7 +30,7 @@ _LENGTH = re.compile(r"is too (short|long) \(m\w+ is (\d+) characters\)")
 
 
 class Form:
-    """The values of a posted form and their errors. What was typed is always shown again."""
+    """The values of a posted form and their errors. The page always shows again what the user typed."""
 
     def __init__(self, values: dict[str, str] | None = None, lists: dict[str, list[str]] | None = None) -> None:
         self.values = values or {}
@@ -44,7 +44,11 @@ class Form:
     def from_request(cls, request: Request) -> Self:
         """Return the form of a request; values are stripped and line ends are one character."""
         posted: dict[str, list[str]] = dict(request.get_form(keep_blank_values=True) or {})
-        values = {name: result[0].replace("\r\n", "\n").strip() for name, result in posted.items() if result}
+        values = {
+            name: values_of_field[0].replace("\r\n", "\n").strip()
+            for name, values_of_field in posted.items()
+            if values_of_field
+        }
         return cls(values, posted)
 
     def __getitem__(self, name: str) -> str:
@@ -55,11 +59,11 @@ class Form:
         return self.lists.get(name, [])
 
     def raw(self, name: str) -> str:
-        """Return a field as it was typed, spaces and all; for passwords."""
+        """Return a field exactly as it was typed, including spaces; for passwords."""
         return next(iter(self.getlist(name)), "")
 
     def ids(self, name: str) -> list[int]:
-        """Return the chosen ids of a field, without values that are no number."""
+        """Return the chosen ids of a field, without values that are not numbers."""
         return [int(text) for text in self.getlist(name) if text.isdecimal() and len(text) < 19]
 
     def text(self, name: str) -> str | None:
@@ -71,14 +75,14 @@ class Form:
         self.errors.setdefault(name, sentence)
 
     def require(self, name: str, sentence: str) -> None:
-        """Note that a field must be filled in."""
+        """Add an error if a field is empty."""
         if not self[name]:
             self.add_error(name, sentence)
 
     def add_errors(self, error: errors.Invalid, names: dict[str, str] | None = None) -> "Form":
         """Add the field errors of the domain.
 
-        `names` maps its paths to fields of this form. The rest is shown above the form.
+        `names` maps error paths to fields of this form. Errors without a field are shown above the form.
         """
         for path, messages in error.fields.items():
             last = path.rpartition(".")[2]
@@ -115,14 +119,14 @@ def error_sentence(message: str, path: str = "") -> str:
     """Return the message of a field error as a sentence."""
     if match := _LENGTH.match(message):
         return f"Use at {'least' if match[1] == 'short' else 'most'} {match[2]} characters."
-    names = _SENTENCES.get(message)
-    if names and not path:
-        return names
+    known_sentence = _SENTENCES.get(message)
+    if known_sentence and not path:
+        return known_sentence
     return formats.sentence(f"{path.replace('_', ' ').replace('.', ' ')} {message}")
 
 
 def parse_int(text: str | None, default: int = 1, limit: int = 10**6) -> int:
-    """Return a whole number of a query, clamped to 1..`most`; the default if it is no number."""
+    """Return an integer of a query, clamped to 1..`limit`, or the default if it is not an integer."""
     if not text or not text.isdecimal() or len(text) > 9:
         return default
     return max(1, min(int(text), limit))
@@ -136,7 +140,7 @@ def list_params(request: Request, limit: int) -> tuple[dict[str, Any], str]:
 
 
 def safe_path(text: str | None) -> str:
-    """Return a path on this site to go on to; anything that could lead elsewhere is the start page."""
+    """Return a path on this site to redirect to, or `/` if the path could lead elsewhere."""
     if not text or not text.startswith("/") or text.startswith(("//", "/\\")) or any(ord(c) < 33 for c in text):
         return "/"
     return text

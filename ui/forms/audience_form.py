@@ -9,7 +9,7 @@ from appliance.audience.segments.store import SegmentQuery
 from appliance.campaigns import audience
 from ui.forms import Form, edit_conflicts
 
-# Accounts with more lists or segments use the API for those beyond.
+# Accounts with more lists or segments than fit here use the API for the rest.
 _MAX_PAGES, _PAGE_SIZE = 5, 100
 _FORM_KEYS = (
     "audience_type", "confirm_send_to_all", "contact_list_ids", "exclude_contact_list_ids", "exclude_segment_ids",
@@ -26,7 +26,7 @@ class AudienceChoices(NamedTuple):
     def names(self) -> dict[str, str]:
         """Return the names by kind and id: `list-3`, `segment-4`."""
         kinds = (("list", self.lists), ("segment", self.segments))
-        return {f"{kind}-{row.id}": row.name for kind, result in kinds for row in result}
+        return {f"{kind}-{row.id}": row.name for kind, group in kinds for row in group}
 
 
 def load_choices(account_id: int) -> AudienceChoices:
@@ -37,7 +37,7 @@ def load_choices(account_id: int) -> AudienceChoices:
         (choices[1], segments.fetch_page, SegmentQuery),
     ):
         for number in range(1, _MAX_PAGES + 1):
-            group: Any = ask(account_id, query(page=number, limit=_PAGE_SIZE))  # type: ignore[arg-type]  # each way of asking has its own kind of query
+            group: Any = ask(account_id, query(page=number, limit=_PAGE_SIZE))  # type: ignore[arg-type]  # each function takes its own query type
             into.extend(group.rows)
             if number >= group.pages:
                 break
@@ -55,12 +55,12 @@ def describe(campaign: Any, names: dict[str, str]) -> str:
     if segment:
         phrases.append(("only in " if phrases else "") + names.get(f"segment-{segment}", "a deleted segment"))
     if phrases and (out := excluded_keys(campaign)):
-        phrases.append("without " + " and ".join(names.get(item, "something deleted") for item in out))
+        phrases.append("without " + " and ".join(names.get(key, "something deleted") for key in out))
     return ", ".join(phrases)
 
 
 def selected_list_ids(campaign: Any) -> list[int]:
-    """Return the lists that an audience unites."""
+    """Return the ids of the lists in an audience."""
     both = [campaign.trigger.contact_list_id, *(campaign.trigger.data.get("contact_list_ids") or [])]
     return [key for key in dict.fromkeys(both) if key]
 
@@ -79,7 +79,7 @@ class AudienceParts(edit_conflicts.FormParts):
     """The parts of the audience form, for edit conflicts."""
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return the audience in words; `known` has the names by `list-3` and `segment-4`."""
+        """Return the audience in words; `known` maps keys such as `list-3` and `segment-4` to names."""
         if "without" in self.names(key):
             return super().describe(form, key, names)
         if form["who"] == "all":

@@ -48,38 +48,38 @@ def _read_all_rows(form: Form) -> list[DataRow]:
 
 
 class CustomDataParts(edit_conflicts.FormParts):
-    """The parts of a form about a person: each name of their own data is one."""
+    """The parts of a contact form: each key of custom data is a part."""
 
-    _MINE = "data."
+    _PREFIX = "data."
 
     def keys(self, form: Form, now: Form) -> list[str]:
-        """Return the plain parts and every name; of a form that does not show the data, none."""
+        """Return the plain parts and every key; a form that does not show the data has no keys."""
         rows = [*_read_all_rows(now), *_read_all_rows(form)] if "data_shown" in form.values else []
-        return super().keys(form, now) + list(dict.fromkeys(self._MINE + row.key for row in rows if row.key))
+        return super().keys(form, now) + list(dict.fromkeys(self._PREFIX + row.key for row in rows if row.key))
 
     def all_keys(self, now: Form) -> list[str]:
-        """Return the plain parts and every name."""
-        return [*super().all_keys(now), *(self._MINE + row.key for row in _read_all_rows(now))]
+        """Return the plain parts and every key."""
+        return [*super().all_keys(now), *(self._PREFIX + row.key for row in _read_all_rows(now))]
 
     def label(self, key: str) -> str:
         """Return the label of a part."""
-        return key.removeprefix(self._MINE)
+        return key.removeprefix(self._PREFIX)
 
     def value(self, form: Form, key: str) -> Any:
         """Return the value of a part; of a custom field its kind and its text."""
-        if not key.startswith(self._MINE):
+        if not key.startswith(self._PREFIX):
             return super().value(form, key)
         return [[row.kind, row.value] for row in _read_all_rows(form) if row.key == self.label(key)]
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
         """Return a part in words."""
-        if not key.startswith(self._MINE):
+        if not key.startswith(self._PREFIX):
             return super().describe(form, key, names)
         return next((row.value or "empty" for row in _read_all_rows(form) if row.key == self.label(key)), "nothing")
 
     def take_stored(self, form: Form, key: str, now: Form) -> None:
         """Replace a part of the form by the stored one; a custom field keeps its position."""
-        if not key.startswith(self._MINE):
+        if not key.startswith(self._PREFIX):
             return super().take_stored(form, key, now)
         name, rows = self.label(key), _read_all_rows(form)
         stored = [row for row in _read_all_rows(now) if row.key == name]
@@ -98,11 +98,11 @@ def parse_rows(form: Form, rows: list[DataRow]) -> dict[str, Any]:
             continue
         where = f"data-{index}"
         if not row.key:
-            form.add_error(where, "Say what this is.")
+            form.add_error(where, "Enter a name.")
         elif row.key.casefold() == "tags":
-            form.add_error(where, "Tags have a place of their own, on the page of the person.")
+            form.add_error(where, "Edit tags on the contact's page.")
         elif row.key in data:
-            form.add_error(where, "This name is there already.")
+            form.add_error(where, "This name is already in use.")
         else:
             data[row.key] = _parse_value(form, where, row)
     return data

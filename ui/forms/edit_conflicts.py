@@ -1,8 +1,8 @@
-"""Edit conflicts between two people at one form: only parts that both changed are asked about.
+"""Edit conflicts between two users of one form: the user decides only about parts that both changed.
 
-A part that the user did not change takes over the stored value. A form carries in `seen` the digest of each part when
-it was opened; when it is sent, its parts are compared with the stored ones. Its buttons `mine` and `theirs` name the
-part that the user decided about.
+A part that the user did not change takes over the stored value. The field `seen` of a form holds the digest of each
+part when the form was opened; when the form is sent, its parts are compared with the stored ones. The buttons `mine`
+and `theirs` name the part that the user decided about.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ class ChangedMeanwhile(Exception):
 
 
 class EditConflict(NamedTuple):
-    """A part of a form that two people changed: the stored value and the typed one, in words."""
+    """A part of a form that two users changed, with the stored value and the typed value in words."""
 
     key: str
     label: str
@@ -45,17 +45,17 @@ class FormPart(NamedTuple):
 
 
 class FormParts:
-    """The parts of a form, for edit conflicts. Subclasses read what is more than plain fields."""
+    """The parts of a form, for edit conflicts. Subclasses read parts that are not plain fields."""
 
     def __init__(self, *parts: FormPart) -> None:
         self._parts = {part.label: part for part in parts}
 
     def keys(self, form: Form, now: Form) -> list[str]:
-        """Return which parts the form has; of a field that it does not show nothing was sent."""
+        """Return the parts that the form has; a field that the form does not show is not sent."""
         return [
             key
-            for key, item in self._parts.items()
-            if item.is_checkbox or any(name in form.values for name in item.names)
+            for key, part in self._parts.items()
+            if part.is_checkbox or any(name in form.values for name in part.names)
         ]
 
     def label(self, key: str) -> str:
@@ -76,9 +76,9 @@ class FormParts:
             values = self._values(now, name)
             form.values[name], form.lists[name] = next(iter(values), ""), values
 
-    def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
+    def describe(self, form: Form, key: str, known: Mapping[str, str]) -> str:
         """Return a part in words; `known` maps ids to names."""
-        labels = [names.get(value, value) for values in self.value(form, key) for value in values]
+        labels = [known.get(value, value) for values in self.value(form, key) for value in values]
         return ", ".join(labels) or "nothing"
 
     def digests(self, now: Form) -> dict[str, str]:
@@ -86,13 +86,13 @@ class FormParts:
         return {key: hash_value(self.value(now, key)) for key in self.all_keys(now)}
 
     def all_keys(self, now: Form) -> Iterable[str]:
-        """Return all parts there are."""
+        """Return the keys of all parts."""
         return list(self._parts)
 
     @staticmethod
     def _values(form: Form, name: str) -> list[str]:
-        many = form.lists.get(name, [])
-        return [form[name]] if name in form.values and len(many) < 2 else [item.strip() for item in many]
+        values = form.lists.get(name, [])
+        return [form[name]] if name in form.values and len(values) < 2 else [value.strip() for value in values]
 
 
 def open_form(form: F, parts: FormParts) -> F:
@@ -104,17 +104,17 @@ def open_form(form: F, parts: FormParts) -> F:
 def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNames | None = None) -> None:
     """Merge a posted form with the stored values.
 
-    Take over parts that the form did not change, add to `conflicts` those that both changed.
+    Parts that the form did not change take over the stored value; parts that both changed are added to `conflicts`.
     """
     digests = parts.digests(stored)
     form.stored_digests = digests
-    seen = _decode(form.values.get("seen"))
+    opened_digests = _decode(form.values.get("seen"))
     theirs, mine = form.values.pop("theirs", ""), form.values.pop("mine", "")
-    if seen is None:
+    if opened_digests is None:
         return
     for key in parts.keys(form, stored):
         opened_digest, stored_digest, form_digest = (
-            seen.get(key, _empty_digest(parts, key)),
+            opened_digests.get(key, _empty_digest(parts, key)),
             hash_value(parts.value(stored, key)),
             hash_value(parts.value(form, key)),
         )
@@ -127,8 +127,8 @@ def merge_form(form: Form, parts: FormParts, stored: Form, known_names: KnownNam
             )
             form.conflicts.append(EditConflict(key, parts.label(key), *descriptions))
             continue
-        seen[key] = stored_digest
-    form.values["seen"] = _encode(seen)
+        opened_digests[key] = stored_digest
+    form.values["seen"] = _encode(opened_digests)
 
 
 def write_if_unchanged(

@@ -2,7 +2,7 @@
 
 A row's fields are named `<prefix>.<key>.<what>`; `<prefix>.row` names the keys in their order, `<prefix>.<key>.row`
 those of the rows inside a row (of a group, or of an event's data). So rows can be moved in the page without being
-renamed, and a form is read in the same way with and without a script.
+renamed, and a form is read the same way with and without JavaScript.
 """
 
 import re
@@ -28,7 +28,7 @@ _DEFAULT_PREDICATES = {"time": "within_days", "number": "gteq", "tags": "cont", 
 
 
 class FilterRow:
-    """One rule in a form; `rows` are the rules of a group, or of the data of an event."""
+    """One rule in a form; `rows` are the rules of a group or of an event's data."""
 
     def __init__(self, key: str, name: str = "", predicate: str = "", values: list[str] | None = None) -> None:
         self.key = key
@@ -39,7 +39,7 @@ class FilterRow:
         self.rows: list[FilterRow] = []
         self.error = ""
         self.path = ""
-        # Set for the page: the options of the row, and how many contacts match this rule alone.
+        # Set for rendering: the options of the row, and the number of contacts that match this rule alone.
         self.options: Any = None
         self.share: Any = None
 
@@ -48,7 +48,7 @@ class FilterRow:
 
     @property
     def field(self) -> Field | None:
-        """Return the field that is meant, or None as long as none is chosen."""
+        """Return the chosen field, or None if none is chosen."""
         if self.name.startswith("event:"):
             return fields.FIELDS_BY_NAME["event"]
         if self.name in (ANY_DATA, ANY_EVENT_DATA):
@@ -61,7 +61,7 @@ class FilterRow:
 
     @property
     def type(self) -> str:
-        """Return the type of the field, or nothing."""
+        """Return the type of the field, or an empty string."""
         return self.field.type if self.field else ""
 
     @property
@@ -71,12 +71,12 @@ class FilterRow:
 
     @property
     def is_blank(self) -> bool:
-        """Return whether nothing was chosen here yet."""
+        """Return whether no field is chosen yet."""
         return not self.name or (self.type == "group" and all(row.is_blank for row in self.rows))
 
     @property
     def is_complete(self) -> bool:
-        """Return whether a filter can be made of it; a group needs one complete rule."""
+        """Return whether the row is a complete filter; a group needs one complete rule."""
         if self.field is None or not self.predicate:
             return False
         if self.type == "group":
@@ -93,7 +93,7 @@ class FilterRow:
         return self["path"] if self.name == ANY_EVENT else self.name.partition(":")[2]
 
     def normalize(self) -> None:
-        """Set a predicate that the field has, and values that fit the predicate."""
+        """Replace a predicate that the field does not have, and drop values that do not fit the predicate."""
         changed = bool(self["was"]) and self["was"] != self.name
         names = (*PREDICATES_BY_TYPE.get(self.type, ()), "performed", "not_performed", *GROUP_MODES)
         if self.type and (changed or self.predicate not in names or not self.value_kind):
@@ -108,7 +108,7 @@ class FilterRow:
             self.rows = [FilterRow(f"{self.key}-a"), FilterRow(f"{self.key}-b")]
 
     def to_filter(self) -> dict[str, Any]:
-        """Return the filter that it means; rules inside that are not complete are left out."""
+        """Return the filter of the row, without incomplete rules inside it."""
         name = self.name
         if name in (ANY_DATA, ANY_EVENT_DATA):
             name = name[:-1] + self["path"]
@@ -138,10 +138,10 @@ class FilterRows:
         self.rows = rows
         self.prefix = prefix
         self.error = ""
-        # A newer count with the same key cancels an older one of the same page. The seed selects the sample.
+        # A newer count with the same key cancels an older count of the same page. The seed selects the sample.
         self.count_key = secrets.token_hex(8)
         self.seed = 0
-        # In a flow: the triggering event, whose data can be used.
+        # In a flow: the triggering event, whose data rules can use.
         self.event = ""
 
     @classmethod
@@ -166,11 +166,11 @@ class FilterRows:
         return filter_rows
 
     def __iter__(self) -> Iterator[FilterRow]:
-        """Return every row, those inside others too."""
+        """Yield every row, including nested rows."""
         return _walk(self.rows)
 
     def to_filters(self) -> list[dict[str, Any]]:
-        """Return the filters of the contract, of every row in which a field was chosen."""
+        """Return the filters of every row in which a field was chosen."""
         _assign_paths(self.rows, "filters", strict=True)
         return _chosen_filters(self.rows)
 
@@ -193,7 +193,7 @@ class FilterRows:
                 self.error = self.error or text
 
     def apply_action(self, posted: Mapping[str, list[str]]) -> bool:
-        """Run the button of the rows that was pressed (add, remove, move, copy); return False if none was."""
+        """Run the action of the pressed button (add, remove, move, copy); return False if no button was pressed."""
         text = next(iter(posted.get(f"{self.prefix}.act", ())), "")
         verb, _, key = text.partition(":")
         key, _, value = key.partition(":")
@@ -205,14 +205,14 @@ class FilterRows:
 
     def parent_key(self, row: FilterRow) -> str:
         """Return the key of the row that contains a row, or an empty text."""
-        return next((item.key for item in self if any(row is inner for inner in item.rows)), "")
+        return next((row_.key for row_ in self if any(row is inner for inner in row_.rows)), "")
 
     def siblings(self, key: str) -> tuple[list[FilterRow], int] | None:
         """Return the list of rows that contains a row, and its index."""
-        for among in _levels(self.rows):
-            for index, row in enumerate(among):
+        for rows in _levels(self.rows):
+            for index, row in enumerate(rows):
                 if row.key == key:
-                    return among, index
+                    return rows, index
         return None
 
     def new_keys(self) -> Iterator[str]:
@@ -239,7 +239,7 @@ def _levels(rows: list[FilterRow]) -> Iterator[list[FilterRow]]:
 
 
 def _assign_paths(rows: list[FilterRow], path: str, strict: bool) -> None:
-    """Note at each row that becomes a filter the path that faults of it will have."""
+    """Store in each row that becomes a filter the path under which its errors are reported."""
     index = 0
     for row in rows:
         row.path = ""
@@ -263,12 +263,14 @@ def _chosen_filters(rows: list[FilterRow]) -> list[dict[str, Any]]:
     return filters
 
 
-def _read_rows(posted: Mapping[str, list[str]], prefix: str, name: str, depth: int, seen: set[str]) -> list[FilterRow]:
+def _read_rows(
+    posted: Mapping[str, list[str]], prefix: str, name: str, depth: int, seen_keys: set[str]
+) -> list[FilterRow]:
     rows = []
     for key in posted.get(name, ()):
-        if depth > MAX_DEPTH + 1 or key in seen or not _KEY.fullmatch(key) or len(seen) >= MAX_ROWS:
+        if depth > MAX_DEPTH + 1 or key in seen_keys or not _KEY.fullmatch(key) or len(seen_keys) >= MAX_ROWS:
             continue
-        seen.add(key)
+        seen_keys.add(key)
         url = f"{prefix}.{key}."
 
         def first(what: str, url: str = url) -> str:
@@ -277,7 +279,7 @@ def _read_rows(posted: Mapping[str, list[str]], prefix: str, name: str, depth: i
         row = FilterRow(key, first("name"), first("predicate"))
         row.extra = {what: text for what in EXTRA_KEYS if (text := first(what))}
         row.values = [text.replace("\r\n", "\n") for text in posted.get(f"{url}value", ())]
-        row.rows = _read_rows(posted, prefix, f"{url}row", depth + 1, seen)
+        row.rows = _read_rows(posted, prefix, f"{url}row", depth + 1, seen_keys)
         row.values = filter_values.clean_values(row)
         row.normalize()
         rows.append(row)
@@ -316,8 +318,8 @@ def _remove(rows: FilterRows, key: str, _: str) -> None:
 def _move(step: int) -> Any:
     def move(rows: FilterRows, key: str, _: str) -> None:
         if place := rows.siblings(key):
-            among, index = place
-            among.insert(max(0, index + step), among.pop(index))
+            siblings, index = place
+            siblings.insert(max(0, index + step), siblings.pop(index))
 
     return move
 
@@ -331,7 +333,7 @@ def _copy(rows: FilterRows, key: str, _: str) -> None:
 def _clone(keys: Iterator[str], row: FilterRow) -> FilterRow:
     clone = FilterRow(next(keys), row.name, row.predicate, list(row.values))
     clone.extra = dict(row.extra)
-    clone.rows = [_clone(keys, item) for item in row.rows]
+    clone.rows = [_clone(keys, inner) for inner in row.rows]
     return clone
 
 
@@ -339,14 +341,16 @@ def _toggle_value(rows: FilterRows, key: str, value: str) -> None:
     """Add a suggested value to a row, or remove it if the row takes several and has it."""
     if place := rows.siblings(key):
         row = place[0][place[1]]
-        many = row.value_kind in filter_values.MULTI_VALUE_KINDS
-        row.values = [item for item in row.values if item != value] + ([] if many and value in row.values else [value])
-        if not many:
+        takes_several = row.value_kind in filter_values.MULTI_VALUE_KINDS
+        row.values = [stored_value for stored_value in row.values if stored_value != value] + (
+            [] if takes_several and value in row.values else [value]
+        )
+        if not takes_several:
             row.values = [value]
 
 
 def _shuffle(rows: FilterRows, _key: str, _value: str) -> None:
-    """Show other matching contacts in the sample."""
+    """Change the seed, so that the sample shows other contacts."""
     rows.seed += 1
 
 

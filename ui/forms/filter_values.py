@@ -8,7 +8,7 @@ from appliance.audience.filters import fields
 from appliance.audience.filters.fields import FilterPlace
 from appliance.audience.filters.predicates import PREDICATES_BY_TYPE
 
-# Kinds with several values, one a line or one a checkbox.
+# Kinds with several values, one per line or per checkbox.
 MULTI_VALUE_KINDS = ("texts", "values", "ids")
 _PAIRS = ("numbers", "times", "values")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
@@ -42,7 +42,7 @@ def is_complete(kind: str, values: list[str]) -> bool:
 
 
 def clean_values(row: Any) -> list[str]:
-    """Return the posted values of a row; of a row with several values, one for each line."""
+    """Return the posted values of a row; text of a row with several values is split into lines."""
     if row["kind"] == EXACT:
         return [line for text in row.values for line in text.split("\n") if line.strip()]
     if row["as"] in (*MULTI_VALUE_KINDS, "many numbers"):
@@ -52,11 +52,11 @@ def clean_values(row: Any) -> list[str]:
 
 
 def keep_compatible(before: str, now: str, values: list[str]) -> list[str]:
-    """Return the values that another predicate of the same field can take over."""
+    """Return the values if another predicate of the same field can use them, else an empty list."""
     texts, ids = ("text", "texts", "value", "values"), ("id", "ids")
     numbers, times = ("number", "many numbers", "pair"), ("time", "pair")
-    for alike in (texts, ids, numbers, times, ("value", "values", "pair")):
-        if before in alike and now in alike:
+    for compatible in (texts, ids, numbers, times, ("value", "values", "pair")):
+        if before in compatible and now in compatible:
             return values
     return []
 
@@ -96,22 +96,28 @@ def set_value(row: Any, raw: Any) -> None:
         if raw is False and test.opposite:
             row.predicate = test.key if negative else test.opposite
         return
-    items = raw if isinstance(raw, list) else [raw]
+    values = raw if isinstance(raw, list) else [raw]
     if field is not None and field.type == "json":
-        row.extra["kind"] = _json_kind(items)
-    elif any(isinstance(item, str) and (item != item.strip() or "\n" in item or "\r" in item) for item in items):
+        row.extra["kind"] = _json_kind(values)
+    elif any(
+        isinstance(item_value, str) and (item_value != item_value.strip() or "\n" in item_value or "\r" in item_value)
+        for item_value in values
+    ):
         row.extra["kind"] = EXACT
-    row.values = [_format_value(item, row["kind"]) for item in items]
+    row.values = [_format_value(item_value, row["kind"]) for item_value in values]
 
 
-def _json_kind(items: list[Any]) -> str:
+def _json_kind(values: list[Any]) -> str:
     """Return the type of values of custom data; mixed types and text with surrounding spaces are shown as JSON."""
-    if all(isinstance(item, bool) for item in items):
+    if all(isinstance(value, bool) for value in values):
         return "boolean"
-    if all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return "number"
-    if all(isinstance(item, str) and item == item.strip() and "\n" not in item and "\r" not in item for item in items):
-        return "date" if items and all(DATE_PATTERN.fullmatch(item) for item in items) else "text"
+    if all(
+        isinstance(value, str) and value == value.strip() and "\n" not in value and "\r" not in value
+        for value in values
+    ):
+        return "date" if values and all(DATE_PATTERN.fullmatch(value) for value in values) else "text"
     return EXACT
 
 
@@ -154,7 +160,7 @@ def _parse_id(text: str) -> Any:
 
 
 def parse_history(row: Any) -> dict[str, Any]:
-    """Return the conditions on count and time of an event, as a filter has them."""
+    """Return the conditions on count and time of an event in the form of a filter."""
     often, times = row["often"] or "least", _parse_number(row["times"] or "1")
     condition: dict[str, Any] = {"at_least": times}
     if often == "most":
@@ -175,13 +181,13 @@ def parse_history(row: Any) -> dict[str, Any]:
 
 
 def format_history(raw: dict[str, Any]) -> dict[str, str]:
-    """Return how often and when, as the fields of a row."""
-    least, limit = raw.get("at_least"), raw.get("at_most")
-    least = 1 if least is None else least
-    values = {"often": "least", "times": str(least)}
+    """Return the conditions on count and time as the fields of a row."""
+    minimum, limit = raw.get("at_least"), raw.get("at_most")
+    minimum = 1 if minimum is None else minimum
+    values = {"often": "least", "times": str(minimum)}
     if limit is not None:
-        values |= {"often": "exactly" if limit == least else "most" if least == 0 else "between",
-                  "times": str(limit if least == 0 else least), "times_to": str(limit)}  # fmt: skip
+        values |= {"often": "exactly" if limit == minimum else "most" if minimum == 0 else "between",
+                  "times": str(limit if minimum == 0 else minimum), "times_to": str(limit)}  # fmt: skip
     within, since = raw.get("within_days"), raw.get("since")
     if since is not None:
         values |= {"when": "start" if since == "flow_start" else "since", "since": str(since)}

@@ -21,7 +21,7 @@ from ui.widgets import filter_builder
 UNITS = (("86400", "days"), ("3600", "hours"), ("60", "minutes"), ("604800", "weeks"), ("1", "seconds"))
 _UNIT_SECONDS = (604_800, 86_400, 3_600, 60, 1)
 OTHER = "other"
-# The events offered as triggers, by group. The other events of the service are no useful triggers.
+# The events offered as triggers, by group. The other events of the service are not useful as triggers.
 TRIGGER_GROUPS = (
     ("People", (("list_add", "Joins a list"), ("contact_add", "Is added as a contact"), ("tag_add", "Gets a tag"),
                 ("segment_enter", "Comes into a segment"), ("segment_exit", "Leaves a segment"),
@@ -88,7 +88,7 @@ def read_step(form: Form, kind: str) -> dict[str, Any]:
 
 
 def normalize_event_name(text: str) -> str | None:
-    """Return the name of an event as people write it: `Became reader` is `became_reader`."""
+    """Return a typed event name in the stored form: `Became reader` becomes `became_reader`."""
     return re.sub(r"[\s-]+", "_", text.strip().lower()) or None
 
 
@@ -128,13 +128,13 @@ def _parse_value(text: str) -> Any:
 
 
 def parse_lines(text: str, name: str) -> dict[str, Any]:
-    """Read lines of `name: value`; a value that looks like a number, yes or no in JSON is one."""
+    """Parse lines of `name: value`; values that are JSON numbers or booleans are converted."""
     values: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
-        pair = _PAIR.fullmatch(line)
-        if pair is None:
+        match = _PAIR.fullmatch(line)
+        if match is None:
             raise errors.Invalid({name: [f"write each line as name: value, also “{line.strip()[:40]}”"]})
-        values[pair[1]] = _parse_value(pair[2].strip())
+        values[match[1]] = _parse_value(match[2].strip())
     return values
 
 
@@ -162,8 +162,8 @@ def read_trigger(form: Form, before: TriggerSpec) -> dict[str, Any]:
         event = normalize_event_name(form["event_name"]) or ""
         if not event:
             raise errors.Invalid({"event_name": ["write the name of your event"]})
-        words = log.find_name_error(event)
-        if words and event not in log.RESERVED_NAMES:
+        name_error = log.find_name_error(event)
+        if name_error and event not in log.RESERVED_NAMES:
             raise errors.Invalid({"event_name": ["use letters, digits and _, a letter first"]})
     keep = {key: value for key, value in before.data.items() if key not in _FORM_KEYS}
     data: dict[str, Any] = dict(keep)
@@ -200,10 +200,10 @@ def _parse_date_path(text: str) -> str | None:
 
 
 def add_errors(form: StepForm, error: errors.Invalid) -> StepForm:
-    """Show faults at the fields they are about, whatever path they have."""
+    """Add errors to the fields that they are about."""
     for path, messages in error.fields.items():
         last = re.sub(r"\[\d+\]", "", path).split(".")
-        name = next((item for item in reversed(last) if item in form.values), None)
+        name = next((field_name for field_name in reversed(last) if field_name in form.values), None)
         name = {"event": "event", "offset_days": "offset", "frequency": "often"}.get(last[-1], name)
         form.add_error(name or "base", _error_sentence(messages[0], name, path))
     if not error.fields:
@@ -218,7 +218,7 @@ def _error_sentence(message: str, name: str | None, path: str) -> str:
 
 
 def list_client_events() -> list[str]:
-    """Return the names of events of clients that are offered where a name is typed."""
+    """Return the names of client events that are suggested where a name is typed."""
     return [event["name"] for event in document.build_spec()["events"] if event["group"] == "client"]
 
 
@@ -279,7 +279,7 @@ def _relevant_fields(form: Form) -> list[str]:
 
 
 def step_parts(kind: str) -> FormParts:
-    """Return the parts of the form of a step of a kind."""
+    """Return the parts of the form of a step type."""
     form_parts = []
     for field in BY_TYPE[kind].fields:
         if field.type == "filters":
@@ -308,7 +308,7 @@ def build_stored_step_form(step: dict[str, Any]) -> StepForm:
 
 
 def build_conditions_form(start: TriggerSpec) -> Form:
-    """Return the form of the conditions of a start, as one value."""
+    """Return the form of a trigger's conditions, as one value."""
     return Form({"rules": serialize_rules(FilterRows.from_filters(start.data.get("where") or []))})
 
 
@@ -326,13 +326,13 @@ def describe_rules(account_id: int, *both: FilterRows) -> dict[str, str]:
 
 
 def load_step_names(account_id: int, kind: str) -> KnownNames:
-    """Return the names of the lists that a step of a kind chooses from."""
+    """Return the names of the lists that a step type chooses from."""
     names = {str(row.id): row.name for row in lookups.list_contact_lists(account_id)}
     return {field.label: names for field in BY_TYPE[kind].fields if field.type == "list"}
 
 
 def load_trigger_names(account_id: int) -> KnownNames:
-    """Return the names of the lists and segments that a start chooses from."""
+    """Return the names of the lists and segments that a trigger chooses from."""
     lists = {f"contact_list_id {row.id}": row.name for row in lookups.list_contact_lists(account_id)}
     page = segments.fetch_page(account_id, SegmentQuery(limit=100)).rows
     return {"Start": lists | {f"segment_id {row.id}": row.name for row in page}}

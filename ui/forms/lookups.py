@@ -1,4 +1,4 @@
-"""Contact lists, contacts, phone numbers and countries, as pages look them up and offer them."""
+"""Look up contact lists, contacts, phone numbers and countries for pages."""
 
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ MAX_OPTIONS = 100
 
 
 def complete_phone(visit: Visit, text: str) -> str:
-    """Return a phone number in E.164, completed by the country of the account; as it was typed if it cannot be."""
+    """Return a phone number in E.164, completed by the country of the account, or unchanged if it cannot be parsed."""
     try:
         return addresses.parse_written_phone(text, visit.account.country_code).value
     except ValueError:
@@ -21,7 +21,7 @@ def complete_phone(visit: Visit, text: str) -> str:
 
 
 def find_phone_error(visit: Visit, text: str) -> str | None:
-    """Return why a phone number cannot be completed, or None if it is not for a missing country code."""
+    """Return an error if the number lacks a country code and the account has no country, else None."""
     try:
         addresses.parse_written_phone(text, visit.account.country_code)
     except ValueError as error:
@@ -31,13 +31,13 @@ def find_phone_error(visit: Visit, text: str) -> str | None:
 
 
 def list_contact_lists(account_id: int) -> list[Any]:
-    """Return the lists of an account, by name; enough of them to choose from."""
+    """Return the first lists of an account, by name."""
     page = lists.fetch_page(account_id, lists.ListQuery(limit=MAX_OPTIONS)).rows
     return sorted(page, key=lambda row: row.name.casefold())
 
 
 def contacts_by_id(ids: set[int]) -> dict[int, Any]:
-    """Return people by their ids, with their addresses."""
+    """Return contacts by their ids, with their addresses."""
     return {contact.id: contact for contact in store.fetch_by_ids(sorted(ids))}
 
 
@@ -47,7 +47,7 @@ def find_owner(account_id: int, kind: str, text: str) -> Any:
     return store.get(account_id, contact_id) if contact_id else None
 
 
-# These have their own calling region, but no code of ISO 3166.
+# Territories with a calling region of their own but no ISO 3166 code.
 EXTRA_COUNTRY_NAMES = {"AC": "Ascension Island", "TA": "Tristan da Cunha", "XK": "Kosovo"}
 
 

@@ -122,7 +122,9 @@ def _announcement(visit: Visit, template_id: int, key: str | None, verb: str) ->
         return ""
     if verb == "added":
         return f"{row.label} added {editor_panels.describe_place(rows, key)}"
-    where = f" to {row.position} of {row.sibling_count}" if verb == "moved" else f", {row.position} of {row.sibling_count}"
+    where = (
+        f" to {row.position} of {row.sibling_count}" if verb == "moved" else f", {row.position} of {row.sibling_count}"
+    )
     return f"{row.label} {verb}{where}"
 
 

@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
 
 class FunnelStep(NamedTuple):
-    """One step of a funnel: label, number, total, URL and the usual share."""
+    """One step of a funnel: its label, number, total, URL, usual rate and note."""
 
     label: str
     number: int
@@ -32,19 +32,19 @@ class FunnelStep(NamedTuple):
 
 
 def exceeds_two_days(buckets: Sequence[Any]) -> bool:
-    """Return whether there is more to show than the first two days."""
+    """Return whether there are buckets after the first two days."""
     return len(buckets) > _HOURS
 
 
 def build_columns(buckets: Sequence[Any], by: str) -> list[Column]:
-    """Return the columns of first opens and clicks: by hour those of one or two days, by day all since it began."""
+    """Return the columns of first opens and clicks: by hour for the first one or two days, or by day for all days."""
     if not buckets:
         return []
     begin = formats.parse_time(buckets[0].from_) or 0
     if by == "day":
         return _daily_columns(buckets, begin)
     span = 24 if len(buckets) <= 24 else _HOURS
-    items = []
+    columns = []
     for index in range(span):
         at = begin + index * 3_600_000
         current = buckets[index] if index < len(buckets) else None
@@ -53,10 +53,10 @@ def build_columns(buckets: Sequence[Any], by: str) -> list[Column]:
             if span == 24
             else f"{formats.local_time(at).strftime('%a')} {formats.clock_time(at)}"
         )
-        items.append(
+        columns.append(
             Column(label, formats.when(at), current.opened if current else 0, current.clicked if current else 0)
         )
-    return items
+    return columns
 
 
 def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
@@ -66,15 +66,15 @@ def _daily_columns(buckets: Sequence[Any], begin: int) -> list[Column]:
         day = index // 24 if index < _HOURS else index - _HOURS + 2
         present = sums.setdefault(day, [0, 0])
         present[0], present[1] = present[0] + bucket.opened, present[1] + bucket.clicked
-    items = []
+    columns = []
     for day in range(max(len(sums), _MIN_DAYS)):
         at = begin + day * 86_400_000
         opened, clicked = sums.get(day, (0, 0))
         local = formats.local_time(at)
-        items.append(
+        columns.append(
             Column(f"{local.day} {local.strftime('%b')}", f"24 hours from {formats.when(at)}", opened, clicked)
         )
-    return items
+    return columns
 
 
 def scale_top(limit: int) -> int:
@@ -94,28 +94,28 @@ def axis_labels(labels: Sequence[str]) -> tuple[str, str, str]:
 
 # QR codes
 
-# Pixels of a module in a PNG: sharp on a poster too.
+# Pixels per module in a PNG, enough for a poster.
 PNG_SCALE = 16
-# The quiet zone around a code (ISO/IEC 18004, 9.1)
+# The quiet zone around a QR code in modules (ISO/IEC 18004, 9.1)
 BORDER = 4
 
 
 class QrDrawing(NamedTuple):
-    """A code as an SVG path of its dark modules; `side` is how many modules it is wide."""
+    """A QR code as an SVG path of its dark modules; `side` is its width in modules."""
 
     side: int
     path: str
 
 
 def draw_qr(text: str) -> QrDrawing:
-    """Return a code to be drawn in a page."""
+    """Return a QR code as an SVG path."""
     rows = [list(row) for row in _make_qr(text).matrix]
     dark = [f"M{x} {y}h1v1h-1z" for y, row in enumerate(rows) for x, is_dark in enumerate(row) if is_dark]
     return QrDrawing(len(rows), "".join(dark))
 
 
 def render_qr_file(text: str, kind: Literal["svg", "png"]) -> bytes:
-    """Return a code as a file, with the white border that scanners need."""
+    """Return a QR code as a file, with the white border that scanners need."""
     out = io.BytesIO()
     _make_qr(text).save(out, kind=kind, scale=PNG_SCALE, border=BORDER, dark="#000", light="#fff")
     return out.getvalue()
@@ -123,5 +123,5 @@ def render_qr_file(text: str, kind: Literal["svg", "png"]) -> bytes:
 
 def _make_qr(text: str) -> segno.QRCode:
 
-    # A quarter of the code may be damaged. Never Micro QR, which many cameras do not read.
+    # A quarter of the code may be damaged. Micro QR is off, because many cameras do not read it.
     return segno.make_qr(text, error="q")

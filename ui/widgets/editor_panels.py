@@ -29,12 +29,12 @@ PALETTE = (
     ("Advanced", ("html",)),
 )
 _MAX_EXCERPT_CHARACTERS = 60
-# Properties for the excerpt of a section, the most telling first.
+# Properties that can be the excerpt of a section, in order of preference.
 _EXCERPT_PROPS = ("text", "title", "content", "name", "code", "caption", "wordmark_text", "alt")
 
 
 class OutlineRow(Struct):
-    """A section as a line of the outline; `columns` holds those within it, column by column."""
+    """A section as a line of the outline; `columns` holds the nested sections, column by column."""
 
     key: str
     label: str
@@ -49,7 +49,7 @@ class OutlineRow(Struct):
 
 
 class PaletteTile(Struct):
-    """A kind as the palette offers it."""
+    """A section kind in the palette."""
 
     kind: str
     label: str
@@ -66,30 +66,30 @@ def build_outline(rows: list[Entry]) -> list[OutlineRow]:
         if not entry.parent:
             roots.append(row)
             continue
-        around = outline_rows[entry.parent]
-        around.columns[entry.column].append(row)
+        parent = outline_rows[entry.parent]
+        parent.columns[entry.column].append(row)
     return roots
 
 
 def _build_row(entry: Entry) -> OutlineRow:
     kind = entry.section.kind
     is_columns = kind is not None and kind.name == "columns"
-    many = len([each for each in entry.siblings if isinstance(each, dict)])
+    sibling_count = len([sibling for sibling in entry.siblings if isinstance(sibling, dict)])
     return OutlineRow(
         entry.key, entry.label, kind_icon(kind), section_excerpt(entry), kind.name if kind else "", entry.position + 1,
-        many,
+        sibling_count,
         [[] for _ in document.get_columns(entry.raw)] if is_columns else [], is_columns,
         {"phone": "not on phones", "desktop": "not on computers"}.get(str(entry.section.props.get("hide_on")), ""),
     )  # fmt: skip
 
 
 def kind_icon(kind: Kind | None) -> str:
-    """Return the picture of a kind."""
+    """Return the icon of a section kind."""
     return KIND_ICONS.get(kind.name if kind is not None else "", KIND_ICONS[""])
 
 
 def section_excerpt(entry: Entry) -> str:
-    """Return a few words of the content of a section."""
+    """Return the beginning of a section's content."""
     kind, props = entry.section.kind, entry.section.props
     if kind is None:
         return entry.section.type[:_MAX_EXCERPT_CHARACTERS]
@@ -115,8 +115,8 @@ def section_excerpt(entry: Entry) -> str:
 
 
 def _count_noun(number: int, noun: str) -> str:
-    many = "entries" if noun == "entry" else f"{noun}s"
-    return f"{number} {noun if number == 1 else many}"
+    plural = "entries" if noun == "entry" else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def _plain_text(html: str) -> str:
@@ -195,8 +195,8 @@ class Field(Struct):
     maximum: float = 0
     options: list[tuple[str, str]] = []
     is_segmented: bool = False
-    displayed_color: str = ""  # of a colour: what it is in the mail
-    alt_path: str = ""  # of a picture: the path of the words for those who do not see it
+    displayed_color: str = ""  # the colour in the email, if the field is a colour
+    alt_path: str = ""  # the path of the alternative text, if the field is an image
     entries: list["ItemFields"] = []
     can_add: bool = False
     can_remove: bool = False
@@ -204,12 +204,12 @@ class Field(Struct):
 
     @property
     def id(self) -> str:
-        """Return the id of its element."""
+        """Return the id of the field's element."""
         return "f-" + self.path.replace(".", "-").replace("_", "-")
 
     @property
     def error(self) -> str:
-        """Return the id of the element of its error."""
+        """Return the id of the element that shows the field's error."""
         return "e" + self.id[1:]
 
 
@@ -246,11 +246,11 @@ def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
             into = content
         into += _build_prop_fields(prop, "props", entry, kind, theme)
     for prop in STYLES:
-        # A section that is one piece has its own property of this name.
+        # A section without an inner box has its own property of this name.
         if not (kind.whole and prop.name in {prop.name for prop in kind.props}):
             style += _build_prop_fields(prop, "styles", entry, kind, theme)
     groups = (FieldGroup("Content", content), FieldGroup("Style", style), FieldGroup("Visibility", visible))
-    return [item for item in groups if item.fields]
+    return [group for group in groups if group.fields]
 
 
 def _build_prop_fields(prop: Prop, root: str, entry: Entry, kind: Kind, theme: Theme) -> list[Field]:
@@ -287,12 +287,12 @@ def _build_items_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme: T
     values = prop.get_value(entry.section.props)
     values = values if isinstance(values, list) else []
     items = []
-    for at, item in enumerate(values[: int(prop.maximum)]):
+    for index, item in enumerate(values[: int(prop.maximum)]):
         fields = [
-            _build_section_field(inner, f"{path}.{at}.{inner.name}", entry, kind, theme)
+            _build_section_field(inner, f"{path}.{index}.{inner.name}", entry, kind, theme)
             for inner in prop.fields if isinstance(item, dict) and inner.kind not in ("sections", "group")
         ]  # fmt: skip
-        items.append(ItemFields(at, f"{_singular(prop.label)} {at + 1}", fields))
+        items.append(ItemFields(index, f"{_singular(prop.label)} {index + 1}", fields))
     return Field(
         path, "columns" if prop.name == "columns" else "items", prop.label, entries=items, name=prop.name,
         can_add=len(values) < prop.maximum, can_remove=len(values) > prop.minimum,
@@ -313,7 +313,7 @@ def _build_section_field(prop: Prop, path: str, entry: Entry, kind: Kind, theme:
 
 
 def _find_alt_places(path: str, entry: Entry, kind: Kind) -> list[editing.ValuePath]:
-    """Return the place of a picture's alternative text, if its kind has one."""
+    """Return the path of an image's alternative text, if its section kind has one."""
     before = path.rpartition(".")[0]
     name = "logo_alt" if path.endswith("logo_url") else "caption" if path.endswith("thumbnail") else "alt"
     declared = {prop.name for prop in kind.props} | {inner.name for prop in kind.props for inner in prop.fields}
@@ -333,14 +333,19 @@ def build_field(prop: Prop, path: str, value: Any, theme: Theme) -> Field:
     elif prop.kind in ("url", "image"):
         field.hint = "https://"
     elif prop.kind == "choice":
-        phrases = [(item, _LEVEL_LABELS.get(item) if prop.name == "level" else None) for item in prop.options]
-        field.options = [(item, words or _OPTION_LABELS.get(item) or item.capitalize()) for item, words in phrases]
+        phrases = [(option, _LEVEL_LABELS.get(option) if prop.name == "level" else None) for option in prop.options]
+        field.options = [
+            (option, option_label or _OPTION_LABELS.get(option) or option.capitalize())
+            for option, option_label in phrases
+        ]
         if prop.name == "hide_on":
             field.options[0] = ("none", "Nowhere")
         if prop.default is None:
             field.options.insert(0, ("", "Usual"))
         field.value = field.value or str(prop.default or "")
-        field.is_segmented = sum(len(words) + 2 for _, words in field.options) <= _MAX_SEGMENTED_CHARACTERS
+        field.is_segmented = (
+            sum(len(option_label) + 2 for _, option_label in field.options) <= _MAX_SEGMENTED_CHARACTERS
+        )
     elif prop.kind == "colour":
         field.options = [("", "As the theme"), ("theme:brand", "Brand"), ("theme:text", "Text"), ("theme:bg", "Page")]
         light = theme.light
@@ -362,7 +367,7 @@ def _format_value(prop: Prop, value: Any) -> str:
 
 def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
     """Return the fields of a design's theme."""
-    items = []
+    fields = []
     for prop in THEME:
         value = prop.get_value(design.get("theme"))
         field = build_field(prop, f"theme.{prop.name}", value, theme)
@@ -372,27 +377,27 @@ def build_theme_fields(design: dict[str, Any], theme: Theme) -> list[Field]:
             field.displayed_color = swatches[prop.name]
         elif prop.name.startswith("font"):
             field.kind = "choice"
-            field.options = [("", "As the brand"), *((item, item) for item in FONTS)]
+            field.options = [("", "As the brand"), *((font, font) for font in FONTS)]
             if field.value and field.value not in FONTS:
                 field.options.append((field.value, field.value))
             field.is_segmented = False
         elif prop.kind == "choice":
             field.options[0] = ("", "As the brand")
             field.is_segmented = False
-        items.append(field)
-    return items
+        fields.append(field)
+    return fields
 
 
 def check_contrasts(theme: Theme) -> list[tuple[str, str, bool]]:
-    """Return the pairs of colours that are read in an email: label, contrast (1 to 21), whether it is sufficient."""
+    """Return the colour pairs of an email's text: label, contrast (1 to 21), and whether that is sufficient."""
     light = theme.light
     pairs = (
         ("Text on its ground", light.text, light.card), ("Links", light.link, light.card),
         ("Words on buttons", light.on_brand, light.brand), ("Small print on the page", light.muted, light.page),
         ("Text at night", theme.dark.text, theme.dark.card),
     )  # fmt: skip
-    return [(words, f"{ratio:.1f}", ratio >= 4.5) for words, color, other in pairs
-            for ratio in [contrast_ratio(color, other)]]  # fmt: skip
+    return [(label, f"{ratio:.1f}", ratio >= 4.5) for label, color, background in pairs
+            for ratio in [contrast_ratio(color, background)]]  # fmt: skip
 
 
 def build_detail_fields(row: Any) -> dict[str, Field]:
@@ -407,8 +412,8 @@ def build_detail_fields(row: Any) -> dict[str, Field]:
 
 def sections_by_column(entry: Entry, rows: list[Entry]) -> list[list[Entry]]:
     """Return the sections within columns, column by column."""
-    items: list[list[Entry]] = [[] for _ in document.get_columns(entry.raw)]
+    columns: list[list[Entry]] = [[] for _ in document.get_columns(entry.raw)]
     for inner in rows:
         if inner.parent == entry.key:
-            items[inner.column].append(inner)
-    return items
+            columns[inner.column].append(inner)
+    return columns

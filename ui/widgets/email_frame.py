@@ -1,4 +1,4 @@
-"""Emails inside a page: a document of their own in a frame, with its own security policy."""
+"""Emails inside a page: separate documents in a frame, with a security policy of their own."""
 
 import re
 
@@ -18,12 +18,12 @@ _NOTE = (
 
 
 def render_html(html: str) -> HTTPResponse:
-    """Return the HTML of a mail as a document of its own; its links open in a new window."""
+    """Return the HTML of an email as a separate document whose links open in a new window."""
     if not html.strip():
         return _build_response(_NOTE.format("Nothing written yet."))
     html = links.remove_pixel(html, config.base_url(config.current()))
     if _HEAD_TAG.search(html):
-        return _build_response(_HEAD_TAG.sub(lambda result: result[0] + _BASE_TAG, html, count=1))
+        return _build_response(_HEAD_TAG.sub(lambda match: match[0] + _BASE_TAG, html, count=1))
     if "<" not in html:
         html = "".join(f"<p>{escape(part)}</p>" for part in html.split("\n\n"))
     return _build_response(
@@ -39,7 +39,7 @@ def sms_html(body: str) -> str:
 
 
 def render_error(why: str) -> HTTPResponse:
-    """Return why a mail cannot be shown."""
+    """Return a page that tells why an email cannot be shown."""
     return _build_response(_NOTE.format(f"This cannot be shown yet: {escape(why)}."))
 
 

@@ -80,9 +80,9 @@ class _OptionsBuilder:
         if field is not None and field.type == "json" and row.value_kind in ("value", "values", "pair"):
             guess = self._guess_kind(row, event)
             row.extra["kind"] = row["kind"] or guess or "text"
-            # The stored data decides how a value is parsed; the user is asked only if it does not.
+            # The type of a value is guessed from the stored data; the user chooses it only if the guess fails.
             if row["kind"] != guess:
-                kinds = [item for item in VALUE_KINDS if item[0] != "boolean" or row.value_kind == "value"]
+                kinds = [kind for kind in VALUE_KINDS if kind[0] != "boolean" or row.value_kind == "value"]
             kinds += [(filter_values.EXACT, "exactly, as JSON")] if row["kind"] == filter_values.EXACT else []
         before, _, after = _current_predicate_label(row).partition("…")
         row.options = RowOptions(
@@ -92,7 +92,7 @@ class _OptionsBuilder:
         )  # fmt: skip
 
     def _guess_kind(self, row: FilterRow, event: str) -> str:
-        """Return the type that values of a path have where it is seen, or nothing."""
+        """Return the type of the stored values of a path, or an empty string."""
         event = event or (self.event if row.name.startswith("event.") else "")
         if row.name.startswith("event.") and not event:
             return ""
@@ -113,7 +113,7 @@ class _OptionsBuilder:
         if field is None:
             return []
         if field.choices:
-            return [(item, _choice_label(item)) for item in field.choices]
+            return [(choice, _choice_label(choice)) for choice in field.choices]
         if not field.of:
             return []
         if field.of not in self.choices_by_kind:
@@ -172,8 +172,8 @@ def _field_group(field: Field) -> str:
 def _with_current_field(
     groups: list[tuple[str, list[tuple[str, str]]]], row: FilterRow
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the fields with the one that the row has, even where it is not offered to others."""
-    if not row.name or row.name == "group" or any(row.name == name for _, result in groups for name, _ in result):
+    """Return the fields including that of the row, even if the field is not offered to other rows."""
+    if not row.name or row.name == "group" or any(row.name == name for _, fields in groups for name, _ in fields):
         return groups
     label = row.event.replace("_", " ") if row.type == "history" else row.field.label if row.field else row.name
     if row.name.startswith("event."):
@@ -221,7 +221,7 @@ COUNT_TIMEOUT_SECONDS = 1.5
 
 
 class FilterView(NamedTuple):
-    """The data of the macro `rows.builder`; `tally` is None if nothing can be counted, and `note` says why."""
+    """The data of the macro `rows.builder`; without `running_count`, `note` tells why the rules are not counted."""
 
     rows: FilterRows
     place: str = SEGMENT
@@ -238,10 +238,10 @@ async def load_view(account_id: int, rows: FilterRows, place: str = SEGMENT, cou
     return view
 
 
-async def wait_for_count(tally: BackgroundCount, seconds: float = COUNT_TIMEOUT_SECONDS) -> None:
+async def wait_for_count(running_count: BackgroundCount, seconds: float = COUNT_TIMEOUT_SECONDS) -> None:
     """Wait until a count is done, for at most `seconds`."""
     until = time.monotonic() + seconds
-    while not tally.is_done and time.monotonic() < until:
+    while not running_count.is_done and time.monotonic() < until:
         await asyncio.sleep(0.01)
 
 
@@ -249,7 +249,7 @@ def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted:
     """Return the view of rows, with a running count; runs on a reader (`await fetch(build_view, …)`).
 
     Errors of complete rows are added to them. In a flow `place` is `split`: the triggering event can be used there, and
-    then nothing can be counted ahead.
+    then the rules cannot be counted.
     """
     fill_options(account_id, rows, place)
     try:
@@ -261,7 +261,9 @@ def build_view(account_id: int, rows: FilterRows, place: str = SEGMENT, counted:
     if not counted:
         return FilterView(rows, place, sentence)
     if _depends_on_event(nodes):
-        return FilterView(rows, place, sentence, note="Whom this means depends on the event that begins the flow.")
+        return FilterView(
+            rows, place, sentence, note="The number of contacts depends on the event that starts the flow."
+        )
     try:
         _count_rows(account_id, rows, nodes, current)
     except Invalid as error:
@@ -280,7 +282,7 @@ def parse_rows(account_id: int, rows: FilterRows, place: str = SEGMENT) -> tuple
 
 
 def _count_rows(account_id: int, rows: FilterRows, nodes: list[Node], current: Scope) -> None:
-    """Note at every row how many people it alone lets through, in groups too."""
+    """Set on every row, including nested rows, how many contacts match that rule alone."""
     pairs = list(_pair_rows(rows.rows, nodes))
     shares = members.count_each(account_id, [node for _, node in pairs], current)
     for (row, _), share in zip(pairs, shares, strict=True):

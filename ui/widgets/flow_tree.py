@@ -24,7 +24,7 @@ _DAY_SECONDS = 86_400
 
 
 class Card(NamedTuple):
-    """A step in the tree; `number` of contacts with its `label`, `stream` is the share that continued."""
+    """A step in the tree; `number` contacts with a `label`, and the share of entries that continued from it."""
 
     id: int
     type: str
@@ -55,7 +55,7 @@ class TreeFigures(NamedTuple):
 
 
 def index_report(flow_report: FlowReport | None) -> TreeFigures:
-    """Return the numbers of a report by step."""
+    """Return the figures of a report by step."""
     if flow_report is None:
         return TreeFigures(0, {})
     return TreeFigures(flow_report.runs.entered.count, {step.id: step for step in flow_report.steps})
@@ -76,15 +76,15 @@ def build_cards(
     marks: Mapping[int, str], level: Sequence[dict[str, Any]] | None = None,
 ) -> list[Card]:  # fmt: skip
     """Return the cards of a flow; `steps` include their contents."""
-    among = list(steps if level is None else level)
-    items = [_build_card(draft, steps, step, names, lacks, marks) for step in among]
-    for index, card in enumerate(items):
-        # Both ways of a branch meet behind it: the stream there is that into the next step.
+    level_steps = list(steps if level is None else level)
+    cards = [_build_card(draft, steps, step, names, lacks, marks) for step in level_steps]
+    for index, card in enumerate(cards):
+        # Both branches join behind a split, so its continuing share is the share that entered the next step.
         if card.is_fork:
-            following = names.steps.get(among[index + 1]["id"]) if index + 1 < len(among) else None
-            came = following.entered.count / names.entered if following is not None and names.entered else 0.0
-            items[index] = card._replace(continuing_share=came)
-    return items
+            next_step = names.steps.get(level_steps[index + 1]["id"]) if index + 1 < len(level_steps) else None
+            share = next_step.entered.count / names.entered if next_step is not None and names.entered else 0.0
+            cards[index] = card._replace(continuing_share=share)
+    return cards
 
 
 def _build_card(
@@ -129,7 +129,7 @@ def describe_step(account_id: int, step: dict[str, Any]) -> tuple[str, str]:
 
 
 def _card_count(kind: str, figures: StepFigures | None) -> tuple[int | None, str, str]:
-    """Return the one number of a card: how many wait, got it, or came."""
+    """Return the number of a card (contacts waiting, sent to, or entered), its label, and the URL of the contacts."""
     if figures is None:
         return None, "", ""
     number, label = {
@@ -141,15 +141,17 @@ def _card_count(kind: str, figures: StepFigures | None) -> tuple[int | None, str
 
 
 def _rate_label(figures: StepFigures | None) -> str:
-    sent = figures.messages if figures is not None else None
-    if sent is None or not sent.accepted.count:
+    messages = figures.messages if figures is not None else None
+    if messages is None or not messages.accepted.count:
         return ""
-    opened, clicked = (formats.percent(item.count, sent.accepted.count) for item in (sent.opened, sent.clicked))
-    return f"{opened} opened" if sent.opened.count else f"{clicked} clicked" if sent.clicked.count else ""
+    opened, clicked = (
+        formats.percent(number.count, messages.accepted.count) for number in (messages.opened, messages.clicked)
+    )
+    return f"{opened} opened" if messages.opened.count else f"{clicked} clicked" if messages.clicked.count else ""
 
 
 def _time_label(steps: Sequence[dict[str, Any]], number: int) -> str:
-    """Return how far from the start a step is, in days."""
+    """Return the least time from the start of the flow to a step, as text."""
     seconds = document.min_seconds_before(list(steps), number)
     if not seconds:
         return ""
@@ -170,8 +172,8 @@ def _left_label(figures: StepFigures | None) -> str:
 def _branch_percents(figures: StepFigures | None) -> tuple[str, str]:
     if figures is None or figures.yes is None or figures.no is None:
         return "", ""
-    whole = figures.yes.count + figures.no.count
-    return (formats.percent(figures.yes.count, whole), formats.percent(figures.no.count, whole)) if whole else ("", "")
+    total = figures.yes.count + figures.no.count
+    return (formats.percent(figures.yes.count, total), formats.percent(figures.no.count, total)) if total else ("", "")
 
 
 def _branch_shares(figures: StepFigures | None, entered: int) -> tuple[float, float]:
@@ -181,7 +183,7 @@ def _branch_shares(figures: StepFigures | None, entered: int) -> tuple[float, fl
 
 
 def describe_trigger(account_id: int, start: TriggerSpec) -> tuple[str, str]:
-    """Return what triggers a flow, and how often for one contact."""
+    """Return the trigger of a flow as text, and how often it may start for one contact."""
     if start.event == "manual":
         return "Nothing starts it yet", "People enter only by hand"
     label = formats.event(start.event)[2] if start.event in log.RESERVED_NAMES else f"“{start.event}” happens"

@@ -17,7 +17,7 @@ from ui.forms import Form, parse_int
 PAGE_SIZES = (25, 50, 100)
 MAX_SEARCH_CHARACTERS = 254
 _YEAR_SECONDS = 365 * 86400
-# Fields of a selection besides the ids: everything that matches, and the filters that it matches.
+# Further fields of a selection: whether all matching rows are selected, and the filters.
 _ALL_FIELD, _STATE_PREFIX = "all", "state."
 
 
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """One of the filters that most people use: its value, words, and how many it would show if that is known."""
+    """A quick filter: its value, its label, and the number of matching rows if known."""
 
     value: str
     label: str
@@ -41,7 +41,7 @@ class Chip(NamedTuple):
 
 
 class ActiveFilter(NamedTuple):
-    """A filter in force that is no chip, in words, and the names in the query that go with it."""
+    """An active filter that is not a chip: its text, and the query parameters that belong to it."""
 
     text: str
     names: tuple[str, ...]
@@ -53,8 +53,8 @@ class Table:
     chips: Sequence[Chip] = ()
     chip_name = "show"
     active_filters: Sequence[ActiveFilter] = ()
-    # Filters besides the query, sent with the selected rows.
-    extra_filters: dict[str, str] = {}  # replaced whole, never changed
+    # Filters that are not in the query, sent with the selected rows.
+    extra_filters: dict[str, str] = {}  # replaced as a whole, never mutated
     # The URL of bulk actions; empty if rows cannot be selected.
     bulk_action_url = ""
     # Rows are cards, which have no densities.
@@ -82,7 +82,7 @@ class Table:
 
     @property
     def kept_params(self) -> dict[str, str]:
-        """Return the query parameters that a search or another page keeps: filters, order and size."""
+        """Return the query parameters that stay when the user searches or turns the page: filters, order and size."""
         size = {"limit": str(self.limit)} if self._has_limit_param else {}
         order = {"sort": self.sort} if self.sort != self.default_sort else {}
         return {name: value for name, value in {**self.state, **order, **size}.items() if value}
@@ -94,7 +94,7 @@ class Table:
 
     @property
     def is_filtered(self) -> bool:
-        """Return whether something is filtered out."""
+        """Return whether a search or filter is active."""
         return bool(self.filter_params)
 
     @property
@@ -110,31 +110,31 @@ class Table:
         return f"{self.path}?{query}" if query else self.path
 
     def url_without(self, names: Sequence[str]) -> str:
-        """Return the address without some filters."""
+        """Return the URL without some filters."""
         return self.href(**dict.fromkeys(names, ""))
 
     def next_sort(self, column: Column) -> str:
         """Return the order that a click on a column's heading requests: its initial direction, then the other."""
         first = column.initial_direction + column.sort
-        other = column.sort if column.initial_direction else f"-{column.sort}"
-        return other if self.sort == first else first
+        opposite = column.sort if column.initial_direction else f"-{column.sort}"
+        return opposite if self.sort == first else first
 
     def aria_sort(self, column: Column) -> str:
         """Return the `aria-sort` value of a column."""
         return {column.sort: "ascending", f"-{column.sort}": "descending"}.get(self.sort, "none")
 
     def count_label(self) -> str:
-        """Return how many there are, and which of them are shown."""
-        whole = formats.count(self.results.total, self.singular, self.plural)
+        """Return the total, and the range of rows that are shown."""
+        total_label = formats.count(self.results.total, self.singular, self.plural)
         first = (self.results.page - 1) * self.results.limit + 1
         last = first + len(self.results.rows) - 1
         if self.results.total <= self.results.limit or last < first:
-            return whole
-        return f"{formats.number(first)}–{formats.number(last)} of {whole}"
+            return total_label
+        return f"{formats.number(first)}–{formats.number(last)} of {total_label}"
 
 
 class Selection:
-    """The rows that a bulk action is for: some ids, or everything that matches the table's filters."""
+    """The rows of a bulk action: some ids, or all rows that match the table's filters."""
 
     def __init__(self, form: Form, name: str = "ids") -> None:
         self.ids = form.ids(name)
@@ -148,10 +148,10 @@ class Selection:
     @classmethod
     def from_request(cls, request: Request, form: Form) -> "Selection":
         """Return the selection of a form; the menu of a row selects only that row (`?only=`)."""
-        chosen = cls(form)
+        selection = cls(form)
         if row_id := parse_int(request.args.get("only"), 0):
-            chosen.ids, chosen.is_all = [row_id], False
-        return chosen
+            selection.ids, selection.is_all = [row_id], False
+        return selection
 
     @property
     def fields(self) -> list[tuple[str, str]]:
@@ -163,23 +163,27 @@ class Selection:
         ]
 
     def table_url(self, path: str) -> str:
-        """Return the address of the table they were chosen in."""
+        """Return the URL of the table in which the rows were selected."""
         query = urlencode({name: value for name, value in self.state.items() if value})
         return f"{path}?{query}" if query else path
 
 
 def query_text(request: Request, name: str) -> str:
-    """Return a text of the query, never longer than the middle takes."""
+    """Return a query parameter, cut off at the maximum length."""
     return (request.args.get(name) or "").strip()[: MAX_SEARCH_CHARACTERS if name != "filters" else 20_000]
 
 
 def _read_sort(request: Request, columns: Sequence[Column], default: str) -> str:
-    wanted = query_text(request, "sort")
-    return wanted if wanted.removeprefix("-") in {column.sort for column in columns if column.sort} else default
+    requested_sort = query_text(request, "sort")
+    return (
+        requested_sort
+        if requested_sort.removeprefix("-") in {column.sort for column in columns if column.sort}
+        else default
+    )
 
 
 def _read_limit(request: Request) -> tuple[int, bool]:
-    """Return the page size, and whether it is in the URL; otherwise it is the last one chosen in this browser."""
+    """Return the page size, and whether it is in the URL; otherwise it is the last size chosen in this browser."""
     text = parse_int(request.args.get("limit"), 0)
     if text:
         return min(text, PAGE_SIZES[-1]), True
@@ -188,16 +192,16 @@ def _read_limit(request: Request) -> tuple[int, bool]:
 
 
 def read_density(request: Request) -> str:
-    """Return `compact` if this browser chose it, else an empty text."""
-    chosen = request.args.get("density") or request.cookies.get("density")
-    return "compact" if chosen == "compact" else ""
+    """Return `compact` if that is chosen in this browser, else an empty string."""
+    density = request.args.get("density") or request.cookies.get("density")
+    return "compact" if density == "compact" else ""
 
 
 def render_table(request: Request, template: str, table: Table, status: int = 200, /, **context: Any) -> HTTPResponse:
     """Render a page with a table, or its block `rows`; chosen size and density are stored in cookies."""
     response = view.render(request, template, status, t=table, found=table.results, also=("filters",), **context)
     chosen = {"rows": request.args.get("limit"), "density": request.args.get("density")}
-    names = {"rows": {str(item) for item in PAGE_SIZES}, "density": {"compact", "roomy"}}
+    names = {"rows": {str(size) for size in PAGE_SIZES}, "density": {"compact", "roomy"}}
     for name, value in chosen.items():
         if value in names[name] and request.cookies.get(name) != value:
             response.add_cookie(

@@ -21,7 +21,7 @@ from appliance.api.schemas import Event
 from appliance.audience.segments import suggestions
 from appliance.content.designs.document import MAX_SECTIONS
 from appliance.content.designs.kind import STYLES, THEME, Prop
-from appliance.content.designs.sections import KINDS as sections_KINDS
+from appliance.content.designs.sections import KINDS as SECTION_KINDS
 from appliance.core import validation
 from appliance.core.validation import EVENT_NAME, declared_fields, is_cleared_by_empty
 from appliance.flows.document import STEP_KEYS
@@ -172,8 +172,8 @@ def _nullable(schema: dict[str, Any], text: str) -> dict[str, Any]:
 
 def _filter_schema() -> dict[str, Any]:
     filter_spec = suggestions.describe_builder()
-    predicates = sorted({one["predicate"] for tests in filter_spec["types"].values() for one in tests})
-    names = ", ".join(one["name"] for one in filter_spec["fields"])
+    predicates = sorted({entry["predicate"] for tests in filter_spec["types"].values() for entry in tests})
+    names = ", ".join(entry["name"] for entry in filter_spec["fields"])
     return {
         "type": "object",
         "description": "A condition on contacts. All filters in a list must match; `group` combines them in other "
@@ -211,7 +211,7 @@ def _design_schema() -> dict[str, Any]:
 
 
 def _section_schema() -> dict[str, Any]:
-    kinds = ", ".join(kind.name for kind in sections_KINDS)
+    kinds = ", ".join(kind.name for kind in SECTION_KINDS)
     styles = {
         "type": ["object", "null"], "properties": {prop.name: _property_schema(prop) for prop in STYLES},
         "description": "styles of the surrounding box; `props` take precedence",
@@ -489,7 +489,9 @@ def _list_tags() -> list[str]:
 
 def _list_response_schemas() -> tuple[set[str], set[str]]:
     """Return the names of the schemas that are returned singly, and of those returned in lists."""
-    returned = [(route.response_type.__name__, route.returns_list) for route in ROUTES if route.response_type is not None]
+    returned = [
+        (route.response_type.__name__, route.returns_list) for route in ROUTES if route.response_type is not None
+    ]
     return {name for name, many in returned if not many} | {SignedIn.__name__}, {
         name for name, many in returned if many
     }

@@ -452,17 +452,17 @@ class ExampleBuilder:
             return self._value(schema, kind, level)
         schema_values = {**self._told.get(kind, {}), **VALUES_BY_SCHEMA.get(kind, {})}
         required = schema.get("required", ())
-        result = {}
+        example = {}
         for name, property_schema in schema["properties"].items():
             for values in (schema_values, VALUES_BY_NAME):
                 if name in values and self._fits(property_schema, values[name]):
-                    result[name] = values[name]
+                    example[name] = values[name]
                     break
             else:
                 if name in required:
                     property_schema = property_schema["anyOf"][0] if name in NON_NULL.get(kind, ()) else property_schema
-                    result[name] = self._value(property_schema, name, level + 1)
-        return result
+                    example[name] = self._value(property_schema, name, level + 1)
+        return example
 
     def _value(self, schema: dict[str, Any], name: str, level: int) -> Any:
         if "$ref" in schema:

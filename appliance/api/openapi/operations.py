@@ -9,7 +9,7 @@ from msgspec import NODEFAULT, UNSET, Struct
 from appliance.accounts.access import ADMIN_SCOPE, SELF_SCOPE
 from appliance.api import schemas, service
 from appliance.api.endpoints import FORM_SUBMISSION_PATH, Route
-from appliance.api.openapi import examples as samples
+from appliance.api.openapi import examples as request_examples
 from appliance.api.openapi import responses
 from appliance.api.openapi.responses import COMMON_HEADERS, error_reference, header_references
 from appliance.api.routes import ROUTES
@@ -77,7 +77,9 @@ def _link_to_submission(route: Route) -> dict[str, Any]:
 
 def _link_to_list(route: Route) -> dict[str, Any]:
     """Return the link to the list of such objects."""
-    return dict(_link(other) for other in ROUTES if (other.method, other.path) == ("GET", route.path) and other.returns_list)
+    return dict(
+        _link(other) for other in ROUTES if (other.method, other.path) == ("GET", route.path) and other.returns_list
+    )
 
 
 def _link_to_filtered_lists(route: Route) -> dict[str, Any]:
@@ -103,9 +105,9 @@ def schema_reference(kind: type[Struct]) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def example_reference(kind: type[Struct], many: bool = False) -> dict[str, Any]:
+def example_reference(kind: type[Struct], is_list: bool = False) -> dict[str, Any]:
     """Return a reference to the example of a Struct, or of a list of it."""
-    return {"1": {"$ref": f"#/components/examples/{'ListOf' if many else ''}{kind.__name__}"}}
+    return {"1": {"$ref": f"#/components/examples/{'ListOf' if is_list else ''}{kind.__name__}"}}
 
 
 def build_operation(route: Route) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def _build_request_body(route: Route) -> dict[str, Any]:
     else:
         return {}
     media: dict[str, Any] = {"schema": schema}
-    if example_reference := samples.find_examples(f"{route.method} {route.path}"):
+    if example_reference := request_examples.find_examples(f"{route.method} {route.path}"):
         media["examples"] = example_reference
     return {"required": required, "content": {kind: media}}
 
@@ -177,7 +179,9 @@ def _build_success(route: Route, status: int) -> dict[str, Any]:
         return {**response, "content": {kind: {"schema": _media_schema(kind)} for kind in kinds}}
     assert route.response_type is not None
     schema = (
-        {"type": "array", "items": schema_reference(route.response_type)} if route.returns_list else schema_reference(route.response_type)
+        {"type": "array", "items": schema_reference(route.response_type)}
+        if route.returns_list
+        else schema_reference(route.response_type)
     )
     response["content"] = {
         "application/json": {"schema": schema, "examples": example_reference(route.response_type, route.returns_list)}
@@ -260,23 +264,28 @@ def build_webhook_paths(signed: list[dict[str, Any]]) -> dict[str, Any]:
     return {"/hooks/email": {"post": _build_email_webhook(signed)}, "/hooks/sms": {"post": _build_sms_webhook(signed)}}
 
 
-def _text_schema(words: str, *options: str) -> dict[str, Any]:
-    return {"type": "string", "description": words} | ({"enum": list(options)} if options else {})
+def _text_schema(description: str, *options: str) -> dict[str, Any]:
+    return {"type": "string", "description": description} | ({"enum": list(options)} if options else {})
 
 
-def _nullable_schema(words: str, *kinds: str) -> dict[str, Any]:
-    return {"type": [*(kinds or ("string",)), "null"], "description": words}
+def _nullable_schema(description: str, *kinds: str) -> dict[str, Any]:
+    return {"type": [*(kinds or ("string",)), "null"], "description": description}
 
 
 def _build_webhook(
-    name: str, summary: str, words: str, body: dict[str, Any], examples: dict[str, Any], signed: list[dict[str, Any]]
+    name: str,
+    summary: str,
+    description: str,
+    body: dict[str, Any],
+    examples: dict[str, Any],
+    signed: list[dict[str, Any]],
 ) -> dict[str, Any]:
     response_schema = {"type": "object", "properties": {"received": _RECEIVED_SCHEMA}, "required": ["received"]}
     return {
         "operationId": name,
         "summary": summary,
         "tags": ["hooks"],
-        "description": f"{words} {_SIGNATURE_DESCRIPTION}",
+        "description": f"{description} {_SIGNATURE_DESCRIPTION}",
         "security": [],
         "parameters": signed,
         "requestBody": {"required": True, "content": {_JSON: {"schema": body, "examples": examples}}},
@@ -326,10 +335,10 @@ def _build_sms_webhook(signed: list[dict[str, Any]]) -> dict[str, Any]:
         },
         "required": ["type"],
     }  # fmt: skip
-    written = {"type": "message", "id": "in-1", "from": "+14155550123", "to": "+15550009999", "body": "Thanks!"}
+    incoming_sms = {"type": "message", "id": "in-1", "from": "+14155550123", "to": "+15550009999", "body": "Thanks!"}
     examples = {
         "1": {"summary": "An SMS was delivered", "value": {"type": "status", "id": "sms-991", "status": "delivered"}},
-        "2": {"summary": "An SMS was received", "value": written},
+        "2": {"summary": "An SMS was received", "value": incoming_sms},
     }
     return _build_webhook(
         "tell_sms", "Report the delivery status of an SMS, or an incoming SMS", "For the provider `http`.", body,
@@ -377,7 +386,7 @@ def _build_form_submission() -> dict[str, Any]:
     properties["data"] = {"type": "object", "description": "values of the other fields, by name"}
     accepted = {"const": True, "description": "always true; reveals nothing about the address"}
     body = {"schema": _object_schema(**properties)}
-    example = samples.find_examples(f"POST {FORM_SUBMISSION_PATH}")
+    example = request_examples.find_examples(f"POST {FORM_SUBMISSION_PATH}")
     kinds = {JSON: {**body, "examples": example}, "application/x-www-form-urlencoded": body}
     return {
         "operationId": "submit_form",

@@ -111,15 +111,15 @@ def _refusal(code: Code, when: str, message: str, **more: Any) -> dict[str, Refu
     return {str(more.get("reason", code)): Refusal(when, body)}
 
 
-def _invalid(reason: str, when: str, field: str, words: str, **more: Any) -> dict[str, Refusal]:
+def _invalid(reason: str, when: str, field: str, text: str, **more: Any) -> dict[str, Refusal]:
     """Return a 422 error of a request that is well formed but violates a rule."""
-    message = words if field == "base" else f"{field} {words}"
-    return _refusal("validation_error", when, message, reason=reason, validation_errors={field: [words]}, **more)
+    message = text if field == "base" else f"{field} {text}"
+    return _refusal("validation_error", when, message, reason=reason, validation_errors={field: [text]}, **more)
 
 
-def _blocked(reason: str, when: str, field: str, words: str) -> dict[str, Refusal]:
-    blockers = [{"code": reason, "message": words, "field": field}]
-    return _invalid(reason, when, field, words, blockers=blockers)
+def _blocked(reason: str, when: str, field: str, text: str) -> dict[str, Refusal]:
+    blockers = [{"code": reason, "message": text, "field": field}]
+    return _invalid(reason, when, field, text, blockers=blockers)
 
 
 _FIELD_ERRORS = {"email": ["is invalid"], "steps[1].yes[0].subject": ["is too long (maximum is 998 characters)"]}
@@ -227,7 +227,7 @@ STATUSES: dict[int, Status] = {
             **_refusal(
                 "conflict",
                 "the object was changed after the `updated_at` in the request",
-                "it was changed by somebody else since it was read",
+                "The campaign was changed by another user since it was read.",
                 updated_at="2026-11-20T09:30:00.000Z",
             ),
             **_refusal(

@@ -154,7 +154,9 @@ def _resolve_chain(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline:
 def _query(name: dns.name.Name, kind: dns.rdatatype.RdataType, deadline: _Deadline) -> dns.resolver.Answer:
     resolver = _resolver()
     resolver.timeout = deadline.seconds / _MAX_TRIES
-    return resolver.resolve(name, kind, raise_on_no_answer=False, search=False, lifetime=deadline.get_remaining_seconds())
+    return resolver.resolve(
+        name, kind, raise_on_no_answer=False, search=False, lifetime=deadline.get_remaining_seconds()
+    )
 
 
 def _nxdomain_answer(chain: list[dns.name.Name], error: dns.resolver.NXDOMAIN) -> DnsAnswer:

@@ -13,10 +13,13 @@ import httpx
 
 
 def build_limited_client(context: ssl.SSLContext, idle_seconds: float, max_bytes: int) -> httpx.AsyncClient:
-    """Return a client that follows no redirects, uses no proxy, and reads at most `max_bytes` bytes for each request."""
+    """Return a client that follows no redirects, uses no proxy, and reads at most `max_bytes` for each request."""
     transport = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
     transport._pool = httpcore.AsyncConnectionPool(
-        ssl_context=context, max_connections=None, keepalive_expiry=idle_seconds, network_backend=LimitedBackend(max_bytes)
+        ssl_context=context,
+        max_connections=None,
+        keepalive_expiry=idle_seconds,
+        network_backend=LimitedBackend(max_bytes),
     )
     return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
 

@@ -79,7 +79,7 @@ def write(mail: Mail) -> bytes:
 
 
 def write_headers(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Write headers as they go over the wire. Raises ValueError for a header that could become two (docs/threats.md)."""
+    """Write headers as they go over the wire. Raises ValueError if a header could become two (docs/threats.md)."""
     lines = []
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name):

@@ -146,7 +146,9 @@ async def request(
 
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await _request(method, httpx.URL(url), dict(headers or {}), content, schemes, max_bytes, truncate, pool)
+            return await _request(
+                method, httpx.URL(url), dict(headers or {}), content, schemes, max_bytes, truncate, pool
+            )
     except (
         _AddressRefused,
         httpx.HTTPError,
@@ -246,7 +248,7 @@ def _new_client(max_bytes: int) -> "httpx.AsyncClient":
 
 
 async def _resolve_checked(host: str, port: int, allowed: bool) -> list[str]:
-    """Return the addresses of a host. Raises _AddressRefused if any is private, unless the operator allowed the host."""
+    """Return the addresses of a host. Raises _AddressRefused if one is private and the host is not allowed."""
     addresses = await asyncio.get_running_loop().run_in_executor(_lookup_pool, _resolve, host, port, allowed)
     if not addresses or not (allowed or all(map(is_public, addresses))):
         raise _AddressRefused("one of its addresses is not public")

@@ -109,7 +109,7 @@ def connection_error(reply: Reply) -> DeliveryError:
 
 
 def sender_error(reply: Reply) -> DeliveryError:
-    """Return the error of a rejected MAIL command: a permanent rejection is about the sender, 421 about the connection."""
+    """Return the error of a rejected MAIL command: 5xx is about the sender, 421 about the connection."""
     kind = SenderRejected if reply.code >= 500 else ConnectionFailed if reply.code == 421 else Deferred
     return kind(reply.describe(), reply.code, reply.enhanced_code)
 
@@ -186,7 +186,7 @@ def envelope_commands(envelope: Envelope, extensions: Mapping[str, str]) -> tupl
 
 
 class MessageRejected(Exception):
-    """A message was rejected after its data; `next_envelope` is the envelope that was already opened behind it, if any."""
+    """A message was rejected after its data; `next_envelope` is already opened behind it, or None."""
 
     def __init__(self, error: DeliveryError, next_envelope: "OpenedEnvelope | None") -> None:
         super().__init__(str(error))
@@ -453,7 +453,7 @@ class SmtpClient(SmtpProtocol):
         if mail.is_good and rcpt.is_good and data.code == 354:
             return
         if data.code == 354:
-            # The server accepted DATA without recipients: it gets an empty message, which it must reject (RFC 2920, 3.1)
+            # The server accepted DATA without recipients: it must reject the empty message it gets (RFC 2920, 3.1)
             self.write(b".\r\n")
             await self.wait_for(self.next_reply())
         if not mail.is_good:
@@ -509,7 +509,11 @@ class SmtpClient(SmtpProtocol):
 
     def _get_next_commands(self, next_envelope: Envelope | None) -> bytes:
         """Return the commands that may follow a message (RFC 2920, 3.1), or nothing."""
-        if next_envelope is None or "PIPELINING" not in self.extensions or self.sent_count + 1 >= self.server.max_messages:
+        if (
+            next_envelope is None
+            or "PIPELINING" not in self.extensions
+            or self.sent_count + 1 >= self.server.max_messages
+        ):
             return b""
         try:
             return b"".join(envelope_commands(next_envelope, self.extensions))

@@ -204,9 +204,8 @@ class MxTarget(NamedTuple):
     @property
     def key(self) -> str:
         """Return the key under which connections are shared: the same servers and the same TLS requirement."""
-        return (
-            f"{'proven ' if self.requires_verified_tls else ''}{' '.join(f'{preference}:{name}' for preference, name in self.hosts)}"
-        )
+        hosts = " ".join(f"{preference}:{name}" for preference, name in self.hosts)
+        return f"verified {hosts}" if self.requires_verified_tls else hosts
 
 
 def get_helo_name() -> str:
@@ -334,9 +333,7 @@ def check_helo_name() -> list[CheckResult]:
     """Check the EHLO name in DNS. Blocks on name servers."""
     name = get_helo_name()
     if not is_full_hostname(name):
-        return [
-            CheckResult("fail", f"{name} is not a full host name; set email.direct.helo to one that is in DNS")
-        ]
+        return [CheckResult("fail", f"{name} is not a full host name; set email.direct.helo to one that is in DNS")]
     answer = dns_lookup.lookup(name, "A")
     if answer.state == "failed":
         return [CheckResult("warn", f"{name} cannot be looked up: {answer.error}")]

@@ -225,7 +225,9 @@ class CachedLookups:
         return answer
 
 
-def check_records(expected_records: list[Record], domain: str, timeout_seconds: float = TIMEOUT_SECONDS) -> list[Record]:
+def check_records(
+    expected_records: list[Record], domain: str, timeout_seconds: float = TIMEOUT_SECONDS
+) -> list[Record]:
     """Return the records as they are in DNS now; blocks for at most `timeout_seconds` seconds."""
     lookups = CachedLookups(timeout_seconds)
     with ThreadPoolExecutor(max(1, len(expected_records)), "dns") as pool:
@@ -270,7 +272,7 @@ def check_record(record: Record, domain: str, lookup: Lookup) -> RecordCheck:
 
 
 def _explain_missing(record: Record, domain: str, lookup: Lookup) -> str:
-    """Explain a missing record; many DNS providers append the domain to the entered name, which then contains it twice."""
+    """Explain a missing record; many DNS providers append the domain to the entered name, which then has it twice."""
     if lookup(f"{record.name}.{domain}", record.record_type).records:
         short = record.name.removesuffix(f".{domain}")
         return f"it is at {record.name}.{domain}: your DNS provider appends the domain, so enter only {short}"

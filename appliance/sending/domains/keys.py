@@ -170,10 +170,11 @@ class KeyRing:
         """Return the signers of mail dated at a moment: at most one for each algorithm. Raises KeyUnusable."""
         candidates = [row for row in self._rows if row.failed_at is None or row.failed_at > moment]
         nearest = [row for row in candidates if row.name == candidates[0].name]
-        chosen = (
-            _select_key([row for row in nearest if row.algorithm == wanted], moment) for wanted in enabled_algorithms()
+        selected_rows = (
+            _select_key([row for row in nearest if row.algorithm == algorithm], moment)
+            for algorithm in enabled_algorithms()
         )
-        return tuple(Signer(row.name, row.selector, _load_key(row)) for row in chosen if row is not None)
+        return tuple(Signer(row.name, row.selector, _load_key(row)) for row in selected_rows if row is not None)
 
 
 class _KeyRow(NamedTuple):

@@ -54,9 +54,9 @@ class Record(msgspec.Struct):
     problem: str | None = None
     checked_at: int | None = None
 
-    def is_same_record(self, other: "Record") -> bool:
+    def is_same_record(self, record: "Record") -> bool:
         """Return whether another record has the same type, name and value."""
-        return (self.record_type, self.name, self.value) == (other.record_type, other.name, other.value)
+        return (self.record_type, self.name, self.value) == (record.record_type, record.name, record.value)
 
 
 def get_records(domain: SendingDomain) -> list[Record]:
@@ -108,7 +108,9 @@ def _build_records(domain: SendingDomain) -> list[Record]:
     return [
         Record("TXT", f"_campanero.{name}", f"campanero-verification={domain.ownership_token}", "", "ownership", True),
         *active_key_records,
-        _with_problem(Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), build_no_public_name_message()),
+        _with_problem(
+            Record("MX", f"bounce.{name}", mail, "10", "return_path", direct), build_no_public_name_message()
+        ),
         _with_problem(
             Record("TXT", f"bounce.{name}", spf, "", "spf", direct),
             _PRIVATE_RELAY.format(email.relay.host) if is_private_relay else build_no_public_name_message(),

@@ -142,7 +142,9 @@ async def check_now(request: CheckRequest) -> None:
 def _run_check(request: CheckRequest, stopping: threading.Event | None) -> None:
     try:
         if stopping is None or not stopping.is_set():
-            transactions.write(apply_check, request.domain_id, dns_checks.check_records(request.expected_records, request.name))
+            transactions.write(
+                apply_check, request.domain_id, dns_checks.check_records(request.expected_records, request.name)
+            )
     finally:
         with _running_lock:
             del _running[request.domain_id]
@@ -168,13 +170,13 @@ def apply_check(domain_id: int, checked: list[Record]) -> None:
     domain.save()
 
 
-def _keep_last_seen(known: list[Record], checked: list[Record]) -> list[Record]:
+def _keep_last_seen(last_seen: list[Record], checked: list[Record]) -> list[Record]:
     """Keep the last known values of records that could not be looked up."""
     return [
         next(
             (
                 msgspec.structs.replace(record, found=known_record.found)
-                for known_record in known
+                for known_record in last_seen
                 if known_record.is_same_record(record)
             ),
             record,
@@ -228,14 +230,14 @@ def _record_failure(domain: SendingDomain, invalid: list[Record], now: int) -> N
         _set_attention(domain, words, now)
 
 
-def _set_attention(domain: SendingDomain, words: str, now: int) -> None:
-    domain.attention = words
+def _set_attention(domain: SendingDomain, problem: str, now: int) -> None:
+    domain.attention = problem
     domain.attention_since = domain.attention_since or now
 
 
-def _mark_failed(domain: SendingDomain, words: str, now: int) -> None:
+def _mark_failed(domain: SendingDomain, problem: str, now: int) -> None:
     domain.status, domain.failed_at = "failed", now
-    _record_event(domain, "domain_failed", {"problem": words})
+    _record_event(domain, "domain_failed", {"problem": problem})
     after_commit(lambda: signals.wake("campaigns"))
 
 

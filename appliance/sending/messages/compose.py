@@ -448,7 +448,11 @@ def _normalize_words(text: str) -> str:
 def describe_sms(sms: SmsText) -> SmsPreview:
     """Return the preview of an SMS."""
     counted = sms.counted
-    forcing = None if counted.forcing_character is None else Forcing(counted.forcing_character, gsm.character_name(counted.forcing_character))
+    forcing = (
+        None
+        if counted.forcing_character is None
+        else Forcing(counted.forcing_character, gsm.character_name(counted.forcing_character))
+    )
     return SmsPreview(
         sms.body, counted.parts, counted.alphabet, counted.characters, counted.units, counted.remaining_units, forcing,
         sms.find_problem(),

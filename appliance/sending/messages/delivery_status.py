@@ -315,9 +315,11 @@ def _get_blocked_until(settings: Any) -> tuple[int, str] | None:
     blocks: list[tuple[int, str]] = []
     for channel, transport in transports.items():
         status = send_status.current(channel)
-        blocks += [(item.until, item.text) for item in status.closed_transports if item.provider == transport]
+        blocks += [(block.until, block.text) for block in status.closed_transports if block.provider == transport]
         blocks += [
-            (item.until, f"limit of {item.per_hour} an hour") for item in status.exhausted_limits if item.name == "*"
+            (block.until, f"limit of {block.per_hour} an hour")
+            for block in status.exhausted_limits
+            if block.name == "*"
         ]
     return min(blocks, default=None)
 

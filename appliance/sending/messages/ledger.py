@@ -1,7 +1,7 @@
 """The ledger: one row for each recipient and message, the small writes that all senders share, lists and counters."""
 
+import collections
 import json
-from collections import Counter as Tally
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args
 
@@ -159,12 +159,12 @@ def build_event_data(row: Claim) -> dict[str, Any]:
 
 def get_chain_depths(claims: Iterable[Claim]) -> dict[int, int]:
     """Return by message id how deep in a chain of flows its events are: one below the run that sent it."""
-    sent = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
-    if not sent:
+    run_ids = {claim.id: claim.run_id for claim in claims if claim.run_id is not None}
+    if not run_ids:
         return {}
     sql = "SELECT id, chain_depth FROM run WHERE id IN (SELECT value FROM json_each(?))"
-    depths = dict(rows(sql, (json.dumps(list(sent.values())),)))
-    return {message_id: depths.get(run_id, 0) + 1 for message_id, run_id in sent.items()}
+    depths = dict(rows(sql, (json.dumps(list(run_ids.values())),)))
+    return {message_id: depths.get(run_id, 0) + 1 for message_id, run_id in run_ids.items()}
 
 
 def record_event(row: Claim, event: str, data: dict[str, Any]) -> None:
@@ -246,8 +246,8 @@ def list_messages(account_id: int, query: MessageQuery) -> Page:
         query_rows = query_rows.where(Message.created_at >= after)
     if before is not None:
         query_rows = query_rows.where(Message.created_at < before)
-    result = paginate(query_rows.order_by(Message.created_at.desc(), Message.id.desc()), query.page, query.size())
-    return result._replace(rows=_add_source_names(list(result.rows)))
+    page = paginate(query_rows.order_by(Message.created_at.desc(), Message.id.desc()), query.page, query.size())
+    return page._replace(rows=_add_source_names(list(page.rows)))
 
 
 def get(account_id: int, message_id: int) -> Message:
@@ -356,10 +356,12 @@ def count_attempt(row: CountedMessage, result: str) -> None:
 
 def count_accepted(rows: Iterable[CountedMessage]) -> None:
     """Count accepted messages, after the commit."""
-    tally = Tally((row.account_id, row.channel, row.provider, _group_label(row)) for row in rows if not row.test)
+    counts = collections.Counter(
+        (row.account_id, row.channel, row.provider, _group_label(row)) for row in rows if not row.test
+    )
 
     def count() -> None:
-        for (account_id, *labels), number in tally.items():
+        for (account_id, *labels), number in counts.items():
             SENDS.increment(*labels, "accepted", account_id=account_id, number=number)
 
     after_commit(count)

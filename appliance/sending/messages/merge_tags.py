@@ -174,8 +174,8 @@ def list_merge_tags(account_id: int, template_id: int | None = None, links: bool
     groups = [
         MergeTagGroup("Contact", _list_contact_tags(account_id)),
         MergeTagGroup("Contact data", [
-            MergeTag(f"contact.data{_write_path(item.name)}", _write_label(item.name), item.example, item.lacking)
-            for item in store.summarize_data_keys(account_id)
+            MergeTag(f"contact.data{_write_path(group.name)}", _write_label(group.name), group.example, group.lacking)
+            for group in store.summarize_data_keys(account_id)
         ]),
         MergeTagGroup("Event", _list_event_tags(template.flow) if template is not None and template.flow_id else []),
         MergeTagGroup("Brand", [
@@ -190,7 +190,7 @@ def list_merge_tags(account_id: int, template_id: int | None = None, links: bool
             MergeTag("preferences_url", "Preferences link", text="Preferences"),
             MergeTag("view_url", "View in browser", text="View in browser"),
         ]))  # fmt: skip
-    return [item for item in groups if item.tags]
+    return [group for group in groups if group.tags]
 
 
 def _list_contact_tags(account_id: int) -> list[MergeTag]:

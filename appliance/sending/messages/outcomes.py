@@ -378,7 +378,7 @@ def _store_payload(row: Claim, prepared: PreparedMessage | None) -> None:
     """Store the bytes of a message for its retry, unless it is secret or its recipient was erased meanwhile."""
     if prepared is None or ledger.has_secret_link(row):
         return
-    envelope, *rest = prepared[:4]
+    envelope, *other_fields = prepared[:4]
     connection().execute(
         "INSERT INTO retry_payload (message_id, mail_from, rcpt_to, content, subject, sender, "
         "internet_message_id, parts, has_opt_out_hint) "
@@ -387,7 +387,7 @@ def _store_payload(row: Claim, prepared: PreparedMessage | None) -> None:
         "content = excluded.content, subject = excluded.subject, sender = excluded.sender, "
         "internet_message_id = excluded.internet_message_id, parts = excluded.parts, "
         "has_opt_out_hint = excluded.has_opt_out_hint, lookup_count = NULL",
-        (*envelope[:3], *rest, prepared.parts, prepared.has_opt_out_hint, row.id),
+        (*envelope[:3], *other_fields, prepared.parts, prepared.has_opt_out_hint, row.id),
     )
 
 

@@ -87,7 +87,7 @@ _FLOW_STATE = (
 )
 
 
-def claim_one(row: Claim, process: str, wanted: Claim, now: int) -> bool:
+def claim_one(row: Claim, process: str, rendered: Claim, now: int) -> bool:
     """Claim an open row if it may go out now (P4, P5); one that may never go again is skipped.
 
     `row` is the row as stored, `wanted` as rendered: its date and its body hash are stored.
@@ -121,7 +121,7 @@ def claim_one(row: Claim, process: str, wanted: Claim, now: int) -> bool:
     connection().execute(
         "UPDATE message SET status = 'sending', claimed_by = ?, first_attempt_at = coalesce(first_attempt_at, ?), "
         "body_hash = ?, updated_at = ? WHERE id = ?",
-        (process, wanted.first_attempt_at or now, wanted.body_hash, now, row.id),
+        (process, rendered.first_attempt_at or now, rendered.body_hash, now, row.id),
     )
     return True
 
@@ -258,18 +258,18 @@ _CLAIM = (
 )
 
 
-def record_and_claim(results: list[Outcome], claims: list[Claim], process: str) -> set[int]:
+def record_and_claim(new_outcomes: list[Outcome], claims: list[Claim], process: str) -> set[int]:
     """Record the outcomes, claim the next messages, and return the ids that were claimed.
 
     Messages that were not claimed may not go out now. An outcome may be passed twice: it is written once.
     """
     require_write_transaction()
     accepted = {
-        outcome.claim.id: outcome for outcome in results if outcome.error is None and outcome.skip_reason is None
+        outcome.claim.id: outcome for outcome in new_outcomes if outcome.error is None and outcome.skip_reason is None
     }
     if accepted:
         outcomes.record_accepted([*accepted.values()])
-    for outcome in results:
+    for outcome in new_outcomes:
         if outcome.error is not None or outcome.skip_reason is not None:
             outcomes.record_failure(outcome)
     return _claim_batch(claims, process) if claims and disk_guard.send_blocker() is None else set()
@@ -277,14 +277,14 @@ def record_and_claim(results: list[Outcome], claims: list[Claim], process: str) 
 
 def _claim_batch(claims: list[Claim], process: str) -> set[int]:
     now = clock.now_ms()
-    wanted = {row.id: row for row in claims}
+    claims_by_id = {row.id: row for row in claims}
     suspects = sms_rules.find_suspects(claims, now)
     parameters = [
         (process, row.first_attempt_at, row.body_hash, now, row.id, now) for row in claims if row.id not in suspects
     ]
     claimed = {claimed_row[0] for claimed_row in connection().executemany(_CLAIM, parameters)}
-    for message_id in wanted.keys() - claimed:
+    for message_id in claims_by_id.keys() - claimed:
         current = rows(f"SELECT {COLUMNS} FROM message WHERE id = ? AND status IN ('queued', 'held')", (message_id,))
-        if current and claim_one(Claim._make(current[0]), process, wanted[message_id], now):
+        if current and claim_one(Claim._make(current[0]), process, claims_by_id[message_id], now):
             claimed.add(message_id)
     return claimed

@@ -217,21 +217,21 @@ class QueueReader:
 
     def _scan(self, source: Source, limit: int, request: "_ReadRequest") -> list[Claim]:
         claims: list[Claim] = []
-        seen, ended = 0, False
+        scanned_count, is_at_end = 0, False
         self._started_at.setdefault(source, time.monotonic())
         position = self._positions.get(source, (-1, 0))
-        while len(claims) < limit and seen < _MAX_SCANNED_ROWS and not ended:
+        while len(claims) < limit and scanned_count < _MAX_SCANNED_ROWS and not is_at_end:
             page = _read_page(source, self._channel, request, position, _PAGE_ROWS if request.room else limit)
-            ended = len(page) < (_PAGE_ROWS if request.room else limit)
+            is_at_end = len(page) < (_PAGE_ROWS if request.room else limit)
             for row in page:
                 claim = Claim._make(row[:-1])
                 if source.kind == "campaign" and claim.provider in request.closed:
                     # All rows of a campaign leave by the same provider, so its first row decides for all.
                     return claims
                 if len(claims) >= limit:
-                    ended = False
+                    is_at_end = False
                     break
-                position, seen = (row[-1], claim.id), seen + 1
+                position, scanned_count = (row[-1], claim.id), scanned_count + 1
                 if row[-1] == _get_due_now(source):
                     self._last_due_now[source] = claim.id
                 if request.is_taken(claim):
@@ -240,13 +240,13 @@ class QueueReader:
                     self._park(source, claim, full_group)
                 else:
                     claims.append(claim)
-        self._save_position(source, position, ended)
-        self.has_more |= not ended and len(claims) < limit
+        self._save_position(source, position, is_at_end)
+        self.has_more |= not is_at_end and len(claims) < limit
         return claims
 
-    def _save_position(self, source: Source, position: tuple[int, int], ended: bool) -> None:
+    def _save_position(self, source: Source, position: tuple[int, int], is_at_end: bool) -> None:
         """Store where the next read starts: new rows are due at once, so they come before retries."""
-        if not ended:
+        if not is_at_end:
             self._positions[source] = position
         elif source.kind == "single":
             self._positions.pop(source, None)  # a single message waits for no others

@@ -101,7 +101,11 @@ def recover_interrupted(interrupted: list[tuple[Claim, PreparedMessage | None]])
         if claim.body_hash is None:
             # The message could not be rendered, so nothing of it was sent.
             outcomes.record_failure(Outcome(claim, Postponed(_STOPPED, 0)))
-        elif prepared is None and claim.uncertain_count == 0 and outcomes.get_channel_settings(claim).in_doubt == "resend":
+        elif (
+            prepared is None
+            and claim.uncertain_count == 0
+            and outcomes.get_channel_settings(claim).in_doubt == "resend"
+        ):
             connection().execute("UPDATE message SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
             ledger.mark_uncertain(claim, f"{_STOPPED}, and what it said has changed since", now)
         else:

@@ -208,16 +208,16 @@ def find_sms_advice(account: Account, countries: set[str], hint: str | None, rea
     if named and hint and "://" not in hint:
         text = f"the hint asks for an answer, and nobody can answer {senders[named[0]]}: {', '.join(named)}"
         advice.append(("sms_sender_one_way", text))
-    missing = [country for country, sender in senders.items() if not sender]
-    if real and missing and not pick_sms_sender(account.sms_from, None):
+    countries_without_sender = [country for country, sender in senders.items() if not sender]
+    if real and countries_without_sender and not pick_sms_sender(account.sms_from, None):
         advice.append(
             (
                 "sms_sender_missing",
                 _PROVIDER_CHOOSES if allows_no_sender(config.current().sms.transport) else _LACKS_SENDER,
             )
         )
-    elif real and missing:
-        advice.append(("sms_sender_missing", _NUMBER_REQUIRED.format(country=", ".join(missing))))
+    elif real and countries_without_sender:
+        advice.append(("sms_sender_missing", _NUMBER_REQUIRED.format(country=", ".join(countries_without_sender))))
     american = next((sender for country, sender in senders.items() if country in US_COUNTRIES and sender), None)
     if real and american and fetch_one(_DELIVERED_TO_US, (account.id,)) is None:
         advice.append(("sms_unregistered", _describe_registration(american)))
@@ -340,13 +340,13 @@ def list_warm_up_days(account_id: int) -> list[WarmUpDay]:
     return [WarmUpDay(*row) for row in day_rows if row[0] in own_domains]
 
 
-def estimate_end(day: WarmUpDay, left: int) -> int | None:
+def estimate_end(day: WarmUpDay, remaining: int) -> int | None:
     """Return the start of the day on which so many more will be sent if all goes well, or None if that is today."""
-    left -= max(0, day.cap - day.accepted) if day.cap else left
+    remaining -= max(0, day.cap - day.accepted) if day.cap else remaining
     day_number, step = day.day, day.step
-    while left > 0:
+    while remaining > 0:
         day_number, step = day_number + 1, step + 1
-        left -= DAILY_CAPS[step] if step < len(DAILY_CAPS) else left
+        remaining -= DAILY_CAPS[step] if step < len(DAILY_CAPS) else remaining
     return day_number * DAY_MS if day_number > day.day else None
 
 

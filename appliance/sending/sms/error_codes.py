@@ -117,7 +117,7 @@ MEANING_OF_CODE: dict[int, Meaning] = {
     30036: Meaning(RecipientRejected, bounce_classes.EXPIRED, bounce_classes.EXPIRED.help, "5.4.7"),
     30039: _rejected("Two systems answer each other; stop one of them.", bounce_classes.SETUP),
 }
-_MEANING_OF_CLASS = {one.name: _rejected(kind=one) for one in _PHONE_CLASSES} | {
+_MEANING_OF_CLASS = {bounce_class.name: _rejected(kind=bounce_class) for bounce_class in _PHONE_CLASSES} | {
     "hard": _invalid_number(),
     "unreachable": MEANING_OF_CODE[30003],
     "opted_out": MEANING_OF_CODE[21610],
@@ -146,7 +146,9 @@ def describe_code(code: str | int | None, text: str) -> str:
     """Return a code with its text, and what helps if the cause is not the recipient."""
     meaning = find_meaning(code)
     description = " ".join(filter(None, (str(code or ""), text or meaning.kind.meaning)))
-    return f"{description} - {meaning.help}" if meaning.help and meaning.kind.suppression_rule == "nobody" else description
+    return (
+        f"{description} - {meaning.help}" if meaning.help and meaning.kind.suppression_rule == "nobody" else description
+    )
 
 
 def classify_failure(error: DeliveryError) -> BounceClass:

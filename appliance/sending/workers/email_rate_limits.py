@@ -148,7 +148,7 @@ class EmailRateLimits(RateLimits):
         return [limit for limit in limits if limit is not None]
 
     def record_answer(self, claim: Claim, error: DeliveryError | None) -> DeliveryError | None:
-        """Update the limits from a reply; an error that asks for a lower rate becomes RateLimited, with the time to retry."""
+        """Update the limits from a reply; an error that asks for a lower rate becomes RateLimited."""
         if error is None:
             for limit in self._admitted.get(claim.id, ()) if self._quotas else ():
                 if isinstance(limit, WarmUpQuota | UncappedQuota):

@@ -28,7 +28,7 @@ from appliance.sending.messages.ledger import Claim
 from appliance.sending.workers.circuit_breaker import CircuitBreaker
 from appliance.sending.workers.email_rate_limits import EmailRateLimits
 from appliance.settings import config
-from appliance.storage import transactions as work
+from appliance.storage import transactions as storage_transactions
 from appliance.storage.models import MailPolicy
 from appliance.storage.transactions import require_write_transaction
 
@@ -73,7 +73,7 @@ class MtaStsPolicies:
 
     @staticmethod
     async def _load_or_fetch(domain: str) -> tuple[MtaStsPolicy | None, float]:
-        stored = await work.fetch(load_policy, domain)
+        stored = await storage_transactions.fetch(load_policy, domain)
         announced = await mx_routes.run_lookup(mx_routes.find_policy_id, domain)
         if announced is None or (stored is not None and stored.id == announced):
             return stored, _POLICY_SECONDS
@@ -81,7 +81,7 @@ class MtaStsPolicies:
         if fetched is None:
             log.warning("mta-sts: policy of %s could not be fetched", domain)
             return stored, _POLICY_RETRY_SECONDS
-        await work.commit(store_policy, domain, fetched)
+        await storage_transactions.commit(store_policy, domain, fetched)
         return fetched, _POLICY_SECONDS
 
 
@@ -412,7 +412,7 @@ class MxConnections:
         return error
 
     def classify_refusal(self, error: SenderRejected, claim: Claim, sender: str) -> DeliveryError:
-        """Return the error for a server that rejects our sender; unless many groups do, it affects only this message."""
+        """Return the error for a server that rejects our sender. Unless many groups do, it affects one message only."""
         group = mx_routes.get_recipient_group(DIRECT, claim.recipient_key)
         if bounce_classes.classify(error.smtp, error.enhanced, error.text) is bounce_classes.AUTHENTICATION:
             return MailUnauthenticated(error.text, error.smtp, error.enhanced)

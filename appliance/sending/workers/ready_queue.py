@@ -277,7 +277,7 @@ class ReadyQueue:
     def poll(self, behind: bool = False) -> RenderedMessage | None:
         """Return the next message if one may go at this moment, and start a refill if needed.
 
-        A message that is pipelined `behind` another one leaves later than it is returned, so it is taken only without limits.
+        A message that is pipelined `behind` another one leaves later than it is returned, so no limit may apply to it.
         """
         ready = self._pop_admitted(behind)
         self._start_refill()

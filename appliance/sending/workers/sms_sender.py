@@ -30,7 +30,7 @@ from appliance.sending.messages.ledger import Claim, Outcome, PreparedMessage
 from appliance.sending.messages.senders import get_limit_name, pick_sms_sender
 from appliance.sending.sms import error_codes, numbers
 from appliance.sending.sms.providers import PROVIDERS
-from appliance.sending.sms.providers import base as client
+from appliance.sending.sms.providers import base as provider_base
 from appliance.sending.sms.providers.base import Provider
 from appliance.sending.sms.segments import AcceptedSms, OutgoingSms
 from appliance.sending.workers.circuit_breaker import CircuitBreaker, StopSwitch
@@ -207,7 +207,9 @@ class SmsWorker:
         try:
             if number in shared.in_lookup or shared.in_progress[number]:
                 await transactions.commit(
-                    retries.postpone_lookup, claim, Postponed("another lookup of this number is in progress", _CONCURRENT_SECONDS)
+                    retries.postpone_lookup,
+                    claim,
+                    Postponed("another lookup of this number is in progress", _CONCURRENT_SECONDS),
                 )
                 return
             shared.in_lookup.add(number)
@@ -227,7 +229,9 @@ class SmsWorker:
     async def _find_accepted(self, claim: Claim, prepared: PreparedMessage) -> tuple[AcceptedSms, ...] | DeliveryError:
         try:
             _require_settings(PROVIDERS[claim.provider])
-            return await PROVIDERS[claim.provider].find_accepted(build_sms(claim, prepared), claim.first_attempt_at or 0)
+            return await PROVIDERS[claim.provider].find_accepted(
+                build_sms(claim, prepared), claim.first_attempt_at or 0
+            )
         except DeliveryError as error:
             if isinstance(error, ConnectionFailed):
                 self._shared.breaker.record_connection_failure(claim.provider, error)
@@ -356,7 +360,7 @@ class SmsSender:
             await _finish_tasks(tasks)
             # If the database cannot be written, the shutdown does not wait for it.
             await context.outcome_writer.flush(_CANCEL_SECONDS if self.is_halted.stopping.is_set() else None)
-            await client.close_connections()
+            await provider_base.close_connections()
             await loop.run_in_executor(None, ready_queue.close)
 
     async def _sleep_until_woken(self, wake_event: asyncio.Event) -> None:
@@ -368,7 +372,7 @@ class SmsSender:
                     await wake_event.wait()
                     wake_event.clear()
         if not self._woken.is_set():
-            await client.close_connections()
+            await provider_base.close_connections()
         while not self._woken.is_set():
             await wake_event.wait()
             wake_event.clear()

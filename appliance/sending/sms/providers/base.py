@@ -91,7 +91,7 @@ class _Pool:
     async def close(self) -> None:
         """Close the idle connections."""
         idle, self._idle = self._idle, {}
-        for pooled in (item for several in idle.values() for item in several):
+        for pooled in (connection for connections in idle.values() for connection in connections):
             await pooled.connection.aclose()
 
 
@@ -214,9 +214,9 @@ def parse_id(value: Any) -> str | None:
     return text if _ID.fullmatch(text) else None
 
 
-def clean_text(value: Any, most: int = _MAX_TEXT_CHARACTERS) -> str:
+def clean_text(value: Any, max_characters: int = _MAX_TEXT_CHARACTERS) -> str:
     """Return text of a provider in one line, without control characters."""
-    return " ".join(_CONTROL_CHARACTERS.sub("", str(value)).split())[:most] if value is not None else ""
+    return " ".join(_CONTROL_CHARACTERS.sub("", str(value)).split())[:max_characters] if value is not None else ""
 
 
 def clean_body(body: str) -> str:

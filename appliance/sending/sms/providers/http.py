@@ -92,7 +92,9 @@ class Http(Provider):
         if (
             not self.get_webhook_secret()
             or not webhook_id
-            or not crypto.has_valid_signature(self.get_webhook_secret(), webhook_id, timestamp, received.body, signature)
+            or not crypto.has_valid_signature(
+                self.get_webhook_secret(), webhook_id, timestamp, received.body, signature
+            )
         ):
             raise base.invalid_signature()
         if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
