@@ -75,7 +75,7 @@ class DnsServer:
         self.sequence(name, kind, values)
 
     def sequence(self, name: str, kind: str, *answers: Values) -> None:
-        """Answer each query of a name with the next tuple of values; the last one is repeated."""
+        """Return the next tuple of values for each query of a name; the last one is repeated."""
         with self._lock:
             self._answers[_key(name), kind] = list(answers)
 
@@ -113,12 +113,12 @@ class DnsServer:
         self._silent.discard(_key(name))
 
     def fail(self, name: str, rcode: str = "SERVFAIL") -> None:
-        """Answer every query of a name with this response code."""
+        """Respond to every query of a name with this response code."""
         with self._lock:
             self._rcodes[_key(name)] = rcode
 
     def delay(self, name: str, seconds: float) -> None:
-        """Answer queries of a name after a delay."""
+        """Respond to queries of a name after a delay."""
         with self._lock:
             self._delays[_key(name)] = seconds
 
