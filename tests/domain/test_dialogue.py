@@ -206,7 +206,7 @@ def test_what_the_server_cannot_take_is_said_before() -> None:
     with SmtpServer(size_limit=1000, smtputf8=False) as smtp:
 
         async def conversation(dialogue: SmtpClient) -> None:
-            with pytest.raises(RecipientRejected, match="no more than 1000"):
+            with pytest.raises(RecipientRejected, match="at most 1000"):
                 dialogue.open_envelope(envelope(1, b"x" * 2000))
             with pytest.raises(RecipientRejected) as caught:
                 dialogue.open_envelope(Envelope("a@example.com", "jörg@example.org", BODY))
