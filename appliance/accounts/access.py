@@ -28,7 +28,7 @@ SCOPES = frozenset(
 
 _SCOPE = f" *({'|'.join(['full', 'read', 'send', *sorted(SCOPES)])}) *"
 _SCOPE_PATTERN = f"^{_SCOPE}(,{_SCOPE})*$"
-# The last use of each key by id: in memory, and as written. A killed process loses at most a minute.
+# The last use of each key by key id, in memory and as written to the database. A killed process loses at most a minute.
 _last_uses: dict[int, int] = {}
 _written_uses: dict[int, int] = {}
 _WRITE_INTERVAL_MS = 60_000
@@ -143,7 +143,7 @@ def fetch_key_page(account_id: int, query: PageQuery) -> Page:
 
 
 def find_credential(key: str) -> Credential | None:
-    """Return who a key belongs to, or None; one indexed read by its digest, so nothing is compared that could leak."""
+    """Return the credential of an API key, or None; the key is looked up by its hash, so no comparison leaks timing."""
     if not key.startswith((LIVE_PREFIX, TEST_PREFIX)):
         return None
     row = fetch_one(

@@ -14,19 +14,19 @@ from appliance.storage.database import rows, scalar
 from appliance.storage.models import Account, Brand
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-_crowd: CostAwareCache[tuple[int, int]] = CostAwareCache()
+_audience_counts: CostAwareCache[tuple[int, int]] = CostAwareCache()
 # Small counts are exact; counts of millions come from a cache.
 _CHEAP_SECONDS = 0.003
 _counts: CostAwareCache[dict[str, int]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
 _usage: CostAwareCache[dict[str, Any]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
-_COUNTED = {
+_COUNTED_TABLES = {
     "contacts": "contact WHERE account_id = ?1", "lists": "contact_list WHERE account_id = ?1",
     "segments": "segment WHERE account_id = ?1", "messages": "message WHERE account_id = ?1",
     "events": "event WHERE account_id = ?1", "campaigns": "campaign WHERE account_id = ?1 AND deleted_at IS NULL",
     "flows": "flow WHERE account_id = ?1 AND hidden = 0 AND deleted_at IS NULL",
     "templates": "template WHERE account_id = ?1 AND flow_id IS NULL",
 }  # fmt: skip
-_COUNTS = f"SELECT {', '.join(f'(SELECT count(*) FROM {what})' for what in _COUNTED.values())}"
+_COUNTS_SQL = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in _COUNTED_TABLES.values())}"
 # The account that the installation began with: its owners also manage the installation.
 FIRST_ACCOUNT_ID = 1
 # A test email goes to at most this many addresses.
@@ -195,7 +195,7 @@ def update(account_id: int, changes: AccountWrite) -> Account:
     if values.get("sending_stopped") is False:
         after_commit(lambda: signals.wake("outbox"))
     if values.keys() & {"sms_quiet_hours", "time_zone"}:
-        after_commit(lambda: signals.wake("nights"))
+        after_commit(lambda: signals.wake("quiet_hours"))
     account.updated_at = clock.now_ms()
     account.save()
     return account
@@ -233,7 +233,7 @@ def _column_value(value: Any, empty: Any = None) -> Any:
 
 def count_objects(account_id: int) -> dict[str, int]:
     """Count the objects of an account by kind; large counts come from a cache."""
-    return _counts.get(account_id, lambda: dict(zip(_COUNTED, rows(_COUNTS, (account_id,))[0], strict=True)))
+    return _counts.get(account_id, lambda: dict(zip(_COUNTED_TABLES, rows(_COUNTS_SQL, (account_id,))[0], strict=True)))
 
 
 def count_audience(account_id: int) -> tuple[int, int]:
@@ -246,7 +246,7 @@ def count_audience(account_id: int) -> tuple[int, int]:
         )
         return people, lists
 
-    return _crowd.get(account_id, count)
+    return _audience_counts.get(account_id, count)
 
 
 def fetch_usage(account_id: int) -> dict[str, Any]:

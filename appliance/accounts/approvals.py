@@ -50,10 +50,10 @@ def can_approve(row: Any, by: Actor) -> bool:
     person = by.person_id
     if person is None or not row.account.approval_by_another or person not in (row.asked_by, row.edited_by):
         return True
-    others = User.select().where(
+    other_approvers = User.select().where(
         User.account == row.account_id, User.role.in_(APPROVER_ROLES), User.disabled_at.is_null(), User.id != person
     )
-    return not others.exists()
+    return not other_approvers.exists()
 
 
 def mark_changed(row: Any, user_id: int | None) -> None:

@@ -68,8 +68,8 @@ def run_once(
 
 def find_expired(limit: int) -> list[int]:
     """Return the ids of expired rows, at most `limit`."""
-    found = rows("SELECT id FROM idempotency WHERE created_at < ? LIMIT ?", (clock.now_ms() - RETENTION_MS, limit))
-    return [row[0] for row in found]
+    expired = rows("SELECT id FROM idempotency WHERE created_at < ? LIMIT ?", (clock.now_ms() - RETENTION_MS, limit))
+    return [row[0] for row in expired]
 
 
 def delete_expired(ids: list[int]) -> int:

@@ -1,7 +1,7 @@
 """Sign-in by password and second factor, for pages and API.
 
 An unknown address, a disabled user and a wrong password give the same answer, in wording, in time and in the number
-of attempts (trust, T14).
+of attempts (T14).
 """
 
 import base64
@@ -181,7 +181,7 @@ class InvalidCredentials(Refused):
 
 
 class CodeRequired(Refused):
-    """Address and password are right and a code is needed; the token stands for them meanwhile."""
+    """Address and password are right and a code is needed; the token replaces them in the second request."""
 
     code = "otp_required"
 
@@ -191,7 +191,7 @@ class CodeRequired(Refused):
 
 
 async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
-    """Return the user who signs in; raises InvalidCredentials, CodeRequired or TooMany."""
+    """Return the user who signs in; raises InvalidCredentials, CodeRequired or RateLimitExceeded."""
     name = rate_limits.email_key(email)
     with rate_limits.limit_attempt(name, rate_limits.client_key(ip)) as attempt:
         user = await fetch(users.find_by_email, email)
@@ -212,7 +212,7 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
 async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
     """Return the user who signs in with a code after the password; None if the password was too long ago.
 
-    Raises InvalidCredentials or TooMany.
+    Raises InvalidCredentials or RateLimitExceeded.
     """
     user = await fetch(passwords.find_token_user, _PURPOSE, token)
     if user is None:
@@ -228,7 +228,7 @@ async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str
     """Return which of "password" and "otp" is wrong when a signed-in user confirms their identity.
 
     Counts as a sign-in attempt, so that an unattended browser cannot be used for guessing. A right code is used up.
-    Raises TooMany.
+    Raises RateLimitExceeded.
     """
     with rate_limits.limit_attempt(rate_limits.email_key(user.email), rate_limits.client_key(ip)) as attempt:
         wrong = [] if await passwords.verify(user.password_hash, password) else ["password"]

@@ -57,7 +57,7 @@ def matches(password_hash: str, password: str) -> bool:
 async def verify(password_hash: str | None, password: str) -> bool:
     """Return whether a password matches a hash; without a hash it takes the same time.
 
-    Runs on a small thread pool, so that sign-ins do not slow other requests. Raises TooMany if too many wait.
+    Runs on a small thread pool, so that sign-ins do not slow other requests. Raises RateLimitExceeded if too many wait.
     """
     global _waiting
     if _waiting >= _MAX_WAITING:

@@ -52,7 +52,7 @@ def client_key(ip: str) -> str:
 
 @contextmanager
 def limit_attempt(*names: str) -> Iterator[Attempt]:
-    """Reserve an attempt of these counters while it is verified; raises TooMany if one is used up."""
+    """Reserve an attempt of these counters while it is verified; raises RateLimitExceeded if one is used up."""
     _reserve(names)
     attempt = Attempt()
     try:

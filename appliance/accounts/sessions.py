@@ -57,10 +57,10 @@ def find_expired(limit: int) -> list[int]:
     return [row.id for row in Session.select(Session.id).where(Session.expires_at < clock.now_ms()).limit(limit)]
 
 
-def delete_expired(some: list[int]) -> int:
+def delete_expired(ids: list[int]) -> int:
     """Delete expired sessions with their IP addresses and user agents."""
     require_write_transaction()
-    return int(Session.delete().where(Session.id.in_(some), Session.expires_at < clock.now_ms()).execute())
+    return int(Session.delete().where(Session.id.in_(ids), Session.expires_at < clock.now_ms()).execute())
 
 
 def find_by_cookie(token: str) -> Session | None:
@@ -146,19 +146,19 @@ def revoke(user_id: int, session_id: int, by: Actor) -> Session:
     return session
 
 
-def revoke_others(user_id: int, but: int | None, by: Actor) -> int:
+def revoke_others(user_id: int, kept_id: int | None, by: Actor) -> int:
     """End all sessions of a user except one; return their number."""
     require_write_transaction()
-    others = [item for item in list_by_user(user_id) if item.id != but]
-    for session in others:
+    sessions_to_end = [session for session in list_by_user(user_id) if session.id != kept_id]
+    for session in sessions_to_end:
         revoke(user_id, session.id, by)
-    return len(others)
+    return len(sessions_to_end)
 
 
-def delete_all(user_id: int, but: int | None = None) -> None:
+def delete_all(user_id: int, kept_id: int | None = None) -> None:
     """End all sessions of a user, except one, after a change of password, second factor or access."""
     require_write_transaction()
-    Session.delete().where(Session.user == user_id, Session.id != (but or 0)).execute()
+    Session.delete().where(Session.user == user_id, Session.id != (kept_id or 0)).execute()
 
 
 def _record(session: Session, action: str, ip: str | None, actor: str | None = None) -> None:

@@ -15,7 +15,7 @@ from appliance.core import clock, crypto
 from appliance.core.errors import ConfigError, Invalid
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
-from appliance.settings.config import Loaded
+from appliance.settings.config import LoadedConfig
 from appliance.storage.database import run
 from appliance.storage.models import Setting
 from appliance.storage.transactions import require_write_transaction
@@ -53,10 +53,10 @@ def load() -> dict[str, Any]:
 
 def can_set(name: str) -> bool:
     """Return whether a page may change a setting that option, environment or file do not fix."""
-    return name in _PAGE_SETTINGS and config.loaded().sources[name] in ("page", "default")
+    return name in _PAGE_SETTINGS and config.get_loaded().sources[name] in ("page", "default")
 
 
-def save(values: Mapping[str, Any]) -> Loaded:
+def save(values: Mapping[str, Any]) -> LoadedConfig:
     """Store settings and return the new configuration, which the caller applies after the commit.
 
     None deletes a setting. Raises Invalid with every error by dotted name, and then stores nothing.
@@ -76,7 +76,7 @@ def save(values: Mapping[str, Any]) -> Loaded:
     return loaded
 
 
-def build_config(values: Mapping[str, Any]) -> Loaded:
+def build_config(values: Mapping[str, Any]) -> LoadedConfig:
     """Return the configuration with these settings without storing them.
 
     Raises Invalid with every error by dotted name. If the server of a secret changes, the secret must be given again;
@@ -84,10 +84,10 @@ def build_config(values: Mapping[str, Any]) -> Loaded:
     """
     after = {name: value for name, value in {**load(), **values}.items() if value is not None}
     try:
-        loaded = config.loaded().with_pages(after)
+        loaded = config.get_loaded().with_pages(after)
     except ConfigError as error:
         raise _to_invalid(error) from None
-    before, errors = config.loaded().config, {}
+    before, errors = config.get_loaded().config, {}
     for secret, server in _BOUND.items():
         moved = [name for name in server if config.get_value(loaded.config, name) != config.get_value(before, name)]
         if moved and config.get_value(before, secret) and not values.get(secret):
@@ -117,9 +117,9 @@ def _to_invalid(error: ConfigError) -> Invalid:
     faults: dict[str, list[str]] = {}
     settings = dict(config.list_settings())
     for fault in str(error).split("; "):
-        name, _, rest = fault.partition(":")
+        name, _, message = fault.partition(":")
         setting = name.partition(" ")[0]
-        faults.setdefault(setting if setting in settings else "base", []).append(rest.strip() or fault)
+        faults.setdefault(setting if setting in settings else "base", []).append(message.strip() or fault)
     return Invalid(faults)
 
 

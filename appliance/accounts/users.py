@@ -96,7 +96,7 @@ def set_preference(user_id: int, name: str, value: Any) -> None:
     """Store a preference of a user; None deletes it."""
     require_write_transaction()
     user = User.get_by_id(user_id)
-    preferences = {key: one for key, one in (user.preferences or {}).items() if key != name}
+    preferences = {key: preference for key, preference in (user.preferences or {}).items() if key != name}
     user.preferences = preferences if value is None else {**preferences, name: value}
     user.save(only=["preferences"])
 

@@ -510,7 +510,7 @@ async def change_membership(request: ApiRequest) -> ApiResponse:
         chunk = plan.add[start : start + bulk_actions.MEMBERSHIP_CHUNK]
         addition = await commit(lists.add_members, request.account_id, request.id, chunk)
         summary.added += addition.changed_count
-        summary.kept_opt_out = addition.kept or summary.kept_opt_out
+        summary.kept_opt_out = addition.kept_opt_outs or summary.kept_opt_out
     for start in range(0, len(plan.remove), bulk_actions.MEMBERSHIP_CHUNK):
         chunk = plan.remove[start : start + bulk_actions.MEMBERSHIP_CHUNK]
         summary.removed += (await commit(lists.remove_members, request.account_id, request.id, chunk)).changed_count

@@ -326,9 +326,9 @@ async def receive_file(request: ApiRequest, target: Path, max_bytes: int, noun: 
         form = await uploads.receive(request.http.headers, stream, target, max_bytes)
     except uploads.TooLarge:
         raise ApiError(413, "payload_too_large", f"{noun} may have at most {max_bytes} bytes.") from None
-    except uploads.OtherType:
+    except uploads.NotAForm:
         message = "Send the file as multipart/form-data without a Content-Encoding."
         raise ApiError(415, "unsupported_media_type", message) from None
-    except uploads.Malformed as error:
+    except uploads.MalformedForm as error:
         raise ApiError(400, "invalid_json", f"The form cannot be parsed: {error}") from None
     return form

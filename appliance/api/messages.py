@@ -16,7 +16,7 @@ from appliance.core.validation import PageQuery
 from appliance.events import log
 from appliance.events.log import EventQuery
 from appliance.inbound import sms_conversations
-from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Seen
+from appliance.inbound.sms_conversations import ConversationLine, IncomingKind, IncomingQuery, Review
 from appliance.sending.messages import ledger, retries, transactional
 from appliance.sending.messages.ledger import MessageQuery, Status
 from appliance.sending.messages.prepare import MessagePreparer
@@ -257,8 +257,9 @@ async def get_incoming(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "POST", "/incoming/{id}/seen", scope="contacts:write", body_type=Seen, response_type=Incoming, body_required=False
-)
+    "POST", "/incoming/{id}/seen", scope="contacts:write", body_type=Review, response_type=Incoming,
+    body_required=False,
+)  # fmt: skip
 async def mark_incoming_seen(request: ApiRequest) -> ApiResponse:
     """Mark an incoming SMS as seen, optionally opting out its sender."""
     row = await commit(sms_conversations.mark_seen, request.account_id, request.id, request.body, request.actor)

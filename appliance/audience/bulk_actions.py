@@ -229,7 +229,7 @@ def _start(
         [(row.id, json.dumps(ids[start : start + size])) for start in range(0, len(ids), size)],
     )
     if len(ids) > MAX_SYNC_CONTACTS:
-        after_commit(lambda: signals.wake("crowds"))
+        after_commit(lambda: signals.wake("bulk_actions"))
     return row
 
 

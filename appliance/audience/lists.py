@@ -96,7 +96,7 @@ class MembershipChange(NamedTuple):
     """How many contacts joined or left, and `list:N` if a contact who had opted out of the list was kept out."""
 
     changed_count: int
-    kept: list[str]
+    kept_opt_outs: list[str]
 
 
 _ORDERS: dict[str, Any] = {"name": ContactList.name_key, "people": ContactList.contacts_count,
@@ -110,8 +110,8 @@ def fetch_page(account_id: int, query: ListQuery, order: str = "-created") -> Pa
         query_set = query_set.where(ContactList.name_key.contains(normalize_name(query.search)))
     column = _ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), ContactList.id.desc()] if order.startswith("-") else [column, ContactList.id]
-    result = paginate(query_set.order_by(*ordering), query.page, query.size())
-    return result._replace(rows=[set_staleness(row) for row in result.rows])
+    page = paginate(query_set.order_by(*ordering), query.page, query.size())
+    return page._replace(rows=[set_staleness(row) for row in page.rows])
 
 
 def get(account_id: int, list_id: int) -> ContactList:
@@ -328,12 +328,12 @@ def replace_lists_of_contact(account_id: int, contact_id: int, list_ids: list[in
             (contact_id,),
         )
     }
-    kept: list[str] = []
+    kept_opt_outs: list[str] = []
     for list_id in static - set(list_ids):
         remove_members(account_id, list_id, [contact_id])
     for list_id in [new_list_id for new_list_id in dict.fromkeys(list_ids) if new_list_id not in static]:
-        kept += add_members(account_id, list_id, [contact_id]).kept
-    return kept
+        kept_opt_outs += add_members(account_id, list_id, [contact_id]).kept_opt_outs
+    return kept_opt_outs
 
 
 def _record_membership_change(account_id: int, list_id: int, name: str, event: str, contact_ids: list[int]) -> None:

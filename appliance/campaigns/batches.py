@@ -104,7 +104,7 @@ class BatchRunner:
         self._busy = threading.Lock()
         self._retry_at: dict[int, float] = {}
 
-    def tend(self) -> None:
+    def run(self) -> None:
         """Work until nothing is left; a concurrent call returns at once."""
         if not self._busy.acquire(blocking=False):
             return

@@ -113,7 +113,7 @@ class LedgerChecker:
         self._last_checks: dict[int, _CheckedCampaign] = {}
         self._reported: dict[int, list[str]] = {}
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the campaigns that changed since the last call; a concurrent call returns at once."""
         if not self._busy.acquire(blocking=False):
             return

@@ -384,7 +384,7 @@ def get_rehearsal(campaign: Campaign) -> Rehearsal:
                 _rehearsals.popitem(last=False)
         _rehearsals.move_to_end(campaign.id)
     if rehearsal.status == "waiting":
-        signals.wake("rehearsals")
+        signals.wake("preflights")
     return rehearsal
 
 

@@ -51,10 +51,10 @@ def parse_email(text: str) -> Address:
     if len(text) > 254:
         raise ValueError("is invalid")
     try:
-        found = email_validator.validate_email(text, check_deliverability=False, strict=True)
+        validated = email_validator.validate_email(text, check_deliverability=False, strict=True)
     except email_validator.EmailNotValidError:
         raise ValueError("is invalid") from None
-    return Address("email", found.normalized, f"{lowercase(found.local_part)}@{found.ascii_domain.lower()}")
+    return Address("email", validated.normalized, f"{lowercase(validated.local_part)}@{validated.ascii_domain.lower()}")
 
 
 def strip_needless_quotes(text: str) -> str:
@@ -102,17 +102,17 @@ def parse_written_phone(text: str, country: str | None = None) -> Address:
         if exact.as_tuple().exponent:  # the last digits are missing
             raise ValueError(SHORTENED)
         text = str(int(exact))
-    elif whole := _WHOLE_FLOAT.fullmatch(text):
-        text = whole[1]
+    elif float_match := _WHOLE_FLOAT.fullmatch(text):
+        text = float_match[1]
     if not _LOCAL.fullmatch(text) or sum(character.isdecimal() for character in text) < 3:
         raise ValueError(NOT_A_PHONE)
     if text.startswith("+") and "(0)" not in text:
         with contextlib.suppress(ValueError):
             return parse_phone(text)
-    return _parsed_phone(text, country)
+    return _to_phone_address(text, country)
 
 
-def _parsed_phone(text: str, country: str | None) -> Address:
+def _to_phone_address(text: str, country: str | None) -> Address:
     import phonenumbers
 
     bare = "".join(character for character in text if character.isdecimal() or character == "+")
@@ -213,10 +213,10 @@ def find_client_ip(peer: str, forwarded: Iterable[str], trusted: Sequence[str]) 
     """
     if not trusted:
         return peer
-    known = parse_networks(tuple(trusted))
+    networks = parse_networks(tuple(trusted))
     hops = [hop for line in forwarded for hop in line.split(",")][-_MAX_HOPS:]
     client = peer
-    while (ip := _parse_ip(client)) is not None and any(ip in network for network in known) and hops:
+    while (ip := _parse_ip(client)) is not None and any(ip in network for network in networks) and hops:
         previous = _parse_ip(hops.pop())
         if previous is None:
             break
@@ -232,33 +232,33 @@ def _parse_ip(text: str) -> _IpAddress | None:
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
 
 
 def is_private_ip(peer: str) -> bool:
     """Return whether an address belongs to this machine or a private network, as that of a proxy usually does."""
-    found = _parse_ip(peer)
-    return found is not None and found.is_private
+    address = _parse_ip(peer)
+    return address is not None and address.is_private
 
 
-def anonymize_ip(ip: str | None, how: str) -> str | None:
+def anonymize_ip(ip: str | None, precision: str) -> str | None:
     """Return an address as the privacy setting allows: `full`, `truncated` to its /24 or /48 network, or `none`."""
-    found = _parse_ip(ip) if ip and how != "none" else None
-    if found is None:
+    address = _parse_ip(ip) if ip and precision != "none" else None
+    if address is None:
         return None
-    if how == "full":
-        return str(found)
-    size = 24 if found.version == 4 else 48
-    return str(ipaddress.ip_network((found, size), strict=False).network_address)
+    if precision == "full":
+        return str(address)
+    size = 24 if address.version == 4 else 48
+    return str(ipaddress.ip_network((address, size), strict=False).network_address)
 
 
 def client_network(ip: str) -> str:
     """Return the key by which clients are rate limited: the IPv4 address, or the /64 network of an IPv6 address."""
-    found = _parse_ip(ip)
-    if found is None or found.version == 4:
+    address = _parse_ip(ip)
+    if address is None or address.version == 4:
         return ip
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(ipaddress.ip_network((address, 64), strict=False))

@@ -1,6 +1,6 @@
 """A cache for expensive counts: an entry expires after a multiple of the time that it took to compute.
 
-`cachetools` serves where the age is fixed. This one is kept because the size of an account decides how long a count
+`cachetools` is used where the age is fixed. This cache exists because the size of an account decides how long a count
 takes: a count of 5 ms is repeated every 0.1 s, one of 2 s every 40 s, and callers of one key wait for one computation.
 """
 
@@ -24,43 +24,46 @@ class CostAwareCache(Generic[T]):
         self._min_age_seconds, self._cost_factor = min_age_seconds, cost_factor
         self._max_entries, self._min_cost_seconds = max_entries, min_cost_seconds
         self._lock = threading.Lock()
-        self._known: dict[Hashable, tuple[float, T]] = {}
-        self._making: dict[Hashable, threading.Lock] = {}
+        self._entries: dict[Hashable, tuple[float, T]] = {}
+        self._key_locks: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of a key, computed now unless a fresh one is cached; concurrent callers wait for it."""
+        """Return the cached value of a key, or compute it with `make`; concurrent callers wait for one computation."""
         with self._lock:
-            known = self._known.get(key)
-            making = self._making.setdefault(key, threading.Lock())
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
-        with making:
+            entry = self._entries.get(key)
+            key_lock = self._key_locks.setdefault(key, threading.Lock())
+        if entry is not None and time.monotonic() < entry[0]:
+            return entry[1]
+        with key_lock:
             with self._lock:
-                known = self._known.get(key)
-            if known is not None and time.monotonic() < known[0]:
-                return known[1]
-            return self._made(key, make)
+                entry = self._entries.get(key)
+            if entry is not None and time.monotonic() < entry[0]:
+                return entry[1]
+            return self._compute(key, make)
 
-    def _made(self, key: Hashable, make: Callable[[], T]) -> T:
-        begun, work = time.monotonic(), time.thread_time()
-        made = make()
-        ended = time.monotonic()
-        if time.thread_time() - work < self._min_cost_seconds:
-            return made
+    def _compute(self, key: Hashable, make: Callable[[], T]) -> T:
+        started_at, processor_seconds = time.monotonic(), time.thread_time()
+        value = make()
+        ended_at = time.monotonic()
+        if time.thread_time() - processor_seconds < self._min_cost_seconds:
+            return value
         with self._lock:
-            if len(self._known) >= self._max_entries:
-                self._known.clear()
-                self._making.clear()
-            self._known[key] = ended + max(self._min_age_seconds, self._cost_factor * (ended - begun)), made
-        return made
+            if len(self._entries) >= self._max_entries:
+                self._entries.clear()
+                self._key_locks.clear()
+            self._entries[key] = (
+                ended_at + max(self._min_age_seconds, self._cost_factor * (ended_at - started_at)),
+                value,
+            )
+        return value
 
     def peek(self, key: Hashable) -> T | None:
         """Return the cached value of a key however old it is, or None."""
         with self._lock:
-            known = self._known.get(key)
-        return known[1] if known is not None else None
+            entry = self._entries.get(key)
+        return entry[1] if entry is not None else None
 
     def invalidate(self, key: Hashable) -> None:
         """Remove a key, so that its value is computed again."""
         with self._lock:
-            self._known.pop(key, None)
+            self._entries.pop(key, None)

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 
 _HOUR_MS = 3_600_000
 # The last second of 9998 UTC: a day later must still be a valid time in every time zone, and Python ends at 9999.
-_LATEST = 253_370_764_799_000
+_MAX_TIME_MS = 253_370_764_799_000
 _offset_file: Path | None = None
-_offset_seen: tuple[int, float] = (0, 0.0)
+_last_offset: tuple[int, float] = (0, 0.0)
 
 
 def use_offset_file(path: str | None) -> None:
@@ -23,23 +23,23 @@ def use_offset_file(path: str | None) -> None:
 
 
 def _offset() -> float:
-    global _offset_seen
+    global _last_offset
     if _offset_file is None:
         return 0.0
     try:
         changed = _offset_file.stat().st_mtime_ns
     except FileNotFoundError:
-        return _offset_seen[1]
-    if changed != _offset_seen[0]:
+        return _last_offset[1]
+    if changed != _last_offset[0]:
         text = _offset_file.read_text().strip()
-        _offset_seen = (changed, float(text) if text else _offset_seen[1])
-    return _offset_seen[1]
+        _last_offset = (changed, float(text) if text else _last_offset[1])
+    return _last_offset[1]
 
 
 class _SimulatedTime(threading.local):
     """The simulated time of this thread in milliseconds, or None."""
 
-    at: int | None = None
+    ms: int | None = None
 
 
 _simulated = _SimulatedTime()
@@ -48,25 +48,25 @@ _simulated = _SimulatedTime()
 @contextmanager
 def simulated_time(ms: int) -> Iterator[None]:
     """Set the time that this thread sees while the block runs, for simulations; other threads are not affected."""
-    before, _simulated.at = _simulated.at, ms
+    previous_ms, _simulated.ms = _simulated.ms, ms
     try:
         yield
     finally:
-        _simulated.at = before
+        _simulated.ms = previous_ms
 
 
 def now() -> float:
     """Return the time in seconds since 1970 UTC."""
-    return now_ms() / 1000 if _simulated.at is not None else time.time() + _offset()
+    return now_ms() / 1000 if _simulated.ms is not None else time.time() + _offset()
 
 
 def now_ms() -> int:
     """Return the time in whole milliseconds since 1970 UTC, the form in which every table stores it."""
-    return int((time.time() + _offset()) * 1000) if _simulated.at is None else _simulated.at
+    return int((time.time() + _offset()) * 1000) if _simulated.ms is None else _simulated.ms
 
 
 def monotonic() -> float:
-    """Return seconds that never go back, whatever happens to the system clock; for pauses and rates."""
+    """Return seconds that never go back, even if the system clock is set; for pauses and rates."""
     return time.monotonic() + _offset()
 
 
@@ -74,12 +74,12 @@ def iso(ms: int | None) -> str | None:
     """Format a stored time as the API shows it: UTC with milliseconds and Z (docs/decisions.md#1)."""
     if ms is None:
         return None
-    hour, rest = divmod(ms, _HOUR_MS)
-    return f"{_hour(hour)}{rest // 60_000:02d}:{rest % 60_000 / 1000:06.3f}Z"
+    hour, ms_of_hour = divmod(ms, _HOUR_MS)
+    return f"{_format_hour(hour)}{ms_of_hour // 60_000:02d}:{ms_of_hour % 60_000 / 1000:06.3f}Z"
 
 
 @lru_cache(4096)
-def _hour(number: int) -> str:
+def _format_hour(number: int) -> str:
     """Format date and hour of an hour since 1970; cached because a page shows many times of few hours."""
     return datetime.fromtimestamp(number * 3600, UTC).strftime("%Y-%m-%dT%H:")
 
@@ -88,21 +88,21 @@ def parse(text: str) -> int:
     """Parse an ISO 8601 date-time with offset. Raises ValueError, also for years that cannot be stored."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError("a time needs an offset")
-    return _bounded(moment)
+        raise ValueError("a time must have a UTC offset")
+    return _to_ms(moment)
 
 
-def _bounded(moment: datetime) -> int:
+def _to_ms(moment: datetime) -> int:
     """Return a time in milliseconds. Raises ValueError before 1970 and after 9998."""
     ms = int(moment.timestamp() * 1000)
-    if not 0 <= ms <= _LATEST:
-        raise ValueError("a time has to lie between 1970 and 9998")
+    if not 0 <= ms <= _MAX_TIME_MS:
+        raise ValueError("a time must be between 1970 and 9998")
     return ms
 
 
 def parse_day_or_time(text: str, zone: str) -> int:
     """Parse a date-time with offset, or a bare date as 00:00 in a time zone. Raises ValueError."""
     if len(text) == 10:
-        return _bounded(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
-    # In a query string the plus of an offset often arrives as a space
+        return _to_ms(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
+    # In a query string the plus sign of an offset often arrives as a space.
     return parse(text.replace(" ", "+") if "T" in text else text)

@@ -1,7 +1,7 @@
 """Signed tokens, random secrets, sealed secrets, webhook signatures and TLS certificates.
 
 A link token is a message id and a keyed BLAKE2b MAC over purpose and id, so that no row is needed for a link and a
-token of one purpose never opens another door. The key lives in the data directory (`secret.key`, mode 0600).
+token of one purpose is never valid for another. The key lives in the data directory (`secret.key`, mode 0600).
 """
 
 import base64
@@ -36,12 +36,12 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _KEY_BYTES = 32
 _MAX_KEY_FILE_BYTES = 1024
-_PUT_BACK = "put back the secret.key that belongs to this database (guide: Back up, restore, upgrade)"
+_KEY_ADVICE = "put back the secret.key that belongs to this database (guide: Back up, restore, upgrade)"
 _key = b""
 
 
 def load_key(directory: Path) -> None:
-    """Read the installation's key from its directory; raises WrongKey, or KeyMissing. It is never made here."""
+    """Read the installation's key from its directory. Raises WrongKey, or MissingKey; never creates a key."""
     global _key
     _key = _read_key(directory / KEY_FILE)
 
@@ -52,13 +52,16 @@ def loaded_key() -> bytes:
 
 
 def use_key(key: bytes) -> None:
-    """Use the key of the parent process: the file may have been lost or replaced since the service read it."""
+    """Use the key of the parent process, because the file may have been replaced since the service read it."""
     global _key
     _key = key
 
 
 def create_key(directory: Path) -> None:
-    """Read the installation's key, made with mode 0600 if there is none: only where no data needs another one."""
+    """Read the installation's key, and create it with mode 0600 if there is none.
+
+    Only for a new installation: existing data would need the key that it was encrypted with.
+    """
     path = directory / KEY_FILE
     if not os.path.lexists(path):
         # Another process may create the key at the same time; the first file counts.
@@ -71,9 +74,9 @@ def _read_key(path: Path) -> bytes:
     try:
         kind = data_dir.irregular_kind(path)
     except FileNotFoundError:
-        raise MissingKey(f"{path} is missing: {_PUT_BACK}") from None
+        raise MissingKey(f"{path} is missing: {_KEY_ADVICE}") from None
     if kind:
-        raise WrongKey(f"{path} is {kind}, not a key file: {_PUT_BACK}")
+        raise WrongKey(f"{path} is {kind}, not a key file: {_KEY_ADVICE}")
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_KEY_FILE_BYTES).decode("ascii").strip()
@@ -81,19 +84,19 @@ def _read_key(path: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise WrongKey(f"{path} is not a key of Campanero: {_PUT_BACK}")
+        raise WrongKey(f"{path} is not a key of Campanero: {_KEY_ADVICE}")
     return key
 
 
 def key_fingerprint() -> str:
-    """Return what tells one key from another and nothing else about it: 64 bits of a keyed hash of a fixed word."""
+    """Return 64 bits of a keyed hash of a fixed word, as hex; they identify the key and reveal nothing else."""
     return derive_key("backup").hex()[:16]
 
 
 def check_key(expected: str, path: Path) -> None:
     """Raise WrongKey unless the loaded key has this fingerprint, which was stored with the database."""
     if key_fingerprint() != expected:
-        raise WrongKey(f"{path} is the key of another installation: {_PUT_BACK}")
+        raise WrongKey(f"{path} is the key of another installation: {_KEY_ADVICE}")
 
 
 def derive_key(purpose: str) -> bytes:
@@ -104,26 +107,27 @@ def derive_key(purpose: str) -> bytes:
 
 
 def sign_token(purpose: str, number: int, mac_bytes: int = 16) -> str:
-    """Make a URL-safe token for a number (below 2^48): 128-bit MAC by default, 64 bit where it only counts."""
+    """Return a URL-safe token for a number below 2^48, with a 128-bit MAC, or 64 bits where forgeries only miscount."""
     body = number.to_bytes(6, "big")
-    # As base64.urlsafe_b64encode without its padding, at a third of the time: each message has half a dozen of them
+    # The result of base64.urlsafe_b64encode without padding in a third of the time; each message has half a dozen
+    # tokens.
     return binascii.b2a_base64(body + _mac(purpose, body, mac_bytes), newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 def _mac(purpose: str, body: bytes, size: int) -> bytes:
-    made = _begun(_key, purpose, size).copy()
-    made.update(body)
-    return made.digest()
+    mac = _keyed_mac(_key, purpose, size).copy()
+    mac.update(body)
+    return mac.digest()
 
 
 @lru_cache(maxsize=32)
-def _begun(key: bytes, purpose: str, size: int) -> "hashlib.blake2b":
-    """Return a MAC that is ready for its message; to begin one costs more than to copy it."""
+def _keyed_mac(key: bytes, purpose: str, size: int) -> "hashlib.blake2b":
+    """Return a MAC object without a message, for copying: creating one costs more than copying it."""
     return hashlib.blake2b(key=derive_key("link:" + purpose), digest_size=size)
 
 
 def read_token(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
-    """Return the number inside a token of this purpose, or None if it is not ours."""
+    """Return the number inside a token of this purpose, or None if the token is not valid."""
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except (ValueError, UnicodeEncodeError):
@@ -133,7 +137,7 @@ def read_token(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
     if not hmac.compare_digest(_mac(purpose, raw[:6], mac_bytes), raw[6:]):
         return None
     number = int.from_bytes(raw[:6], "big")
-    # base64 has several spellings of the last bits; only the one we made is ours
+    # Base64 has several spellings of the last bits; only the one that `sign_token` returns is valid.
     return number if sign_token(purpose, number, mac_bytes) == token else None
 
 
@@ -143,43 +147,43 @@ def hash_address(kind: str, key: str) -> bytes:
 
 
 def make_address_hasher() -> Callable[[str, str], bytes]:
-    """Return `address_hash` with its key at hand, for a million addresses."""
-    begun = hashlib.blake2b(key=derive_key("address"), digest_size=20)
+    """Return `hash_address` with its key already derived, which is faster for millions of addresses."""
+    keyed_hash = hashlib.blake2b(key=derive_key("address"), digest_size=20)
 
-    def hashed(kind: str, key: str) -> bytes:
-        made = begun.copy()
-        made.update(f"{kind}:{key}".encode())
-        return made.digest()
+    def hash_one(kind: str, key: str) -> bytes:
+        address_hash = keyed_hash.copy()
+        address_hash.update(f"{kind}:{key}".encode())
+        return address_hash.digest()
 
-    return hashed
+    return hash_one
 
 
 def hash_secret(secret: str) -> str:
-    """Return the SHA-256 under which a random secret of full strength is stored."""
+    """Return the SHA-256 of a random secret, as it is stored; a random secret needs no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def random_base62(length: int) -> str:
-    """Return that many random characters of 0-9, A-Z and a-z."""
+    """Return `length` random characters of 0-9, A-Z and a-z."""
     return "".join(secrets.choice(_BASE62) for _ in range(length))
 
 
 def sign_hex_token(purpose: str, number: int, mac_bytes: int = 8) -> str:
-    """Make a token that survives lower-casing, for the local part of an address: id and MAC (64 bit) as hex."""
+    """Return a token that survives lower-casing, for the local part of an address: id and 64-bit MAC as hex."""
     body = number.to_bytes(6, "big")
     return (body + _mac(purpose, body, mac_bytes)).hex()
 
 
 def read_hex_token(purpose: str, token: str, mac_bytes: int = 8) -> int | None:
-    """Return the number inside a token of `sign_hex`, in whatever case it comes back, or None if it is not ours."""
+    """Return the number inside a token of `sign_hex_token`, in upper or lower case, or None if it is not valid."""
     if len(token) != 2 * (6 + mac_bytes) or not token.isascii() or not token.isalnum():
         return None
     try:
         raw = bytes.fromhex(token)
     except ValueError:
         return None
-    good = hmac.compare_digest(_mac(purpose, raw[:6], mac_bytes), raw[6:])
-    return int.from_bytes(raw[:6], "big") if good else None
+    is_valid = hmac.compare_digest(_mac(purpose, raw[:6], mac_bytes), raw[6:])
+    return int.from_bytes(raw[:6], "big") if is_valid else None
 
 
 _NONCE_BYTES = 12
@@ -206,32 +210,36 @@ def unseal(key: bytes, label: str, sealed: bytes) -> bytes | None:
 
 def sign_webhook(secret: str, name: str, sent: str, body: bytes) -> str:
     """Sign a request (standardwebhooks.com): `v1,` and the base64 HMAC-SHA256 of `id.time.body`."""
-    return _made(_keys(secret)[0], name, sent, body)
+    return _webhook_signature(_webhook_keys(secret)[0], name, sent, body)
 
 
-def _made(key: bytes, name: str, sent: str, body: bytes) -> str:
-    made = hmac.new(key, f"{name}.{sent}.".encode() + body, hashlib.sha256).digest()
-    return "v1," + base64.b64encode(made).decode()
+def _webhook_signature(key: bytes, name: str, sent: str, body: bytes) -> str:
+    mac = hmac.new(key, f"{name}.{sent}.".encode() + body, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(mac).decode()
 
 
-def has_valid_signature(secret: str, name: str, sent: str, body: bytes, given: str) -> bool:
+def has_valid_signature(secret: str, name: str, sent: str, body: bytes, signatures: str) -> bool:
     """Return whether one of the space-separated signatures of a request is valid."""
-    rights = [_made(key, name, sent, body).encode() for key in _keys(secret)]
-    return any(hmac.compare_digest(one.encode(), right) for one in given.split(" ") for right in rights)
+    valid_signatures = [_webhook_signature(key, name, sent, body).encode() for key in _webhook_keys(secret)]
+    return any(
+        hmac.compare_digest(signature.encode(), valid_signature)
+        for signature in signatures.split(" ")
+        for valid_signature in valid_signatures
+    )
 
 
-def _keys(secret: str) -> list[bytes]:
+def _webhook_keys(secret: str) -> list[bytes]:
     """Return the keys of a secret: the base64 text after `whsec_`, and the whole secret as bytes.
 
     Some senders use the whole secret as the key, so both are accepted; signing uses the first.
     """
-    kept = [secret.encode()]
+    whole_secret = [secret.encode()]
     try:
-        meant = base64.b64decode(secret.removeprefix("whsec_"), validate=True) if secret.startswith("whsec_") else b""
+        decoded = base64.b64decode(secret.removeprefix("whsec_"), validate=True) if secret.startswith("whsec_") else b""
     except ValueError:
-        return kept
+        return whole_secret
     # An empty key would be known to everyone.
-    return [meant, *kept] if meant else kept
+    return [decoded, *whole_secret] if decoded else whole_secret
 
 
 log = logging.getLogger("campanero.certificates")
@@ -251,23 +259,25 @@ class CertificateInfo(NamedTuple):
 
     @property
     def days_left(self) -> int:
-        """Return the whole days until it expires; negative once it has expired."""
+        """Return the whole days until the certificate expires; negative once it has expired."""
         return (self.not_after_ms - clock.now_ms()) // 86_400_000
 
     @property
-    def fault(self) -> str:
-        """Return why no client trusts it today, or an empty text."""
+    def validity_error(self) -> str:
+        """Return why the certificate is not valid today, or an empty text."""
         if clock.now_ms() >= self.not_after_ms:
-            return f"its time was over on {_day(self.not_after_ms)}"
-        return f"its time begins only on {_day(self.not_before_ms)}" if clock.now_ms() < self.not_before_ms else ""
+            return f"it expired on {_format_day(self.not_after_ms)}"
+        return (
+            f"it is not valid before {_format_day(self.not_before_ms)}" if clock.now_ms() < self.not_before_ms else ""
+        )
 
     def covers(self, host: str) -> bool:
         """Return whether the certificate is valid for a host."""
-        above = host.partition(".")[2]
-        return host in self.host_names or (bool(above) and f"*.{above}" in self.host_names)
+        parent_domain = host.partition(".")[2]
+        return host in self.host_names or (bool(parent_domain) and f"*.{parent_domain}" in self.host_names)
 
 
-def _day(ms: int) -> str:
+def _format_day(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
@@ -279,13 +289,15 @@ def read_certificate(setting: str, certificate: str) -> CertificateInfo:
     try:
         leaf = x509.load_pem_x509_certificates(_read_file(setting, certificate))[0]
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        said = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
+        names_of_leaf = (*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress)))
     except x509.ExtensionNotFound:
-        said = ()
+        names_of_leaf = ()
     except ValueError:
-        raise OSError(f"{setting}: {certificate} is no certificate") from None
-    begins, ends = (int(one.timestamp() * 1000) for one in (leaf.not_valid_before_utc, leaf.not_valid_after_utc))
-    return CertificateInfo(begins, ends, tuple(name.lower() for name in said), _der(leaf))
+        raise OSError(f"{setting}: {certificate} is not a certificate") from None
+    not_before_ms, not_after_ms = (
+        int(moment.timestamp() * 1000) for moment in (leaf.not_valid_before_utc, leaf.not_valid_after_utc)
+    )
+    return CertificateInfo(not_before_ms, not_after_ms, tuple(name.lower() for name in names_of_leaf), _der(leaf))
 
 
 def _der(leaf: Any) -> bytes:
@@ -303,108 +315,114 @@ def _read_file(setting: str, path: str) -> bytes:
 
 def load_tls_context(setting: str, certificate: str, key: str) -> ssl.SSLContext:
     """Load a certificate, its chain and its key (in the same file if not given). Raises OSError with one line."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_RENEGOTIATION
-    locked: list[str] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    passphrase_errors: list[str] = []
 
-    def ask() -> str:
-        # Without this the library would ask at the terminal, and wait
-        locked.append("its key needs a passphrase, which nobody could type: leave the key without one")
+    def refuse_passphrase() -> str:
+        # Without a callback OpenSSL would ask for the passphrase at the terminal, and block.
+        passphrase_errors.append("its key is encrypted with a passphrase; use a key without one")
         return ""
 
     for path in filter(None, (certificate, key)):
         _read_file(setting, path)
     try:
-        made.load_cert_chain(certificate, key or None, ask)
+        context.load_cert_chain(certificate, key or None, refuse_passphrase)
     except ssl.SSLError as error:
-        told = {"KEY_VALUES_MISMATCH": "does not belong to its key"}.get(error.reason or "", "")
-        why = locked[0] if locked else f"{told}: {error}" if told else f"is no certificate: {error}"
-        raise OSError(f"{setting}: {certificate}{':' if locked else ''} {why}") from None
-    return made
+        key_error = {"KEY_VALUES_MISMATCH": "does not belong to its key"}.get(error.reason or "", "")
+        reason = (
+            passphrase_errors[0]
+            if passphrase_errors
+            else f"{key_error}: {error}"
+            if key_error
+            else f"is not a certificate: {error}"
+        )
+        raise OSError(f"{setting}: {certificate}{':' if passphrase_errors else ''} {reason}") from None
+    return context
 
 
 class ServedCertificate:
     """A certificate of a listener: `context` stays, `reload_if_changed` replaces the certificate that it serves.
 
-    A `web` listener uses strong ciphers and HTTP/1.1 only and refuses a certificate out of its validity; mail servers
-    accept any certificate, so a mail listener serves it anyway. A file that cannot be read yet, as half-written or with
-    a key that does not match, leaves the previous certificate in place. Raises OSError at the start.
+    A `web` listener uses strong ciphers and HTTP/1.1 only and refuses a certificate that has expired or is not valid
+    yet; mail servers accept any certificate, so a mail listener serves it anyway. A file that cannot be used, because
+    it is half-written or its key does not match, leaves the previous certificate in place. Raises OSError at the start.
     """
 
-    def __init__(self, setting: str, certificate: str, key: str, web: bool) -> None:
-        self._setting, self._certificate, self._key, self._web = setting, certificate, key, web
-        self._seen = self._state()
-        self._refused = ""
-        self._now = self.context = self._read()
-        self.context.sni_callback = self._show
+    def __init__(self, setting: str, certificate: str, key: str, is_web: bool) -> None:
+        self._setting, self._certificate, self._key, self._is_web = setting, certificate, key, is_web
+        self._last_stamps = self._file_stamps()
+        self._last_error = ""
+        self._current = self.context = self._read()
+        self.context.sni_callback = self._select_context
 
     def reload_if_changed(self) -> None:
         """Read the files again if they have changed."""
-        state = self._state()
-        if state == self._seen and not self._refused:
+        stamps = self._file_stamps()
+        if stamps == self._last_stamps and not self._last_error:
             return
-        self._seen = state
+        self._last_stamps = stamps
         try:
-            made, found = self._read(), read_certificate(self._setting, self._certificate)
+            context, certificate = self._read(), read_certificate(self._setting, self._certificate)
         except OSError as error:
-            if str(error) != self._refused:
-                log.error("%s; the previous certificate is still served", error)
-            self._refused = str(error)
+            if str(error) != self._last_error:
+                log.error("certificates: reload failed, still serving the previous certificate: %s", error)
+            self._last_error = str(error)
             return
-        self._now, self._refused = made, ""
-        if found.fault:
-            log.warning("%s: a new certificate is served, although %s", self._setting, found.fault)
+        self._current, self._last_error = context, ""
+        if certificate.validity_error:
+            log.warning("certificates: reloaded setting=%s, although %s", self._setting, certificate.validity_error)
         else:
-            log.info("%s: a new certificate is served, valid for %s days", self._setting, found.days_left)
+            log.info("certificates: reloaded setting=%s days_left=%s", self._setting, certificate.days_left)
 
     def _read(self) -> ssl.SSLContext:
-        made = load_tls_context(self._setting, self._certificate, self._key)
-        if self._web:
-            made.set_ciphers(_CIPHERS)
-            made.set_alpn_protocols(["http/1.1"])
-            if fault := read_certificate(self._setting, self._certificate).fault:
-                raise OSError(f"{self._setting}: {self._certificate}: {fault}")
-        return made
+        context = load_tls_context(self._setting, self._certificate, self._key)
+        if self._is_web:
+            context.set_ciphers(_CIPHERS)
+            context.set_alpn_protocols(["http/1.1"])
+            if validity_error := read_certificate(self._setting, self._certificate).validity_error:
+                raise OSError(f"{self._setting}: {self._certificate}: {validity_error}")
+        return context
 
-    def _show(self, connection: Any, name: Any, first: Any) -> None:
+    def _select_context(self, connection: Any, name: Any, first: Any) -> None:
         # Called for each client, also without SNI.
-        connection.context = self._now
+        connection.context = self._current
 
-    def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(_stamp(path) for path in (self._certificate, self._key) if path)
+    def _file_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_file_stamp(path) for path in (self._certificate, self._key) if path)
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
+def _file_stamp(path: str) -> tuple[int, int, int] | None:
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class CertificateWatcher:
     """A thread that reloads changed certificates every few seconds, so that a slow disk delays nothing else."""
 
-    def __init__(self, *shown: ServedCertificate | None) -> None:
-        self._shown = [one for one in shown if one is not None]
-        self._ending = threading.Event()
+    def __init__(self, *certificates: ServedCertificate | None) -> None:
+        self._certificates = [certificate for certificate in certificates if certificate is not None]
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
 
     def start(self) -> None:
         """Start the thread if there are certificates."""
-        if self._shown:
+        if self._certificates:
             self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread."""
-        self._ending.set()
+        self._stopping.set()
 
     def _run(self) -> None:
-        while not self._ending.wait(RELOAD_INTERVAL_SECONDS):
-            for one in self._shown:
+        while not self._stopping.wait(RELOAD_INTERVAL_SECONDS):
+            for certificate in self._certificates:
                 try:
-                    one.reload_if_changed()
+                    certificate.reload_if_changed()
                 except Exception:
                     # The thread must go on, or no certificate would be renewed.
                     log.exception("certificates: reload failed")

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 STOP_FILE = "STOP"
-_RECORD = "serve.lock"
-_LOCKS = Path("/proc/locks")
-_OURS = (
-    "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "backups", _RECORD,
+_SERVICE_FILE = "serve.lock"
+_PROC_LOCKS = Path("/proc/locks")
+_OWN_NAMES = (
+    "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "backups", _SERVICE_FILE,
 )  # fmt: skip
-_FOLDERS, _FILES = ("imports", "audiences", "backups"), ("reserve", _RECORD)
-# Unmistakable, for whatever is called so in any directory is removed
+_FOLDERS, _FILES = ("imports", "audiences", "backups"), ("reserve", _SERVICE_FILE)
+# Distinctive names, because unfinished files with these names are removed from every directory that is written to.
 PART_PREFIX, PART_SUFFIX = ".campanero-", ".part"
 
 
@@ -34,23 +34,26 @@ class DirectoryInUse(Exception):
 def create(directory: Path) -> Path:
     """Create the directory with mode 0700 if it does not exist, and return it. Raises ForeignDirectory."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _must_be_ours(directory)
+    _require_own_directory(directory)
     _require_kinds(directory)
     if directory.stat().st_uid == os.getuid() and directory.stat().st_mode & 0o077:
         directory.chmod(0o700)
     return directory
 
 
-def _must_be_ours(directory: Path) -> None:
-    """Raise ForeignDirectory if nothing in it is of Campanero and others use a directory in it, as in a home."""
-    if any((directory / name).exists() for name in _OURS):
+def _require_own_directory(directory: Path) -> None:
+    """Raise ForeignDirectory if a directory has no file of Campanero, but a subdirectory that other users can access.
+
+    A home directory is an example: making everything in it private would break other programs.
+    """
+    if any((directory / name).exists() for name in _OWN_NAMES):
         return
     for path in sorted(directory.iterdir()):
-        facts = path.lstat()
-        if stat.S_ISDIR(facts.st_mode) and facts.st_mode & 0o077 and facts.st_uid == os.getuid():
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & 0o077 and status.st_uid == os.getuid():
             raise ForeignDirectory(
-                f"{directory} holds {path.name}, which others use, and nothing of Campanero: everything in a "
-                "data directory becomes private, so name one of its own"
+                f"{directory} is not a data directory of Campanero: it contains {path.name}, which other users can "
+                "access. Everything in a data directory becomes private, so choose an empty directory"
             )
 
 
@@ -68,17 +71,17 @@ def find_wrong_kinds(directory: Path) -> list[str]:
         if path.exists() and (not path.is_dir() if name in _FOLDERS else irregular_kind(path)):
             kind = "a file" if path.is_file() else irregular_kind(path)
             expected = "a folder" if name in _FOLDERS else "a file"
-            sentences.append(f"{path} is {kind}, and Campanero keeps {expected} there: move it away")
+            sentences.append(f"{path} is {kind}, but Campanero needs {expected} with this name: move it away")
     return sentences
 
 
 def make_private(directory: Path) -> None:
     """Remove the permissions of others from all files of this user in the directory."""
     for path in directory.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # a command beside this one has removed it
-            facts = path.lstat()
-            if facts.st_mode & 0o077 and facts.st_uid == os.getuid() and not stat.S_ISLNK(facts.st_mode):
-                path.chmod(stat.S_IMODE(facts.st_mode) & 0o700)
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile by another process
+            status = path.lstat()
+            if status.st_mode & 0o077 and status.st_uid == os.getuid() and not stat.S_ISLNK(status.st_mode):
+                path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
 
 
 def irregular_kind(path: Path) -> str:
@@ -97,8 +100,9 @@ def irregular_kind(path: Path) -> str:
 def create_file(target: Path) -> Iterator[BinaryIO]:
     """Yield a private file that appears complete at `target` when the block succeeds, or not at all.
 
-    Raises FileExistsError if the target exists by then. The file has no name until then, so a kill leaves nothing. On
-    file systems without unnamed files (NFS, FAT) it has a name that the next call in this directory removes.
+    Raises FileExistsError if the target exists by then. The file has no name until then, so a killed process leaves
+    nothing. On file systems without unnamed files (NFS, FAT) it has a temporary name, and the next call in this
+    directory removes what a killed process left.
     """
     remove_unfinished_files(target.parent)
     try:
@@ -128,14 +132,15 @@ def create_file(target: Path) -> Iterator[BinaryIO]:
 def _link_unnamed(descriptor: int, target: Path) -> None:
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # With a directory given Python calls linkat(2), which alone follows the link of /proc to the file
+        # With `dst_dir_fd` Python calls linkat(2), which follows the link in /proc to the unnamed file; link(2) does
+        # not.
         os.link(f"/proc/self/fd/{descriptor}", target.name, dst_dir_fd=directory, follow_symlinks=True)
     finally:
         os.close(directory)
 
 
 def remove_unfinished_files(directory: Path) -> None:
-    """Remove unfinished files that a kill left under a name; files still being written stay."""
+    """Remove unfinished files of killed processes; files that are still being written are locked and stay."""
     for path in directory.glob(f"{PART_PREFIX}*{PART_SUFFIX}"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -177,7 +182,7 @@ def lock(directory: Path, listen: str = "") -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DirectoryInUse(f"another service runs on {directory}") from None
-        record = os.open(directory / _RECORD, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
+        record = os.open(directory / _SERVICE_FILE, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
         try:
             os.write(record, f"{os.getpid()}\n{listen}\n".encode())
         finally:
@@ -191,20 +196,20 @@ def find_service_pid(directory: Path) -> int | None:
     """Return the process id of the service that has locked a directory, or None."""
     recorded = _recorded_pid(directory)
     try:
-        facts, locks = directory.stat(), _LOCKS.read_text()
+        status, locks = directory.stat(), _PROC_LOCKS.read_text()
     except OSError:
         return None
-    device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}"
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     # Some file systems give locks another device number than files: for the recorded process the inode is enough.
-    for pid, where in re.findall(rf" FLOCK .* WRITE (\d+) ([0-9a-f]+:[0-9a-f]+):{facts.st_ino} ", locks):
-        if int(pid) == recorded or (where == device and int(pid) > 0):
+    for pid, device in re.findall(rf" FLOCK .* WRITE (\d+) ([0-9a-f]+:[0-9a-f]+):{status.st_ino} ", locks):
+        if int(pid) == recorded or (device == device and int(pid) > 0):
             return int(pid)
     return None
 
 
 def _recorded_pid(directory: Path) -> int | None:
     try:
-        return int((directory / _RECORD).read_text().partition("\n")[0])
+        return int((directory / _SERVICE_FILE).read_text().partition("\n")[0])
     except (OSError, ValueError):
         return None
 
@@ -212,6 +217,6 @@ def _recorded_pid(directory: Path) -> int | None:
 def read_listen_address(directory: Path) -> str:
     """Return the address on which the service listens or last listened, or an empty text."""
     try:
-        return (directory / _RECORD).read_text().partition("\n")[2].strip()
+        return (directory / _SERVICE_FILE).read_text().partition("\n")[2].strip()
     except OSError:
         return ""

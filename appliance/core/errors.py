@@ -1,23 +1,24 @@
 """All exceptions that a user or a sender can cause; only API, pages and commands turn them into responses.
 
-Refused                 a request that was rejected, with the reason
-├── NotFound            no such thing in this account
-├── Invalid             fields are wrong (422, all of them at once), or a rule says no (`reason`)
-├── NotAllowed          the scope or role does not allow it
-├── Conflict            the state changed meanwhile, or the idempotency key was used for another payload
-├── TooMany             over a rate
-└── Unavailable         storage or process cannot take it now; nothing was done
-DeliveryError           a failed attempt to send a message
-├── Temporary           may be tried again later
-├── Permanent           this recipient or message is refused for good
-│   └── Unwelcome       ... because of its sender, by one server of many: blames no recipient
-├── Ours                the other side refuses us (login, TLS, policy); blames no recipient
-│   ├── SenderRefused   ... because of the sender address of this message
-│   └── Unauthenticated ... because it cannot tell that this message is ours: SPF, DKIM, DMARC, reverse DNS, TLS
-├── Unreachable         no connection, or it broke before the message was handed over
-├── Later               not now, for a reason that is nobody's fault: when it may be tried again
-│   └── Throttled       ... because the other side asked for less
-└── Uncertain           the connection broke after the final dot: acceptance cannot be known
+Refused                    a request that was rejected, with the reason
+├── NotFound               the account has no object with this id
+├── Invalid                fields are wrong (422, all of them at once), or a rule forbids the action (`reason`)
+├── NotAllowed             the scope or role does not allow the action
+├── Conflict               the state has changed since, or the idempotency key was used for another payload
+├── RateLimitExceeded      the request exceeds a rate limit
+└── Unavailable            storage or process cannot accept the request now; nothing was written
+DeliveryError              a failed attempt to send a message
+├── Deferred               a temporary rejection
+├── RecipientRejected      a permanent rejection of this recipient or message
+│   └── SenderRejectedByMx ... by one MX because of the sender; the recipient was not checked
+├── LookupUnsupported      the provider cannot be asked whether it accepted a message
+├── ClientRejected         the next hop rejects this client (login, TLS, policy), not the recipient
+│   ├── SenderRejected     ... because of the sender address of this message
+│   └── MailUnauthenticated ... because SPF, DKIM, DMARC, reverse DNS or TLS do not prove the sender
+├── ConnectionFailed       no connection, or one that broke before the final dot
+├── Postponed              held back by this service; names the seconds until the next attempt
+│   └── RateLimited        ... because the other side asked for a lower rate
+└── Uncertain              the connection broke after the final dot, so acceptance is unknown
 """
 
 from collections.abc import Callable, Mapping
@@ -241,18 +242,20 @@ class CurrentState(NamedTuple):
 
 def possible_actions(actions: Mapping[str, Transition], status: str) -> list[str]:
     """Return the names of the actions that are possible in a status."""
-    return [name for name, one in actions.items() if status in one.sources]
+    return [name for name, transition in actions.items() if status in transition.sources]
 
 
-def refuse_transition(thing: str, standing: CurrentState, name: str, asked: Transition, instead: str = "") -> Invalid:
+def refuse_transition(
+    noun: str, current: CurrentState, name: str, transition: Transition, instead: str = ""
+) -> Invalid:
     """Return the error of an impossible action (docs/decisions.md#3); `instead` is a sentence that says what to do."""
-    word = standing.state or standing.status
+    word = current.state or current.status
     article = "An" if word[0] in "aeiou" else "A"
     more = {
-        "from": standing.status, "to": asked.target, "allowed": standing.allowed_statuses, "action": name,
-        "allowed_actions": standing.allowed_actions,
+        "from": current.status, "to": transition.target, "allowed": current.allowed_statuses, "action": name,
+        "allowed_actions": current.allowed_actions,
     }  # fmt: skip
     return Invalid(
-        {"status": [f"must be {' or '.join(asked.sources)}"]}, reason="invalid_transition",
-        message=f"{article} {word} {thing} cannot be {asked.participle}. {instead}".strip(), **cast(Any, more),
+        {"status": [f"must be {' or '.join(transition.sources)}"]}, reason="invalid_transition",
+        message=f"{article} {word} {noun} cannot be {transition.participle}. {instead}".strip(), **cast(Any, more),
     )  # fmt: skip

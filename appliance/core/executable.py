@@ -72,7 +72,7 @@ def read_licences() -> str:
         raise Refused("the packages that this program runs on carry their licences themselves") from None
 
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 def _start(word: str) -> "subprocess.Popen[bytes]":
@@ -92,16 +92,16 @@ def run_and_read(*words: str, seconds: float) -> bytes:
     """Run a command of this program and return its standard output; blocks until it ends. Raises TimeoutError."""
     command, env = _command(*words)
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=seconds)  # noqa: S603 - the words are ours
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=seconds)  # noqa: S603 - the words are ours
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"no answer within {seconds:.0f} s") from None
-    return done.stdout
+    return process.stdout
 
 
 def start_with_socket(word: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
     """Start a child whose stdin is a socket and return both, so that reads and writes can have a time limit.
 
-    The child ends when our end of the socket does. Raises OSError.
+    The child ends when this process closes its end of the socket. Raises OSError.
     """
     command, env = _command(word)
     ours, theirs = socket.socketpair()
@@ -125,12 +125,12 @@ def run_until_stopped(*words: str, is_stopping: threading.Event) -> tuple[int, s
     ) as process:
         while True:
             try:
-                _, said = process.communicate(timeout=_LOOK_SECONDS)
+                _, stderr = process.communicate(timeout=_POLL_SECONDS)
             except subprocess.TimeoutExpired:
                 if is_stopping.is_set():
                     process.terminate()
                 continue
-            lines = said.decode("utf-8", "replace").strip().splitlines()
+            lines = stderr.decode("utf-8", "replace").strip().splitlines()
             return process.returncode, lines[-1] if lines else ""
 
 
@@ -146,17 +146,17 @@ def run_child(word: str, task: Any) -> Iterator[Iterator[dict[str, Any]]]:
         try:
             process.stdin.write(msgspec.json.encode(task) + b"\n")
             process.stdin.close()
-            yield _said(process)
+            yield _read_lines(process)
         finally:
             process.kill()
 
 
-def _said(process: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
+def _read_lines(process: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
     assert process.stdout is not None
     for line in process.stdout:
-        said = msgspec.json.decode(line)
-        yield said
-        if "done" in said:
+        message = msgspec.json.decode(line)
+        yield message
+        if "done" in message:
             return
     raise RuntimeError(f"a child process ended with {process.wait()}")
 
@@ -178,19 +178,21 @@ class ParentPipe:
         print(msgspec.json.encode(words).decode(), flush=True)
 
 
-# This file lies in an unpacked directory once its program has locked it, not while it is still being unpacked.
-_MARK = "held-by-campanero"
+# This file exists in an unpacked directory once its program has locked it, so directories that are still being unpacked
+# are not removed.
+_LOCKED_FILE = "held-by-campanero"
 _PR_SET_PDEATHSIG = 1
 TIME_ZONES = "time-zones.zip"
-# Where systems keep their certificates: Debian, Alpine and Arch; Fedora and Red Hat; SUSE; older Red Hat; FreeBSD.
-_BUNDLES = (
+# The certificate bundles of operating systems: Debian, Alpine and Arch; Fedora and Red Hat; SUSE; older Red Hat;
+# FreeBSD.
+_CERTIFICATE_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/ssl/ca-bundle.pem",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 )
-_held: list[int] = []  # descriptors that hold the lock until this process ends
+_lock_descriptors: list[int] = []  # descriptors that hold the lock until this process ends
 
 
 def prepare(arguments: list[str]) -> None:
@@ -198,34 +200,34 @@ def prepare(arguments: list[str]) -> None:
     unpacked = getattr(sys, "_MEIPASS", None)
     if unpacked is None:
         return
-    loader = loader_of(here := Path(unpacked))
-    read_what_runs()
-    sys.path.append(str(here / TIME_ZONES))
+    loader = find_loader(directory := Path(unpacked))
+    import_from_running_file()
+    sys.path.append(str(directory / TIME_ZONES))
     trust_certificates()
-    if loader is None or (loader != os.getppid() and runs_our_file(os.getppid())):
-        return  # it was installed unpacked, or works for the process that holds the directory
-    end_with(loader)
-    hold(here)
-    threading.Thread(target=sweep, args=(here.parent,), daemon=True).start()
+    if loader is None or (loader != os.getppid() and runs_same_file(os.getppid())):
+        return  # installed unpacked, or a child of the process that has locked the directory
+    end_with_parent(loader)
+    lock_unpacked_directory(directory)
+    threading.Thread(target=remove_abandoned_directories, args=(directory.parent,), daemon=True).start()
 
 
-def read_what_runs() -> None:
-    """Read modules that are imported from now on from the running file, even if its path leads to another file by then.
+def import_from_running_file() -> None:
+    """Import later modules from the running file, even if another file has replaced it at its path.
 
-    PyInstaller reads by path, so an upgrade under a running service would end it or mix two versions.
+    PyInstaller opens the file by path, so an upgrade of a running service would crash it or mix two versions.
     """
     from pyimod02_importers import pyz_archive  # type: ignore[import-not-found]  # in the executable alone
 
     pyz_archive._filename = "/proc/self/exe"
 
 
-def loader_of(unpacked: Path) -> int | None:
+def find_loader(unpacked: Path) -> int | None:
     """Return the id of the loader process that unpacked a directory, which its name contains, or None."""
-    named = re.fullmatch(r"_MEI([0-9a-f]{8})\w{6}", unpacked.name)
-    return int(named[1], 16) if named else None
+    match = re.fullmatch(r"_MEI([0-9a-f]{8})\w{6}", unpacked.name)
+    return int(match[1], 16) if match else None
 
 
-def runs_our_file(pid: int) -> bool:
+def runs_same_file(pid: int) -> bool:
     """Return whether a process runs the same file as this one."""
     try:
         return Path(f"/proc/{pid}/exe").samefile("/proc/self/exe")
@@ -233,39 +235,43 @@ def runs_our_file(pid: int) -> bool:
         return False
 
 
-def end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, so that `kill -9` of the loader ends the service.
+def end_with_parent(parent: int) -> None:
+    """Make the kernel kill this process when its parent ends, so that `kill -9` of the loader ends the service.
 
-    All promises hold over such a kill (P1 to P5).
+    Promises P1 to P5 hold over such a kill.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)  # the parent ended before prctl
 
 
-def hold(unpacked: Path) -> None:
-    """Lock the directory as long as this process lives; cleaners of temporary files respect the lock too."""
+def lock_unpacked_directory(unpacked: Path) -> None:
+    """Lock the unpacked directory until this process ends; cleaners of temporary files respect the lock too."""
     try:
-        held = os.open(unpacked, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(held, fcntl.LOCK_SH)
-        _held.append(held)
-        (unpacked / _MARK).touch()
+        descriptor = os.open(unpacked, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        _lock_descriptors.append(descriptor)
+        (unpacked / _LOCKED_FILE).touch()
     except OSError:
-        pass  # a temporary directory without locks
+        pass  # this file system has no locks
 
 
-def sweep(where: Path) -> None:
+def remove_abandoned_directories(parent: Path) -> None:
     """Remove directories that killed processes of this program left behind."""
-    for left in where.glob("_MEI*"):
+    for directory in parent.glob("_MEI*"):
         try:
-            if left.is_symlink() or left.stat().st_uid != os.getuid() or not (left / _MARK).exists():
+            if (
+                directory.is_symlink()
+                or directory.stat().st_uid != os.getuid()
+                or not (directory / _LOCKED_FILE).exists()
+            ):
                 continue
-            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
         except OSError:
             pass  # another process uses it
         finally:
@@ -275,18 +281,22 @@ def sweep(where: Path) -> None:
 def trust_certificates() -> None:
     """Trust the certificates that this system trusts, or else Mozilla's list, which is included.
 
-    The included OpenSSL looks for the list only where the system it was built on keeps it.
+    The included OpenSSL looks only at the path of the system that it was built on.
     """
     paths = ssl.get_default_verify_paths()
-    if {paths.openssl_cafile_env, paths.openssl_capath_env} & set(os.environ) or paths.cafile or _holds(paths.capath):
+    if (
+        {paths.openssl_cafile_env, paths.openssl_capath_env} & set(os.environ)
+        or paths.cafile
+        or _has_files(paths.capath)
+    ):
         return
     import certifi
 
-    known = next((file for file in _BUNDLES if Path(file).exists()), certifi.where())
-    os.environ[paths.openssl_cafile_env] = known
+    bundle = next((file for file in _CERTIFICATE_BUNDLES if Path(file).exists()), certifi.where())
+    os.environ[paths.openssl_cafile_env] = bundle
 
 
-def _holds(directory: str | None) -> bool:
+def _has_files(directory: str | None) -> bool:
     try:
         return directory is not None and any(Path(directory).iterdir())
     except OSError:

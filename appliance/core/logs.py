@@ -1,7 +1,7 @@
 """The log: one line for each entry, as text or JSON, without secrets, link tokens and addresses.
 
 It goes to stderr or to a file. The standard RotatingFileHandler rotates the file by size; logrotate may rotate it too,
-and WatchedFileHandler, which reopens a moved file, cannot limit the size, so `_File` joins both.
+and WatchedFileHandler, which reopens a moved file, cannot limit the size, so `_LogFileHandler` combines both.
 """
 
 import json
@@ -43,16 +43,16 @@ def redact(text: str) -> str:
     return _PHONE.sub(r"\1…", _MAILBOX.sub(r"…\1", text))
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        when = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{when} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
+        time_text = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        line = f"{time_text} {record.levelname.lower():<7} {record.name}: {record.getMessage()}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return redact(line)
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -63,17 +63,17 @@ class _Json(logging.Formatter):
             for name, value in vars(record).items()
             if name not in _STANDARD_ATTRIBUTES and name not in entry
         }
-        entry |= {name: _plain(value) for name, value in added.items()}
+        entry |= {name: _strip_control_characters(value) for name, value in added.items()}
         if record.exc_info:
             entry["trace"] = redact(self.formatException(record.exc_info))
         return json.dumps(entry, ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _strip_control_characters(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else redact(str(value))
 
 
-class _File(logging.handlers.RotatingFileHandler):
+class _LogFileHandler(logging.handlers.RotatingFileHandler):
     """A rotating file handler that opens a new file when another program moved the present one."""
 
     def __init__(self, log_file: LogFile) -> None:
@@ -94,15 +94,15 @@ class _File(logging.handlers.RotatingFileHandler):
         super().emit(record)
 
     def _reopen_if_moved(self) -> None:
-        here: TextIO | None = self.stream
+        stream: TextIO | None = self.stream
         try:
             status = Path(self.baseFilename).stat()
-            if here is not None and os.path.samestat(status, os.fstat(here.fileno())):
+            if stream is not None and os.path.samestat(status, os.fstat(stream.fileno())):
                 return
         except FileNotFoundError:
             pass
-        if here is not None:
-            here.close()
+        if stream is not None:
+            stream.close()
         self.stream = self._open()
 
     def reopen(self) -> None:
@@ -118,8 +118,8 @@ class _File(logging.handlers.RotatingFileHandler):
         print(self.format(record), file=sys.stderr)
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Return whether a line is about us: a form that cannot be read is its sender's fault, and told to them."""
+def _is_own_record(record: logging.LogRecord) -> bool:
+    """Return whether a record concerns the operator; an unreadable form is an error of its sender, who is answered."""
     return record.msg != "Failed when parsing form"
 
 
@@ -130,10 +130,10 @@ def configure(level: str, form: str, log_file: LogFile | None = None) -> None:
     """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if log_file is not None:
-        handler = file = _File(log_file)
-        # The signal may come in the middle of a line, so another thread looks
+        handler = file = _LogFileHandler(log_file)
+        # The signal may interrupt the writing of a line, so the file is reopened on another thread.
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=file.reopen, name="log").start())
-    handler.setFormatter(_Json() if form == "json" else _Text())
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -143,4 +143,4 @@ def configure(level: str, form: str, log_file: LogFile | None = None) -> None:
         logger.handlers[:] = []
         logger.propagate = True
         logger.setLevel(logging.WARNING)
-    logging.getLogger("sanic.error").addFilter(_is_ours)
+    logging.getLogger("sanic.error").addFilter(_is_own_record)

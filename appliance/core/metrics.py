@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms of this process, kept in memory from zero at each start, for Prometheus.
+"""Counters, gauges and histograms of this process, kept in memory for Prometheus; they start at zero with the process.
 
 A metric is declared once, where it is counted. Its labels come from short lists: no ids, addresses or request paths.
 Counts are kept by account, so that the metrics of an account show nothing of another. `prometheus_client` is not used
@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-# The account id of what belongs to the installation and not to one account.
+# The account id of metrics that belong to the whole installation.
 INSTALLATION = 0
 _SECONDS = (0.005, 0.02, 0.1, 0.25, 1.0, 2.5, 10.0)
 Labels = tuple[str, ...]
@@ -45,7 +45,7 @@ class _Metric(ABC):
     def family(self, account_id: int | None) -> Family:
         """Return the samples of an account, or of everything (None)."""
 
-    def _named(self, values: Labels) -> tuple[tuple[str, str], ...]:
+    def _label_pairs(self, values: Labels) -> tuple[tuple[str, str], ...]:
         return tuple(zip(self.labels, values, strict=True))
 
 
@@ -69,11 +69,11 @@ class Counter(_Metric):
         """Return the samples; a counter without labels is shown from the start with 0."""
         sums: dict[Labels, int] = {} if self.labels else {(): 0}
         with self._lock:
-            for (whose, values), number in self._counts.items():
-                if account_id is None or whose == account_id:
+            for (owner_id, values), number in self._counts.items():
+                if account_id is None or owner_id == account_id:
                     sums[values] = sums.get(values, 0) + number
-        found = [Sample("", self._named(values), number) for values, number in sorted(sums.items())]
-        return Family(self.name, "counter", self.help, found)
+        samples = [Sample("", self._label_pairs(values), number) for values, number in sorted(sums.items())]
+        return Family(self.name, "counter", self.help, samples)
 
 
 class Histogram(_Metric):
@@ -82,27 +82,27 @@ class Histogram(_Metric):
     def __init__(self, name: str, words: str, labels: Labels = (), bounds: tuple[float, ...] = _SECONDS) -> None:
         super().__init__(name, words, labels)
         self._bounds = bounds
-        self._seen: dict[Labels, tuple[list[int], list[float]]] = {}
+        self._histograms: dict[Labels, tuple[list[int], list[float]]] = {}
 
     def observe(self, seconds: float, *values: str) -> None:
         """Record a duration for some label values; may be called on any thread."""
         with self._lock:
-            counts, total = self._seen.setdefault(values, ([0] * (len(self._bounds) + 1), [0.0]))
+            counts, total = self._histograms.setdefault(values, ([0] * (len(self._bounds) + 1), [0.0]))
             counts[bisect_left(self._bounds, seconds)] += 1
             total[0] += seconds
 
     def family(self, account_id: int | None) -> Family:
         """Return the samples; durations belong to the installation."""
         with self._lock:
-            seen = [(values, [*counts], total[0]) for values, (counts, total) in sorted(self._seen.items())]
-        found: list[Sample] = []
-        for values, counts, total in seen:
-            named, so_far = self._named(values), 0
+            histograms = [(values, [*counts], total[0]) for values, (counts, total) in sorted(self._histograms.items())]
+        samples: list[Sample] = []
+        for values, counts, total in histograms:
+            named, so_far = self._label_pairs(values), 0
             for bound, number in zip((*map(str, self._bounds), "+Inf"), counts, strict=True):
                 so_far += number
-                found.append(Sample("_bucket", (*named, ("le", bound)), so_far))
-            found += [Sample("_sum", named, total), Sample("_count", named, so_far)]
-        return Family(self.name, "histogram", self.help, found)
+                samples.append(Sample("_bucket", (*named, ("le", bound)), so_far))
+            samples += [Sample("_sum", named, total), Sample("_count", named, so_far)]
+        return Family(self.name, "histogram", self.help, samples)
 
 
 class Gauge(_Metric):
@@ -118,19 +118,21 @@ class Gauge(_Metric):
 
     def family(self, account_id: int | None) -> Family:
         """Return the present samples; none before `set_function`."""
-        found = [] if self._function is None else sorted(self._function())
-        return Family(self.name, "gauge", self.help, [Sample("", self._named(values), one) for values, one in found])
+        values = [] if self._function is None else sorted(self._function())
+        return Family(
+            self.name, "gauge", self.help, [Sample("", self._label_pairs(values), value) for values, value in values]
+        )
 
 
 def gauge_family(name: str, words: str, samples: Iterable[tuple[dict[str, str], Any]]) -> Family:
     """Return a gauge family of values that were looked up just now."""
-    found = [Sample("", tuple(labels.items()), float(one)) for labels, one in samples]
-    return Family(f"campanero_{name}", "gauge", words, found)
+    family_samples = [Sample("", tuple(labels.items()), float(value)) for labels, value in samples]
+    return Family(f"campanero_{name}", "gauge", words, family_samples)
 
 
 def collect(account_id: int | None) -> list[Family]:
     """Return all metric families, or only the counters of an account."""
     return [
-        one.family(account_id) for _, one in sorted(_declared.items())
-        if account_id is None or isinstance(one, Counter)
+        metric.family(account_id) for _, metric in sorted(_declared.items())
+        if account_id is None or isinstance(metric, Counter)
     ]  # fmt: skip

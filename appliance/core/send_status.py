@@ -69,7 +69,8 @@ def current(channel: str = "email") -> SendStatus:
 
 
 HOUR = 3600.0
-# A message that is late by up to this much does not delay the next one; more is not made up for, to avoid bursts.
+# Seconds by which a message may be late without delaying the next one; a longer delay is not caught up, to avoid
+# bursts.
 _SLACK = 0.1
 _WORD = re.compile(r"([0-9.]+)(/s|/h| connections?)")
 NEVER = float("inf")
@@ -92,9 +93,11 @@ class RateLimit(NamedTuple):
 
 def parse_limit(entry: str) -> tuple[str, RateLimit]:
     """Parse a limit as settings write it: `example.org 5/s 200/h 2 connections`."""
-    name, _, rest = entry.partition(" ")
-    found = {unit.strip()[:2]: float(number) for number, unit in _WORD.findall(rest)}
-    return name.lower(), RateLimit(found.get("/s", 0), int(found.get("/h", 0)), int(found.get("co", 0)))
+    name, _, rates = entry.partition(" ")
+    numbers_by_unit = {unit.strip()[:2]: float(number) for number, unit in _WORD.findall(rates)}
+    return name.lower(), RateLimit(
+        numbers_by_unit.get("/s", 0), int(numbers_by_unit.get("/h", 0)), int(numbers_by_unit.get("co", 0))
+    )
 
 
 class RateLimiter:

@@ -1,8 +1,8 @@
 """Signals between parts of the program, and wake-ups for background jobs.
 
 A signal calls its receivers at once; `appliance/app.py` connects them. A wake-up carries no data: code that writes rows
-wakes the job that works on them by its name. A lost wake-up loses no work, because due rows are looked for once a
-second (`jobs/tasks.py`).
+wakes the job that works on them by its name. A lost wake-up loses no work, because `Jobs.pulse` looks for due rows
+once a second (`jobs/tasks.py`).
 """
 
 import threading
@@ -53,7 +53,7 @@ _handlers: dict[str, Callable[[], None]] = {}
 class _Muted(threading.local):
     """The flag of a thread whose wake-ups are dropped."""
 
-    now = False
+    is_muted = False
 
 
 _muted = _Muted()
@@ -62,11 +62,11 @@ _muted = _Muted()
 @contextmanager
 def muted() -> Iterator[None]:
     """Drop the wake-ups of this thread while the block runs, because a simulation writes no real rows."""
-    before, _muted.now = _muted.now, True
+    was_muted, _muted.is_muted = _muted.is_muted, True
     try:
         yield
     finally:
-        _muted.now = before
+        _muted.is_muted = was_muted
 
 
 def register_handler(name: str, function: Callable[[], None]) -> None:
@@ -81,6 +81,6 @@ def clear_handlers() -> None:
 
 def wake(name: str) -> None:
     """Wake the job of a name; without a handler (on the command line) nothing happens."""
-    function = None if _muted.now else _handlers.get(name)
+    function = None if _muted.is_muted else _handlers.get(name)
     if function is not None:
         function()

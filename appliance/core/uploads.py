@@ -12,34 +12,34 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 from urllib.parse import unquote
 
-_FIELD_BYTES = 65_536
-_HEADER_BYTES = 8_192
+_MAX_FIELD_BYTES = 65_536
+_MAX_HEADER_BYTES = 8_192
 _MAX_PARTS = 20
-_BLOCK = 1_048_576
-# What a form may hold beside its file
-_BESIDE = 262_144
+_BLOCK_BYTES = 1_048_576
+# The maximum size of a form apart from its file.
+_MAX_OTHER_BYTES = 262_144
 _NAME = re.compile(rb'[;\s]name="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _FILENAME = re.compile(rb'[;\s]filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^;,\s]{1,70}))', re.IGNORECASE)
 
 
 class Source(Protocol):
-    """Where a body comes from."""
+    """A stream that yields a request body in pieces."""
 
     async def read(self) -> bytes | None:
         """Return the next piece, or None after the last."""
 
 
-class OtherType(Exception):
-    """The body says that it is something else than a form, or that it is packed."""
+class NotAForm(Exception):
+    """The Content-Type is not multipart/form-data, or the body is compressed."""
 
 
 class TooLarge(Exception):
-    """More came, or is announced, than is allowed."""
+    """The body is larger than allowed, or its Content-Length is."""
 
 
-class Malformed(Exception):
-    """The body is no form, or ends in the middle."""
+class MalformedForm(Exception):
+    """The body is not a valid multipart form, or is truncated."""
 
 
 class Form(NamedTuple):
@@ -50,128 +50,129 @@ class Form(NamedTuple):
     size: int
 
 
-def boundary(content_type: str) -> bytes | None:
-    """Return the boundary that a Content-Type names, or None if it is no multipart form."""
+def find_boundary(content_type: str) -> bytes | None:
+    """Return the boundary that a Content-Type names, or None if it is not a multipart form."""
     if content_type.partition(";")[0].strip().lower() != "multipart/form-data":
         return None
     match = _BOUNDARY.search(content_type)
     return (match[1] or match[2]).encode("latin-1", "replace") if match else None
 
 
-async def receive(headers: Mapping[str, str], source: Source, target: Path, most: int) -> Form:
-    """Read a form whose part `file` goes to `target`; raises TooLarge as soon as it is clear that it has over `most`.
+async def receive(headers: Mapping[str, str], source: Source, target: Path, max_bytes: int) -> Form:
+    """Read a form and write its part `file` to `target`.
 
-    Raises OtherType for what is no form, Malformed for a broken one.
+    Raises TooLarge as soon as more than `max_bytes` are certain, NotAForm for another content type, and MalformedForm
+    for an invalid form.
     """
-    mark = boundary(headers.get("content-type") or "")
+    boundary = find_boundary(headers.get("content-type") or "")
     length = headers.get("content-length") or "0"
-    if length.isdecimal() and int(length) > most + _BESIDE:
+    if length.isdecimal() and int(length) > max_bytes + _MAX_OTHER_BYTES:
         raise TooLarge
-    if mark is None or headers.get("content-encoding", "identity").lower() != "identity":
-        raise OtherType
-    form = await _form(_Reader(_pieces(source), most + _BESIDE), mark, target)
-    if form.size > most:
+    if boundary is None or headers.get("content-encoding", "identity").lower() != "identity":
+        raise NotAForm
+    form = await _read_form(_Reader(_iterate_pieces(source), max_bytes + _MAX_OTHER_BYTES), boundary, target)
+    if form.size > max_bytes:
         raise TooLarge
     return form
 
 
-async def _pieces(source: Source) -> AsyncIterator[bytes]:
+async def _iterate_pieces(source: Source) -> AsyncIterator[bytes]:
     while piece := await source.read():
         yield piece
 
 
-async def _form(reader: "_Reader", mark: bytes, target: Path) -> Form:
+async def _read_form(reader: "_Reader", boundary: bytes, target: Path) -> Form:
     texts: dict[str, str] = {}
     filename, size = None, 0
-    await reader.until(b"--" + mark, _HEADER_BYTES)
+    await reader.read_until(b"--" + boundary, _MAX_HEADER_BYTES)
     for _ in range(_MAX_PARTS):
         if await reader.take(2) == b"--":
             await reader.drain()
             return Form(texts, filename, size)
-        head = await reader.until(b"\r\n\r\n", _HEADER_BYTES)
-        name = _NAME.search(head)
+        header = await reader.read_until(b"\r\n\r\n", _MAX_HEADER_BYTES)
+        name = _NAME.search(header)
         if name is None:
-            raise Malformed("a part has no name")
-        end = b"\r\n--" + mark
+            raise MalformedForm("a part has no name")
+        end = b"\r\n--" + boundary
         if name[1] == b"file" and filename is None:
-            filename = _filename(head)
+            filename = _parse_filename(header)
             with target.open("wb") as file:
-                size = await reader.copy(end, file)
+                size = await reader.copy_until(end, file)
         else:
-            texts[name[1].decode("utf-8", "replace")] = _text(await reader.until(end, _FIELD_BYTES))
-    raise Malformed("the form has too many parts")
+            texts[name[1].decode("utf-8", "replace")] = _decode_text(await reader.read_until(end, _MAX_FIELD_BYTES))
+    raise MalformedForm("the form has too many parts")
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise Malformed("a text is not UTF-8") from None
+        raise MalformedForm("a text is not UTF-8") from None
 
 
-def _filename(head: bytes) -> str:
-    match = _FILENAME.search(head)
+def _parse_filename(header: bytes) -> str:
+    match = _FILENAME.search(header)
     text = unquote(match[1].decode("utf-8", "replace")) if match else ""
     text = "".join(char for char in text.replace("\\", "/").rpartition("/")[2] if char.isprintable())
     return text[:255]
 
 
 class _Reader:
-    """A stream with a little of it at hand; it counts what comes."""
+    """A buffered reader of a request body, with a limit of its size."""
 
     def __init__(self, pieces: AsyncIterator[bytes], limit: int) -> None:
         self._pieces = pieces
-        self._left = limit
-        self._have = bytearray()
+        self._bytes_left = limit
+        self._buffer = bytearray()
 
-    async def _more(self) -> None:
+    async def _fill_buffer(self) -> None:
         piece = await anext(self._pieces, None)
         if piece is None:
-            raise Malformed("the form ends in the middle")
-        self._left -= len(piece)
-        if self._left < 0:
+            raise MalformedForm("the form is truncated")
+        self._bytes_left -= len(piece)
+        if self._bytes_left < 0:
             raise TooLarge
-        self._have += piece
+        self._buffer += piece
 
     async def drain(self) -> None:
-        """Read and discard what follows the form."""
+        """Read and discard the bytes after the form."""
         async for piece in self._pieces:
-            self._left -= len(piece)
-            if self._left < 0:
+            self._bytes_left -= len(piece)
+            if self._bytes_left < 0:
                 raise TooLarge
 
     async def take(self, count: int) -> bytes:
-        while len(self._have) < count:
-            await self._more()
-        return self._cut(count)
+        while len(self._buffer) < count:
+            await self._fill_buffer()
+        return self._take_from_buffer(count)
 
-    def _cut(self, count: int) -> bytes:
-        found = bytes(self._have[:count])
-        del self._have[:count]
-        return found
+    def _take_from_buffer(self, count: int) -> bytes:
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return data
 
-    async def until(self, end: bytes, most: int) -> bytes:
-        """Return what comes before `end`, and drop `end`."""
-        while (place := self._have.find(end)) < 0:
-            if len(self._have) > most + len(end):
+    async def read_until(self, end: bytes, max_bytes: int) -> bytes:
+        """Return the bytes before `end`, and skip `end`. Raises TooLarge beyond `max_bytes`."""
+        while (place := self._buffer.find(end)) < 0:
+            if len(self._buffer) > max_bytes + len(end):
                 raise TooLarge
-            await self._more()
-        found = self._cut(place)
-        self._cut(len(end))
-        return found
+            await self._fill_buffer()
+        data = self._take_from_buffer(place)
+        self._take_from_buffer(len(end))
+        return data
 
-    async def copy(self, end: bytes, file: IO[bytes]) -> int:
-        """Write what comes before `end` to a file in large blocks, and drop `end`."""
+    async def copy_until(self, end: bytes, file: IO[bytes]) -> int:
+        """Write the bytes before `end` to a file in large blocks, skip `end`, and return their number."""
         size = searched = 0
-        while (place := self._have.find(end, searched)) < 0:
-            searched = max(0, len(self._have) - len(end))
-            if len(self._have) >= _BLOCK:
-                block = self._cut(searched)
+        while (place := self._buffer.find(end, searched)) < 0:
+            searched = max(0, len(self._buffer) - len(end))
+            if len(self._buffer) >= _BLOCK_BYTES:
+                block = self._take_from_buffer(searched)
                 size, searched = size + len(block), 0
                 await _write(file, block)
-            await self._more()
-        block = self._cut(place)
-        self._cut(len(end))
+            await self._fill_buffer()
+        block = self._take_from_buffer(place)
+        self._take_from_buffer(len(end))
         await _write(file, block)
         return size + len(block)
 

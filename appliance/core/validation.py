@@ -55,7 +55,7 @@ def _has_infinite_number(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_has_infinite_number(item) for item in inner)
+    return any(_has_infinite_number(value) for value in inner)
 
 
 def _parse_country(value: str) -> str:
@@ -138,7 +138,9 @@ def unsupported(reason: str, *names: str, neutral: Any = None) -> dict[str, Refu
     return dict.fromkeys(names, RefusedKey(f"is not supported: {reason}", neutral))
 
 
-def find_key_error(known: Iterable[str], refused: RefusedKeys, key: str, value: Any, guess: bool = True) -> str | None:
+def find_key_error(
+    known_names: Iterable[str], refused: RefusedKeys, key: str, value: Any, guess: bool = True
+) -> str | None:
     """Return the field error of an unknown key, or None if it may be ignored.
 
     `guess` compares the key with the known and the refused names, which takes a fraction of a millisecond.
@@ -150,7 +152,7 @@ def find_key_error(known: Iterable[str], refused: RefusedKeys, key: str, value: 
         return None if value is listed.neutral else listed.message
     if not guess or len(key) > MAX_GUESSED_LENGTH:
         return None
-    names = {_normalize_key(name): name for name in (*refused, *known)}
+    names = {_normalize_key(name): name for name in (*refused, *known_names)}
     match = get_close_matches(_normalize_key(key), names, 1, MIN_SIMILARITY)
     if not match:
         return None
@@ -205,13 +207,13 @@ class StructReader:
         known_keys = set()
         for info in declared_fields(kind):
             known_keys.add(info.encode_name)
-            where = f"{path}.{info.encode_name}" if path else info.encode_name
+            field_path = f"{path}.{info.encode_name}" if path else info.encode_name
             if info.encode_name in raw:
-                value = self.value(info.type, raw[info.encode_name], where)
+                value = self.value(info.type, raw[info.encode_name], field_path)
             else:
                 value = UNSET
                 if info.required:
-                    self.faults.add(where, "can't be blank")
+                    self.faults.add(field_path, "can't be blank")
             if value is not UNSET or info.required:
                 values[info.name] = value
         self._refuse_unknown(kind, [key for key in raw if key not in known_keys], raw, path)
@@ -222,15 +224,15 @@ class StructReader:
         refused: RefusedKeys = getattr(kind, "REFUSED", {})
         names = [info.encode_name for info in declared_fields(kind)]
         for index, key in enumerate(unknown):
-            where = f"{path}.{key}" if path else str(key)
+            field_path = f"{path}.{key}" if path else str(key)
             message = find_key_error(names, refused, key, raw[key], index < MAX_GUESSED_KEYS)
             if message is None and strict:
                 message = "is not a known field"
             if message is None:
-                self.ignored.append(where)
+                self.ignored.append(field_path)
             else:
                 # A key with such a character could not be encoded, and the response with all faults would fail.
-                self.faults.add(UNSTORABLE.sub("?", where), message)
+                self.faults.add(UNSTORABLE.sub("?", field_path), message)
 
     def value(self, kind: Any, raw: Any, path: str) -> Any:
         """Return a value of a declared type, or UNSET after adding its fault."""
@@ -268,14 +270,14 @@ class StructReader:
         # An empty text clears a single address; as an entry of a list it is a fault.
         is_address = any("check" in (meta.extra or {}) for meta in _unwrap(item_type)[1])
         items = []
-        for index, item in enumerate(raw):
-            where = f"{path}[{index}]"
-            if item == "" and is_address:
-                self.faults.add(where, "can't be blank")
+        for index, raw_value in enumerate(raw):
+            entry_path = f"{path}[{index}]"
+            if raw_value == "" and is_address:
+                self.faults.add(entry_path, "can't be blank")
                 items.append(UNSET)
             else:
-                items.append(self.value(item_type, item, where))
-        valid_indexes = [index for index, item in enumerate(items) if item is not UNSET]
+                items.append(self.value(item_type, raw_value, entry_path))
+        valid_indexes = [index for index, value in enumerate(items) if value is not UNSET]
         if len(valid_indexes) < len(items):
             self.kept_indexes[path] = valid_indexes
         return [items[index] for index in valid_indexes]
@@ -289,9 +291,9 @@ class StructReader:
         names, value_type = get_args(kind)
         entries = {}
         for name, value in raw.items():
-            where = f"{path}.{UNSTORABLE.sub('?', name)}"
-            if self._read_scalar(names, [], name, where) is not UNSET:
-                entry = self.value(value_type, value, where)
+            entry_path = f"{path}.{UNSTORABLE.sub('?', name)}"
+            if self._read_scalar(names, [], name, entry_path) is not UNSET:
+                entry = self.value(value_type, value, entry_path)
                 if entry is not UNSET:
                     entries[name] = entry
         return entries
@@ -487,9 +489,9 @@ def read(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> S:
 
 def read_with_ignored(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> tuple[S, list[str]]:
     """Return a Struct and the paths of the keys that were ignored. Raises Invalid with all faults."""
-    result = read_partial(kind, raw, path, loose)
-    result.faults.check()
-    return result.value, result.ignored
+    partial = read_partial(kind, raw, path, loose)
+    partial.faults.check()
+    return partial.value, partial.ignored
 
 
 def read_partial(kind: type[Struct], raw: Any, path: str = "", loose: bool = False) -> PartialRead:
@@ -504,7 +506,9 @@ def is_too_deep(value: Any) -> bool:
     while level and depth <= MAX_DATA_DEPTH:
         depth += 1
         containers = [
-            item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)
+            container.values() if isinstance(container, dict) else container
+            for container in level
+            if isinstance(container, dict | list)
         ]
         level = [inner for container in containers for inner in container if isinstance(inner, dict | list)]
         if not level and any(containers):

@@ -35,7 +35,7 @@ class EventQuerySql(NamedTuple):
     """FROM and WHERE of a query for events, with its named parameters."""
 
     source: str
-    where: str
+    condition: str
     parameters: dict[str, Any]
 
 
@@ -107,7 +107,7 @@ def _fetch_ids(query: EventQuerySql, total: int, skip: int, limit: int) -> list[
     ids = [
         row[0]
         for row in rows(
-            f"SELECT id FROM {query.source} WHERE {query.where} {order} LIMIT :count OFFSET :skip",
+            f"SELECT id FROM {query.source} WHERE {query.condition} {order} LIMIT :count OFFSET :skip",
             {**query.parameters, "count": count, "skip": skip},
         )
     ]
@@ -124,7 +124,7 @@ def _count_total(query: EventQuerySql, is_fixed: bool) -> int:
     """
     if not is_fixed or is_in_write_transaction():
         return _count_matches(query)
-    key = (connection().filename, query.where, *query.parameters.items())
+    key = (connection().filename, query.condition, *query.parameters.items())
     with _lock:
         cached = _cached_counts.get(key)
     if cached is None and (total := _count_matches(query)) < _MIN_CACHED_COUNT:
@@ -152,14 +152,14 @@ def _count_newer(query: EventQuerySql, cached: _CachedCount, last: int, event_co
     if not cached.newest_id <= last <= cached.newest_id + _MAX_NEW_EVENTS:
         return None
     new_count, new_matches = fetch_one(
-        f"SELECT count(*), count(*) FILTER (WHERE {query.where}) FROM event NOT INDEXED WHERE id > :known",
+        f"SELECT count(*), count(*) FILTER (WHERE {query.condition}) FROM event NOT INDEXED WHERE id > :known",
         {**query.parameters, "known": cached.newest_id},
     ) or (0, 0)
     return int(new_matches) if cached.event_count + new_count == event_count else None
 
 
 def _count_matches(query: EventQuerySql) -> int:
-    return int(scalar(f"SELECT count(*) FROM {query.source} WHERE {query.where}", query.parameters))
+    return int(scalar(f"SELECT count(*) FROM {query.source} WHERE {query.condition}", query.parameters))
 
 
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]

@@ -128,11 +128,11 @@ def record_many(events: list[NewEvent]) -> None:
         _INSERT,
         [
             (
-                item.account_id, item.contact_id, item.event, encode(item.data).decode(),
-                item.resource_uid, item.resource_name, item.resource_url,
-                item.test or _chain.test, item.quiet, max(item.chain_depth, _chain.depth), now, now,
+                event.account_id, event.contact_id, event.event, encode(event.data).decode(),
+                event.resource_uid, event.resource_name, event.resource_url,
+                event.test or _chain.test, event.quiet, max(event.chain_depth, _chain.depth), now, now,
             )
-            for item in events
+            for event in events
         ],
     )  # fmt: skip
     after_commit(lambda: signals.wake("flows"))
@@ -203,11 +203,11 @@ def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: st
 
 
 class EventKind(NamedTuple):
-    """An event that the service records: its group and its words for people."""
+    """An event that the service records: its name, its group, and its description in words."""
 
     name: str
     group: str
-    words: str
+    description: str
 
 
 EVENT_KINDS = tuple(
@@ -256,7 +256,7 @@ _PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def find_name_error(name: str) -> str | None:
-    """Return what is wrong with an event name that a client sends, or None."""
+    """Return the error of an event name that a client sends, or None."""
     if name in RESERVED_NAMES:
         return "is reserved"
     return None if _PATTERN.fullmatch(name) else "is invalid"
@@ -265,7 +265,7 @@ def find_name_error(name: str) -> str | None:
 def describe(name: str) -> str:
     """Return an event name in words; underscores in the names of clients become spaces."""
     kind = KINDS_BY_NAME.get(name)
-    return kind.words if kind else name.replace("_", " ")
+    return kind.description if kind else name.replace("_", " ")
 
 
 # Deletion by age keeps events that a reader of the log has not reached, events with a pending webhook delivery, and the
@@ -356,11 +356,11 @@ class MailHealth(NamedTuple):
     sent: int
     bounced: int
     complained: int
-    texts: int
-    texts_failed: int
+    sms_sent: int
+    sms_failed: int
 
 
-def mail_health(account_id: int, days: int = 30) -> MailHealth:
+def get_mail_health(account_id: int, days: int = 30) -> MailHealth:
     """Return the mail health of an account over the last days; cached for at least 10 s."""
 
     def count() -> MailHealth:

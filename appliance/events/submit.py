@@ -268,10 +268,10 @@ def check_event(account_id: int, request: EventWrite, _: int | None = None) -> N
 
 def submit(account_id: int, prepared: PreparedEvent) -> Submitted:
     """Record an event of a client. Raises Invalid with all faults, Conflict for a key used for another payload."""
-    (result,) = submit_many(account_id, [prepared])
-    if isinstance(result, Refused):
-        raise result
-    return result
+    (submitted,) = submit_many(account_id, [prepared])
+    if isinstance(submitted, Refused):
+        raise submitted
+    return submitted
 
 
 def submit_many(account_id: int, prepared_events: Sequence[PreparedEvent]) -> list[Submitted | Refused]:
@@ -286,7 +286,9 @@ def submit_many(account_id: int, prepared_events: Sequence[PreparedEvent]) -> li
             results.append(_insert_event(account_id, prepared, now, privacy))
         except (Invalid, Conflict) as error:
             results.append(error)
-    new = [result.values for result in results if isinstance(result, Submitted) and result.values is not None]
+    new = [
+        submitted.values for submitted in results if isinstance(submitted, Submitted) and submitted.values is not None
+    ]
     _record_interactions(new)
     if new:
         after_commit(lambda: signals.wake("flows"))

@@ -79,9 +79,9 @@ def parse_device(agent: str | None) -> Device:
     if agent is None or classify(agent) not in ("reader", "unknown"):
         return Device(None, None, None)
     agent = agent[:_MAX_CHARACTERS]
-    result = _parser()(agent)
-    browser = _family_name(result.user_agent.family if result.user_agent else None)
-    system = _family_name(result.os.family if result.os else None)
+    parsed = _parser()(agent)
+    browser = _family_name(parsed.user_agent.family if parsed.user_agent else None)
+    system = _family_name(parsed.os.family if parsed.os else None)
     return Device(browser, system, _device_kind(agent, system))
 
 

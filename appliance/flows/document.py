@@ -456,7 +456,7 @@ def build_spec() -> dict[str, Any]:
     return {
         "steps": [_describe_kind(kind) for kind in KINDS],
         "events": [
-            *({"name": kind.name, "group": kind.group, "words": kind.words} for kind in log.EVENT_KINDS),
+            *({"name": kind.name, "group": kind.group, "words": kind.description} for kind in log.EVENT_KINDS),
             *({"name": name, "group": "client", "words": log.describe(name)} for name in _CLIENT_EVENTS),
         ],
         "trigger": {

@@ -185,7 +185,7 @@ def _open_or_click(assumption: Assumption, message_id: int, message_name: str, s
     seen = ObservedHit(at, "click" if is_click else "open", 1 if is_click else None, "GET", None, _USER_AGENT)
     hit_event = HitEvent(target._replace(url=url), seen, None, Verdict(HUMAN, None))
     engagement.record_hit_events([hit_event])
-    engagement.count_engagement([(hit_event.found, seen, hit_event.verdict)])
+    engagement.count_engagement([(hit_event.message, seen, hit_event.verdict)])
     return f"they click in {message_name}" + (f" on {url}" if url else "") if is_click else f"they open {message_name}"
 
 

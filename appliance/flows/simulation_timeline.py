@@ -79,7 +79,7 @@ def _describe_actual(node: Node, row: Row, scope: Scope) -> str:
     if node.field.type == "boolean":
         return "yes" if row.actual is True else "no"
     if node.field.type == "id":
-        names = [explain.fetch_name(scope.account_id, node.field.of, number) for number in row.actual or []]
+        names = [explain.fetch_name(scope.account_id, node.field.id_kind, number) for number in row.actual or []]
         return _join([f"“{name}”" for name in names])
     return _describe_value(row.actual)
 

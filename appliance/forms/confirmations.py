@@ -24,8 +24,8 @@ class ConfirmationPage(NamedTuple):
 
     purpose: Literal["opt_in", "erase"]
     state: State
-    face: PageStyle
-    masked: str | None
+    style: PageStyle
+    masked_address: str | None
     lists: list[str]
     message_id: int | None
 

@@ -292,7 +292,7 @@ def serve(config: Config) -> None:
     app.ctx.inbound.bind()
     if config.tls.certificate:
         app.ctx.certificate = crypto.ServedCertificate(
-            "tls.certificate", config.tls.certificate, config.tls.key, web=True
+            "tls.certificate", config.tls.certificate, config.tls.key, is_web=True
         )
     app.run(
         host.strip("[]"), int(port), ssl=app.ctx.certificate and app.ctx.certificate.context,

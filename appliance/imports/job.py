@@ -226,7 +226,7 @@ class Importer:
         self.stopping = threading.Event()
         self._busy = threading.Lock()
 
-    def tend(self) -> None:
+    def run(self) -> None:
         """Process imports until none is pending; a concurrent call returns at once."""
         if not self._busy.acquire(blocking=False):
             return

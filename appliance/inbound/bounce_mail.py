@@ -1,4 +1,4 @@
-"""Parse bounce mail and complaints into delivery reports; the content decides, not the address it came to."""
+"""Parse bounce mail and complaints into delivery reports, by their content and not by the address they were sent to."""
 
 import base64
 import binascii
@@ -67,10 +67,10 @@ def _truncate(raw: bytes) -> bytes:
     return raw
 
 
-def walk_parts(mail: Message, most: int = MAX_PARTS, into_messages: bool = True) -> Iterator[Message]:
+def walk_parts(mail: Message, max_parts: int = MAX_PARTS, into_messages: bool = True) -> Iterator[Message]:
     """Yield a mail and its parts, outermost first, at most `most`; parts of attached messages only `into_messages`."""
     waiting = [mail]
-    for _ in range(most):
+    for _ in range(max_parts):
         if not waiting:
             return
         part = waiting.pop(0)
@@ -187,7 +187,7 @@ def parse_blocks(fields: str) -> list[dict[str, str]]:
     return [block for block in blocks if block]
 
 
-# Our signatures in returned mail: which of our messages they name, and whether they prove it.
+# Signatures of this service in returned mail: which messages they name, and whether they prove it.
 #
 # Every reply quotes the Message-ID, and most quote the unsubscribe link, so these only name the message. The return
 # path and the unsubscribe address occur in headers only: only systems that had the message itself know them.
@@ -202,8 +202,8 @@ _MAX_TOKENS = 10
 class SignedMessages(NamedTuple):
     """The messages named by any signature, and those named by a signature that proves it."""
 
-    named: frozenset[int]
-    proven: frozenset[int]
+    named_ids: frozenset[int]
+    proven_ids: frozenset[int]
 
 
 def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessages:
@@ -267,7 +267,7 @@ def _build_complaint(
     senders = " ".join(fields.get(name, "") for name in ("original-mail-from", "original-envelope-id"))
     signed = find_signed(original, senders)
     return_path_ids = frozenset() if arrived_at is None else frozenset({arrived_at})
-    message_ids, proven = signed.named | return_path_ids, signed.proven | return_path_ids
+    message_ids, proven = signed.named_ids | return_path_ids, signed.proven_ids | return_path_ids
     recipient_text = "\n".join(
         [fields.get("original-rcpt-to", ""), *(value for name, value in original if name in _RECIPIENT_HEADERS)]
     )
@@ -339,7 +339,7 @@ def bounce_text(mail: Message) -> str:
         kind = part.get_content_type()
         if kind in (*ORIGINAL_TYPES, "message/partial"):
             break
-        # A multipart without recognisable parts is read as plain text
+        # A multipart mail without recognisable parts is read as plain text.
         if not part.is_multipart() and kind.startswith(("text/", "multipart/")):
             part_text = get_text(part)[: 2 * _MAX_BOUNCE_CHARACTERS]
             texts.append(re.sub(r"<[a-zA-Z/!][^<>]{0,400}>", " ", part_text) if kind == "text/html" else part_text)
@@ -399,7 +399,7 @@ _MAX_REPORT_CHARACTERS = 1_000
 
 
 class RecipientReport(NamedTuple):
-    """The result for one recipient, who may be named in several ways."""
+    """The result for one recipient, who may be named by several addresses."""
 
     kind: Literal["bounced", "soft_bounced", "delivered"]
     recipients: tuple[str, ...]
@@ -523,4 +523,4 @@ def record_reports(reports: list[list[DeliveryReport]]) -> int:
 
 def _names_other_message(mail: Message, message_id: int) -> bool:
     """Return whether the returned message is another one of ours than the return path names."""
-    return bool(find_signed(original_headers(mail)).named - {message_id})
+    return bool(find_signed(original_headers(mail)).named_ids - {message_id})

@@ -48,7 +48,7 @@ class DeliveryReport(NamedTuple):
     key: str | None = None
     at: int | None = None
     code: str | None = None
-    judged: BounceClass | None = None
+    bounce_class: BounceClass | None = None
 
 
 _DAY_MS = 24 * 3600 * 1000
@@ -124,7 +124,7 @@ def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
         raise MessageInFlight
     max_age = _MAX_COMPLAINT_AGE_MS if fact.kind == "complained" else _MAX_AGE_MS
     is_late = clock.now_ms() - message.left_at > max_age
-    # A message in doubt waits for its retry or look-up, perhaps for long
+    # An uncertain message waits for its retry or lookup, which may take long.
     is_in_doubt = message.status in ("queued", "held") and message.row.uncertain_count > 0
     return None if is_late or not (message.status in _RANK or is_in_doubt) else message
 
@@ -153,7 +153,7 @@ def is_recipient(message_id: int, reported: str | None) -> bool:
 
 
 def mark_processed(source: str, key: str) -> bool:
-    """Remember the key of a report. Returns False if it was processed before."""
+    """Store the key of a report as processed. Returns False if it was processed before."""
     require_write_transaction()
     now = clock.now_ms()
     run(
@@ -197,8 +197,8 @@ def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
 
 def classify_bounce(fact: DeliveryReport) -> BounceClass:
     """Return the class of a bounce: by its codes and text, or else by its source."""
-    if fact.judged is not None:
-        return fact.judged
+    if fact.bounce_class is not None:
+        return fact.bounce_class
     bounce_class = bounce_classes.classify(fact.smtp, fact.enhanced, fact.text)
     if fact.source in _OWN_SOURCES or bounce_class in (
         bounce_classes.FULL,
@@ -243,7 +243,7 @@ def _event_time(message: _ReportedMessage, fact: DeliveryReport) -> int:
 # Such a receipt is stored, and applied in the transaction that records the outcome. A receipt that names a message in
 # doubt by our own token settles the doubt, since a provider only reports about messages that it accepted.
 
-# As long as reports about a message are accepted
+# Stored receipts are kept as long as reports about a message are accepted
 _RECEIPT_TTL_MS = 14 * 24 * 3600 * 1000
 _SELECT_SMS = "SELECT id, status, uncertain_count, provider_id FROM message WHERE channel = 'sms' AND provider = ? AND"
 _RECEIPT_COLUMNS = "id, provider, provider_id, message_id, status, code, text"
@@ -280,7 +280,7 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
         return False
     has_failed = receipt.status in ("undelivered", "failed")
     if has_failed and receipt.provider_id and row.provider_id not in (None, receipt.provider_id):
-        return False  # another copy, sent while in doubt: its arrival would count, but its failure does not
+        return False  # a second copy of an uncertain message: its delivery would count, its failure does not
     is_settled = row.is_in_doubt
     if is_settled:
         retries.confirm_arrival(row.id, receipt.provider_id or None)
@@ -292,7 +292,7 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
 def step_with_receipts(outcome_list: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     """Record outcomes as `queue.record_and_claim` does, and apply stored receipts of messages that were in doubt."""
     marked = queue.record_and_claim(outcome_list, marks, process)
-    # A message that was in doubt before stays in doubt, whatever the outcome of its second attempt
+    # A message that was uncertain before stays uncertain, even after the outcome of its second attempt.
     doubtful = (
         outcome
         for outcome in outcome_list
@@ -302,22 +302,22 @@ def step_with_receipts(outcome_list: list[Outcome], marks: list[Claim], process:
     return marked
 
 
-def apply_early_receipts(found: list[Outcome]) -> None:
+def apply_early_receipts(outcomes: list[Outcome]) -> None:
     """Apply receipts that came before their SMS were recorded as accepted, and the status in the response itself."""
     _apply_stored_receipts(
-        [outcome.claim.id for outcome in found], [outcome.provider_id for outcome in found if outcome.provider_id]
+        [outcome.claim.id for outcome in outcomes], [outcome.provider_id for outcome in outcomes if outcome.provider_id]
     )
-    for accepted in found:
+    for accepted in outcomes:
         if accepted.first_status != "sent":
             apply_receipt(
                 accepted.claim.provider, Receipt(accepted.provider_id or "", accepted.first_status, accepted.claim.id)
             )
 
 
-def recover_with_receipts(found: list[tuple[Claim, PreparedMessage | None]]) -> int:
+def recover_with_receipts(interrupted: list[tuple[Claim, PreparedMessage | None]]) -> int:
     """Decide about interrupted messages as `retries.recover_interrupted` does, and apply their stored receipts."""
-    count = retries.recover_interrupted(found)
-    _apply_stored_receipts([claim.id for claim, _ in found if claim.channel == "sms"], [])
+    count = retries.recover_interrupted(interrupted)
+    _apply_stored_receipts([claim.id for claim, _ in interrupted if claim.channel == "sms"], [])
     return count
 
 
@@ -389,4 +389,4 @@ def _to_report(provider: str, receipt: Receipt, message_id: int) -> DeliveryRepo
     bounce_class = error_codes.classify_code(receipt.code or receipt.text)
     text = error_codes.describe_code(receipt.code, receipt.text)
     kind: Any = "soft_bounced" if bounce_class.suppression_rule in ("third", "fifth") else "bounced"
-    return DeliveryReport(message_id, kind, provider, text, code=receipt.code, judged=bounce_class)
+    return DeliveryReport(message_id, kind, provider, text, code=receipt.code, bounce_class=bounce_class)

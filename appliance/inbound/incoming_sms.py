@@ -234,7 +234,7 @@ def _comparison_key(name: str) -> str:
 # Automatic answers to STOP, START and HELP: one for each message, sent at once or not at all, with a daily limit.
 
 _HOUR_MS = 3_600_000
-# For each number, so that two machines do not answer each other without end
+# For each number, so that two machines do not answer each other endlessly.
 _MAX_ANSWERS_PER_DAY = 20
 _MAX_COMPANY_CHARACTERS = 60
 _RECENT_ANSWERS = (
@@ -246,7 +246,7 @@ _RECENT_ANSWERS = (
 def queue_answer(
     account_id: int, incoming_id: int, meaning: str, contact_id: int | None, address: Address, sender: str, test: bool
 ) -> None:
-    """Queue the answer to a message, from the number that it came to, whatever the consent is."""
+    """Queue the answer to a message, sent from the number that it came to and independent of consent."""
     require_write_transaction()
     kind = "stop" if meaning == "refusal" else meaning
     now = clock.now_ms()
@@ -295,7 +295,7 @@ _FLOW_KEYWORDS = (
     "WHERE f.account_id = ? AND f.status = 'active' AND f.deleted_at IS NULL AND t.event IN ('message', 'keyword') "
     "AND json_type(t.data, '$.keywords') = 'array' AND w.type = 'text'"
 )
-# Whether an active flow is started by any keyword: a message of one word is one then
+# Whether any keyword starts an active flow; then every message of one word counts as a keyword.
 _ANY_KEYWORD = (
     "SELECT 1 FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.status = 'active' "
     "AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce(json_array_length(t.data, '$.keywords'), 0) = 0"
@@ -354,17 +354,17 @@ def match_flows(account_id: int, body: str) -> FlowMatch:
 def is_machine(account_id: int, sender: str) -> bool:
     """Return whether a number has answered flows so often within a day that it must be a machine.
 
-    Its messages start no more flows, since both sides would answer each other without end, and each SMS costs money.
+    Its messages start no more flows, because both sides would answer each other endlessly, and each SMS costs money.
     """
     since = clock.now_ms() - _DAY_MS
     count = int(scalar(_FLOW_ANSWERS, (account_id, sender, since, _MAX_ANSWERS_PER_DAY + 1)))
     if count == _MAX_ANSWERS_PER_DAY:
-        log.warning("sms: a number answers flows like a machine; it starts no flows for a day account=%s", account_id)
+        log.warning("sms: too many answers from one number, which starts no flows for a day account=%s", account_id)
     return count >= _MAX_ANSWERS_PER_DAY
 
 
 def record_events(
-    account_id: int, contact_id: int | None, number: int, about: dict[str, Any], heard: FlowMatch, test: bool,
+    account_id: int, contact_id: int | None, number: int, about: dict[str, Any], match: FlowMatch, test: bool,
     quiet: bool = False,
 ) -> None:  # fmt: skip
     """Record the events of an incoming message, which start flows unless `quiet`."""
@@ -374,7 +374,7 @@ def record_events(
                 account_id, event, contact_id, {**about, "keyword": word}, resource_uid=f"incoming:{number}",
                 test=test, quiet=quiet,
             )
-            for event, word in heard.events
+            for event, word in match.events
         ]
     )  # fmt: skip
 
@@ -426,7 +426,7 @@ def receive_sms(provider: str, incoming: IncomingSms, test: bool = False, accoun
             is_home=recipient_id == home,
         )
     if match.meaning == "perhaps":
-        log.warning("sms: a message may be a refusal in other words; review it (GET /v1/my/incoming?unseen=true)")
+        log.warning("sms: possible opt-out in free text received; review it (GET /v1/my/incoming?unseen=true)")
     log.info("sms: received meaning=%s accounts=%s", match.meaning, len(account_ids))
     return True
 

@@ -69,7 +69,7 @@ class IncomingQuery(PageQuery, rename={"from_": "from"}):
     ) = UNSET
 
 
-class Seen(Struct):
+class Review(Struct):
     """The review of a message by a user; `opt_out` if it is indeed a refusal."""
 
     opt_out: Annotated[bool, Meta(description="true if the message is an opt-out; opts its sender out")] = False
@@ -171,14 +171,14 @@ def get_incoming(account_id: int, incoming_id: int) -> Incoming:
     return incoming
 
 
-def mark_seen(account_id: int, incoming_id: int, seen: Seen, actor: str) -> Incoming:
+def mark_seen(account_id: int, incoming_id: int, review: Review, actor: str) -> Incoming:
     """Mark a message as reviewed, and opt its sender out as by STOP if it is a refusal. Raises NotFound.
 
     No answer is sent, since the message is old by then.
     """
     require_write_transaction()
     row = get_incoming(account_id, incoming_id)
-    if seen.opt_out and row.sender is not None:
+    if review.opt_out and row.sender is not None:
         try:
             address = addresses.parse_phone(row.sender)
         except ValueError:
@@ -205,12 +205,12 @@ def find_phone_channel(contact: Contact) -> Channel | None:
 _BODY = "{{ data.said }}"
 
 
-def weigh(account_id: int, text: str) -> SmsPreview:
+def measure_text(account_id: int, text: str) -> SmsPreview:
     """Return the size of a text as an SMS to one contact: parts, alphabet, and the character that forces it."""
     return compose.describe_sms(preview.fill_sms_preview(account_id, _BODY, {"data": {"said": text}}, marketing=False))
 
 
-def send_reply(account_id: int, contact_id: int, text: str, once: str | None = None) -> Message:
+def send_reply(account_id: int, contact_id: int, text: str, key: str | None = None) -> Message:
     """Queue an SMS to a contact with exactly this text. Raises NotFound, or Invalid with the reason.
 
     A reply needs no consent, but a STOP or another suppression of the number rejects it. With the same `once`, the same
@@ -223,11 +223,11 @@ def send_reply(account_id: int, contact_id: int, text: str, once: str | None = N
     if not text.strip():
         raise Invalid({"text": ["can't be blank"]})
     request = MessageWrite(to=channel.value, channel="sms", body=_BODY, data={"said": text})
-    key = f"{once}:{idempotency.hash_payload(text)}" if once else None
-    result = idempotency.run_once(
+    key = f"{key}:{idempotency.hash_payload(text)}" if key else None
+    reply = idempotency.run_once(
         account_id, f"/contacts/{contact_id}/conversation", key, text, lambda: _queue_message(account_id, request)
     )
-    return Message.get_by_id(result.resource_id)
+    return Message.get_by_id(reply.resource_id)
 
 
 def _queue_message(account_id: int, request: MessageWrite) -> int:

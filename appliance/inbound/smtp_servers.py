@@ -129,7 +129,7 @@ def _load_certificate(settings: Config) -> crypto.ServedCertificate | None:
     if not settings.inbound.tls_certificate:
         return None
     return crypto.ServedCertificate(
-        "inbound.tls_certificate", settings.inbound.tls_certificate, settings.inbound.tls_key, web=False
+        "inbound.tls_certificate", settings.inbound.tls_certificate, settings.inbound.tls_key, is_web=False
     )
 
 
@@ -141,7 +141,7 @@ def _load_certificate(settings: Config) -> crypto.ServedCertificate | None:
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_RECIPIENTS = 10
 IDLE_TIMEOUT_SECONDS = 60.0
-# No client that delivers reports needs more
+# No client that delivers reports needs more.
 _MAX_SESSION_BYTES = 64 * MAX_MESSAGE_BYTES
 _MAX_UNPROCESSED_BYTES = 3 * MAX_MESSAGE_BYTES
 _MAX_LINE_BYTES = 65_536
@@ -257,21 +257,21 @@ def has_bare_line_ends(content: bytes) -> bool:
 
 _UNSUBSCRIBE = re.compile(r"unsubscribe\+([0-9a-f]{20,80})", re.IGNORECASE)
 _FEEDBACK_NAMES = ("fbl", "feedback")
-_RELAY_DENIED = "550 5.7.1 Only reports about our own mail are taken here; nothing is relayed"
+_RELAY_DENIED = "550 5.7.1 Relaying denied: only reports about mail of this service are accepted"
 
 
 class Mailbox(NamedTuple):
-    """The addressee of a mail: a return path, an unsubscribe address, or the feedback address."""
+    """The recipient of an email: a return path, an unsubscribe address, or the feedback address (both fields None)."""
 
     message_id: int | None = None
-    leaves: str | None = None
+    unsubscribe_token: str | None = None
 
 
 class InboundHandler:
     """The handler of all SMTP sessions: accepts reports and unsubscribe mail, and relays nothing."""
 
     def __init__(self) -> None:
-        # One mail at a time, in a thread: a mail that takes long to parse must not block the event loop
+        # Emails are parsed one at a time on a thread, so that a slow one does not block the event loop.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="inbound-reader")
 
     def close(self) -> None:
@@ -288,11 +288,11 @@ class InboundHandler:
     async def handle_RCPT(
         self, server: SmtpSession, session: Any, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        """Accept recipients of ours."""
+        """Accept return paths, unsubscribe addresses and feedback addresses of this service."""
         if len(envelope.rcpt_tos) >= MAX_RECIPIENTS:
             return "452 4.5.3 Too many recipients"
         try:
-            target = await self._target(address)
+            target = await self._find_mailbox(address)
         except Unavailable:
             return "451 4.3.0 Try again later"
         if target is None:
@@ -300,7 +300,7 @@ class InboundHandler:
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
 
-    async def _target(self, address: str) -> Mailbox | None:
+    async def _find_mailbox(self, address: str) -> Mailbox | None:
         local, _, host = address.rpartition("@")
         domain = host.lower().removeprefix("bounce.")
         if not local or domain == host.lower():
@@ -321,25 +321,27 @@ class InboundHandler:
         """Reply to a message after its reports are on disk."""
         content = envelope.original_content or b""
         if has_bare_line_ends(content):
-            return "554 5.6.0 A message holds no CR and no LF by itself"
+            return "554 5.6.0 Bare CR or LF is not allowed in a message"
         try:
-            targets = [target for address in envelope.rcpt_tos if (target := await self._target(address)) is not None]
+            targets = [
+                target for address in envelope.rcpt_tos if (target := await self._find_mailbox(address)) is not None
+            ]
             reports: list[list[DeliveryReport]] = []
             for target in targets:
-                if target.leaves is None:
-                    reports += await self._read(content, target.message_id)
-            tokens = [target.leaves for target in targets if target.leaves is not None]
+                if target.unsubscribe_token is None:
+                    reports += await self._parse_reports(content, target.message_id)
+            tokens = [target.unsubscribe_token for target in targets if target.unsubscribe_token is not None]
             changed = await transactions.commit(_write_reports, reports, tokens)
         except Unavailable as error:
             log.info("inbound: mail deferred: %s", error.message)
-            return "451 4.3.0 This cannot be written now, try again later"
+            return "451 4.3.0 Storage is unavailable, try again later"
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MessageError) as error:
             log.warning("inbound: returned mail cannot be read: %r", error)
-            return "554 5.6.0 This cannot be read"
+            return "554 5.6.0 The message cannot be parsed"
         log.info("inbound: mail received bytes=%s reports=%s new=%s", len(content), len(reports), changed)
-        return "250 2.0.0 Noted"
+        return "250 2.0.0 OK"
 
-    async def _read(self, content: bytes, message_id: int | None) -> list[list[DeliveryReport]]:
+    async def _parse_reports(self, content: bytes, message_id: int | None) -> list[list[DeliveryReport]]:
         return await asyncio.get_running_loop().run_in_executor(
             self._reader, bounce_mail.parse_reports, content, message_id
         )

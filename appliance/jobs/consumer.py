@@ -21,7 +21,7 @@ _WORKERS = 8
 
 
 # A pulse may wait for a lock on the database, but not this long.
-_BEAT_LOST_SECONDS = 60.0
+_MAX_PULSE_SECONDS = 60.0
 
 
 class _InProcess(Consumer):  # type: ignore[misc]  # its library has no types
@@ -47,24 +47,24 @@ class BackgroundWork:
         self._pulse.start()
 
     def _beat(self) -> None:
-        # The first beat comes at once, because rows of an earlier process are due.
+        # The first pulse runs at once, because rows of an earlier process may be due.
         while not self._ending.is_set():
             try:
                 self.jobs.pulse()
                 self._beaten = time.monotonic()
                 progress.write_progress(Path(config.current().data_dir))
             except Unavailable as error:
-                log.debug("pulse: waiting: %s", error)  # the storage has logged the reason
+                log.debug("pulse: skipped: %s", error)  # the storage has logged the reason
             except Exception:
-                log.exception("pulse: a beat failed")
+                log.exception("pulse: run failed")
             self._ending.wait(1.0)
         close_database()
 
     def is_running(self) -> bool:
         """Return whether all threads are alive and the pulse is not late."""
         workers = [thread for _, thread in self._consumer.worker_threads]
-        is_late = time.monotonic() > self._beaten + _BEAT_LOST_SECONDS
-        return not (self._ending.is_set() or is_late) and all(one.is_alive() for one in (*workers, self._pulse))
+        is_late = time.monotonic() > self._beaten + _MAX_PULSE_SECONDS
+        return not (self._ending.is_set() or is_late) and all(thread.is_alive() for thread in (*workers, self._pulse))
 
     def renew(self) -> None:
         """Replace the senders by new ones with the present configuration; returns at once."""
@@ -78,5 +78,5 @@ class BackgroundWork:
         self._consumer.stop_flag.set()
         self.jobs.huey.storage.wake_all()
         self._consumer.stop(graceful=True)
-        self.jobs.texter.join(27)
+        self.jobs.sms_sender.join(27)
         self._pulse.join(5)

@@ -1,8 +1,8 @@
 """Huey tasks, run on wake-ups: each processes the due rows of its tables.
 
-A task may run twice, or not at all, without harm. Two things of Huey are not enough: its memory storage is polled, so
-it would delay each send by up to the polling interval, so `BlockingMemoryStorage` wakes its readers; and `lock_task`
-fails a second run, where here one queued run per name is enough and a later wake-up must still be seen.
+A task may run twice, or not at all, without harm. Two features of Huey do not fit. Its memory storage is polled, which
+would delay each send by up to the polling interval, so `BlockingMemoryStorage` wakes its readers. `lock_task` fails a
+second run; here one queued run per name is enough, and a wake-up during a run must still start another run.
 """
 
 import collections
@@ -45,8 +45,8 @@ from appliance.webhooks import queue as webhook_queue
 from appliance.webhooks import worker
 from appliance.webhooks.worker import WebhookWorker
 
-_JOBS = Gauge("jobs", "Background work by its kind: how much waits for a thread, and how much runs.", ("job", "state"))
-_FAILURES = Counter("job_failures_total", "Background work that broke off for a fault, by its kind.", ("job",))
+_JOB_COUNTS = Gauge("jobs", "Background jobs by name and state: waiting for a thread, or running.", ("job", "state"))
+_FAILURES = Counter("job_failures_total", "Failed background jobs by name.", ("job",))
 
 
 class JobMetrics:
@@ -57,15 +57,15 @@ class JobMetrics:
         self._running: collections.Counter[str] = collections.Counter()
         self._names: set[str] = set()
         self._lock = threading.Lock()
-        _JOBS.set_function(self._stands)
+        _JOB_COUNTS.set_function(self._collect_states)
 
-    def know(self, name: str) -> None:
-        """Show a job in the metrics even while it is idle."""
+    def register(self, name: str) -> None:
+        """Include a job in the metrics even while it is idle."""
         self._names.add(name)
 
     @contextmanager
-    def at_work(self, name: str) -> Iterator[None]:
-        """Count a job as running during the block, and its failures except storage that cannot be written."""
+    def track_run(self, name: str) -> Iterator[None]:
+        """Count a job as running during the block, and its failures except Unavailable."""
         with self._lock:
             self._running[name] += 1
         try:
@@ -79,7 +79,7 @@ class JobMetrics:
             with self._lock:
                 self._running[name] -= 1
 
-    def _stands(self) -> Iterator[tuple[Labels, float]]:
+    def _collect_states(self) -> Iterator[tuple[Labels, float]]:
         waiting = frozenset(self._waiting())
         with self._lock:
             running = dict(self._running)
@@ -122,10 +122,10 @@ class BlockingMemoryStorage(MemoryStorage):  # type: ignore[misc]  # its library
 
 log = logging.getLogger("campanero.jobs")
 _HOUR_MS = 3600 * 1000
-# A job that every commit of a sender wakes pauses this long between two runs, so that sending keeps its time.
-_RESTS_SECONDS = {"flows": 0.04}
-# A sender that was asked to stop has stopped by then; hanging requests are ended earlier.
-_END_SECONDS = 27.0
+# The pause between two runs of a job that every commit of a sender wakes, so that it does not slow sending.
+_PAUSE_SECONDS = {"flows": 0.04}
+# A sender stops within this time after `stop`; hanging requests are ended earlier.
+_STOP_TIMEOUT_SECONDS = 27.0
 
 
 class Jobs:
@@ -134,12 +134,12 @@ class Jobs:
     def __init__(self, process: str) -> None:
         self.process = process
         self.huey = Huey("campanero", storage_class=BlockingMemoryStorage, results=False)
-        self.sender = EmailSender(process)
-        self.texter = SmsSender(process)
+        self.email_sender = EmailSender(process)
+        self.sms_sender = SmsSender(process)
         self.importer = Importer()
-        self.large = BatchRunner()
-        self.settler = HitJudge()
-        self.flows = FlowWorker(
+        self.audience_runner = BatchRunner()
+        self.hit_judge = HitJudge()
+        self.flow_worker = FlowWorker(
             (
                 derived_events.check_dates,
                 enrollment.process_events,
@@ -147,167 +147,167 @@ class Jobs:
                 lifecycle.settle_messages,
             )
         )
-        self.keeper = LedgerChecker(process)
-        self.teller = WebhookWorker()
-        self._draining = threading.Lock()
-        self._renewing, self._swapping = threading.Lock(), threading.Lock()
-        self._ending = False
-        self._rehearsing = threading.Lock()
-        self._verifying = threading.Lock()
-        self._linking = threading.Lock()
-        self._tidied = 0
+        self.ledger_checker = LedgerChecker(process)
+        self.webhook_worker = WebhookWorker()
+        self._email_lock = threading.Lock()
+        self._renew_lock, self._senders_lock = threading.Lock(), threading.Lock()
+        self._is_stopping = False
+        self._preflight_lock = threading.Lock()
+        self._domains_lock = threading.Lock()
+        self._links_lock = threading.Lock()
+        self._last_cleanup_ms = 0
         self._queued: set[str] = set()
-        self._resting: set[str] = set()
-        self._looked: dict[str, float] = {}
+        self._paused: set[str] = set()
+        self._last_run_at: dict[str, float] = {}
         self._queued_lock = threading.Lock()
-        self._under_way = JobMetrics(lambda: self._queued.copy())
-        answers = {
-            "outbox": self.drain_outbox, "campaigns": self.tend_campaigns, "imports": self.importer.tend,
-            "segments": refresh_segments, "erasures": self.forget, "rehearsals": self.rehearse,
-            "audiences": self.large.tend, "domains": self.check_domains, "hits": self.settler.tend,
-            "flows": self.tend_flows, "webhooks": self.teller.tend, "nights": self.look_at_nights,
-            "crowds": self.tend_crowds, "links": self.check_links, "backups": self.back_up,
+        self._metrics = JobMetrics(lambda: self._queued.copy())
+        jobs_by_name = {
+            "outbox": self.send_due_email, "campaigns": self.advance_campaigns, "imports": self.importer.run,
+            "segments": refresh_segments, "cleanup": self.delete_expired, "preflights": self.run_preflights,
+            "audiences": self.audience_runner.run, "domains": self.check_domains, "hits": self.hit_judge.run,
+            "flows": self.advance_flows, "webhooks": self.webhook_worker.run, "quiet_hours": self.recheck_quiet_hours,
+            "bulk_actions": self.run_bulk_actions, "links": self.check_links, "backups": self.back_up,
         }  # fmt: skip
-        for name, function in answers.items():
-            self._answer(name, function)
+        for name, function in jobs_by_name.items():
+            self._register(name, function)
 
-    def _answer(self, name: str, function: Callable[[], None]) -> None:
+    def _register(self, name: str, function: Callable[[], None]) -> None:
         def run() -> None:
-            self._rest(name)
+            self._pause(name)
             with self._queued_lock:
                 self._queued.discard(name)
             try:
-                with self._under_way.at_work(name):
+                with self._metrics.track_run(name):
                     function()
             except Unavailable as error:
-                log.error("%s: %s", name, error)
-            self._looked[name] = time.monotonic()
+                log.error("jobs: run failed job=%s: %s", name, error)
+            self._last_run_at[name] = time.monotonic()
 
         task = self.huey.task(name=name)(run)
 
-        def ring() -> None:
-            # One waiting task of a name is enough: it looks at everything when it runs. With nothing in the bell none
-            # waits, whatever became of it
+        def enqueue() -> None:
+            # One waiting task of a name is enough, because it processes all due rows when it runs. If Huey has no
+            # pending task, none is waiting, even if `_queued` has the name: the queue may have been flushed.
             with self._queued_lock:
-                if name in self._resting or (name in self._queued and self.huey.pending_count()):
+                if name in self._paused or (name in self._queued and self.huey.pending_count()):
                     return
                 self._queued.add(name)
             task()
 
-        signals.register_handler(name, ring)
-        self._under_way.know(name)
+        signals.register_handler(name, enqueue)
+        self._metrics.register(name)
 
-    def _rest(self, name: str) -> None:
+    def _pause(self, name: str) -> None:
         """Wait if the job ran a moment ago; wake-ups meanwhile are covered by the run that follows."""
-        seconds = self._looked.get(name, 0.0) + _RESTS_SECONDS.get(name, 0.0) - time.monotonic()
+        seconds = self._last_run_at.get(name, 0.0) + _PAUSE_SECONDS.get(name, 0.0) - time.monotonic()
         if seconds <= 0:
             return
         with self._queued_lock:
-            if name in self._resting:
+            if name in self._paused:
                 return
-            self._resting.add(name)
+            self._paused.add(name)
         time.sleep(seconds)
         with self._queued_lock:
-            self._resting.discard(name)
+            self._paused.discard(name)
 
-    def drain_outbox(self) -> None:
+    def send_due_email(self) -> None:
         """Send due messages; one run at a time, and a wake-up meanwhile wakes idle workers."""
-        if self.texter.is_due():
-            self.texter.wake()
-        if not self._draining.acquire(blocking=False):
-            self.sender.wake()
+        if self.sms_sender.is_due():
+            self.sms_sender.wake()
+        if not self._email_lock.acquire(blocking=False):
+            self.email_sender.wake()
             return
         try:
-            self.sender.drain()
+            self.email_sender.drain()
         finally:
-            self._draining.release()
-        self.tend_campaigns()
+            self._email_lock.release()
+        self.advance_campaigns()
 
     def renew(self) -> None:
         """Replace the senders by new ones that read the configuration, once the old ones have ended.
 
         The old senders finish the messages they hold, so nothing is sent twice and nothing becomes uncertain.
         """
-        with self._renewing:
-            self.sender.stop()
-            self.texter.stop()
-            with self._draining, self._swapping:
-                self.sender = self.sender if self._ending else EmailSender(self.process)
-            self.texter.join(_END_SECONDS)
-            with self._swapping:
-                self.texter = self.texter if self._ending else SmsSender(self.process)
+        with self._renew_lock:
+            self.email_sender.stop()
+            self.sms_sender.stop()
+            with self._email_lock, self._senders_lock:
+                self.email_sender = self.email_sender if self._is_stopping else EmailSender(self.process)
+            self.sms_sender.join(_STOP_TIMEOUT_SECONDS)
+            with self._senders_lock:
+                self.sms_sender = self.sms_sender if self._is_stopping else SmsSender(self.process)
         signals.wake("outbox")
 
     def stop(self) -> None:
         """Stop all jobs; open transactions and requests may finish."""
-        with self._swapping:
-            self._ending = True
-            self.sender.stop()
-            self.texter.stop()
-        for one in (self.importer, self.large, self.settler, self.flows):
-            one.stopping.set()
-        self.teller.stop()
+        with self._senders_lock:
+            self._is_stopping = True
+            self.email_sender.stop()
+            self.sms_sender.stop()
+        for job in (self.importer, self.audience_runner, self.hit_judge, self.flow_worker):
+            job.stopping.set()
+        self.webhook_worker.stop()
 
-    def tend_flows(self) -> None:
+    def advance_flows(self) -> None:
         """Advance flows, and wake webhooks, because the wake-up means that events were written."""
         if webhook_queue.has_webhooks():
             signals.wake("webhooks")
-        self.flows.work()
+        self.flow_worker.work()
 
-    def _alone(self, lock: threading.Lock, tend: Callable[[threading.Event], None]) -> None:
+    def _run_once(self, lock: threading.Lock, function: Callable[[threading.Event], None]) -> None:
         if not lock.acquire(blocking=False):
             return
         try:
-            tend(self.importer.stopping)
+            function(self.importer.stopping)
         finally:
             lock.release()
 
-    def rehearse(self) -> None:
+    def run_preflights(self) -> None:
         """Render drafts for all recipients; one run at a time, which also covers wake-ups meanwhile."""
-        self._alone(self._rehearsing, rehearsal.run_pending)
+        self._run_once(self._preflight_lock, rehearsal.run_pending)
 
     def check_links(self) -> None:
         """Check the links of drafts; one run at a time, as it may wait long for responses."""
-        self._alone(self._linking, links.run_pending_checks)
+        self._run_once(self._links_lock, links.run_pending_checks)
 
     def check_domains(self) -> None:
         """Check the DNS records of due domains; one run at a time, as it may wait long for responses."""
-        self._alone(self._verifying, store.run_due_checks)
+        self._run_once(self._domains_lock, store.run_due_checks)
 
     def back_up(self) -> None:
         """Make the backup that is due."""
         create.run_scheduled_backup(self.importer.stopping)
 
-    def look_at_nights(self) -> None:
+    def recheck_quiet_hours(self) -> None:
         """Check SMS that wait for the end of quiet hours again, after the quiet hours were changed."""
         queue.recheck_held_sms()
         signals.wake("outbox")
 
-    def tend_crowds(self) -> None:
+    def run_bulk_actions(self) -> None:
         """Run bulk actions."""
         bulk_actions.run_due(self.importer.stopping)
 
-    def forget(self) -> None:
+    def delete_expired(self) -> None:
         """Delete expired rows and old events."""
         housekeeping.delete_expired(self.importer.stopping)
         housekeeping.prune_erased_and_finished()
         retention.delete_expired(self.importer.stopping)
         triggers.prune_ignored_runs(self.importer.stopping)
 
-    def tend_campaigns(self) -> None:
+    def advance_campaigns(self) -> None:
         """Start due campaigns, release held ones, pause refused ones, and complete finished ones."""
         for account_id, campaign_id in send.list_due():
             self._start(account_id, campaign_id)
         transactions.write(send.release_held_campaigns)
-        for gate in (self.sender.breaker, self.texter.breaker):
-            shut = gate.get_open_circuit()
-            if shut.providers or shut.campaigns:
-                transactions.write(states.pause_rejected, shut.providers, shut.campaigns, shut.reason)
-                gate.confirm_pause(shut)
+        for breaker in (self.email_sender.breaker, self.sms_sender.breaker):
+            circuit = breaker.get_open_circuit()
+            if circuit.providers or circuit.campaigns:
+                transactions.write(states.pause_rejected, circuit.providers, circuit.campaigns, circuit.reason)
+                breaker.confirm_pause(circuit)
         for account_id, campaign_id in states.list_auto_pause_candidates():
             transactions.write(states.check_auto_pause, account_id, campaign_id)
         transactions.write(states.complete_finished)
-        self.keeper.look()
+        self.ledger_checker.check()
 
     @staticmethod
     def _start(account_id: int, campaign_id: int) -> None:
@@ -321,18 +321,18 @@ class Jobs:
             log.exception("campaigns: start failed campaign=%s", campaign_id)
             transactions.write(states.pause_failed, account_id, campaign_id)
 
-    def _hour_is_over(self) -> bool:
+    def _is_cleanup_due(self) -> bool:
         """Return whether an hour has passed since the last cleanup, and wake the cleanup then."""
         now = clock.now_ms()
-        if abs(now - self._tidied) < _HOUR_MS:
+        if abs(now - self._last_cleanup_ms) < _HOUR_MS:
             return False
-        self._tidied = now
-        signals.wake("erasures")
+        self._last_cleanup_ms = now
+        signals.wake("cleanup")
         return True
 
     @staticmethod
-    def _tend_storage() -> None:
-        """Measure the storage, and retry a failed write here, so that sending resumes without other writes."""
+    def _check_storage() -> None:
+        """Measure the storage, and retry a write after a failure, so that sending resumes without other writes."""
         disk_guard.measure()
         if disk_guard.write_blocker() is not None:
             transactions.write(settings.write_heartbeat)
@@ -343,26 +343,26 @@ class Jobs:
             raise disk_guard.to_storage_error(error) or error from None
 
     def pulse(self) -> None:
-        """Wake the jobs that have due rows; called once a second, so that a lost wake-up costs no more."""
-        self._tend_storage()
+        """Wake the jobs that have due rows; called once a second, so a lost wake-up delays a job by a second."""
+        self._check_storage()
         if suppressions.has_expired():
             transactions.write(suppressions.expire)
-        if used := access.collect_last_uses():
-            transactions.write(access.write_last_uses, used)
-        if not self.sender.is_halted() and queue_reader.has_due(
-            (*self.sender.breaker.get_closed_providers(), *self.sender.limits.get_closed_providers())
+        if last_uses := access.collect_last_uses():
+            transactions.write(access.write_last_uses, last_uses)
+        if not self.email_sender.is_halted() and queue_reader.has_due(
+            (*self.email_sender.breaker.get_closed_providers(), *self.email_sender.limits.get_closed_providers())
         ):
             signals.wake("outbox")
-        elif self.texter.is_due():
-            self.texter.wake()
+        elif self.sms_sender.is_due():
+            self.sms_sender.wake()
         if rows("SELECT 1 FROM campaign WHERE phase IN ('scheduled', 'holding', 'sending') LIMIT 1"):
             signals.wake("campaigns")
         if batches.is_due():
             signals.wake("audiences")
-        if imports.is_due() or self._hour_is_over():
+        if imports.is_due() or self._is_cleanup_due():
             signals.wake("imports")
         if removal.has_pending_erasures() or capture_inbox.has_cleared():
-            signals.wake("erasures")
+            signals.wake("cleanup")
         if store.has_due_checks():
             signals.wake("domains")
         if derived_events.is_segment_check_due() | lists.has_stale_mirrors():
@@ -382,7 +382,7 @@ class Jobs:
         if worker.has_work():
             signals.wake("webhooks")
         if bulk_actions.is_due():
-            signals.wake("crowds")
+            signals.wake("bulk_actions")
         if create.is_due():
             signals.wake("backups")
 

@@ -19,7 +19,7 @@ from appliance.core.errors import ConfigError, NotFound, Refused
 from appliance.ops.backups import archive, create
 from appliance.sending.sms.providers import PROVIDERS
 from appliance.settings import config
-from appliance.settings.config import Loaded
+from appliance.settings.config import LoadedConfig
 from appliance.storage import disk_guard, journal, migrations, transactions
 from appliance.storage.database import SqliteTooOld, check_version, close_database, open_database
 from appliance.storage.migrations import MIGRATIONS, SchemaTooNew, UnusableDatabase
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from appliance.ops.backups import restore
 
 
-Loader = Callable[[argparse.Namespace], Loaded]
+Loader = Callable[[argparse.Namespace], LoadedConfig]
 # The running service has priority.
 _NICENESS = 10
 
@@ -65,7 +65,7 @@ def _run_backup(options: argparse.Namespace, load: Loader) -> None:
     target = options.file.absolute()
     progress = _Progress()
     try:
-        create.create_backup(directory, target, options.with_key, progress.tell)
+        create.create_backup(directory, target, options.with_key, progress.show)
     except create.BackupFailed as error:
         raise BackupCommandFailed(str(error)) from None
     finally:
@@ -81,7 +81,7 @@ class _Progress:
     def __init__(self) -> None:
         self._shown = ""
 
-    def tell(self, words: str, part: float) -> None:
+    def show(self, words: str, part: float) -> None:
         line = f"{words} {part:4.0%}"
         if sys.stderr.isatty() and line != self._shown:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
@@ -102,35 +102,37 @@ def _run_restore(options: argparse.Namespace, load: Loader) -> None:
     directory = data_dir.create(Path(load(options).config.data_dir))
     with data_dir.lock(directory):
         try:
-            result = restore.restore_backup(
+            restored = restore.restore_backup(
                 directory, options.file, options.force, lambda words: print(words, flush=True)
             )
         except (restore.RestoreFailed, archive.DamagedArchive) as error:
             raise BackupCommandFailed(str(error)) from None
-        _print_restore_report(result)
+        _print_restore_report(restored)
 
 
-def _print_restore_report(done: "restore.RestoreResult") -> None:
+def _print_restore_report(restored: "restore.RestoreResult") -> None:
     from appliance.core import clock
     from appliance.ops.backups import restore
     from appliance.storage.database import rows
 
-    print(f"Restored to {clock.iso(done.manifest.taken_at)}.")
-    if done.kept is not None:
-        print(f"The previous data is kept in {done.kept}.")
-    counts = {name.replace("_", " "): number for name, number in done.replayed._asdict().items() if number}
-    words = ", ".join(f"{number} {name}" for name, number in counts.items())
+    print(f"Restored to {clock.iso(restored.manifest.taken_at)}.")
+    if restored.previous_data_path is not None:
+        print(f"The previous data is kept in {restored.previous_data_path}.")
+    replayed = {name.replace("_", " "): number for name, number in restored.replayed._asdict().items() if number}
+    words = ", ".join(f"{number} {name}" for name, number in replayed.items())
     print(f"Opt-outs since then were replayed: {words}." if words else "There were no opt-outs since then.")
-    for account_id, name in rows("SELECT id, name FROM account ORDER BY id"):
-        held = restore.find_held_sending(account_id)
-        print(f"{name}: sending is stopped." + ("" if held.is_empty else " Open messages:"))
-        for campaign in held.campaigns:
-            called = campaign.name or "without a name"
-            print(f"  campaign {campaign.campaign_id}, {called}: {campaign.open} open, {campaign.sent} sent earlier")
-        for flow in held.flows:
-            print(f"  flow {flow.flow_id}, {flow.name or 'without a name'}: paused, {flow.inside} runs")
-        if held.of_flows or held.single:
-            print(f"  {held.of_flows} messages of flows, {held.single} single messages")
+    for account_id, account_name in rows("SELECT id, name FROM account ORDER BY id"):
+        held_sending = restore.find_held_sending(account_id)
+        print(f"{account_name}: sending is stopped." + ("" if held_sending.is_empty else " Open messages:"))
+        for campaign in held_sending.campaigns:
+            name = campaign.name or "without a name"
+            counts = f"{campaign.open_count} open, {campaign.sent_count} sent earlier"
+            print(f"  campaign {campaign.campaign_id}, {name}: {counts}")
+        for flow in held_sending.flows:
+            print(f"  flow {flow.flow_id}, {flow.name or 'without a name'}: paused, {flow.run_count} runs")
+        if held_sending.flow_message_count or held_sending.other_message_count:
+            flow_count, other_count = held_sending.flow_message_count, held_sending.other_message_count
+            print(f"  {flow_count} messages of flows, {other_count} single messages")
     print("Start the service and open /restored to decide about messages that may have been sent since the backup.")
 
 
@@ -140,7 +142,7 @@ def _print_restore_report(done: "restore.RestoreResult") -> None:
 DATABASE = "campanero.db"
 
 
-def open_installation(directory: Path, tell: Callable[[str], None]) -> None:
+def open_installation(directory: Path, report: Callable[[str], None]) -> None:
     """Open the database, migrate it and load its key; an empty directory becomes a new installation.
 
     Raises UnusableDatabase, WrongKey, or the errors of `upgrade_database`. `tell` gets messages about slow steps.
@@ -171,7 +173,7 @@ def open_installation(directory: Path, tell: Callable[[str], None]) -> None:
         migrations.migrate()  # a new database needs no backup
         crypto.create_key(directory)
     else:
-        create.upgrade_database(directory, tell)
+        create.upgrade_database(directory, report)
     if facts.key_fingerprint is None:
         crypto.check_key(migrations.bind_key(), directory / crypto.KEY_FILE)
 
@@ -366,9 +368,9 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_command(where: Any, name: str, function: Callable[[argparse.Namespace], int | None], words: str) -> Any:
+def _add_command(commands: Any, name: str, function: Callable[[argparse.Namespace], int | None], words: str) -> Any:
     """Add a command with the options of every command."""
-    parser = where.add_parser(name, help=words, description=words)
+    parser = commands.add_parser(name, help=words, description=words)
     parser.add_argument("--data", metavar="DIR", type=_parse_path, help="data directory (default: ./campanero-data)")
     default = "configuration (default: campanero.toml in the data directory)"
     parser.add_argument("--config", metavar="FILE", type=_parse_path, help=default)
@@ -385,8 +387,8 @@ def _parse_path(text: str) -> str:
 
 def _add_account_commands(top: Any) -> None:
     def group(name: str, words: str) -> Any:
-        made = top.add_parser(name, help=words, description=words)
-        return made.add_subparsers(title="commands", required=True, metavar="COMMAND")
+        parser = top.add_parser(name, help=words, description=words)
+        return parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     add_user_commands(group("user", "users"), _add_command, _open_database)
     key = _add_command(
@@ -402,10 +404,10 @@ def _add_account_commands(top: Any) -> None:
     account.add_argument("name", metavar="NAME")
 
 
-def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None = None) -> Loaded:
-    given = {"data_dir": options.data, "listen": getattr(options, "listen", None)}
+def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None = None) -> LoadedConfig:
+    options_by_name = {"data_dir": options.data, "listen": getattr(options, "listen", None)}
     path = options.config or os.environ.get("CAMPANERO_CONFIG")
-    named = {name: value for name, value in given.items() if value}
+    named = {name: value for name, value in options_by_name.items() if value}
     loaded = config.load(named, file=Path(path) if path else None, page=page)
     config.set_current(loaded.config, loaded)
     if missing := PROVIDERS[loaded.config.sms.transport].find_setting_faults():
@@ -414,7 +416,7 @@ def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None
     return loaded
 
 
-def _open_database(options: argparse.Namespace) -> Loaded:
+def _open_database(options: argparse.Namespace) -> LoadedConfig:
     """Open the database for a command, and load the settings including those of pages."""
     directory = Path(_load_configuration(options).config.data_dir)
     if options.run in (_serve, _setup):

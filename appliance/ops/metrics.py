@@ -140,8 +140,8 @@ def _collect_queue_metrics(account_id: int | None) -> Iterator[Family]:
 def _collect_work_metrics(account_id: int | None) -> Iterator[Family]:
     account_condition = "AND +account_id = coalesce(?, account_id)"
     states = [
-        ({"state": state}, scalar(f"SELECT count(*) FROM import WHERE {where} {account_condition}", (account_id,)))
-        for state, where in _IMPORT_STATES.items()
+        ({"state": state}, scalar(f"SELECT count(*) FROM import WHERE {condition} {account_condition}", (account_id,)))
+        for state, condition in _IMPORT_STATES.items()
     ]
     yield gauge_family("imports", "Imports by state; failed imports until they are deleted.", states)
     active = "FROM flow WHERE status = 'active' AND hidden = 0 AND deleted_at IS NULL"
@@ -184,7 +184,7 @@ def format_metrics(collect_table_metrics: Iterable[Family]) -> str:
             continue
         lines += [f"# HELP {family.name} {family.help.translate(_HELP_ESCAPES)}", f"# TYPE {family.name} {family.kind}"]
         for suffix, labels, value in family.samples:
-            named = ",".join(f'{name}="{one.translate(_VALUE_ESCAPES)}"' for name, one in labels)
+            named = ",".join(f'{name}="{value.translate(_VALUE_ESCAPES)}"' for name, value in labels)
             lines.append(f"{family.name}{suffix}{f'{{{named}}}' if named else ''} {_format_number(value)}")
     return "".join(f"{line}\n" for line in lines)
 

@@ -22,7 +22,8 @@ from appliance.tracking import hits
 from appliance.tracking.hits import Hit, HitLimiter, HitRequest
 
 # Hits are looked up and written in batches. A request is answered when its hit is on disk or after 250 ms, so that a
-# slow disk delays nobody. While batches are in flight, the next one gathers; no timer is involved.
+# slow disk does not delay recipients. While batches are in flight, hits are collected for the next one, without a
+# timer.
 
 log = logging.getLogger("campanero.tracking")
 MAX_WAIT_SECONDS = 0.25
@@ -166,7 +167,7 @@ class HitRecorder:
             ]
             if hits_to_write:
                 transactions.submit(hits.store_hits, hits_to_write).add_done_callback(
-                    lambda done: self._written(batch, hits_to_write, done, loop)
+                    lambda done: self._finish_write(batch, hits_to_write, done, loop)
                 )
                 return
         except Exception as cause:
@@ -195,11 +196,11 @@ class HitRecorder:
         else:
             _call_on_loop(loop, self._release, pending)
 
-    def _written(
-        self, batch: list[_PendingHit], hits_to_write: list[Hit], done: "Future[None]", loop: asyncio.AbstractEventLoop
+    def _finish_write(
+        self, batch: list[_PendingHit], hits_to_write: list[Hit], write: "Future[None]", loop: asyncio.AbstractEventLoop
     ) -> None:
         """Complete a batch after its write; if a hit broke the batch, write each hit individually."""
-        error = done.exception()
+        error = write.exception()
         if error is None:
             pass
         elif isinstance(error, Unavailable) or len(hits_to_write) == 1:
@@ -231,11 +232,11 @@ def _call_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None]
     try:
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:
-        log.debug("tracking: event loop closed")
+        log.debug("tracking: result dropped, the event loop is closed")
 
 
-def _log_failure(done: "Future[None]") -> None:
-    error = None if done.cancelled() else done.exception()
+def _log_failure(write: "Future[None]") -> None:
+    error = None if write.cancelled() else write.exception()
     if error is not None:
         log.error("tracking: batch failed", exc_info=error)
 

@@ -49,7 +49,7 @@ def get_environment() -> Environment:
 
 def render_page(
     name: str,
-    face: PageStyle | None,
+    style: PageStyle | None,
     status: int = 200,
     /,
     language: str = "en",
@@ -57,14 +57,15 @@ def render_page(
     frames: str = "'none'",
     **values: Any,
 ) -> HTTPResponse:
-    """Render a page in the style `face`, or unstyled in the given language.
+    """Render a page in the style `style`, or unstyled in the given language.
 
     `leads` is the origin that its form may redirect to, `frames` the origins that may embed it.
     """
     nonce = secrets.token_urlsafe(16)
-    language = face.language if face is not None else language
+    language = style.language if style is not None else language
     body = get_environment().get_template(name).render(
-        face=face, language=language, say=get_translator(language), look=_build_brand_css(face), nonce=nonce, **values
+        style=style, language=language, say=get_translator(language), look=_build_brand_css(style),
+        nonce=nonce, **values
     )  # fmt: skip
     policy = _PAGE_POLICY.format(nonce=nonce, leads=leads and f" {leads}", frames=frames)
     headers = {**PAGE_HEADERS, "Content-Security-Policy": policy}
@@ -81,18 +82,18 @@ def get_translator(language: str) -> Any:
     return say
 
 
-def _build_brand_css(face: PageStyle | None) -> Markup:
+def _build_brand_css(style: PageStyle | None) -> Markup:
     """Return the CSS of a brand; colors are `#rrggbb` and fonts come from a fixed list."""
-    if face is None:
+    if style is None:
         return Markup("")
     pairs = {
         "paper": "page", "sheet": "card", "ink": "text", "quiet": "muted", "line": "line", "accent": "brand",
         "accent-ink": "on_brand", "link": "link",
     }  # fmt: skip
     rules = [
-        f"--{name}:light-dark({getattr(face.light, key)},{getattr(face.dark, key)})" for name, key in pairs.items()
+        f"--{name}:light-dark({getattr(style.light, key)},{getattr(style.dark, key)})" for name, key in pairs.items()
     ]
-    font = "" if face.font == SANS_STACK else f";--font:{face.font}"
+    font = "" if style.font == SANS_STACK else f";--font:{style.font}"
     return Markup(f":root{{{';'.join(rules)}{font}}}")  # noqa: S704 - the values are validated
 
 

@@ -23,10 +23,10 @@ _SAVE, _UNDO, _ERASE = "save", "undo", "erase"
 async def show_preferences(request: Request, token: str) -> HTTPResponse:
     """Show the preferences page; reading changes nothing."""
     try:
-        sheet = await fetch(unsubscribes.get_preferences_page, token)
+        page = await fetch(unsubscribes.get_preferences_page, token)
     except Unavailable:
         return pages.unavailable_page(pages.detect_language(request))
-    return pages.not_found_page(language=pages.detect_language(request)) if sheet is None else _preferences_page(sheet)
+    return pages.not_found_page(language=pages.detect_language(request)) if page is None else _preferences_page(page)
 
 
 async def submit_preferences(request: Request, token: str) -> HTTPResponse:
@@ -37,27 +37,27 @@ async def submit_preferences(request: Request, token: str) -> HTTPResponse:
     if button not in actions:
         return pages.not_found_page(400, language)
     try:
-        sheet = await fetch(unsubscribes.get_preferences_page, token)
-        if sheet is None:
+        page = await fetch(unsubscribes.get_preferences_page, token)
+        if page is None:
             return pages.not_found_page(language=language)
-        if sheet.contact_id is None:
-            return _preferences_page(sheet)
-        return await actions[button](request, token, sheet, form)
+        if page.contact_id is None:
+            return _preferences_page(page)
+        return await actions[button](request, token, page, form)
     except Unavailable:
         return pages.unavailable_page(language)
 
 
 async def _save_preferences(
-    request: Request, token: str, sheet: PreferencesPage, form: Mapping[str, list[str]]
+    request: Request, token: str, page: PreferencesPage, form: Mapping[str, list[str]]
 ) -> HTTPResponse:
     text = pages.render_plain_text(
-        sheet.face.language, "prefs_heading", "prefs_channels", "prefs_lists", "prefs_tracking"
+        page.style.language, "prefs_heading", "prefs_channels", "prefs_lists", "prefs_tracking"
     )
     evidence = pages.build_evidence(request, "preferences", text)
     changes = await commit(unsubscribes.save_preferences, token, _parse_choices(form), evidence)
-    updated_sheet = await fetch(unsubscribes.get_preferences_page, token)
-    assert updated_sheet is not None, "a message is never deleted"
-    return _preferences_page(updated_sheet, changes=None if changes is None else _describe_changes(sheet, changes))
+    updated_page = await fetch(unsubscribes.get_preferences_page, token)
+    assert updated_page is not None, "a message is never deleted"
+    return _preferences_page(updated_page, changes=None if changes is None else _describe_changes(page, changes))
 
 
 def _parse_choices(form: Mapping[str, list[str]]) -> PreferenceChoices:
@@ -84,36 +84,36 @@ def _parse_checkboxes(form: Mapping[str, list[str]], name: str) -> dict[int, boo
     return states
 
 
-def _describe_changes(sheet: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
+def _describe_changes(page: PreferencesPage, changes: list[PreferenceChange]) -> list[str]:
     """Return the changes as sentences."""
-    say = pages.get_translator(sheet.face.language)
+    say = pages.get_translator(page.style.language)
     sentences = []
     for change in changes:
-        if change.what == "tracking":
+        if change.kind == "tracking":
             sentences.append(say("prefs_noticed", what=say(f"prefs_{change.name}")))
             continue
         kind, _, masked = change.name.partition(" ")
-        what = change.name if change.what == "list" else say(f"prefs_{kind}", address=masked)
-        sentences.append(say("prefs_on" if change.on else "prefs_off", what=what))
+        name = change.name if change.kind == "list" else say(f"prefs_{kind}", address=masked)
+        sentences.append(say("prefs_on" if change.is_on else "prefs_off", what=name))
     return sentences
 
 
 async def _undo_opt_out(
-    request: Request, token: str, sheet: PreferencesPage, form: Mapping[str, list[str]]
+    request: Request, token: str, page: PreferencesPage, form: Mapping[str, list[str]]
 ) -> HTTPResponse:
-    text = pages.render_plain_text(sheet.face.language, "left_undo", "left_undo_button")
+    text = pages.render_plain_text(page.style.language, "left_undo", "left_undo_button")
     is_restored = await commit(unsubscribes.undo_opt_out, token, pages.build_evidence(request, "preferences", text))
-    updated_sheet = await fetch(unsubscribes.get_preferences_page, token)
-    assert updated_sheet is not None, "a message is never deleted"
+    updated_page = await fetch(unsubscribes.get_preferences_page, token)
+    assert updated_page is not None, "a message is never deleted"
     if not is_restored:
-        return _preferences_page(updated_sheet)
-    lead = "back_lead_sms" if updated_sheet.kind == "phone" else "back_lead"
+        return _preferences_page(updated_page)
+    lead = "back_lead_sms" if updated_page.kind == "phone" else "back_lead"
     return pages.render_page(
         "note.html",
-        updated_sheet.face,
+        updated_page.style,
         heading="back_heading",
         lead=lead,
-        address=updated_sheet.masked,
+        address=updated_page.masked_address,
         good=True,
         link=f"/p/{token}",
         link_words="choose",
@@ -121,20 +121,22 @@ async def _undo_opt_out(
 
 
 async def _request_erasure(
-    request: Request, token: str, sheet: PreferencesPage, form: Mapping[str, list[str]]
+    request: Request, token: str, page: PreferencesPage, form: Mapping[str, list[str]]
 ) -> HTTPResponse:
-    lead = "erase_lead" if sheet.has_mailbox else "erase_lead_unmailed"
-    text = pages.render_plain_text(sheet.face.language, lead, "erase_button", company=sheet.face.company)
+    lead = "erase_lead" if page.has_mailbox else "erase_lead_unmailed"
+    text = pages.render_plain_text(page.style.language, lead, "erase_button", company=page.style.company)
     outcome = await commit(erasing.request_erasure, token, pages.build_evidence(request, "preferences", text))
     if outcome is None:
-        return pages.not_found_page(language=sheet.face.language)
+        return pages.not_found_page(language=page.style.language)
     heading, lead = f"erase_{outcome}_heading", f"erase_{outcome}_lead"
-    return pages.render_page("note.html", sheet.face, heading=heading, lead=lead, address=sheet.masked, good=True)
+    return pages.render_page(
+        "note.html", page.style, heading=heading, lead=lead, address=page.masked_address, good=True
+    )
 
 
-def _preferences_page(sheet: PreferencesPage, changes: list[str] | None = None) -> HTTPResponse:
-    away = f"/u/{crypto.sign_token(links.UNSUBSCRIBE, sheet.message_id)}"
-    return pages.render_page("preferences.html", sheet.face, sheet=sheet, changes=changes, away=away)
+def _preferences_page(page: PreferencesPage, changes: list[str] | None = None) -> HTTPResponse:
+    away = f"/u/{crypto.sign_token(links.UNSUBSCRIBE, page.message_id)}"
+    return pages.render_page("preferences.html", page.style, page=page, changes=changes, away=away)
 
 
 _PHRASE_PREFIXES = {"opt_in": "confirm", "erase": "erasing"}
@@ -144,10 +146,10 @@ _DONE_PREFIXES = {"opt_in": "confirmed", "erase": "erased"}
 async def show_confirmation(request: Request, token: str) -> HTTPResponse:
     """Show the confirmation page; only its button confirms."""
     try:
-        sheet = await fetch(confirmations.load_page, token)
+        page = await fetch(confirmations.load_page, token)
     except Unavailable:
         return pages.unavailable_page(pages.detect_language(request))
-    return pages.not_found_page(language=pages.detect_language(request)) if sheet is None else _confirmation_page(sheet)
+    return pages.not_found_page(language=pages.detect_language(request)) if page is None else _confirmation_page(page)
 
 
 async def submit_confirmation(request: Request, token: str) -> HTTPResponse:
@@ -156,38 +158,38 @@ async def submit_confirmation(request: Request, token: str) -> HTTPResponse:
     if "1" not in pages.read_form(request).get("confirm", []):
         return pages.not_found_page(400, language)
     try:
-        sheet = await fetch(confirmations.load_page, token)
-        if sheet is None:
+        page = await fetch(confirmations.load_page, token)
+        if page is None:
             return pages.not_found_page(language=language)
         agent = request.headers.get("user-agent")
-        state = await commit(confirmations.confirm, token, request.ctx.client, agent, _confirmation_text(sheet))
+        state = await commit(confirmations.confirm, token, request.ctx.client, agent, _confirmation_text(page))
     except Unavailable:
         return pages.unavailable_page(language)
-    return pages.not_found_page(language=language) if state is None else _confirmation_page(sheet._replace(state=state))
+    return pages.not_found_page(language=language) if state is None else _confirmation_page(page._replace(state=state))
 
 
-def _confirmation_text(sheet: ConfirmationPage) -> str:
-    kind = _PHRASE_PREFIXES[sheet.purpose]
+def _confirmation_text(page: ConfirmationPage) -> str:
+    kind = _PHRASE_PREFIXES[page.purpose]
     phrases = [f"{kind}_heading", f"{kind}_lead", f"{kind}_button"]
-    if kind == "confirm" and sheet.lists:
+    if kind == "confirm" and page.lists:
         phrases.insert(2, "confirm_lists")
-    values = {"address": sheet.masked, "company": sheet.face.company, "lists": ", ".join(sheet.lists)}
-    return pages.render_plain_text(sheet.face.language, *phrases, **values)
+    values = {"address": page.masked_address, "company": page.style.company, "lists": ", ".join(page.lists)}
+    return pages.render_plain_text(page.style.language, *phrases, **values)
 
 
-def _confirmation_page(sheet: ConfirmationPage) -> HTTPResponse:
-    if sheet.state == "expired":
-        return pages.render_page("note.html", sheet.face, 404, heading="expired_heading", lead="expired_lead")
-    if sheet.state == "done":
-        kind = _DONE_PREFIXES[sheet.purpose]
+def _confirmation_page(page: ConfirmationPage) -> HTTPResponse:
+    if page.state == "expired":
+        return pages.render_page("note.html", page.style, 404, heading="expired_heading", lead="expired_lead")
+    if page.state == "done":
+        kind = _DONE_PREFIXES[page.purpose]
         link = None
-        if sheet.purpose == "opt_in" and sheet.message_id is not None:
-            link = f"/p/{crypto.sign_token(links.PREFERENCES, sheet.message_id)}"
+        if page.purpose == "opt_in" and page.message_id is not None:
+            link = f"/p/{crypto.sign_token(links.PREFERENCES, page.message_id)}"
         return pages.render_page(
-            "note.html", sheet.face, heading=f"{kind}_heading", lead=f"{kind}_lead", address=sheet.masked, good=True,
-            link=link, link_words="choose",
+            "note.html", page.style, heading=f"{kind}_heading", lead=f"{kind}_lead", address=page.masked_address,
+            good=True, link=link, link_words="choose",
         )  # fmt: skip
-    return pages.render_page("confirm.html", sheet.face, sheet=sheet, kind=_PHRASE_PREFIXES[sheet.purpose])
+    return pages.render_page("confirm.html", page.style, page=page, kind=_PHRASE_PREFIXES[page.purpose])
 
 
 ONE_CLICK = "List-Unsubscribe"
@@ -202,7 +204,7 @@ async def show_unsubscribe(request: Request, token: str) -> HTTPResponse:
     return (
         pages.not_found_page(language=pages.detect_language(request))
         if page is None
-        else _unsubscribe_page(page, done=False)
+        else _unsubscribe_page(page, is_done=False)
     )
 
 
@@ -224,16 +226,18 @@ async def submit_unsubscribe(request: Request, token: str) -> HTTPResponse:
         page = await fetch(unsubscribes.get_unsubscribe_page, token)
     except Unavailable:
         return pages.unavailable_page(language)
-    return pages.not_found_page(language=language) if page is None else _unsubscribe_page(page, done=True)
+    return pages.not_found_page(language=language) if page is None else _unsubscribe_page(page, is_done=True)
 
 
-def _unsubscribe_text(door: UnsubscribePage) -> str:
-    of = "_sms" if door.kind == "phone" else ""
+def _unsubscribe_text(page: UnsubscribePage) -> str:
+    of = "_sms" if page.kind == "phone" else ""
     phrases = (f"leave_heading{of}", f"leave_lead{of}", "leave_button")
-    return pages.render_plain_text(door.face.language, *phrases, address=door.masked, company=door.face.company)
+    return pages.render_plain_text(
+        page.style.language, *phrases, address=page.masked_address, company=page.style.company
+    )
 
 
-def _unsubscribe_page(door: UnsubscribePage, done: bool) -> HTTPResponse:
-    preferences = f"/p/{crypto.sign_token(links.PREFERENCES, door.message_id)}"
-    out = done or not door.subscribed
-    return pages.render_page("unsubscribe.html", door.face, door=door, out=out, preferences=preferences)
+def _unsubscribe_page(page: UnsubscribePage, is_done: bool) -> HTTPResponse:
+    preferences = f"/p/{crypto.sign_token(links.PREFERENCES, page.message_id)}"
+    out = is_done or not page.subscribed
+    return pages.render_page("unsubscribe.html", page.style, page=page, out=out, preferences=preferences)

@@ -36,18 +36,19 @@ async def receive_email_webhook(request: Request, name: str) -> HTTPResponse:
     payload = await providers.read_request(
         name, HookRequest({key.lower(): value for key, value in request.headers.items()}, body)
     )
-    # Reports that can be stored are; for the others the provider retries, and known reports do not count twice.
-    held = [await commit(_record_reports, name, part, body) for part in providers.split_payload(payload)]
-    for waits in filter(None, held):
-        raise waits
-    return json({"received": len(payload.facts) + len(payload.left)})
+    # All reports that can be stored are stored. The provider repeats the request for the others, and known reports do
+    # not count twice.
+    waiting = [await commit(_record_reports, name, part, body) for part in providers.split_payload(payload)]
+    for error in filter(None, waiting):
+        raise error
+    return json({"received": len(payload.reports) + len(payload.opt_outs)})
 
 
 def _record_reports(name: str, payload: HookPayload, body: bytes) -> MessageInFlight | None:
     written = providers.write_payload(name, payload, body)
-    for left in written.left:
-        unsubscribes.opt_out(crypto.sign_token(links.UNSUBSCRIBE, left.message_id), name, None, None)
-    return written.held
+    for opt_out in written.opt_outs:
+        unsubscribes.opt_out(crypto.sign_token(links.UNSUBSCRIBE, opt_out.message_id), name, None, None)
+    return written.in_flight
 
 
 async def receive_provider_webhook(request: Request, provider: str, name: str) -> HTTPResponse:
@@ -60,7 +61,7 @@ async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
     _require_open_post(request, providers.is_sms_hook_enabled(hook))
     if len(request.body) > _MAX_SMS_BODY_BYTES:
         raise PayloadTooLarge(f"at most {_MAX_SMS_BODY_BYTES} bytes")
-    # The signature covers the public URL with path and query as received, whatever the Host header says.
+    # The signature covers the public URL with path and query as received; the Host header is ignored.
     target = request.raw_url.decode("latin-1")
     headers = {key.lower(): value for key, value in request.headers.items()}
     provider, contents = providers.read_sms_hook(
@@ -72,5 +73,5 @@ async def _receive_sms_webhook(request: Request, hook: str) -> HTTPResponse:
 
 def _record_sms_reports(provider: str, contents: sms.HookContents) -> None:
     delivery_reports.apply_receipts(provider, contents.receipts)
-    for heard in contents.incoming:
-        incoming_sms.receive_sms(provider, heard)
+    for message in contents.incoming:
+        incoming_sms.receive_sms(provider, message)

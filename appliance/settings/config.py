@@ -17,14 +17,14 @@ from appliance.core.errors import ConfigError
 from appliance.settings.schema import Config
 
 PREFIX = "CAMPANERO_"
-# Read elsewhere: these are not settings of the file.
-REHEARSALS = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")
-OTHER_VARIABLES = {*REHEARSALS, "CAMPANERO_CONFIG"}
+# Environment variables that are not settings and are read elsewhere.
+TEST_VARIABLES = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")
+OTHER_VARIABLES = {*TEST_VARIABLES, "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedConfig(msgspec.Struct, frozen=True):
     """A configuration with the layer that each setting came from, and warnings worth a line in the log."""
 
     config: Config
@@ -33,8 +33,8 @@ class Loaded(msgspec.Struct, frozen=True):
     options: dict[str, Any] = {}
     file: Path | None = None
 
-    def with_pages(self, page: Mapping[str, Any]) -> "Loaded":
-        """Join the layers again, with what pages set meanwhile; raises ConfigError, and then nothing has changed."""
+    def with_pages(self, page: Mapping[str, Any]) -> "LoadedConfig":
+        """Return the configuration with the present settings of pages. Raises ConfigError."""
         return load(self.options, None, self.file, page)
 
 
@@ -44,7 +44,7 @@ def parse_seconds(duration: str) -> float:
 
 
 def list_settings(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Walk every setting as (dotted name, declaration) in the order of the file."""
+    """Yield every setting as (dotted name, declaration) in the order of the file."""
     for info in fields(kind):
         name = prefix + info.encode_name
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
@@ -62,7 +62,7 @@ def get_value(config: Config, name: str) -> Any:
 
 
 def is_secret(info: FieldInfo) -> bool:
-    """Return whether a setting is never shown."""
+    """Return whether a setting is a secret, which is never shown."""
     return bool(_extra(info).get("secret"))
 
 
@@ -84,60 +84,62 @@ def load(
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
     page: Mapping[str, Any] | None = None,
-) -> Loaded:
-    """Join the layers; raises ConfigError with one line for each faulty setting.
+) -> LoadedConfig:
+    """Merge the layers into a configuration. Raises ConfigError with one line for each faulty setting.
 
-    `options` and `page` are keyed by dotted name; without `file`, `campanero.toml` in the data directory is read if
-    it is there.
+    `options` and `page` are keyed by dotted name. Without `file`, `campanero.toml` in the data directory is read if it
+    exists.
     """
     options, page = dict(options or {}), dict(page or {})
     environment = os.environ if environment is None else environment
-    known = dict(list_settings())
-    from_environment, warnings = _environment(environment, known)
+    settings = dict(list_settings())
+    from_environment, warnings = _read_environment(environment, settings)
     data_dir = options.get("data_dir") or from_environment.get("data_dir") or Config().data_dir
-    from_file = _file(file, Path(data_dir) / "campanero.toml", known)
+    from_file = _read_file(file, Path(data_dir) / "campanero.toml", settings)
     layers = (("option", options), ("environment", from_environment), ("file", from_file), ("page", page))
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for name in known:
+    for name in settings:
         for source, layer in layers:
             if layer.get(name) is not None:
                 values[name], sources[name] = layer[name], source
                 break
         else:
             sources[name] = "default"
-    config = _build(values, sources)
+    config = _build_config(values, sources)
     _check(config, environment)
-    return Loaded(config, sources, warnings + _advice(config), options, file)
+    return LoadedConfig(config, sources, warnings + _find_warnings(config), options, file)
 
 
-def _environment(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> tuple[dict[str, Any], list[str]]:
-    found: dict[str, Any] = {}
+def _read_environment(
+    environment: Mapping[str, str], settings: Mapping[str, FieldInfo]
+) -> tuple[dict[str, Any], list[str]]:
+    values: dict[str, Any] = {}
     warnings = []
     for variable, text in environment.items():
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
             continue
         name = variable[len(PREFIX) :].lower().replace("__", ".")
-        if name not in known:
+        if name not in settings:
             warnings.append(f"unknown environment variable {variable} is ignored")
-        elif get_origin(_plain(known[name].type)) is list:
-            found[name] = [part.strip() for part in text.split(",") if part.strip()]
+        elif get_origin(_without_metadata(settings[name].type)) is list:
+            values[name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
-            found[name] = text
-    return found, warnings
+            values[name] = text
+    return values, warnings
 
 
-def _plain(kind: Any) -> Any:
+def _without_metadata(kind: Any) -> Any:
     return getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
 
 
-def _file(given: Path | None, usual: Path, known: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    path = given or usual
+def _read_file(chosen: Path | None, default: Path, settings: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    path = chosen or default
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        if given is not None:
-            raise ConfigError(f"{given}: no such file") from None
+        if chosen is not None:
+            raise ConfigError(f"{chosen}: no such file") from None
         return {}
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
@@ -153,7 +155,7 @@ def _file(given: Path | None, usual: Path, known: Mapping[str, FieldInfo]) -> di
     except RecursionError:
         raise ConfigError(f"{path}: values are nested too deeply") from None
     flat = dict(_flatten(tree))
-    unknown = [name for name in flat if name not in known]
+    unknown = [name for name in flat if name not in settings]
     if unknown:
         raise ConfigError(f"{path}: unknown setting {', '.join(unknown)}")
     return flat
@@ -167,7 +169,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield prefix + key, value
 
 
-def _build(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
+def _build_config(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
     faults = []
     tree: dict[str, Any] = {}
     for name, info in list_settings():
@@ -202,77 +204,85 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
         addresses.parse_networks(tuple(config.network.trusted_proxies))
     except ValueError as error:
         faults.append(f"network.trusted_proxies: {error}")
-    faults += _pair("tls.", config.tls.certificate, config.tls.key)
-    faults += _inbound(config)
-    faults += _sms(config)
+    faults += _check_certificate_files("tls.", config.tls.certificate, config.tls.key)
+    faults += _check_inbound(config)
+    faults += _check_sms(config)
     faults += [
         f"{name}: only with a base_url on the loopback interface"
-        for name in REHEARSALS
+        for name in TEST_VARIABLES
         if environment.get(name) and url.hostname not in LOOPBACK
     ]
     if faults:
         raise ConfigError("; ".join(faults))
 
 
-def _inbound(config: Config) -> list[str]:
-    """Return what is wrong with the listener for returned mail."""
-    here, faults = config.inbound, []
-    host, _, port = here.listen.rpartition(":")
-    if here.listen and (not host or not port.isdecimal() or int(port) > 65535):
-        faults.append(f"inbound.listen: {here.listen!r} is not HOST:PORT")
-    return faults + _pair("inbound.tls_", here.tls_certificate, here.tls_key)
+def _check_inbound(config: Config) -> list[str]:
+    """Return the errors of the listener for returned mail."""
+    inbound, faults = config.inbound, []
+    host, _, port = inbound.listen.rpartition(":")
+    if inbound.listen and (not host or not port.isdecimal() or int(port) > 65535):
+        faults.append(f"inbound.listen: {inbound.listen!r} is not HOST:PORT")
+    return faults + _check_certificate_files("inbound.tls_", inbound.tls_certificate, inbound.tls_key)
 
 
-def _pair(prefix: str, certificate: str, key: str) -> list[str]:
-    """Return what is wrong with the names of a certificate and its key."""
-    named = (("certificate", certificate), ("key", key))
-    faults = [f"{prefix}{name}: no file {path!r}" for name, path in named if path and not Path(path).is_file()]
+def _check_certificate_files(prefix: str, certificate: str, key: str) -> list[str]:
+    """Return the errors of the paths of a certificate and its key."""
+    paths = (("certificate", certificate), ("key", key))
+    faults = [f"{prefix}{name}: no file {path!r}" for name, path in paths if path and not Path(path).is_file()]
     if key and not certificate:
         faults.append(f"{prefix}certificate: needed when {prefix}key is set")
     return faults
 
 
-def _sms(config: Config) -> list[str]:
-    """Return what is wrong with sender and words of SMS; what their provider lacks it says itself."""
-    here, faults = config.sms, []
+def _check_sms(config: Config) -> list[str]:
+    """Return the errors of the SMS sender and the stop words; each provider checks its own settings."""
+    sms, faults = config.sms, []
     try:
-        is_sender = not here.twilio.from_ or addresses.parse_sms_sender(here.twilio.from_) == here.twilio.from_
+        is_sender = not sms.twilio.from_ or addresses.parse_sms_sender(sms.twilio.from_) == sms.twilio.from_
     except ValueError:
         is_sender = False
     if not is_sender:
-        faults.append(f"sms.twilio.from: {here.twilio.from_!r} is no number, short code, name or messaging service")
-    return faults + [f"sms.stop_words: {one!r} is no word" for one in here.stop_words if not any(map(str.isalnum, one))]
+        faults.append(
+            f"sms.twilio.from: {sms.twilio.from_!r} is not a phone number, short code, name or messaging service"
+        )
+    return faults + [
+        f"sms.stop_words: {word!r} has no letter or digit" for word in sms.stop_words if not any(map(str.isalnum, word))
+    ]
 
 
-def _advice(config: Config) -> list[str]:
-    """Return what may be meant so and will not do."""
-    name, found = config.email.direct.helo or base_host(config), []
+def _find_warnings(config: Config) -> list[str]:
+    """Return warnings about valid settings that probably do not work."""
+    name, warnings = config.email.direct.helo or base_host(config), []
     if config.email.transport == "direct" and ("." not in name or name.replace(".", "").isdecimal()):
-        found.append(f"email.direct.helo: servers refuse whoever greets as {name}; set the full name of this machine")
+        warnings.append(
+            f"email.direct.helo: mail servers reject the HELO name {name}; set the fully qualified name of this machine"
+        )
     if config.tls.certificate and not is_https(config):
-        found.append(f"base_url: {config.base_url} is not https, though tls.certificate is set: its links lead nowhere")
-    return found
+        warnings.append(
+            f"base_url: {config.base_url} is not https, though tls.certificate is set: links to it do not work"
+        )
+    return warnings
 
 
 def base_url(config: Config) -> str:
-    """Return the address of every link, without a slash at its end, never from a request (docs/decisions.md#17)."""
+    """Return the base of all links, without a final slash; never taken from a request (docs/decisions.md#17)."""
     return (config.base_url or listen_url(config)).rstrip("/")
 
 
 def listen_url(config: Config) -> str:
-    """Return the address we listen at."""
+    """Return the URL of the address that this service listens on."""
     return f"{'https' if config.tls.certificate else 'http'}://{config.listen}"
 
 
 def reachable_address(listen: str) -> tuple[str, int]:
-    """Return where somebody on this machine reaches what listens at HOST:PORT, which may be every address."""
+    """Return the host and port by which this machine reaches a listener at HOST:PORT, also at a wildcard address."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host), int(port)
 
 
 def is_https(config: Config) -> bool:
-    """Return whether people reach us over https: by a certificate of our own, or through a proxy that has one."""
+    """Return whether the base URL is https, with an own certificate or through a proxy that has one."""
     return base_url(config).startswith("https://")
 
 
@@ -282,19 +292,19 @@ def base_host(config: Config) -> str:
 
 
 _current: Config | None = None
-_layers: Loaded | None = None
+_layers: LoadedConfig | None = None
 
 
-def set_current(config: Config, layers: Loaded | None = None) -> None:
-    """Fix the configuration of this process, and what it was joined from: at start, and when a page changed it."""
+def set_current(config: Config, layers: LoadedConfig | None = None) -> None:
+    """Set the configuration of this process and its layers, at the start and after a change on a page."""
     global _current, _layers
     _current, _layers = config, layers
 
 
-def loaded() -> Loaded:
-    """Return what the configuration of this process was joined from."""
+def get_loaded() -> LoadedConfig:
+    """Return the configuration of this process with its layers. Raises RuntimeError if it was set without layers."""
     if _layers is None:
-        raise RuntimeError("the configuration was not joined from layers")
+        raise RuntimeError("the configuration was set without its layers")
     return _layers
 
 
@@ -306,7 +316,7 @@ def current() -> Config:
 
 
 def write_example() -> str:
-    """Write `config.example.toml`: every setting with its default and its line of help."""
+    """Return the text of `config.example.toml`: every setting with its default and its line of help."""
     lines = [
         "# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,",
         "",
@@ -319,11 +329,11 @@ def write_example() -> str:
             section = head
             lines += ["", f"[{section}]"]
         default = info.default_factory() if info.default is msgspec.NODEFAULT else info.default
-        lines.append(f"{key} = {_toml(default)}  # {help_text(info)}")
+        lines.append(f"{key} = {_format_toml(default)}  # {help_text(info)}")
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
+def _format_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, NoneType):

@@ -17,7 +17,7 @@ from playhouse.sqlite_ext import AutoIncrementField
 
 
 @lru_cache(maxsize=4096)
-def _letter(char: str) -> str:
+def _fold_letter(char: str) -> str:
     for folded in (char.casefold(), char.lower()):
         if len(folded) == 1 and not folded.isascii():
             return folded
@@ -31,7 +31,7 @@ def fold_case(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return "".join(char.lower() if char.isascii() else _letter(char) for char in text)
+    return "".join(char.lower() if char.isascii() else _fold_letter(char) for char in text)
 
 
 def normalize_name(text: str) -> str:
@@ -40,7 +40,7 @@ def normalize_name(text: str) -> str:
 
 
 def _sql_folded(value: object) -> str | None:
-    """Return what SQL's function of that name does: a text folded, NULL for anything else."""
+    """Return the result of the SQL function `folded`: the folded text, or NULL for other types."""
     return fold_case(value) if isinstance(value, str) else None
 
 
@@ -48,20 +48,20 @@ def _sql_folded(value: object) -> str | None:
 MIN_SQLITE_VERSION = (3, 51, 3)
 
 PRAGMAS = {
-    "busy_timeout": 10_000,  # first, so that the ones after it wait too
+    "busy_timeout": 10_000,  # set first, so that the following pragmas wait too
     "journal_mode": "wal",
-    # What was acknowledged survives a power cut; commits are shared by all that wait, so this costs little.
+    # Acknowledged writes survive a power cut (FULL); waiting writers share one commit, so the sync costs little.
     "synchronous": 2,
     "foreign_keys": 1,
-    # What is deleted is overwritten where that costs no further page; an erasure asks for all of it
+    # Deleted data is overwritten where that writes no further page; an erasure overwrites all of it.
     "secure_delete": "fast",
-    # For each of a dozen connections, once the file is larger than what is mapped of it; what is read again and again
-    # lies in the memory of the system anyway
+    # KiB for each of a dozen connections, used once the file is larger than the memory map; pages that are read often
+    # are in the page cache of the operating system anyway.
     "cache_size": -1_000,
     "temp_store": 2,
     "mmap_size": 268_435_456,
     "journal_size_limit": 67_108_864,
-    # For commands and migrations; of the writer of the service, a keeper brings the log home beside the commits
+    # Pages, for commands and migrations. In the service `transactions.Checkpointer` copies the log into the database.
     "wal_autocheckpoint": 20_000,
 }
 
@@ -71,10 +71,10 @@ class SqliteTooOld(Exception):
 
 
 class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
-    """Peewee's database on apsw, which carries a current SQLite of its own."""
+    """Peewee's database on apsw, which includes a current SQLite."""
 
     def get_binary_type(self) -> type[memoryview]:
-        """Return what bytes are bound as, as Python's own `sqlite3` has it, which the executable does without."""
+        """Return the type as which bytes are bound; Peewee takes it from `sqlite3`, which the executable lacks."""
         return memoryview
 
 
@@ -109,7 +109,7 @@ def close_database() -> None:
 
 
 def connection() -> Any:
-    """Return this thread's raw apsw connection, opened if needed."""
+    """Return the raw apsw connection of this thread, and open it if needed."""
     return database.connection()
 
 
@@ -123,14 +123,14 @@ def rows(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
 
     All rows are read because a half-read SELECT holds a snapshot and keeps the write-ahead log from being reset.
     """
-    result: list[tuple[Any, ...]] = connection().execute(sql, parameters).fetchall()
-    return result
+    all_rows: list[tuple[Any, ...]] = connection().execute(sql, parameters).fetchall()
+    return all_rows
 
 
 def fetch_one(sql: str, parameters: Any = ()) -> tuple[Any, ...] | None:
     """Return the first row, or None."""
-    result = rows(sql, parameters)
-    return result[0] if result else None
+    first_rows = rows(sql, parameters)
+    return first_rows[0] if first_rows else None
 
 
 def scalar(sql: str, parameters: Any = ()) -> Any:
@@ -167,12 +167,12 @@ def detach_file(name: str) -> None:
 
 
 class WriteState(threading.local):
-    """The state of this thread: whether it runs a verb, and what follows the verb's commit."""
+    """The state of this thread: whether it runs a verb, and the callbacks after the verb's commit."""
 
-    inside = False
-    after: list[Callable[[], None]] | None = None
-    lines: list[bytes] | None = None  # lines for the journal, written before that commit
-    pretends = False  # whether this thread writes to a sandbox
+    is_writing = False
+    callbacks: list[Callable[[], None]] | None = None
+    journal_lines: list[bytes] | None = None  # lines for the journal, written before that commit
+    is_sandboxed = False  # whether this thread writes to a sandbox
 
 
 write_state = WriteState()
@@ -197,11 +197,11 @@ def reserve_ids(table: str, count: int) -> int:
 
 def list_columns(handle: Any) -> dict[str, list[str]]:
     """Return the tables of the file behind a connection with their columns."""
-    result = handle.execute(
+    column_rows = handle.execute(
         "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
     ).fetchall()
     columns: dict[str, list[str]] = {}
-    for table, column in result:
+    for table, column in column_rows:
         columns.setdefault(str(table), []).append(str(column))
     return columns
 
@@ -211,18 +211,18 @@ def data_version() -> int:
     return int(scalar("PRAGMA data_version"))
 
 
-def quick_check(most: int) -> list[str]:
+def quick_check(max_faults: int) -> list[str]:
     """Check the database without its indexes and return up to `most` faults."""
-    return _wrong(rows(f"PRAGMA quick_check({most})"))
+    return _list_faults(rows(f"PRAGMA quick_check({max_faults})"))
 
 
-def integrity_check(most: int) -> list[str]:
+def integrity_check(max_faults: int) -> list[str]:
     """Check the database with its indexes and return up to `most` faults."""
-    return _wrong(rows(f"PRAGMA integrity_check({most})"))
+    return _list_faults(rows(f"PRAGMA integrity_check({max_faults})"))
 
 
-def _wrong(result: list[tuple[Any, ...]]) -> list[str]:
-    return [] if result == [("ok",)] else [str(row[0]) for row in result]
+def _list_faults(check_rows: list[tuple[Any, ...]]) -> list[str]:
+    return [] if check_rows == [("ok",)] else [str(row[0]) for row in check_rows]
 
 
 def count_free_bytes() -> int:
@@ -235,14 +235,14 @@ def set_read_only() -> None:
     run("PRAGMA query_only = 1")
 
 
-def set_secure_delete(wholly: bool) -> None:
-    """Overwrite what this connection deletes: all of it, or only where that costs no extra write."""
-    run(f"PRAGMA secure_delete = {'1' if wholly else 'fast'}")
+def set_secure_delete(is_complete: bool) -> None:
+    """Make this connection overwrite all deleted data, or only where that costs no extra write."""
+    run(f"PRAGMA secure_delete = {'1' if is_complete else 'fast'}")
 
 
-def truncate_wal(here: Any = None) -> None:
+def truncate_wal(handle: Any = None) -> None:
     """Copy the write-ahead log into the database and truncate it."""
-    (here or connection()).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    (handle or connection()).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 _encode = msgspec.json.Encoder()
@@ -254,7 +254,7 @@ class Table(Model):
     id = AutoIncrementField()  # ascending and never reused (docs/decisions.md#1)
 
     if TYPE_CHECKING:
-        # Columns of foreign keys (`account_id`) and what loaders add are known only at run time
+        # Foreign key columns (`account_id`) and attributes that loaders add are known only at run time.
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
 
@@ -271,16 +271,16 @@ class Json(TextField):
     """A JSON value kept as text."""
 
     def db_value(self, value: Any) -> str | None:
-        """Encode on the way in."""
+        """Encode a value for the database."""
         return None if value is None else _encode.encode(value).decode()
 
     def python_value(self, value: str | None) -> Any:
-        """Decode on the way out."""
+        """Decode a value from the database."""
         return None if value is None else msgspec.json.decode(value)
 
 
 class Page(NamedTuple):
-    """Some rows of a list, and how many there are in all."""
+    """A page of a list: its rows, and the total number of rows."""
 
     rows: Sequence[Any]
     total: int
@@ -294,12 +294,12 @@ class Page(NamedTuple):
 
 
 # OFFSET has to walk the rows that it skips, and SQLite's integers end at this number.
-_FARTHEST = 2**53
+_MAX_OFFSET = 2**53
 
 
 def paginate(query: Any, page: int, limit: int) -> Page:
-    """Cut one page out of a Peewee query that is already ordered; past the end it is empty."""
+    """Return a page of an ordered Peewee query; a page past the end is empty."""
     total = query.order_by().count()
     offset = (page - 1) * limit
-    rows = list(query.limit(limit).offset(offset)) if offset < min(total, _FARTHEST) else []
+    rows = list(query.limit(limit).offset(offset)) if offset < min(total, _MAX_OFFSET) else []
     return Page(rows, total, page, limit)

@@ -102,9 +102,11 @@ def open_journal(directory: Path) -> None:
 
 def append(account_id: int, act: str, **values: Any) -> None:
     """Add an opt-out to the running verb: it is written before the verb's commit, and not at all if the verb fails."""
-    if write_state.lines is not None:
+    if write_state.journal_lines is not None:
         record = {"at": clock.now_ms(), "account": account_id, "act": act, **values}
-        write_state.lines.append(_encode_line({key: value for key, value in record.items() if value is not None}))
+        write_state.journal_lines.append(
+            _encode_line({key: value for key, value in record.items() if value is not None})
+        )
 
 
 def flush(lines: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The ordered list of schema changes; the database stores how many it has had (`PRAGMA user_version`).
+"""The ordered list of schema changes; the database stores how many it has applied (`PRAGMA user_version`).
 
 Each runs in one transaction together with its number, so that a kill at any moment leaves the old or the new schema.
 Until 0.1.0 is released, the first step creates the tables as the models describe them; at the release its SQL is
@@ -17,25 +17,25 @@ from appliance.storage import models, transactions
 from appliance.storage.database import connection, database, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
-# "CAMP": the header of every database of ours says it
+# "CAMP", the application id in the header of every Campanero database.
 APPLICATION_ID = 0x43414D50
-# Those made before the header said so have at least these tables
+# Databases created before the id was written have at least these tables.
 _OLDEST_TABLES = {"account", "contact", "message"}
 _RESTORE = "restore a backup (campanero restore FILE --force)"
 _BUSY_MS = 10_000
-# A log that a kill left is held against the whole database up to this size, which takes half a second
+# Up to this size the whole database is checked against a write-ahead log that a kill left; that takes half a second.
 _MAX_CHECKED_BYTES = 100_000_000
 
 
 class UnusableDatabase(Exception):
-    """The database file cannot be used, and why: one line that says what to do."""
+    """The database file cannot be used; the message is one line that says why and what to do."""
 
 
 class Identity(NamedTuple):
     """The identity of a database: its schema, key fingerprint, and whether it has accounts."""
 
-    schema: int  # migrations it has had; 0: it is empty
-    key_fingerprint: str | None  # of the key that belongs to it, once one was used with it
+    schema: int  # the number of applied migrations; 0 for an empty database
+    key_fingerprint: str | None  # the fingerprint of its key; None until a key was used with it
     has_accounts: bool
 
 
@@ -43,7 +43,7 @@ NEW_DATABASE = Identity(0, None, False)
 
 
 def is_missing_or_empty(path: Path) -> bool:
-    """Return whether there is no database at a path, or one of no bytes, which SQLite takes for a new one."""
+    """Return whether there is no database at a path, or an empty file, which SQLite treats as a new database."""
     try:
         return path.stat().st_size == 0 and not data_dir.irregular_kind(path)
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def is_missing_or_empty(path: Path) -> bool:
 
 
 def inspect_database(path: Path, advice: str = _RESTORE) -> Identity:
-    """Return the identity of a database without changing it. Raises UnusableDatabase if it is not one of ours."""
+    """Return the identity of a database without changing it. Raises UnusableDatabase if it is not of Campanero."""
     try:
         if kind := data_dir.irregular_kind(path):
             raise UnusableDatabase(f"{path} is {kind}, not a database: move it away, then {advice}")
@@ -157,7 +157,7 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (_create_first_schema, _restorat
 
 
 def schema_version() -> int:
-    """Return the number of migrations that this database has had."""
+    """Return the number of migrations that were applied to this database."""
     return int(scalar("PRAGMA user_version"))
 
 

@@ -31,7 +31,7 @@ _CREATE_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")
 class TableRows(NamedTuple):
     """The rows of a table that are copied: a condition over its columns, with parameters; by default none."""
 
-    where: str = "0"
+    condition: str = "0"
     parameters: Mapping[str, Any] = {}
 
 
@@ -45,7 +45,7 @@ class WriteOutsideSandbox(RuntimeError):
 
 def is_active() -> bool:
     """Return whether this thread runs in a sandbox."""
-    return write_state.pretends
+    return write_state.is_sandboxed
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def sandbox(tables: Mapping[str, TableRows]) -> Iterator[None]:
 
     Raises WriteOutsideSandbox for a write to any other table, RuntimeError inside a sandbox or a write transaction.
     """
-    if write_state.pretends or write_state.inside:
+    if write_state.is_sandboxed or write_state.is_writing:
         raise RuntimeError("a sandbox cannot be opened inside another sandbox or inside a write transaction")
     temporary = _open_read_only()
     # Peewee takes the connection of this thread from its state, and raw statements take it from Peewee.
@@ -63,7 +63,7 @@ def sandbox(tables: Mapping[str, TableRows]) -> Iterator[None]:
     try:
         _create_copies(temporary, tables)
         state.set_connection(temporary)
-        write_state.pretends = True
+        write_state.is_sandboxed = True
         with signals.muted():
             yield
     except (apsw.ReadOnlyError, peewee.OperationalError) as error:
@@ -73,7 +73,7 @@ def sandbox(tables: Mapping[str, TableRows]) -> Iterator[None]:
             raise WriteOutsideSandbox(f"a table without a copy would be written: {error}") from error
         raise
     finally:
-        write_state.pretends = False
+        write_state.is_sandboxed = False
         state.conn, state.closed, state.ctx, state.transactions, state.commit_callbacks = previous
         temporary.close()
 
@@ -97,8 +97,8 @@ def _create_copies(handle: Any, tables: Mapping[str, TableRows]) -> None:
     create_statements = {table: sql for kind, table, sql in objects if kind == "table"}
     for table, selection in tables.items():
         handle.execute(_CREATE_TABLE.sub(r"CREATE \1TABLE temp.", create_statements[table]))
-        if selection.where != "0":
-            handle.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table} WHERE {selection.where}",
+        if selection.condition != "0":
+            handle.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table} WHERE {selection.condition}",
                          dict(selection.parameters))  # fmt: skip
     for kind, table, sql in objects:
         if kind == "index" and table in tables:

@@ -2,8 +2,8 @@
 
 A function that writes (a verb) runs on the writer thread inside a SAVEPOINT. Queued verbs share one COMMIT, so that
 `synchronous=FULL` costs one fsync for all of them; a verb that fails is rolled back alone; if the COMMIT fails, all of
-them fail and nothing was written. There is no timer: what is queued when the thread looks is the batch. Rendering,
-parsing and network access never happen in a verb.
+them fail and nothing was written. There is no timer: a batch is all verbs that are queued when the thread is free.
+Rendering, parsing and network access never happen in a verb.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ _CHECKPOINT_RETRY_SECONDS = 1.0
 # A batch stops growing after this many verbs or seconds, so that no caller waits long for others.
 _MAX_VERBS = 200
 _MAX_SECONDS = 0.02
-_WRITER_CACHE_KB = 4_000  # what a large transaction changes is written once, at its end
+_WRITER_CACHE_KB = 4_000  # so that a large transaction writes each changed page once, at its end
 
 
 class Checkpointer:
     """A thread that copies the write-ahead log into the database in small portions.
 
-    A log that grows costs several times as much to sync as one that is overwritten, because the file system has to
-    record its size, and it starts over only once all of it is copied and nothing is being written. So most of it is
-    copied beside the writer, and the little that was written meanwhile on the writer's own thread: `between` runs a
-    function there, outside of transactions.
+    A growing log costs several times as much to sync as one that is overwritten, because the file system has to record
+    its size. The log is overwritten from the start only after all of it was copied while nothing is written. So most of
+    it is copied on this thread beside the writer, and the rest on the writer's own thread: `between` runs a function
+    there, outside of transactions.
     """
 
     def __init__(self, between: Callable[[Callable[[], None]], None]) -> None:
@@ -119,10 +119,10 @@ class Writer:
         return job.future
 
     def close(self) -> None:
-        """Run what is queued and end the thread."""
+        """Run the queued verbs and end the thread."""
         self._queue.put(None)
         self._thread.join()
-        # After the thread has ended, so that what the checkpointer waits for there is done or refused.
+        # After the thread has ended, every function that the checkpointer waits for there has run or was refused.
         self._checkpointer.close()
 
     def _run(self) -> None:
@@ -132,9 +132,9 @@ class Writer:
                 following = None
                 try:
                     if job.alone:
-                        self._alone(job)
+                        self._run_alone(job)
                     else:
-                        following = self._batch(job)
+                        following = self._run_batch(job)
                 except Exception:
                     # The thread must go on, or all later writes would wait forever.
                     log.exception("storage: a batch of writes failed")
@@ -154,31 +154,31 @@ class Writer:
             if job is not None and job.future.set_running_or_notify_cancel():
                 job.future.set_exception(StorageError("the service is shutting down"))
 
-    def _connected(self) -> Any:
+    def _open_connection(self) -> Any:
         """Return this thread's connection, opened if needed and watched by the checkpointer."""
-        here = connection()
-        if here is not self._watched:
-            here.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KB}").fetchall()
-            self._checkpointer.watch(here)
-            self._watched = here
-        return here
+        handle = connection()
+        if handle is not self._watched:
+            handle.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KB}").fetchall()
+            self._checkpointer.watch(handle)
+            self._watched = handle
+        return handle
 
-    def _alone(self, job: _Job) -> None:
+    def _run_alone(self, job: _Job) -> None:
         if not job.future.set_running_or_notify_cancel():
             return
         try:
-            self._connected()
+            self._open_connection()
             job.future.set_result(job.function())
         except BaseException as error:
             job.future.set_exception(to_storage_error(error) or error)
 
-    def _batch(self, job: _Job | None) -> _Job | None:
-        """Run what is queued in one transaction; return the next job if it must run alone."""
-        done: list[_Job] = []
+    def _run_batch(self, job: _Job | None) -> _Job | None:
+        """Run the queued jobs in one transaction; return the next job if it must run alone."""
+        finished: list[_Job] = []
         stop, following = False, None
         try:
-            here = self._connected()
-            here.execute("BEGIN IMMEDIATE")
+            handle = self._open_connection()
+            handle.execute("BEGIN IMMEDIATE")
         except Exception as error:
             disk_guard.note_failure(error)
             if to_storage_error(error) is None:
@@ -188,17 +188,17 @@ class Writer:
         until = time.monotonic() + _MAX_SECONDS
         try:
             while job is not None:
-                self._verb(here, job, done)
-                if len(done) >= _MAX_VERBS or time.monotonic() > until or self._queue.empty():
+                self._run_verb(handle, job, finished)
+                if len(finished) >= _MAX_VERBS or time.monotonic() > until or self._queue.empty():
                     break
                 job = self._queue.get()
                 stop = job is None
                 if job is not None and job.alone:
                     following = job
                     break
-            self._commit(here, done)
+            self._commit(handle, finished)
         except Exception as error:
-            self._give_up(done if job is None or job is following else [*done, job], error)
+            self._give_up(finished if job is None or job is following else [*finished, job], error)
         if stop:
             self._queue.put(None)
         return following
@@ -221,7 +221,7 @@ class Writer:
             log.exception("storage: closing the connection of the writer failed")
 
     def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
-        """Fail a verb and all that are queued behind it, which would only wait as long for the same error."""
+        """Fail a verb and all queued ones, which would only wait as long for the same error."""
         while True:
             if job is None:
                 self._queue.put(None)
@@ -232,60 +232,60 @@ class Writer:
                 return
             job = self._queue.get()
 
-    def _verb(self, here: Any, job: _Job, done: list[_Job]) -> None:
+    def _run_verb(self, handle: Any, job: _Job, finished: list[_Job]) -> None:
         # A verb that was cancelled before it began is not run; once begun it cannot be cancelled.
         if not job.future.set_running_or_notify_cancel():
             return
-        if not here.in_transaction or (disk_guard.is_disk_full() and not job.is_essential):
+        if not handle.in_transaction or (disk_guard.is_disk_full() and not job.is_essential):
             # An error ended the transaction of this batch; a savepoint would now begin and commit one of its own.
             job.future.set_exception(StorageError(disk_guard.write_blocker() or "the database cannot be written"))
             return
-        write_state.inside, write_state.after, write_state.lines = True, job.after, job.lines
+        write_state.is_writing, write_state.callbacks, write_state.journal_lines = True, job.after, job.lines
         try:
-            here.execute("SAVEPOINT verb")
+            handle.execute("SAVEPOINT verb")
             job.value = job.function()
-            here.execute("RELEASE verb")
+            handle.execute("RELEASE verb")
         except BaseException as error:
             try:
-                self._undo(here)
+                self._roll_back(handle)
             finally:
                 disk_guard.note_failure(error)
                 job.future.set_exception(to_storage_error(error) or error)
         else:
-            done.append(job)
+            finished.append(job)
         finally:
-            write_state.inside, write_state.after, write_state.lines = False, None, None
+            write_state.is_writing, write_state.callbacks, write_state.journal_lines = False, None, None
 
     @staticmethod
-    def _undo(here: Any) -> None:
+    def _roll_back(handle: Any) -> None:
         """Roll back one verb, or the whole transaction where that is impossible."""
         try:
-            if here.in_transaction:
-                here.execute("ROLLBACK TO verb")
-                here.execute("RELEASE verb")
+            if handle.in_transaction:
+                handle.execute("ROLLBACK TO verb")
+                handle.execute("RELEASE verb")
         except apsw.Error:
-            if here.in_transaction:
-                here.execute("ROLLBACK")
+            if handle.in_transaction:
+                handle.execute("ROLLBACK")
 
-    def _commit(self, here: Any, done: list[_Job]) -> None:
+    def _commit(self, handle: Any, finished: list[_Job]) -> None:
         try:
-            if not here.in_transaction:
+            if not handle.in_transaction:
                 raise apsw.Error("the transaction was ended by an error")
             disk_guard.require_files_in_place()
-            self._before_commit([line for job in done for line in job.lines])
-            here.execute("COMMIT")
+            self._before_commit([line for job in finished for line in job.lines])
+            handle.execute("COMMIT")
         except (apsw.Error, OSError) as error:
             disk_guard.note_failure(error)
-            for job in done:
+            for job in finished:
                 job.future.set_exception(
                     StorageError(f"the database cannot be written: {getattr(error, 'strerror', None) or error}")
                 )
-            if here.in_transaction:
-                here.execute("ROLLBACK")
+            if handle.in_transaction:
+                handle.execute("ROLLBACK")
             return
-        if done:
+        if finished:
             disk_guard.note_success()
-        for job in done:
+        for job in finished:
             job.future.set_result(job.value)
             for function in job.after:
                 try:
@@ -299,23 +299,23 @@ _readers: ThreadPoolExecutor | None = None
 _renderers: ThreadPoolExecutor | None = None
 _render_locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
 RENDER_THREADS = 2
-_ended = False  # a writer was stopped: nothing may be written by another thread
+_has_ended = False  # the writer was stopped, and no other thread may write
 
 
 def start(readers: int = 2) -> None:
     """Start the writer thread and the pools of readers and renderers of this process."""
-    global _writer, _readers, _renderers, _ended
+    global _writer, _readers, _renderers, _has_ended
     if _writer is None:
-        _writer, _ended = Writer(journal.flush), False
+        _writer, _has_ended = Writer(journal.flush), False
         _readers = ThreadPoolExecutor(readers, thread_name_prefix="reader")
         _renderers = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="renderer")
 
 
 def stop() -> None:
     """Finish queued writes and end all threads; this process writes no more."""
-    global _writer, _readers, _renderers, _ended
+    global _writer, _readers, _renderers, _has_ended
     writer, pools = _writer, (_readers, _renderers)
-    _ended = _ended or writer is not None
+    _has_ended = _has_ended or writer is not None
     _writer = _readers = _renderers = None
     if writer is not None:
         writer.close()
@@ -340,7 +340,7 @@ def submit_essential(function: Callable[..., T], *arguments: Any) -> "Future[T]"
 
 
 def _current_writer() -> Writer:
-    if write_state.pretends:
+    if write_state.is_sandboxed:
         raise RuntimeError("a simulation must not queue writes")
     if _writer is None:
         raise StorageError("the service is shutting down")
@@ -353,10 +353,10 @@ def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     Without a writer thread (on the command line) it runs on this thread; after the writer has ended it raises
     StorageError. In a sandbox it also runs here, and functions registered with `after_commit` are dropped.
     """
-    if write_state.pretends:
+    if write_state.is_sandboxed:
         with _sandboxed_transaction():
             return function(*arguments, **named)
-    if _writer is not None or _ended:
+    if _writer is not None or _has_ended:
         return submit(function, *arguments, **named).result()
     with transaction() as after:
         value = function(*arguments, **named)
@@ -368,73 +368,73 @@ def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 @contextmanager
 def transaction() -> Iterator[list[Callable[[], None]]]:
     """Hold the write lock on this thread; only for processes without a writer thread (the command line)."""
-    here = connection()
-    after: list[Callable[[], None]] = []
+    handle = connection()
+    callbacks: list[Callable[[], None]] = []
     lines: list[bytes] = []
-    here.execute("BEGIN IMMEDIATE")
-    write_state.inside, write_state.after, write_state.lines = True, after, lines
+    handle.execute("BEGIN IMMEDIATE")
+    write_state.is_writing, write_state.callbacks, write_state.journal_lines = True, callbacks, lines
     try:
-        yield after
+        yield callbacks
         journal.flush(lines)
-        here.execute("COMMIT")
+        handle.execute("COMMIT")
     except BaseException:
-        if here.in_transaction:
-            here.execute("ROLLBACK")
+        if handle.in_transaction:
+            handle.execute("ROLLBACK")
         raise
     finally:
-        write_state.inside, write_state.after, write_state.lines = False, None, None
+        write_state.is_writing, write_state.callbacks, write_state.journal_lines = False, None, None
 
 
 @contextmanager
 def _sandboxed_transaction() -> Iterator[None]:
     """Run a writing verb in a sandbox, where a failing verb is rolled back too."""
-    if write_state.inside:
+    if write_state.is_writing:
         raise RuntimeError("a writing verb must not wait for another")
-    here = connection()
-    here.execute("SAVEPOINT verb")
-    write_state.inside, write_state.after = True, []
+    handle = connection()
+    handle.execute("SAVEPOINT verb")
+    write_state.is_writing, write_state.callbacks = True, []
     try:
         yield
     except BaseException:
-        here.execute("ROLLBACK TO verb")
+        handle.execute("ROLLBACK TO verb")
         raise
     finally:
-        write_state.inside, write_state.after = False, None
-        here.execute("RELEASE verb")
+        write_state.is_writing, write_state.callbacks = False, None
+        handle.execute("RELEASE verb")
 
 
 def require_write_transaction() -> None:
     """Raise RuntimeError unless this thread runs a writing verb; called by verbs."""
-    if not write_state.inside:
+    if not write_state.is_writing:
         raise RuntimeError("a writing verb runs through commit() or write()")
 
 
 def is_in_write_transaction() -> bool:
     """Return whether this thread runs a writing verb, where nothing may take long."""
-    return write_state.inside
+    return write_state.is_writing
 
 
 @contextmanager
 def snapshot() -> Iterator[None]:
     """Let all reads inside the block see one state of the database."""
-    here = connection()
-    here.execute("SAVEPOINT moment")
+    handle = connection()
+    handle.execute("SAVEPOINT moment")
     try:
         yield
     finally:
-        here.execute("RELEASE moment")
+        handle.execute("RELEASE moment")
 
 
 def after_commit(function: Callable[[], None]) -> None:
     """Call a function once the running verb is on disk; it is dropped if the verb fails."""
     require_write_transaction()
-    assert write_state.after is not None
-    write_state.after.append(function)
+    assert write_state.callbacks is not None
+    write_state.callbacks.append(function)
 
 
 def run_outside_transaction(function: Callable[..., T], *arguments: Any) -> T:
-    """Run on the writing connection what SQLite allows only outside of a transaction (ATTACH), and wait for it."""
-    if _writer is None and not _ended and not write_state.pretends:
+    """Run a function on the writing connection outside of a transaction, as ATTACH requires, and wait for it."""
+    if _writer is None and not _has_ended and not write_state.is_sandboxed:
         return function(*arguments)
     return _current_writer().submit(lambda: function(*arguments), alone=True).result()
 
@@ -468,7 +468,7 @@ async def render_for(account_id: int, function: Callable[..., T], *arguments: An
 def fetch_inline(function: Callable[..., T], *arguments: Any) -> T:
     """Run a reading function on the event loop itself: only lookups by key of a handful of rows.
 
-    It blocks the loop, but the way to the pool and back would take longer.
+    It blocks the loop, but handing over to the pool and back would take longer.
     """
     if _readers is None:
         raise StorageError("the service is shutting down")
@@ -488,8 +488,8 @@ def _run_reading(function: Callable[..., T], arguments: tuple[Any, ...], named: 
 def _close_if_reading() -> None:
     """Close this thread's connection if an exception interrupted a statement in the middle of its rows.
 
-    The statement would live, and hold its snapshot, as long as the exception is referenced, and all that this thread
-    reads until then would be of that time.
+    The statement would keep its snapshot as long as the exception is referenced, and this thread would read outdated
+    rows until then.
     """
     if not database.is_closed() and connection().txn_state() != apsw.SQLITE_TXN_NONE:
         close_database()

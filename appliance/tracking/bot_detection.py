@@ -1,7 +1,7 @@
 """Distinguish people from machines by what was requested, when, and by which client.
 
 A hit is judged together with all others of its message, so that the behaviour of a scanner at its fourth link also
-counts for its first. Mails contain no hidden links to trap machines: these cost reputation with the same filters.
+counts for its first. Mails contain no hidden links to trap machines: spam filters penalise them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from appliance.events import user_agents
 
 HUMAN, MACHINE, UNSURE = "human", "machine", "unsure"
-# No person reads a mail so soon after it was accepted
+# No person reads an email within this time after it was accepted.
 TOO_SOON_MS = 3_000
-# More different links than a person follows in that time
+# More different links than a person follows within BURST_MS.
 MAX_BURST_LINKS, BURST_MS = 3, 2_000
-# All links of a mail with at least so many, followed within this time
+# All links of an email with at least MIN_TOUR_LINKS links, followed within TOUR_MS.
 MIN_TOUR_LINKS, TOUR_MS = 3, 10_000
-# Within this time, the same user agent at the same address is the same client
+# Within this time, the same user agent at the same IP address is the same client.
 SAME_CLIENT_MS = 60_000
 
 _REASON_OF_AGENT = {"scanner": "scanner_agent", "tool": "bare_agent"}
@@ -73,7 +73,7 @@ def judge_hit(hit: ObservedHit, sent_at: int | None) -> Verdict:
     if sent_at is not None and hit.at < sent_at + TOO_SOON_MS:
         return Verdict(MACHINE, "too_soon")
     if agent_class == "proxy":
-        # An image proxy fetches the images that its reader sees, but never follows links for them
+        # An image proxy fetches images when the reader opens the email, but never follows links.
         return Verdict(UNSURE, "image_proxy") if hit.kind == "open" else Verdict(MACHINE, "scanner_agent")
     return Verdict(HUMAN, None) if agent_class == "reader" else Verdict(UNSURE, "unknown_agent")
 
@@ -112,7 +112,7 @@ def _tours(hits: Sequence[ObservedHit], links: int) -> Iterator[tuple[str, list[
 
 
 def _identifies_machine(hit: ObservedHit, verdict: Verdict) -> bool:
-    """Return whether a hit identifies a machine's client; Apple's user agent is shared by everybody."""
+    """Return whether a hit identifies a machine's client; Apple's user agent does not, because people share it."""
     return verdict.verdict == MACHINE and verdict.reason != "apple_prefetch" and hit.agent is not None
 
 

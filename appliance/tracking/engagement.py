@@ -50,40 +50,39 @@ class _MessageState:
         self.opened_at, self.clicked_at, self.contact_id, self.key = opened_at, clicked_at, contact_id, key
 
 
-def count_engagement(counted: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]) -> None:
+def count_engagement(hits: Sequence[tuple[TrackedMessage, ObservedHit, Verdict]]) -> None:
     """Count opens and clicks that no machine made."""
-    if not counted:
+    if not hits:
         return
-    ids = ",".join({str(found.message_id) for found, _, _ in counted})
+    ids = ",".join({str(message.message_id) for message, _, _ in hits})
     query = "SELECT id, opened_at, clicked_at, contact_id, recipient_key FROM message WHERE id IN"
-    messages = {row[0]: _MessageState(*row[1:]) for row in rows(f"{query} ({ids})")}
+    states = {row[0]: _MessageState(*row[1:]) for row in rows(f"{query} ({ids})")}
     now, database = current_ms(), connection()
     marked: set[int] = set()
     contacts: list[tuple[Any, ...]] = []
     interactions: list[tuple[Any, ...]] = []
     verified: list[tuple[Any, ...]] = []
-    for found, hit, verdict in counted:
-        message = messages[found.message_id]
-        clicked, is_mail = hit.kind == "click", found.channel == "email"
-        is_first_open, is_first_click = is_mail and message.opened_at is None, clicked and message.clicked_at is None
+    for message, hit, verdict in hits:
+        state = states[message.message_id]
+        clicked, is_mail = hit.kind == "click", message.channel == "email"
+        is_first_open, is_first_click = is_mail and state.opened_at is None, clicked and state.clicked_at is None
         if is_first_open:
-            message.opened_at = hit.at
+            state.opened_at = hit.at
         if is_first_click:
-            message.clicked_at = hit.at
+            state.clicked_at = hit.at
         if is_first_open or is_first_click:
-            marked.add(found.message_id)
-        if found.test or message.contact_id is None:
+            marked.add(message.message_id)
+        if message.test or state.contact_id is None:
             continue
         if is_mail:
-            contacts.append((is_first_open, is_first_click, hit.at, hit.at if clicked else None, message.contact_id))
+            contacts.append((is_first_open, is_first_click, hit.at, hit.at if clicked else None, state.contact_id))
         else:
-            interactions.append((hit.at, message.contact_id))
+            interactions.append((hit.at, state.contact_id))
         if clicked and verdict.verdict == HUMAN:
             kind = "email" if is_mail else "phone"
-            verified.append((hit.at, now, found.account_id, kind, message.key, message.contact_id))
+            verified.append((hit.at, now, message.account_id, kind, state.key, state.contact_id))
     written = [
-        (messages[message_id].opened_at, messages[message_id].clicked_at, now, message_id)
-        for message_id in sorted(marked)
+        (states[message_id].opened_at, states[message_id].clicked_at, now, message_id) for message_id in sorted(marked)
     ]
     database.executemany(_UPDATE_MESSAGE, written)
     database.executemany(_UPDATE_CONTACT, contacts)
@@ -114,8 +113,8 @@ def fetch_recorded_keys(messages: Iterable[int]) -> set[EventKey]:
 class HitEvent(NamedTuple):
     """A hit to record as an event."""
 
-    found: TrackedMessage
-    seen: ObservedHit
+    message: TrackedMessage
+    hit: ObservedHit
     referrer: str | None
     verdict: Verdict
 
@@ -132,39 +131,39 @@ def record_hit_events(hits: Sequence[HitEvent]) -> list[int]:
     ]
 
 
-def _event_row(hit: HitEvent, names: dict[tuple[int | None, int | None], str | None], now: int) -> tuple[Any, ...]:
-    found, seen, referrer, verdict = hit
+def _event_row(event: HitEvent, names: dict[tuple[int | None, int | None], str | None], now: int) -> tuple[Any, ...]:
+    message, hit, referrer, verdict = event
     data: dict[str, Any] = {
-        "message_id": found.message_id, "campaign_id": found.campaign_id, "flow_id": found.flow_id,
-        "step_id": found.step_id, "reason": verdict.reason, "verdict": verdict.verdict,
+        "message_id": message.message_id, "campaign_id": message.campaign_id, "flow_id": message.flow_id,
+        "step_id": message.step_id, "reason": verdict.reason, "verdict": verdict.verdict,
     }  # fmt: skip
-    if seen.number is not None:
-        data["link"] = seen.number
-    source = (found.campaign_id, found.flow_id)
+    if hit.number is not None:
+        data["link"] = hit.number
+    source = (message.campaign_id, message.flow_id)
     if source not in names:
-        names[source] = _source_name(found)
+        names[source] = _source_name(message)
     return (
-        found.account_id,
-        found.contact_id,
-        f"{found.channel}_{'opened' if seen.kind == 'open' else 'clicked'}",
+        message.account_id,
+        message.contact_id,
+        f"{message.channel}_{'opened' if hit.kind == 'open' else 'clicked'}",
         _encode(data).decode(),
-        f"message:{found.message_id}",
+        f"message:{message.message_id}",
         names[source],
-        found.url,
-        found.test,
-        found.chain_depth,
-        seen.ip,
-        seen.agent,
-        *user_agents.parse_device(seen.agent),
+        message.url,
+        message.test,
+        message.chain_depth,
+        hit.ip,
+        hit.agent,
+        *user_agents.parse_device(hit.agent),
         referrer,
-        *submit.parse_utm(found.url),
-        seen.at,
+        *submit.parse_utm(message.url),
+        hit.at,
         now,
     )
 
 
-def _source_name(found: TrackedMessage) -> str | None:
-    table, number = ("campaign", found.campaign_id) if found.campaign_id is not None else ("flow", found.flow_id)
+def _source_name(message: TrackedMessage) -> str | None:
+    table, number = ("campaign", message.campaign_id) if message.campaign_id is not None else ("flow", message.flow_id)
     return scalar(f"SELECT name FROM {table} WHERE id = ?", (number,)) if number is not None else None
 
 
@@ -186,7 +185,7 @@ class StoredHit(NamedTuple):
     """A hit that is stored."""
 
     id: int
-    seen: ObservedHit
+    observed: ObservedHit
     verdict: Verdict | None
     event_id: int | None
 
@@ -211,7 +210,7 @@ def find_changes(judged: Iterable[tuple[StoredHit, Verdict]]) -> list[VerdictCha
     return [VerdictChange(hit, verdict) for hit, verdict in judged if hit.verdict != verdict]
 
 
-def apply_changes(found: TrackedMessage, changed: list[VerdictChange]) -> None:
+def apply_changes(message: TrackedMessage, changed: list[VerdictChange]) -> None:
     """Write changed verdicts with their consequences: events, marks of the message, counts of the contact."""
     database = connection()
     for hit, verdict in changed:
@@ -224,28 +223,28 @@ def apply_changes(found: TrackedMessage, changed: list[VerdictChange]) -> None:
                 (verdict.verdict, verdict.reason, clock.now_ms(), hit.event_id),
             )
     if any(_was_machine(hit) != (verdict.verdict == MACHINE) for hit, verdict in changed):
-        _record_missing_events(found)
-        _recount_message(found, [hit.seen.at for hit, verdict in changed if verdict.verdict == MACHINE])
+        _record_missing_events(message)
+        _recount_message(message, [hit.observed.at for hit, verdict in changed if verdict.verdict == MACHINE])
 
 
 def _was_machine(hit: StoredHit) -> bool:
     return hit.verdict is not None and hit.verdict.verdict == MACHINE
 
 
-def _record_missing_events(found: TrackedMessage) -> None:
+def _record_missing_events(message: TrackedMessage) -> None:
     """Record events for hits that are now the first of their kind."""
-    recorded = fetch_recorded_keys([found.message_id])
+    recorded = fetch_recorded_keys([message.message_id])
     query = (
         "SELECT id, message_id, at, kind, number, method, ip, user_agent, verdict, reason, event_id, referrer "
         "FROM hit WHERE message_id = ? AND event_id IS NULL AND verdict IS NOT NULL ORDER BY at, id LIMIT 1000"
     )
-    for row in rows(query, (found.message_id,)):
+    for row in rows(query, (message.message_id,)):
         hit = read_stored_hit(row)
-        key = (found.message_id, hit.seen.kind, hit.seen.number, _was_machine(hit))
+        key = (message.message_id, hit.observed.kind, hit.observed.number, _was_machine(hit))
         if key not in recorded and hit.verdict is not None:
             recorded.add(key)
             (event,) = record_hit_events(
-                [HitEvent(found._replace(url=_find_link_url(key)), hit.seen, row[11], hit.verdict)]
+                [HitEvent(message._replace(url=_find_link_url(key)), hit.observed, row[11], hit.verdict)]
             )
             run("UPDATE hit SET event_id = ? WHERE id = ?", (event, hit.id))
 
@@ -260,29 +259,29 @@ def _find_link_url(key: EventKey) -> str | None:
     return str(url) if url is not None else None
 
 
-def _recount_message(found: TrackedMessage, machine_times: list[int]) -> None:
+def _recount_message(message: TrackedMessage, machine_times: list[int]) -> None:
     """Update the message and its contact from the stored hits."""
-    old = fetch_one("SELECT opened_at, clicked_at, contact_id FROM message WHERE id = ?", (found.message_id,))
-    if old is None:
+    previous = fetch_one("SELECT opened_at, clicked_at, contact_id FROM message WHERE id = ?", (message.message_id,))
+    if previous is None:
         return
     opened, clicked = fetch_one(
         "SELECT min(at), min(CASE WHEN kind = 'click' THEN at END) FROM hit WHERE message_id = ? "
         "AND verdict <> 'machine'",
-        (found.message_id,),
+        (message.message_id,),
     ) or (None, None)
-    is_mail = found.channel == "email"
+    is_mail = message.channel == "email"
     if not is_mail:
         opened = None
     now = clock.now_ms()
     run(
         "UPDATE message SET opened_at = ?, clicked_at = ?, updated_at = ? WHERE id = ?",
-        (opened, clicked, now, found.message_id),
+        (opened, clicked, now, message.message_id),
     )
-    contact_id = old[2]
-    if found.test or contact_id is None:
+    contact_id = previous[2]
+    if message.test or contact_id is None:
         return
-    more_opens = (opened is not None) - (old[0] is not None)
-    more_clicks = (clicked is not None) - (old[1] is not None) if is_mail else 0
+    more_opens = (opened is not None) - (previous[0] is not None)
+    more_clicks = (clicked is not None) - (previous[1] is not None) if is_mail else 0
     last_click, last_open, last_hit = fetch_one(_LAST_HITS, (contact_id,)) or (None, None, None)
     last_event = scalar(_LAST_EVENT, (contact_id,))
     run(
@@ -293,7 +292,7 @@ def _recount_message(found: TrackedMessage, machine_times: list[int]) -> None:
         (more_opens, more_clicks, last_open, last_click, last_hit, last_event, contact_id),
     )
     for moment in machine_times:
-        # The address was verified by this very click
+        # The address had been verified by this click.
         run(
             "UPDATE channel SET verified_at = NULL, updated_at = ? WHERE contact_id = ? AND verified_at = ?",
             (now, contact_id, moment),

@@ -1,6 +1,7 @@
 """Handle erasure requests: made on the preferences page, confirmed by email, then carried out at once.
 
-If no mail can be sent, the request stays in the activity and the audit log for the team, which erases by the API.
+If no email can be sent, the request is recorded in the activity and the audit log, and the team erases the contact by
+the API.
 """
 
 from typing import Literal
@@ -72,7 +73,7 @@ def _find_recent_request(channel: Channel) -> Confirmation | None:
 
 
 def _find_mailbox(channel: Channel) -> Channel | None:
-    """Return the channel for the confirmation: the one the link came to, or else another that mail reaches."""
+    """Return the channel for the confirmation: the one that the link was sent to, or another that email reaches."""
     channels = CHANNELS.find("contact_id = ? AND kind = 'email' ORDER BY id <> ?, id", (channel.contact_id, channel.id))
     return next((candidate for candidate in channels if candidate.suppression is None), None)
 

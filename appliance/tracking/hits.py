@@ -1,9 +1,9 @@
-"""Store requests for pixels and links, and judge them later: by people or by machines.
+"""Store requests for pixels and links, and judge later whether a person or a machine made them.
 
 A hit is stored at once, as it was received. It is judged a moment later, together with the hits around it (`HitJudge`),
 and recorded once: one event for the first open of a message and for the first click of each link, separately for people
-and machines; fifty opens of a mail are one. A contact with `aggregate` tracking is counted anonymously; one with `none`
-leaves no trace, also in mail that was sent before.
+and machines, so that fifty opens of an email count as one. A contact with `aggregate` tracking is counted anonymously;
+one with `none` leaves no trace, also for email that was sent before the choice.
 """
 
 import logging
@@ -25,7 +25,7 @@ from appliance.tracking import bot_detection, engagement
 from appliance.tracking.bot_detection import MACHINE, ObservedHit, Verdict
 from appliance.tracking.engagement import HitEvent, StoredHit
 
-# No person opens a mail so often; and the number of messages that are counted in memory
+# More hits than a person causes for one message, and the number of messages that are counted in memory.
 MAX_HITS_PER_MESSAGE, _MAX_COUNTED_MESSAGES = 1_000, 100_000
 _stored_ip = lru_cache(maxsize=4_096)(addresses.anonymize_ip)
 _INSERT_HIT = (
@@ -37,7 +37,7 @@ _SELECT_HITS = (
     "WHERE message_id IN ({ids}) AND at > ? ORDER BY at, id"
 )
 _UPDATE_VERDICT = "UPDATE hit SET verdict = ?, reason = ?, event_id = ? WHERE id = ?"
-# For contacts who have chosen anonymous tracking since the hit was stored
+# For contacts who chose anonymous tracking after the hit was stored.
 _ANONYMIZE = (
     "UPDATE hit SET message_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL, verdict = ?, reason = ? "
     "WHERE id = ?"
@@ -56,16 +56,16 @@ class HitRequest(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A request with the message it belongs to."""
+    """A request with the message that it belongs to."""
 
-    asked: HitRequest
-    found: TrackedMessage
+    request: HitRequest
+    message: TrackedMessage
 
 
 class MessageHits(NamedTuple):
     """A message whose hits are to be judged, with the targets of its links."""
 
-    found: TrackedMessage
+    message: TrackedMessage
     urls: Mapping[int | None, str | None]
 
 
@@ -73,19 +73,19 @@ class HitLimiter:
     """A limit of stored hits for each message; used by one thread. Further requests are redirected but not stored."""
 
     def __init__(self) -> None:
-        self._asked = Counter[int]()
+        self._counts = Counter[int]()
 
     def allows(self, message_id: int) -> bool:
         """Count a hit and return whether it may be stored."""
-        if len(self._asked) >= _MAX_COUNTED_MESSAGES:
-            self._asked.clear()
-        self._asked[message_id] += 1
-        return self._asked[message_id] <= MAX_HITS_PER_MESSAGE
+        if len(self._counts) >= _MAX_COUNTED_MESSAGES:
+            self._counts.clear()
+        self._counts[message_id] += 1
+        return self._counts[message_id] <= MAX_HITS_PER_MESSAGE
 
 
-def is_tracked(found: TrackedMessage) -> bool:
+def is_tracked(message: TrackedMessage) -> bool:
     """Return whether hits of a message are stored at all."""
-    return found.tracking != "none"
+    return message.tracking != "none"
 
 
 def store_hits(batch: Sequence[Hit]) -> None:
@@ -99,71 +99,71 @@ def record_hits(batch: Sequence[Hit]) -> None:
     store_hits(batch)
     hits_by_message: dict[int, MessageHits] = {}
     for hit in batch:
-        if hit.found.tracking == "full":
-            previous = hits_by_message.get(hit.found.message_id, MessageHits(hit.found, {}))
-            hits_by_message[hit.found.message_id] = MessageHits(
-                hit.found, {**previous.urls, hit.asked.number: hit.found.url}
+        if hit.message.tracking == "full":
+            previous = hits_by_message.get(hit.message.message_id, MessageHits(hit.message, {}))
+            hits_by_message[hit.message.message_id] = MessageHits(
+                hit.message, {**previous.urls, hit.request.number: hit.message.url}
             )
     if hits_by_message:
         judge_stored_hits(
-            [*hits_by_message.values()], min(hit.asked.at for hit in batch), max(hit.asked.at for hit in batch)
+            [*hits_by_message.values()], min(hit.request.at for hit in batch), max(hit.request.at for hit in batch)
         )
 
 
-def judge_stored_hits(messages: Sequence[MessageHits], first: int, last: int) -> int:
+def judge_stored_hits(cases: Sequence[MessageHits], first: int, last: int) -> int:
     """Judge the hits of messages within a time range and write the results; return their number.
 
     Verdicts of earlier hits are corrected if later ones change them.
     """
     require_write_transaction()
-    stored: dict[int, list[tuple[StoredHit, str | None]]] = {message.found.message_id: [] for message in messages}
+    stored: dict[int, list[tuple[StoredHit, str | None]]] = {case.message.message_id: [] for case in cases}
     ids = ",".join(map(str, stored))
     for row in rows(_SELECT_HITS.format(ids=ids), (first - bot_detection.SAME_CLIENT_MS,)):
         stored[row[1]].append((engagement.read_stored_hit(row), row[11]))
     judged: list[tuple[int, HitEvent]] = []
     changed: list[tuple[TrackedMessage, list[engagement.VerdictChange]]] = []
     count = 0
-    for message in messages:
-        stored_hits = stored[message.found.message_id]
-        if message.found.tracking == "full":
-            count += _judge_message(message, stored_hits, last, judged, changed)
+    for case in cases:
+        stored_hits = stored[case.message.message_id]
+        if case.message.tracking == "full":
+            count += _judge_message(case, stored_hits, last, judged, changed)
         else:
-            count += _drop_withdrawn(message.found, [hit for hit, _ in stored_hits], last)
+            count += _drop_withdrawn(case.message, [hit for hit, _ in stored_hits], last)
     _write_verdicts(judged)
-    for found, changes in changed:
-        engagement.apply_changes(found, changes)
+    for message, changes in changed:
+        engagement.apply_changes(message, changes)
     if judged:
         after_commit(lambda: signals.wake("flows"))
     return count
 
 
 def _judge_message(
-    message: MessageHits, stored_hits: list[tuple[StoredHit, str | None]], last: int, new: list[tuple[int, HitEvent]],
+    case: MessageHits, stored_hits: list[tuple[StoredHit, str | None]], last: int, new: list[tuple[int, HitEvent]],
     changed: list[tuple[TrackedMessage, list[engagement.VerdictChange]]],
 ) -> int:  # fmt: skip
     """Judge the hits of one message together; return how many were new."""
-    found = message.found
-    verdicts = bot_detection.judge_hits([hit.seen for hit, _ in stored_hits], found.accepted_at, found.links)
+    message = case.message
+    verdicts = bot_detection.judge_hits([hit.observed for hit, _ in stored_hits], message.accepted_at, message.links)
     judged_before, new_count = [], 0
     for (hit, referrer), verdict in zip(stored_hits, verdicts, strict=True):
         if hit.verdict is not None:
             judged_before.append((hit, verdict))
-        elif hit.seen.at <= last:
+        elif hit.observed.at <= last:
             new_count += 1
-            with_url = found._replace(url=message.urls.get(hit.seen.number))
-            new.append((hit.id, HitEvent(with_url, hit.seen, referrer, verdict)))
+            with_url = message._replace(url=case.urls.get(hit.observed.number))
+            new.append((hit.id, HitEvent(with_url, hit.observed, referrer, verdict)))
     changes = engagement.find_changes(judged_before)
     if changes:
-        changed.append((found, changes))
+        changed.append((message, changes))
     return new_count
 
 
-def _drop_withdrawn(found: TrackedMessage, stored_hits: Iterable[StoredHit], last: int) -> int:
+def _drop_withdrawn(message: TrackedMessage, stored_hits: Iterable[StoredHit], last: int) -> int:
     """Delete or anonymise hits of a recipient who has opted out of tracking since."""
-    pending = [hit for hit in stored_hits if hit.verdict is None and hit.seen.at <= last]
+    pending = [hit for hit in stored_hits if hit.verdict is None and hit.observed.at <= last]
     for hit in pending:
-        if is_tracked(found):
-            run(_ANONYMIZE, (*bot_detection.judge_hit(hit.seen, found.accepted_at), hit.id))
+        if is_tracked(message):
+            run(_ANONYMIZE, (*bot_detection.judge_hit(hit.observed, message.accepted_at), hit.id))
         else:
             run("DELETE FROM hit WHERE id = ?", (hit.id,))
     return len(pending)
@@ -171,14 +171,14 @@ def _drop_withdrawn(found: TrackedMessage, stored_hits: Iterable[StoredHit], las
 
 def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
     """Write verdicts with their events and counts."""
-    recorded = engagement.fetch_recorded_keys({hit_event.found.message_id for _, hit_event in new})
+    recorded = engagement.fetch_recorded_keys({hit_event.message.message_id for _, hit_event in new})
     first_events: list[HitEvent] = []
     positions: list[int | None] = []
     for _, hit_event in new:
         key = (
-            hit_event.found.message_id,
-            hit_event.seen.kind,
-            hit_event.seen.number,
+            hit_event.message.message_id,
+            hit_event.hit.kind,
+            hit_event.hit.number,
             hit_event.verdict.verdict == MACHINE,
         )
         is_first = key not in recorded
@@ -194,7 +194,7 @@ def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
     connection().executemany(_UPDATE_VERDICT, judged)
     engagement.count_engagement(
         [
-            (hit_event.found, hit_event.seen, hit_event.verdict)
+            (hit_event.message, hit_event.hit, hit_event.verdict)
             for _, hit_event in new
             if hit_event.verdict.verdict != MACHINE
         ]
@@ -202,36 +202,36 @@ def _write_verdicts(new: list[tuple[int, HitEvent]]) -> None:
 
 
 def _hit_row(hit: Hit) -> tuple[Any, ...]:
-    request, found = hit
+    request, message = hit
     kind = "open" if request.number is None else "click"
-    if found.tracking == "full":
-        client: tuple[Any, ...] = (_stored_ip(request.ip, found.privacy_ip), request.agent, request.referrer)
+    if message.tracking == "full":
+        client: tuple[Any, ...] = (_stored_ip(request.ip, message.privacy_ip), request.agent, request.referrer)
         return (
-            found.account_id, found.campaign_id, found.message_id, kind, request.number, request.method, *client, None,
-            None, found.test, request.at,
+            message.account_id, message.campaign_id, message.message_id, kind, request.number, request.method, *client,
+            None, None, message.test, request.at,
         )  # fmt: skip
-    verdict = _anonymous_verdict(request, kind, found)
+    verdict = _anonymous_verdict(request, kind, message)
     return (
-        found.account_id, found.campaign_id, None, kind, request.number, request.method, None, None, None, *verdict,
-        found.test, request.at,
+        message.account_id, message.campaign_id, None, kind, request.number, request.method, None, None, None,
+        *verdict, message.test, request.at,
     )  # fmt: skip
 
 
-def _anonymous_verdict(request: HitRequest, kind: str, found: TrackedMessage) -> Verdict:
+def _anonymous_verdict(request: HitRequest, kind: str, message: TrackedMessage) -> Verdict:
     """Return the verdict for an anonymous hit from the hit alone, since its client is not stored."""
     return bot_detection.judge_hit(
-        ObservedHit(request.at, kind, request.number, request.method, None, request.agent), found.accepted_at
+        ObservedHit(request.at, kind, request.number, request.method, None, request.agent), message.accepted_at
     )
 
 
-# Judging: hits wait until the hits around them have arrived too, by which scanners are recognised.
+# Judging: a hit waits until the hits around it have arrived too, because scanners are recognised by them.
 #
 # So flows do not react to a click that is revoked a second later. Waiting hits are in the table, where the next process
 # finds them after a crash.
 
-# The burst of a machine is complete by then
+# The burst of a machine is complete after this time.
 WAIT_MS = bot_detection.BURST_MS + 500
-# Hits in the future come from a clock that was set back since; they are judged at once
+# Hits in the future come from a clock that was set back since; they are judged at once.
 _FUTURE_MS = 60_000
 _BATCH_SIZE = 50
 _GIVE_UP = (
@@ -255,11 +255,11 @@ class HitJudge:
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        self._working = threading.Lock()
+        self._lock = threading.Lock()
 
-    def tend(self) -> None:
+    def run(self) -> None:
         """Judge until nothing is due, in short transactions."""
-        if not self._working.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return
         try:
             targets = LinkResolver()
@@ -267,10 +267,10 @@ class HitJudge:
                 started = time.perf_counter()
                 if not _judge_batch(targets):
                     return
-                # A pause as long as the batch lets other work go first
+                # A pause as long as the batch leaves the writer to other jobs.
                 self.stopping.wait(time.perf_counter() - started)
         finally:
-            self._working.release()
+            self._lock.release()
 
 
 def _judge_batch(targets: LinkResolver) -> int:
@@ -281,15 +281,15 @@ def _judge_batch(targets: LinkResolver) -> int:
     )
     if not due:
         return 0
-    # Parsed here into a cache, so that the write transaction does not have to
+    # Fills the cache of parsed user agents before the write transaction.
     for agent in {row[3] for row in due}:
         user_agents.parse_device(agent)
     cases: dict[int, MessageHits] = {}
-    for link_request, found in targets.resolve(
+    for link_request, message in targets.resolve(
         LinkRequest(row[0], row[1]) for row in due if row[0] is not None
     ).items():
-        previous = cases.get(link_request.message_id, MessageHits(found, {}))
-        cases[link_request.message_id] = MessageHits(found, {**previous.urls, link_request.number: found.url})
+        previous = cases.get(link_request.message_id, MessageHits(message, {}))
+        cases[link_request.message_id] = MessageHits(message, {**previous.urls, link_request.number: message.url})
     times = [row[2] for row in due]
     first, last = min(times), max(times)
     for message_id in {row[0] for row in due if row[0] is not None} - cases.keys():
@@ -304,20 +304,22 @@ def _judge_batch(targets: LinkResolver) -> int:
 
 
 def _judge_separately(case: MessageHits, first: int, last: int) -> int:
-    """Judge the hits of one message; after an error they are given up uncounted, so that they do not block others."""
+    """Judge the hits of one message; after an error they are marked as unsure and not counted, so that they do not
+    block others.
+    """
     try:
         return transactions.write(_judge_cases, [case], first, last)
     except Unavailable:
         raise
     except Exception:
-        log.exception("tracking: hits could not be judged message=%s", case.found.message_id)
-    return transactions.write(run, _GIVE_UP, (case.found.message_id, last))
+        log.exception("tracking: hits could not be judged message=%s", case.message.message_id)
+    return transactions.write(run, _GIVE_UP, (case.message.message_id, last))
 
 
 def _judge_cases(cases: list[MessageHits], first: int, last: int) -> int:
     require_write_transaction()
     count = judge_stored_hits(cases, first, last) if cases else 0
-    # Hits of contacts erased since cannot be judged any more
+    # Hits of contacts that were erased since cannot be judged any more.
     return count + run(
         "UPDATE hit SET verdict = 'unsure', reason = 'erased' WHERE verdict IS NULL AND message_id IS NULL "
         "AND at BETWEEN ? AND ?",
@@ -359,14 +361,14 @@ def rejudge_all(since: int = 0) -> tuple[int, int]:
 def _rejudge_messages(targets: LinkResolver, ids: list[int]) -> int:
     require_write_transaction()
     count = 0
-    for link_request, found in targets.resolve(LinkRequest(number, None) for number in ids).items():
+    for link_request, message in targets.resolve(LinkRequest(number, None) for number in ids).items():
         stored_hits = [
             engagement.read_stored_hit(row)
             for row in rows(_SELECT_JUDGED, (link_request.message_id, _MAX_REJUDGED_HITS))
         ]
-        verdicts = bot_detection.judge_hits([hit.seen for hit in stored_hits], found.accepted_at, found.links)
+        verdicts = bot_detection.judge_hits([hit.observed for hit in stored_hits], message.accepted_at, message.links)
         changes = engagement.find_changes(zip(stored_hits, verdicts, strict=True))
         if changes:
-            engagement.apply_changes(found, changes)
+            engagement.apply_changes(message, changes)
             count += len(changes)
     return count

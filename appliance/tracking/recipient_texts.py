@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 
 _ENGLISH = {
-    # A link in a mail: away from everything
+    # The unsubscribe page.
     "leave_title": "Unsubscribe",
     "leave_heading": "Stop these emails?",
     "leave_lead": "<b>{address}</b> will no longer receive newsletters from {company}.",
@@ -24,14 +24,14 @@ _ENGLISH = {
     "back_lead": "<b>{address}</b> gets newsletters from {company} again.",
     "close": "You can close this page.",
     "choose": "Choose what you get",
-    # The same of SMS
+    # The same page for SMS.
     "leave_heading_sms": "Stop these text messages?",
     "leave_lead_sms": "<b>{address}</b> will get no more offers and news by SMS from {company}.",
     "left_lead_sms": "<b>{address}</b> gets no more offers and news by SMS from {company}. Messages you "
     "ask for yourself still reach you.",
     "left_nobody_sms": "You get no more offers and news by SMS from {company}.",
     "back_lead_sms": "<b>{address}</b> gets SMS from {company} again.",
-    # Preferences
+    # The preferences page.
     "prefs_title": "Your preferences",
     "prefs_heading": "What do you want to get?",
     "prefs_lead": "For <b>{address}</b>, from {company}.",
@@ -62,7 +62,7 @@ _ENGLISH = {
     "erase_mailed_lead": "We have sent you an email. Everything is deleted as soon as you confirm there.",
     "erase_noted_heading": "Your request is noted",
     "erase_noted_lead": "{company} has been told and will delete your data.",
-    # Confirmations
+    # Confirmation pages.
     "confirm_title": "Please confirm",
     "confirm_heading": "One last step",
     "confirm_lead": "Confirm that <b>{address}</b> should receive emails from {company}.",
@@ -79,7 +79,7 @@ _ENGLISH = {
     "erased_lead": "{company} has deleted your data and won’t contact you again.",
     "expired_heading": "This link has expired",
     "expired_lead": "It worked for seven days. Please ask once more, and we send you a new one.",
-    # Forms
+    # Sign-up forms.
     "form_button": "Sign up",
     "form_optional": "optional",
     "form_email": "Email address",
@@ -99,13 +99,13 @@ _ENGLISH = {
     "form_mailed_lead": "We’ve sent you an email. Click the button in it to confirm.",
     "form_done_heading": "Thank you",
     "form_done_lead": "You are signed up. If your address has to be confirmed first, an email is on its way to you.",
-    # What went wrong
+    # Error pages.
     "lost_heading": "This link does not work",
     "lost_lead": "It may have been cut off by your mail program. Open it from the message once more, or copy the whole "
     "address.",
     "later_heading": "Please try again in a moment",
     "later_lead": "We could not save your choice just now. Nothing was changed.",
-    # Mails
+    # System emails.
     "mail_confirm_subject": "Please confirm: email from {{ brand.company_name }}",
     "mail_confirm_heading": "Please confirm your address",
     "mail_confirm_text": "You (or someone using this address) asked to receive emails from {{ brand.company_name }}.",
@@ -453,6 +453,6 @@ def language_of_locale(locale: str) -> str:
     return short if short in _LANGUAGES else "en"
 
 
-def get_texts(short: str) -> Mapping[str, str]:
+def get_texts(language: str) -> Mapping[str, str]:
     """Return the texts of a language that `language_of_locale` returned."""
-    return _LANGUAGES[short]
+    return _LANGUAGES[language]

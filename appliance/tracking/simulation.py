@@ -1,7 +1,7 @@
 """Simulate the recipient, or the recipient's server or phone, of a captured message.
 
-This shows integrations and flows the reactions to a message without real recipients: counters, suppressions, opt-outs
-and events follow as usual, and those of a test message are marked as tests.
+Integrations and flows can be tried without real recipients: counters, suppressions, opt-outs and events follow as for a
+real message, and those of a test message are marked as tests.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from appliance.storage.transactions import commit, require_write_transaction
 from appliance.tracking import bot_detection, engagement, hits, unsubscribes
 from appliance.tracking.hits import Hit, HitRequest
 
-# The phone of the recipient of a captured SMS, and its network, through the same functions as real ones.
+# The phone of the recipient of a captured SMS and its network, through the same functions as real messages.
 
 # Receipts of the network: a status, and the reason in Twilio's codes, which most providers use
 _RECEIPTS = {
@@ -98,7 +98,7 @@ def _receipt_fields(message: Message, action: str) -> tuple[str, int, str | None
 def _apply_receipt(message: Message, receipt: Receipt) -> None:
     require_write_transaction()
     if scalar("SELECT status FROM message WHERE id = ?", (message.id,)) == "sending":
-        # The SMS is captured before its row is written; the caller retries, to see what follows
+        # The SMS is captured before its row is written; the caller retries until the row is written
         raise MessageInFlight
     delivery_reports.apply_receipt(message.provider, receipt)
 
@@ -107,7 +107,7 @@ SIMULATION_SOURCE = "capture"
 _MAX_LINKS = 60
 # A message is captured a moment before its row says that it was sent
 _MAX_TRIES, _PAUSE_SECONDS = 40, 0.05
-# A captured message may be opened before its row says that it was sent; within this time the row does
+# A captured message may be opened before its row says that it was sent; the row is written within this time.
 _MAX_STORE_DELAY_MS = 10_000
 Action = Literal[
     "open", "click", "deliver", "bounce", "soft_bounce", "fail", "complain", "unsubscribe", "reply", "stop", "start",
@@ -162,7 +162,7 @@ def prepare_action(account_id: int, captured_id: int, request: Simulate) -> Simu
         return SimulatedAction(message, lambda: delivery_reports.record_report(fact))
     if action in ("open", "click"):
         hit = _build_hit(message, request)
-        return SimulatedAction(message, lambda: hits.record_hits([hit] if hits.is_tracked(hit.found) else []))
+        return SimulatedAction(message, lambda: hits.record_hits([hit] if hits.is_tracked(hit.message) else []))
     if action == "unsubscribe":
         token = crypto.sign_token(links.UNSUBSCRIBE, message.id)
         return SimulatedAction(message, lambda: unsubscribes.opt_out(token, SIMULATION_SOURCE, None, None))

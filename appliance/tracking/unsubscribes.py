@@ -1,4 +1,4 @@
-"""Unsubscribe and preference changes by recipients: by page, one click, or mail."""
+"""Unsubscribe requests and preference changes of recipients, by page, one-click POST (RFC 8058), or email."""
 
 from typing import NamedTuple
 
@@ -18,10 +18,10 @@ class UnsubscribePage(NamedTuple):
 
     message_id: int
     kind: str  # of the address: email, phone
-    masked: str | None  # None if the recipient was erased since
-    face: PageStyle
+    masked_address: str | None  # None if the recipient was erased since
+    style: PageStyle
     subscribed: bool
-    may_return: bool
+    can_undo: bool
 
 
 def find_message(token: str) -> Message | None:
@@ -104,7 +104,7 @@ class ChannelChoice(NamedTuple):
 
     id: int
     kind: str
-    masked: str
+    masked_address: str
     subscribed: bool
     blocked: bool
     reachable: bool  # mail to it is not suppressed
@@ -116,9 +116,9 @@ class PreferencesPage(NamedTuple):
     message_id: int
     kind: str  # of the address that the link came to: email, phone
     account_id: int
-    face: PageStyle
+    style: PageStyle
     contact_id: int | None
-    masked: str | None
+    masked_address: str | None
     channels: list[ChannelChoice]
     lists: list[ListOffer]
     tracking: Tracking
@@ -140,9 +140,9 @@ class PreferenceChoices(NamedTuple):
 class PreferenceChange(NamedTuple):
     """A change: `channel`, `list` or `tracking`, its name, and whether it is on."""
 
-    what: str
+    kind: str
     name: str
-    on: bool
+    is_on: bool
 
 
 def find_preferences_message(token: str) -> Message | None:
@@ -204,7 +204,7 @@ def save_preferences(token: str, choices: PreferenceChoices, evidence: Evidence)
         for contact_channel in _fetch_channels(channel.contact_id)
         if (change := _apply_channel_choice(contact_channel, choices, evidence)) is not None
     ]
-    # Read again, since the channel may just have been changed
+    # Read again, because the channel may just have been changed.
     channel = CHANNELS.find("id = ?", (channel.id,))[0]
     for offer in consent.fetch_list_offers(channel.account_id, channel.contact_id):
         is_wanted = choices.lists.get(offer.id, offer.is_member)
@@ -227,7 +227,7 @@ def _apply_channel_choice(channel: Channel, choices: PreferenceChoices, evidence
         consent.opt_in_by_recipient(channel, evidence)
     else:
         consent.opt_out(channel, "recipient", evidence)
-    return PreferenceChange("channel", f"{channel.kind} {current.masked}", is_wanted)
+    return PreferenceChange("channel", f"{channel.kind} {current.masked_address}", is_wanted)
 
 
 def undo_opt_out(token: str, evidence: Evidence) -> bool | None:

@@ -51,8 +51,8 @@ def list_deliveries(account_id: int, webhook_id: int, query: DeliveryQuery) -> P
     if query.event is not UNSET:
         deliveries = deliveries.join(Event, on=(Event.id == WebhookDelivery.event_id)).where(Event.event == query.event)
     # The order of the events is that of the rows, which are created in the order of the log
-    result = paginate(deliveries.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
-    return result._replace(rows=_with_event_names(result.rows))
+    page = paginate(deliveries.order_by(WebhookDelivery.event_id.desc()), query.page, query.size())
+    return page._replace(rows=_with_event_names(page.rows))
 
 
 def get(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
@@ -74,7 +74,7 @@ def _with_event_names(deliveries: Sequence[WebhookDelivery]) -> list[WebhookDeli
 
 
 def replay(account_id: int, webhook_id: int, delivery_id: int) -> WebhookDelivery:
-    """Send a delivery again now, whatever its status. Raises NotFound, or Invalid if it cannot be sent."""
+    """Send a delivery again now; any status may be replayed. Raises NotFound, or Invalid if it cannot be sent."""
     require_write_transaction()
     delivery = get(account_id, webhook_id, delivery_id)
     if delivery.event is None:
@@ -151,7 +151,7 @@ def prepare_test(account_id: int, webhook_id: int, request: WebhookTest) -> tupl
 
 
 async def send_test(webhook: Webhook, event: listing.Event) -> Outcome:
-    """Post an invented event once; it is no delivery and does not count for the state of the webhook."""
+    """Post an invented event once; no delivery is stored, and the state of the webhook does not change."""
     encrypted = EncryptedSecrets(webhook.account_id, webhook.secret, webhook.old_secret, webhook.old_secret_until)
     target = Target(webhook.url, encrypted)
     return await worker.post_event(DueDelivery(0, webhook.id, 0, 0), target, event, f"test_{secrets.token_hex(8)}")

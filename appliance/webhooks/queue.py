@@ -40,13 +40,13 @@ def announce_disabled(webhook_id: int) -> None:
     for owner in User.select().where(
         User.account == webhook.account_id, User.role == "owner", User.disabled_at.is_null()
     ):
-        email = _disabled_letter(str(webhook.disabled_reason))
+        email = _disabled_email(str(webhook.disabled_reason))
         transactional.queue_system_email(
             webhook.account, addresses.parse_email(owner.email), None, email, {"host": host, "since": since}
         )
 
 
-def _disabled_letter(reason: str) -> SystemEmail:
+def _disabled_email(reason: str) -> SystemEmail:
     return SystemEmail(
         subject="A webhook was switched off",
         heading="A webhook was switched off",
@@ -84,7 +84,7 @@ class Outcome(NamedTuple):
     error: str | None = None
     duration_ms: int | None = None
     retry_after_ms: int = 0
-    is_cancelled: bool = False  # no later attempt can do better
+    is_cancelled: bool = False  # a later attempt cannot succeed
 
     @property
     def is_delivered(self) -> bool:

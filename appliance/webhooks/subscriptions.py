@@ -111,8 +111,8 @@ def list_webhooks(account_id: int, query: WebhookQuery) -> Page:
     webhooks = Webhook.select().where(Webhook.account == account_id, Webhook.deleted_at.is_null())
     if query.enabled is not UNSET:
         webhooks = webhooks.where(Webhook.enabled == query.enabled)
-    result = paginate(webhooks.order_by(Webhook.created_at.desc(), Webhook.id.desc()), query.page, query.size())
-    return result._replace(rows=[_with_pending_count(row) for row in result.rows])
+    page = paginate(webhooks.order_by(Webhook.created_at.desc(), Webhook.id.desc()), query.page, query.size())
+    return page._replace(rows=[_with_pending_count(row) for row in page.rows])
 
 
 def get(account_id: int, webhook_id: int) -> Webhook:

@@ -41,11 +41,11 @@ class Target(NamedTuple):
     """The URL of a webhook and the secrets that sign for it."""
 
     url: str
-    sealed: EncryptedSecrets
+    secrets: EncryptedSecrets
 
 
-async def attempt_delivery(job: DueDelivery, kept: ConnectionPool) -> Outcome:
-    """Attempt a delivery once; nothing that the receiver can cause raises."""
+async def attempt_delivery(job: DueDelivery, pool: ConnectionPool) -> Outcome:
+    """Attempt a delivery once; errors of the receiver become part of the outcome and never raise."""
     row = fetch_one(
         "SELECT w.url, d.created_at, w.account_id, w.secret, w.old_secret, w.old_secret_until FROM webhook_delivery d "
         "JOIN webhook w ON w.id = d.webhook_id WHERE d.id = ? AND w.deleted_at IS NULL",
@@ -57,14 +57,14 @@ async def attempt_delivery(job: DueDelivery, kept: ConnectionPool) -> Outcome:
     if event is None:
         return Outcome(job, error=EVENT_PRUNED, is_cancelled=True)
     # The id contains the creation time: after a restored backup ids are used again, which is no repeat
-    return await post_event(job, Target(row[0], EncryptedSecrets(*row[2:])), event, f"msg_{job.id}_{row[1]}", kept)
+    return await post_event(job, Target(row[0], EncryptedSecrets(*row[2:])), event, f"msg_{job.id}_{row[1]}", pool)
 
 
 async def post_event(
-    job: DueDelivery, target: Target, event: listing.Event, name: str, kept: ConnectionPool | None = None
+    job: DueDelivery, target: Target, event: listing.Event, name: str, pool: ConnectionPool | None = None
 ) -> Outcome:
     """Post an event under the id of its message."""
-    signing = subscriptions.decrypt_secrets(target.sealed)
+    signing = subscriptions.decrypt_secrets(target.secrets)
     if not signing:
         return Outcome(job, error=SECRET_UNREADABLE)
     body, started = msgspec.json.encode(event), time.monotonic()
@@ -77,7 +77,7 @@ async def post_event(
             max_bytes=_MAX_RESPONSE_BYTES,
             timeout_seconds=TIMEOUT_SECONDS,
             truncate=True,
-            pool=kept,
+            pool=pool,
         )
     except RequestFailed:
         return Outcome(job, error=UNREACHABLE)
@@ -114,27 +114,27 @@ class WebhookWorker:
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        self._working = threading.Lock()
-        self._rung = threading.Event()
+        self._lock = threading.Lock()
+        self._wanted = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._awake = asyncio.Event()
-        self._turn = 0
+        self._wakeup = asyncio.Event()
+        self._round = 0
         # The duration of the last delivery of each webhook in ms; None if it failed
-        self._took: dict[int, int | None] = {}
+        self._durations_ms: dict[int, int | None] = {}
         # One event loop for all runs: a slow name resolution occupies a thread of it, not this one
         self._runner = asyncio.Runner()
 
-    def tend(self) -> None:
+    def run(self) -> None:
         """Deliver until nothing is due or the process ends."""
-        self._rung.set()
+        self._wanted.set()
         self.wake()
-        while self._rung.is_set() and self._working.acquire(blocking=False):
+        while self._wanted.is_set() and self._lock.acquire(blocking=False):
             try:
-                self._rung.clear()
+                self._wanted.clear()
                 if has_work():
-                    self._runner.run(self._work())
+                    self._runner.run(self._deliver())
             finally:
-                self._working.release()
+                self._lock.release()
 
     def stop(self) -> None:
         """Start no new deliveries, and let those in flight finish."""
@@ -146,64 +146,66 @@ class WebhookWorker:
         loop = self._loop
         if loop is not None:
             try:
-                loop.call_soon_threadsafe(self._awake.set)
+                loop.call_soon_threadsafe(self._wakeup.set)
             except RuntimeError:
-                pass  # the loop has just ended, and the caller checks for work itself
+                pass  # the loop has just ended; `run` checks for work again
 
-    async def _work(self) -> None:
-        self._loop, self._awake = asyncio.get_running_loop(), asyncio.Event()
+    async def _deliver(self) -> None:
+        self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
         in_flight: dict[asyncio.Task[Outcome], DueDelivery] = {}
         pool = ConnectionPool()
         try:
             while not self.stopping.is_set() and disk_guard.write_blocker() is None:
-                self._awake.clear()
+                self._wakeup.clear()
                 has_more = queue.has_new_events() and await _commit(queue.create_deliveries)
                 has_more = (queue.has_deleted_webhooks() and await _commit(queue.purge_deleted_webhooks)) or has_more
                 has_more = (
                     queue.has_delayed_deliveries() and await _commit(queue.reschedule_delayed_deliveries)
                 ) or has_more
-                for job in self._due(list(in_flight.values())):
+                for job in self._choose_deliveries(list(in_flight.values())):
                     in_flight[asyncio.create_task(attempt_delivery(job, pool))] = job
                 if in_flight:
-                    await self._answered(in_flight, wait=not has_more)
+                    await self._record_finished(in_flight, wait=not has_more)
                 elif not has_more:
                     return
         finally:
             self._loop = None
-            await _finish(in_flight)
+            await _finish_in_flight(in_flight)
             await pool.close()
 
-    async def _answered(self, in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", wait: bool) -> None:
+    async def _record_finished(self, in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", wait: bool) -> None:
         """Record the finished deliveries; `wait` for the next one or for a wake-up."""
-        wakeup = asyncio.create_task(self._awake.wait())
-        done, _ = await asyncio.wait(
+        wakeup = asyncio.create_task(self._wakeup.wait())
+        finished, _ = await asyncio.wait(
             {*in_flight, wakeup}, timeout=None if wait else 0, return_when=asyncio.FIRST_COMPLETED
         )
         wakeup.cancel()
-        self._took |= {
+        self._durations_ms |= {
             job.webhook_id: outcome.duration_ms if outcome is not None and outcome.is_delivered else None
-            for task, job in in_flight.items() if task in done for outcome in (_result_of(task),)
+            for task, job in in_flight.items() if task in finished for outcome in (_result_of(task),)
         }  # fmt: skip
-        await _record(in_flight, [task for task in in_flight if task in done])
+        await _record_outcomes(in_flight, [task for task in in_flight if task in finished])
 
-    def _due(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
-        """Choose the deliveries to send now: for each webhook by due time, and from all webhooks in turn.
+    def _choose_deliveries(self, in_flight: list[DueDelivery]) -> list[DueDelivery]:
+        """Return the deliveries to send now: by due time for each webhook, and from all webhooks in turn.
 
         Webhooks that fail or are slow share one half of the connections, so that any number of them does not delay the
         fast ones. A webhook gets several connections only after a successful delivery.
         """
         settings, now = config.current().webhooks, clock.now_ms()
         hooks = rows("SELECT id, failing_since FROM webhook WHERE enabled AND deleted_at IS NULL ORDER BY id")
-        self._took = {hook_id: self._took[hook_id] for hook_id, _ in hooks if hook_id in self._took}
-        slow = {hook_id for hook_id, failing in hooks if failing or _is_slow(self._took.get(hook_id, 0))}
+        self._durations_ms = {
+            hook_id: self._durations_ms[hook_id] for hook_id, _ in hooks if hook_id in self._durations_ms
+        }
+        slow = {hook_id for hook_id, failing in hooks if failing or _is_slow(self._durations_ms.get(hook_id, 0))}
         chosen: list[DueDelivery] = []
-        self._turn += 1
-        start = self._turn % len(hooks) if hooks else 0
+        self._round += 1
+        start = self._round % len(hooks) if hooks else 0
         for webhook_id, failing in hooks[start:] + hooks[:start]:
             current = [*in_flight, *chosen]
             busy = {job.id for job in current if job.webhook_id == webhook_id}
-            # A failing webhook gets one delivery at a time, so that it is not overloaded when it recovers
-            max_per_webhook = 1 if failing or self._took.get(webhook_id) is None else settings.connections_each
+            # A failing webhook gets one delivery at a time, so that it is not overloaded when it recovers.
+            max_per_webhook = 1 if failing or self._durations_ms.get(webhook_id) is None else settings.connections_each
             free = min(settings.connections - len(current), max_per_webhook - len(busy))
             if webhook_id in slow:
                 free = min(free, max(settings.connections // 2, 1) - sum(job.webhook_id in slow for job in current))
@@ -249,16 +251,18 @@ async def _commit(verb: Callable[[], bool]) -> bool:
     return await asyncio.wrap_future(transactions.submit(verb))
 
 
-async def _record(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", done: "list[asyncio.Task[Outcome]]") -> None:
+async def _record_outcomes(
+    in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", finished: "list[asyncio.Task[Outcome]]"
+) -> None:
     """Write the outcomes of attempts together; an event whose outcome cannot be written is sent again."""
     outcomes = []
-    for task in done:
+    for task in finished:
         job = in_flight.pop(task)
         try:
             outcomes.append(task.result())
         except Exception:
             log.exception("webhooks: delivery failed id=%s", job.id)
-            outcomes.append(Outcome(job, error="it could not be made"))
+            outcomes.append(Outcome(job, error="the request failed with an internal error"))
     if not outcomes:
         return
     try:
@@ -273,12 +277,12 @@ async def _record(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]", done: "
         await asyncio.wrap_future(transactions.submit_essential(queue.record_outcomes, outcomes, False))
 
 
-async def _finish(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]") -> None:
+async def _finish_in_flight(in_flight: "dict[asyncio.Task[Outcome], DueDelivery]") -> None:
     """Wait a moment for deliveries in flight, and record their outcomes."""
     if not in_flight:
         return
-    done, late = await asyncio.wait(in_flight, timeout=_GRACE_SECONDS)
+    finished, late = await asyncio.wait(in_flight, timeout=_GRACE_SECONDS)
     for task in late:
         task.cancel()
     await asyncio.gather(*late, return_exceptions=True)
-    await _record(in_flight, list(done))
+    await _record_outcomes(in_flight, list(finished))

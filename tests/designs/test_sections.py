@@ -109,7 +109,7 @@ def test_no_sample_breaks_a_rule(name: str) -> None:
     assert {one.code for one in render_design(EVERY[name], LOOK).advice} <= {"image_missing"}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.in_columns], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.is_in_columns], ids=lambda kind: kind.name)
 def test_what_may_stand_in_a_column_does(kind: Any) -> None:
     """A section in a column shows the same words, with its own ground, and only to whom it is for."""
     inner = dict(SAMPLES[kind.name]["sections"][-1])

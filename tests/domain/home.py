@@ -61,7 +61,7 @@ class Home:
         clock.use_offset_file(None)
         versions.clear_plan_cache()
         close_database()
-        crypto._key, config._current, transactions._ended = b"", None, False
+        crypto._key, config._current, transactions._has_ended = b"", None, False
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

@@ -8,7 +8,7 @@ from appliance.api import contacts
 from appliance.audience.contacts import removal
 from appliance.core.errors import NotFound
 from appliance.inbound import delivery_reports, sms_conversations
-from appliance.inbound.sms_conversations import IncomingQuery, Seen
+from appliance.inbound.sms_conversations import IncomingQuery, Review
 from appliance.ops.doctor import accounts
 from appliance.sending.messages import transactional
 from appliance.sending.messages.transactional import MessageWrite
@@ -134,9 +134,9 @@ def test_a_person_looks_at_refusals(home: Home, ann: int) -> None:
         "warn",
         "account 1: 2 SMS may be opt-outs and have waited for review",
     )
-    seen = transactions.write(sms_conversations.mark_seen, account, waiting[0].id, Seen(), "key:1")
+    seen = transactions.write(sms_conversations.mark_seen, account, waiting[0].id, Review(), "key:1")
     assert (seen.opted_out, seen.seen_at is not None) == (False, True)
-    gone = transactions.write(sms_conversations.mark_seen, account, waiting[1].id, Seen(opt_out=True), "user:1")
+    gone = transactions.write(sms_conversations.mark_seen, account, waiting[1].id, Review(opt_out=True), "user:1")
     assert gone.opted_out and home.channel(ANN).suppression == "stop_keyword"
     assert ("opt_out", "recipient", "keyword", "user:1") in home.acts(ANN)
     assert sms_conversations.list_incoming(account, IncomingQuery(unseen=True)).total == 0

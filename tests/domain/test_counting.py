@@ -21,8 +21,8 @@ def test_a_count_ends_with_the_number_and_some_of_the_people(crowd: Home) -> Non
     shown = []
     for asker, seed in (("one", 1), ("two", 1), ("three", 2)):
         found = members.start_count(crowd.account_id, asker, YES, seed)
-        assert found.wait(10) and found.fault is None
-        assert (found.found, found.everybody) == (20, 30)
+        assert found.wait(10) and found.error is None
+        assert (found.match_count, found.contact_count) == (20, 30)
         assert len(set(found.sample)) == members.SAMPLE_SIZE
         nodes = members.parse_filters(crowd.account_id, YES)
         everyone = members.fetch_some(crowd.account_id, nodes, members.build_scope(crowd.account_id), 30)
@@ -35,7 +35,7 @@ def test_without_filters_everybody_is_meant(crowd: Home) -> None:
     """No filters are all people, some of whom are shown."""
     found = members.start_count(crowd.account_id, "one", [])
     assert found.wait(10)
-    assert (found.found, len(set(found.sample))) == (30, members.SAMPLE_SIZE)
+    assert (found.match_count, len(set(found.sample))) == (30, members.SAMPLE_SIZE)
 
 
 def test_a_newer_question_ends_the_older(crowd: Home) -> None:
@@ -46,9 +46,9 @@ def test_a_newer_question_ends_the_older(crowd: Home) -> None:
         newer = members.start_count(crowd.account_id, "one", [])
         other = members.start_count(crowd.account_id, "two", YES)
         assert same is older
-    assert older.wait(10) and older.found == 0
-    assert newer.wait(10) and newer.found == 30
-    assert other.wait(10) and other.found == 20
+    assert older.wait(10) and older.match_count == 0
+    assert newer.wait(10) and newer.match_count == 30
+    assert other.wait(10) and other.match_count == 20
     assert members.find_count(crowd.account_id, "one") is newer
     assert members.find_count(crowd.account_id + 1, "one") is None
 
@@ -58,6 +58,6 @@ def test_a_number_is_said_roughly_while_it_grows(crowd: Home) -> None:
     found = members.BackgroundCount(crowd.account_id, [], 0)
     said = []
     for number in (0, 999, 1_000, 1_999, 12_345, 123_456, 987_654):
-        found.found = number
+        found.match_count = number
         said.append(found.floor)
     assert said == [0, 0, 1_000, 1_000, 10_000, 100_000, 900_000]

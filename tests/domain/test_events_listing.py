@@ -148,7 +148,7 @@ def test_a_page_is_found_without_reading_events(crowded: Home) -> None:
     for asked in (one for one in combinations(crowded) if len(one) <= 1 and "contact_id" not in one):
         found = listing.build_query(log.read_filters(crowded.account_id, EventQuery(**asked)))
         plan = rows(
-            f"EXPLAIN QUERY PLAN SELECT id FROM {found.source} WHERE {found.where} "
+            f"EXPLAIN QUERY PLAN SELECT id FROM {found.source} WHERE {found.condition} "
             "ORDER BY created_at DESC, id DESC LIMIT 50",
             found.parameters,
         )

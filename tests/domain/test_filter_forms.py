@@ -37,12 +37,12 @@ def meaning(nodes: list[Node]) -> list[Any]:
         if isinstance(node, ConditionGroup):
             found.append((node.mode, meaning(node.parts)))
         elif isinstance(node, EventCondition):
-            where = meaning(node.history.where or [])
-            found.append((node.negative, node.history._replace(where_raw=None, where=where)))
+            where = meaning(node.query.nodes or [])
+            found.append((node.is_negative, node.query._replace(raw_filters=None, nodes=where)))
         else:
             # Of several values neither the order nor how often each is named matters
-            value = {(type(one), one) for one in node.value} if node.test.key == "in" else node.value
-            found.append((node.field.name, node.test.key, node.negative, value))
+            value = {(type(one), one) for one in node.value} if node.predicate.key == "in" else node.value
+            found.append((node.field.name, node.predicate.key, node.is_negative, value))
     return found
 
 

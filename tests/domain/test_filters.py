@@ -60,7 +60,7 @@ def test_the_way_changes_nobody(
     here = members.build_scope(home.account_id, writing=True)
     nodes = members.parse_filters(home.account_id, asked, writing=True)
     way = compiler.CompileHints(lambda node: turn.random(), tuple(query_plan.iter_event_sets(nodes)))
-    sql, parameters = compiler.compile_filters(nodes, here, way=way)
+    sql, parameters = compiler.compile_filters(nodes, here, hints=way)
     found = rows(f"SELECT c.id FROM contact c WHERE {sql} ORDER BY c.id", parameters)
     assert [row[0] for row in found] == [
         one["id"] for one in everybody if all(holds(one, part, here.now) for part in asked)

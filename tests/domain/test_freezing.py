@@ -35,7 +35,7 @@ def test_people_may_be_merged_while_their_rows_are_written(
     """One who has a row and one who has none become one person, either way: they get one message, the others theirs."""
     campaign, people = begun
     transactions.write(removal.merge, home.account_id, people[stays], people[5 - stays], BY_API)
-    BatchRunner().tend()
+    BatchRunner().run()
     found = rows(
         "SELECT contact_id, status, skip_reason FROM message WHERE campaign_id = ? ORDER BY id", (campaign.id,)
     )

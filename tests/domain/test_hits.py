@@ -42,18 +42,18 @@ def ask(
 
 def record(*found: Hit) -> None:
     """Write hits with all that follows; whose contact wants none is not handed in."""
-    transactions.write(hits.record_hits, [hit for hit in found if hits.is_tracked(hit.found)])
+    transactions.write(hits.record_hits, [hit for hit in found if hits.is_tracked(hit.message)])
 
 
 def keep(*found: Hit) -> None:
     """Write hits as the door does: as they came, to be judged later."""
-    transactions.write(hits.store_hits, [hit for hit in found if hits.is_tracked(hit.found)])
+    transactions.write(hits.store_hits, [hit for hit in found if hits.is_tracked(hit.message)])
 
 
 def settle(home: Home, seconds: float = 5) -> None:
     """Let some time pass, and have judged what is due by then."""
     home.advance(seconds)
-    HitJudge().tend()
+    HitJudge().run()
 
 
 def kept() -> list[Any]:
@@ -318,7 +318,7 @@ def test_a_person_who_is_gone_is_still_led_on(home: Home) -> None:
         rows("SELECT message_id, ip, user_agent, event_id FROM hit WHERE campaign_id = 1 ORDER BY id")[0] == (None,) * 4
     )
     hit = ask(first, 2)
-    assert hit.found.url == "https://example.org/2?utm_source=mail&utm_campaign=c2"
+    assert hit.message.url == "https://example.org/2?utm_source=mail&utm_campaign=c2"
     record(hit)
     assert rows("SELECT message_id, ip FROM hit ORDER BY id DESC LIMIT 1") == [(None, None)]
     assert rows("SELECT count(*) FROM hit WHERE campaign_id = 1") == [(3,)]

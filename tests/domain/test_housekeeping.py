@@ -57,9 +57,9 @@ def bites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def counted(one: housekeeping.Sweep) -> housekeeping.Sweep:
         def drop(some: list[int]) -> int:
             taken.append(len(some))
-            return one.drop(some)
+            return one.delete(some)
 
-        return one._replace(drop=drop)
+        return one._replace(delete=drop)
 
     monkeypatch.setattr(housekeeping, "SWEEPS", tuple(map(counted, housekeeping.SWEEPS)))
     return taken

@@ -38,7 +38,7 @@ def worked(import_id: int) -> Import:
     """Let the job do all that waits."""
     if transactions.is_stopped():
         transactions.start()
-    Importer().tend()
+    Importer().run()
     return Import.get_by_id(import_id)
 
 

@@ -118,7 +118,7 @@ def test_plain_people_come_to_the_same_as_with_every_detour(tmp_path: Path, opt_
         group = home.list_of(name="People")
         words = {"list_ids": [group.id], "opt_in": opt_in, "consent_source": "a fair", "trigger_flows": True}
         hand_in(home, PLAIN, map={"opt_in_at": "opt_in_at", "lists": target}, **words)
-        Importer().tend()
+        Importer().run()
         packed = rows("SELECT outcomes FROM import_chunk")
         made = [msgspec.msgpack.decode(one)[0][3] for (one,) in packed]
         assert sum(made) == (0 if target else 50)
@@ -155,10 +155,10 @@ def test_an_import_that_was_cut_off_ends_as_an_undisturbed_one(
                 to.stopping.set()
 
             monkeypatch.setattr(imports_job, "apply_chunk", once)
-            halting.tend()
+            halting.run()
             monkeypatch.setattr(imports_job, "apply_chunk", original)
             assert Import.get_by_id(job.id).status == "processing"
-        Importer().tend()
+        Importer().run()
         done = Import.get_by_id(job.id)
         found.append([state(home), (done.status, done.created, done.updated, done.skipped, done.failed)])
         home.close()
@@ -173,10 +173,10 @@ def test_undo_restores_everything(home: Home) -> None:
     group = home.list_of()
     before = state(home)
     job = hand_in(home, FILES, list_ids=[group.id])
-    Importer().tend()
+    Importer().run()
     assert state(home) != before
     transactions.write(store.undo, home.account_id, job.id)
-    Importer().tend()
+    Importer().run()
 
     assert Import.get_by_id(job.id).phase == "undone"
     assert state(home) == before
@@ -186,7 +186,7 @@ def test_a_cancelled_import_stops_before_its_next_transaction(home: Home) -> Non
     """What is asked to stop writes nothing more and is `cancelled`."""
     job = hand_in(home, FILES)
     transactions.write(run, "UPDATE import SET cancel_asked_at = 1 WHERE id = ?", (job.id,))
-    Importer().tend()
+    Importer().run()
 
     assert Import.get_by_id(job.id).status == "cancelled"
     assert rows("SELECT count(*) FROM contact") == [(0,)]
@@ -196,7 +196,7 @@ def test_what_a_file_may_say_of_itself(home: Home) -> None:
     """A phone alone finds a person; the number of two people stays with the first, and the second comes without it."""
     file = "email,phone,first_name\na@example.org,+14155550001,A\n,+1 415 555 0001,B\nc@example.org,+14155550001,C\n"
     job = hand_in(home, file)
-    Importer().tend()
+    Importer().run()
     done = Import.get_by_id(job.id)
 
     assert (done.created, done.updated, done.failed, done.warnings) == (2, 1, 0, 1)

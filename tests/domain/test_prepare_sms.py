@@ -154,7 +154,7 @@ def test_who_wants_not_to_be_counted_is_led_on_uncounted(home: Home) -> None:
     assert claim is not None and "/c/" in said(claim)
     turn(Outcome(claim, sender="Campanero"), False)
     home.advance(60)
-    assert ask(claim.id, 1).found.url == f"https://example.org/{person}/a"
+    assert ask(claim.id, 1).message.url == f"https://example.org/{person}/a"
     record(ask(claim.id, 1))
     assert rows("SELECT 1 FROM hit") == []
 

@@ -185,7 +185,7 @@ def test_other_quiet_hours_hold_for_what_waits_too(home: Home) -> None:
     real()
     sleeps(home)
     rung: list[str] = []
-    signals.register_handler("nights", lambda: rung.append("nights"))
+    signals.register_handler("quiet_hours", lambda: rung.append("quiet_hours"))
     transactions.write(run, "UPDATE account SET sms_from = '+15550001111'")
     for number in range(3):
         home.upsert(phone=f"+4915112{number:06}")
@@ -199,7 +199,7 @@ def test_other_quiet_hours_hold_for_what_waits_too(home: Home) -> None:
     home.advance(5)
     asked = validation.read(AccountWrite, {"sms_quiet_hours": {"from": "21:00", "to": "04:00"}})
     transactions.write(accounts.update, home.account_id, asked)
-    assert rung == ["nights"]
+    assert rung == ["quiet_hours"]
     queue.recheck_held_sms()
     assert [row.id for row in taken()] == [1, 2]
     assert rows("SELECT status, due_at FROM message WHERE id = 3") == [("held", before[2][1])]

@@ -224,7 +224,7 @@ def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
     fan_out()
 
     def chosen(*hand: DueDelivery) -> dict[int, int]:
-        return Counter(one.webhook_id for one in at_work._due(list(hand)))
+        return Counter(one.webhook_id for one in at_work._choose_deliveries(list(hand)))
 
     at_work = worker.WebhookWorker()
     assert set(chosen().values()) == {1}
@@ -233,11 +233,11 @@ def test_half_of_the_connections_is_for_those_that_answer(home: Home) -> None:
         found = chosen()
         assert found.pop(good.id) == 1 and set(found.values()) == {1} and sum(found.values()) == 2
     # Once it has taken one it gets as many as are free; one that took its time takes no more of the other half
-    at_work._took[good.id] = 20
-    begun = at_work._due([])
+    at_work._durations_ms[good.id] = 20
+    begun = at_work._choose_deliveries([])
     assert sum(one.webhook_id == good.id for one in begun) in (2, 3)
-    at_work._took[good.id] = 3_000
-    assert len(at_work._due([])) == 2 and at_work._due(at_work._due([])) == []
+    at_work._durations_ms[good.id] = 3_000
+    assert len(at_work._choose_deliveries([])) == 2 and at_work._choose_deliveries(at_work._choose_deliveries([])) == []
 
 
 def test_the_owners_are_told(home: Home) -> None:

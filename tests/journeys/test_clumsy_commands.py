@@ -36,7 +36,9 @@ def test_a_directory_of_others_stays_open_to_them(words: tuple[str, ...], fresh_
     website.mkdir(parents=True)
     for path in (server.data, website):
         path.chmod(0o755)
-    assert "holds www, which others use" in server.cli(*words, stdin=PASSWORD, expect=1, timeout=20).stderr
+    assert (
+        "contains www, which other users can access" in server.cli(*words, stdin=PASSWORD, expect=1, timeout=20).stderr
+    )
     assert [path.stat().st_mode & 0o777 for path in (server.data, website)] == [0o755, 0o755]
     assert [path.name for path in server.data.iterdir()] == ["www"]
 

@@ -154,10 +154,10 @@ def test_what_cannot_be_shown_is_said_at_the_start(
     over = certificates.expired(first)
     for certificate, key, words in (
         (first.certificate, second.key, "cert.pem does not belong to its key"),
-        (over.certificate, over.key, "its time was over on 2020-01-02"),
-        (first.certificate, locked(first, tmp_path), "its key needs a passphrase"),
-        (b"rubbish", first.key, "cert.pem is no certificate"),
-        (first.certificate, b"", "cert.pem is no certificate"),
+        (over.certificate, over.key, "it expired on 2020-01-02"),
+        (first.certificate, locked(first, tmp_path), "its key is encrypted with a passphrase"),
+        (b"rubbish", first.key, "cert.pem is not a certificate"),
+        (first.certificate, b"", "cert.pem is not a certificate"),
     ):
         files.write(Certificate(certificate, key))
         server = fresh_server(start=False, env=files.env)
@@ -229,21 +229,21 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
     over_mail(busy, first)
     before = shown(busy)
     files.certificate.write_bytes(second.certificate[: len(second.certificate) // 2])
-    busy.wait_for_line("cert.pem is no certificate.*the previous certificate is still served", soon(10))
+    busy.wait_for_line("still serving the previous certificate: .*cert.pem is not a certificate", soon(10))
     files.certificate.write_bytes(second.certificate)
-    busy.wait_for_line("cert.pem does not belong to its key.*the previous certificate is still served", soon(10))
+    busy.wait_for_line("still serving the previous certificate: .*cert.pem does not belong to its key", soon(10))
     assert shown(busy) == before == first.certificate.strip()
     told = busy.cli("doctor", expect=1).stdout
     assert "fail  tls.certificate: " in told and "does not belong to its key" in told
 
     files.key.write_bytes(second.key)
-    busy.wait_for_line(r"[^.]tls\.certificate: a new certificate is served, valid for \d+ days", soon(10))
+    busy.wait_for_line(r"certificates: reloaded setting=tls\.certificate days_left=\d+", soon(10))
     assert shown(busy) == second.certificate.strip()
-    busy.wait_for_line(r"inbound\.tls_certificate: a new certificate is served", soon(10))
+    busy.wait_for_line(r"certificates: reloaded setting=inbound\.tls_certificate", soon(10))
     over_mail(busy, second)
     over = certificates.expired(second)
     files.certificate.write_bytes(over.certificate)
-    busy.wait_for_line("tls.certificate: .*its time was over on 2020-01-02; the previous certificate", soon(10))
+    busy.wait_for_line("still serving the previous certificate: tls.certificate: .*it expired on 2020-01-02", soon(10))
     assert shown(busy) == second.certificate.strip()
     assert busy.output.count("does not belong to its key") <= 2, "each door says it once at most"
     assert "Traceback" not in busy.output

@@ -222,7 +222,7 @@ def test_a_listener_that_cannot_listen_is_said(fresh_server: FreshServer, tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         for more, words in (
-            ({"CAMPANERO_INBOUND__TLS_CERTIFICATE": str(rubbish)}, f"{rubbish} is no certificate"),
+            ({"CAMPANERO_INBOUND__TLS_CERTIFICATE": str(rubbish)}, f"{rubbish} is not a certificate"),
             ({}, f"inbound.listen: {listen}"),
         ):
             env = {"CAMPANERO_INBOUND__LISTEN": listen, **more}

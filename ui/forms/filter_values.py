@@ -29,7 +29,7 @@ def value_kind(type_: str, predicate: str) -> str:
     # "between" takes two numbers, other predicates any number of them.
     if row[0].key == "between":
         return "pair"
-    return "many numbers" if row[0].takes == "numbers" else row[0].takes
+    return "many numbers" if row[0].value_kind == "numbers" else row[0].value_kind
 
 
 def is_complete(kind: str, values: list[str]) -> bool:

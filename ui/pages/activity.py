@@ -12,7 +12,7 @@ from appliance.core.cache import CostAwareCache
 from appliance.core.errors import NotFound
 from appliance.events import log
 from appliance.inbound import sms_conversations
-from appliance.inbound.sms_conversations import IncomingQuery, Seen
+from appliance.inbound.sms_conversations import IncomingQuery, Review
 from appliance.storage.database import Page
 from appliance.storage.models import Contact
 from appliance.storage.transactions import commit, fetch
@@ -195,6 +195,6 @@ async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
 async def mark_reply_seen(request: Request, visit: Visit, incoming_id: int) -> HTTPResponse:
     """Mark a reply as reviewed, and opt its sender out if it was an opt-out."""
     meant = Form.from_request(request)["opt_out"] == "yes"
-    await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Seen(meant), visit.actor_id)
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Review(meant), visit.actor_id)
     view.flash(request, "They get no more SMS." if meant else "Noted: they may be written to as before.")
     return view.redirect(request, "/activity/answers?show=unseen")

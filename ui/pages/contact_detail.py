@@ -12,7 +12,7 @@ from appliance.content.designs.merge import MergeError
 from appliance.core import errors, validation
 from appliance.events import log
 from appliance.inbound import sms_conversations
-from appliance.inbound.sms_conversations import ConversationLine, Seen
+from appliance.inbound.sms_conversations import ConversationLine, Review
 from appliance.sending.messages import ledger
 from appliance.sending.messages.compose import SmsPreview
 from appliance.sending.messages.prepare import MessagePreparer
@@ -73,7 +73,7 @@ def load_conversation(
     # The random value makes a reply idempotent.
     form = form or Form({"once": secrets.token_hex(8)})
     older = page + 1 if page < rows.pages else None
-    takes = sms_conversations.weigh(account_id, form["text"])
+    takes = sms_conversations.measure_text(account_id, form["text"])
     return Conversation(contact, number, list(reversed(rows.rows)), rows.total, older, form, takes)
 
 
@@ -120,7 +120,7 @@ async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPRes
 async def count_parts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Show how many SMS the typed text takes."""
     await fetch(store.get, visit.account_id, contact_id)
-    takes = await fetch(sms_conversations.weigh, visit.account_id, Form.from_request(request)["text"])
+    takes = await fetch(sms_conversations.measure_text, visit.account_id, Form.from_request(request)["text"])
     return view.render_fragment(request, "contacts/parts.html", takes=takes)
 
 
@@ -135,7 +135,7 @@ async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResp
     heard = await fetch(sms_conversations.get_incoming, visit.account_id, incoming)
     if heard.contact_id not in (None, contact_id):
         raise errors.NotFound
-    await commit(sms_conversations.mark_seen, visit.account_id, incoming, Seen(meant), visit.actor_id)
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming, Review(meant), visit.actor_id)
     if view.is_partial(request):
         return await _render_conversation(request, visit, contact_id, None, 200)
     view.flash(request, "They get no more SMS." if meant else "Noted: they may be written to as before.")

@@ -90,7 +90,7 @@ def parse_rules(text: str) -> list[Any]:
 def _table_order(table: Table) -> Order:
     """Return the order of a table of people."""
     order = ORDERS[table.sort.removeprefix("-")]
-    return order._replace(down=table.sort.startswith("-"))
+    return order._replace(is_descending=table.sort.startswith("-"))
 
 
 def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
@@ -113,9 +113,9 @@ def count_chips(account_id: int) -> tuple[Chip, ...]:
     """Return the filters most people use, with how many each shows."""
     counts = store.count_contacts(account_id)
     return (
-        Chip("", "Everyone", counts.everybody),
+        Chip("", "Everyone", counts.total),
         Chip("subscribed", "Subscribed", counts.subscribed),
-        Chip("not", "Not subscribed", counts.everybody - counts.subscribed),
+        Chip("not", "Not subscribed", counts.total - counts.subscribed),
         Chip("blocked", "Suppressed", counts.suppressed),
     )
 

@@ -79,7 +79,7 @@ def _load_home(account_id: int, account: Any) -> dict[str, Any]:
     phases = campaigns.count_by_phase(account_id)
     people, lists = accounts.count_audience(account_id)
     has_sent = any(phases.get(name) for name in (*_CURRENT_PHASES, "completed", "cancelled"))
-    fared = log.mail_health(account_id)
+    fared = log.get_mail_health(account_id)
     return {
         **_load_activity(account_id),
         "steps": _list_setup_steps(brand.get(account_id), account, people, lists, has_sent),

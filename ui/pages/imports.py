@@ -310,9 +310,9 @@ async def _receive_file(request: Request, target: Path, form: Form) -> Upload:
     limit = config.current().limits.import_bytes
     try:
         used = await uploads.receive(request.headers, stream, target, limit)
-    except uploads.OtherType:
+    except uploads.NotAForm:
         raise errors.Invalid({"file": ["choose a file"]}) from None
-    except uploads.Malformed:
+    except uploads.MalformedForm:
         raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
     except uploads.TooLarge:
         left = _MAX_DRAIN_FACTOR * limit

@@ -191,7 +191,7 @@ async def add_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResp
     """Add the selected contacts to the list."""
     chosen = Form.from_request(request).ids("contact_ids")
     done = await commit(_add_existing, visit.account_id, list_id, chosen)
-    stored = " Who had left it by their own act stays out." if done.kept else ""
+    stored = " Who had left it by their own act stays out." if done.kept_opt_outs else ""
     view.flash(request, f"{formats.count_people(done[0])} added.{stored}" if chosen else "Nobody was chosen.")
     return view.redirect(request, f"/lists/{list_id}")
 

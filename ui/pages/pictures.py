@@ -54,9 +54,9 @@ async def _receive_form(request: Request, target: Path) -> uploads.Form:
     stream: Any = request.stream
     try:
         return await uploads.receive(request.headers, stream, target, media.MAX_UPLOAD_BYTES)
-    except uploads.OtherType:
+    except uploads.NotAForm:
         return uploads.Form({}, None, 0)
-    except uploads.Malformed:
+    except uploads.MalformedForm:
         raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
     except uploads.TooLarge:
         left = _MAX_DRAIN_BYTES

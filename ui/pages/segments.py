@@ -119,7 +119,7 @@ def _load_counts(account_id: int, rows: list[Any]) -> dict[str, Any]:
         row.id: explain.describe_filters(account_id, filter_parser.parse_filters(row.filters, scope), scope)
         for row in rows
     }
-    counts = members.count_segments(account_id, rows, patience=0)
+    counts = members.count_segments(account_id, rows, timeout_seconds=0)
     members.refresh_counts(account_id, rows)
     return {"counts": counts, "sentences": sentences, "everybody": members.count_contacts(account_id)}
 

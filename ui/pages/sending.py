@@ -12,7 +12,7 @@ from appliance.sending.delivery import smtp_connect
 from appliance.sending.domains import keys, records, store
 from appliance.sending.domains.records import Record
 from appliance.settings import config
-from appliance.settings.config import Loaded
+from appliance.settings.config import LoadedConfig
 from appliance.settings.schema import Email
 from appliance.storage.models import SendingDomain
 from appliance.storage.transactions import commit, fetch
@@ -157,7 +157,7 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
     _require_first_account(visit)
     changed = _changed_settings(form, names)
 
-    def verb() -> Loaded:
+    def verb() -> LoadedConfig:
         audit.record(visit.actor, visit.account_id, "settings_update", None, {"changed": sorted(changed)})
         return settings.save(changed)
 
@@ -230,7 +230,9 @@ def add_transport_errors(form: Form, error: errors.Invalid) -> Form:
 def _render_transports(request: Request, visit: Visit, form: Form, status: int, answer: Any = None) -> HTTPResponse:
     loaded = config.current()
     locked = {
-        name: config.loaded().sources[name] for name in (*EMAIL_SETTINGS, *SMS_SETTINGS) if not settings.can_set(name)
+        name: config.get_loaded().sources[name]
+        for name in (*EMAIL_SETTINGS, *SMS_SETTINGS)
+        if not settings.can_set(name)
     }
     stored = {name for name in _SECRETS if config.get_value(loaded, name)}
     elsewhere = visit.account_id != _FIRST_ACCOUNT

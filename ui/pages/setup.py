@@ -179,7 +179,7 @@ async def test_transport(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _render_transport(request: Request, form: Form, status: int = 200, answer: Any = None) -> HTTPResponse:
-    layers = config.loaded().sources
+    layers = config.get_loaded().sources
     locked = {name: layers[name] for name in sending.EMAIL_SETTINGS if not settings.can_set(name)}
     stored = {name for name in sending.EMAIL_SETTINGS if config.get_value(config.current(), name)}
     return _render_screen(

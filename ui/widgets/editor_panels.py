@@ -128,7 +128,10 @@ def _plain_text(html: str) -> str:
 def list_palette() -> list[tuple[str, list[PaletteTile]]]:
     """Return the kinds that can be added, in groups."""
     return [
-        (group, [PaletteTile(name, BY_NAME[name].label, KIND_ICONS[name], BY_NAME[name].in_columns) for name in names])
+        (
+            group,
+            [PaletteTile(name, BY_NAME[name].label, KIND_ICONS[name], BY_NAME[name].is_in_columns) for name in names],
+        )
         for group, names in PALETTE
     ]
 
@@ -247,7 +250,7 @@ def build_groups(entry: Entry, theme: Theme) -> list[FieldGroup]:
         into += _build_prop_fields(prop, "props", entry, kind, theme)
     for prop in STYLES:
         # A section without an inner box has its own property of this name.
-        if not (kind.whole and prop.name in {prop.name for prop in kind.props}):
+        if not (kind.is_whole and prop.name in {prop.name for prop in kind.props}):
             style += _build_prop_fields(prop, "styles", entry, kind, theme)
     groups = (FieldGroup("Content", content), FieldGroup("Style", style), FieldGroup("Visibility", visible))
     return [group for group in groups if group.fields]

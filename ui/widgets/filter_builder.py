@@ -114,13 +114,13 @@ class _OptionsBuilder:
             return []
         if field.choices:
             return [(choice, _choice_label(choice)) for choice in field.choices]
-        if not field.of:
+        if not field.id_kind:
             return []
-        if field.of not in self.choices_by_kind:
-            self.choices_by_kind[field.of] = [
-                (str(number), name) for number, name in suggestions.list_targets(self.account_id, field.of)
+        if field.id_kind not in self.choices_by_kind:
+            self.choices_by_kind[field.id_kind] = [
+                (str(number), name) for number, name in suggestions.list_targets(self.account_id, field.id_kind)
             ]
-        return self.choices_by_kind[field.of]
+        return self.choices_by_kind[field.id_kind]
 
     def _load_suggestions(self, row: FilterRow) -> list[suggestions.Value]:
         if row.value_kind not in ("text", "texts", "value", "values") or row.field is None or row.field.choices:
@@ -198,7 +198,7 @@ def _predicates(row: FilterRow) -> list[tuple[str, str]]:
         if row.type not in _SYNONYM_PREDICATES
         else tuple(item for item in _SYNONYM_PREDICATES[row.type] if item != row.predicate)
     )
-    if row.field is not None and row.field.of == "segment":
+    if row.field is not None and row.field.id_kind == "segment":
         hidden = ("present", "blank")
     return [(key, _predicate_label(row.type, key)) for key in PREDICATES_BY_TYPE.get(row.type, {}) if key not in hidden]
 
@@ -209,7 +209,7 @@ def _predicate_label(type_: str, key: str) -> str:
     if type_ == "boolean" and key in _PREDICATE_LABELS:
         return _PREDICATE_LABELS[key]
     test, negative = PREDICATES_BY_TYPE[type_][key]
-    text = (test.opposite_words if negative else test.words).replace("{}", "…").removesuffix("…").strip()
+    text = (test.opposite_phrase if negative else test.phrase).replace("{}", "…").removesuffix("…").strip()
     return text + " …" if text.endswith("…") else text
 
 
@@ -304,9 +304,7 @@ def _depends_on_event(nodes: list[Node]) -> bool:
         if isinstance(node, ConditionGroup):
             if _depends_on_event(node.parts):
                 return True
-        elif (
-            node.field.name.startswith("event.") or getattr(getattr(node, "history", None), "since", 0) == "flow_start"
-        ):
+        elif node.field.name.startswith("event.") or getattr(getattr(node, "query", None), "since", 0) == "flow_start":
             return True
     return False
 
@@ -397,14 +395,12 @@ def _sample_columns(nodes: list[Node]) -> list[FieldCondition | EventCondition]:
     conditions: dict[tuple[str, str], FieldCondition | EventCondition] = {}
     for node in nodes:
         for leaf in _sample_columns(node.parts) if isinstance(node, ConditionGroup) else [node]:
-            conditions.setdefault(
-                (leaf.field.name, leaf.history.event if isinstance(leaf, EventCondition) else ""), leaf
-            )
+            conditions.setdefault((leaf.field.name, leaf.query.event if isinstance(leaf, EventCondition) else ""), leaf)
     return list(conditions.values())[:_MAX_COLUMNS]
 
 
 def _column_label(node: FieldCondition | EventCondition) -> str:
-    label = node.history.event.replace("_", " ") if isinstance(node, EventCondition) else node.field.label
+    label = node.query.event.replace("_", " ") if isinstance(node, EventCondition) else node.field.label
     return (
         label if not isinstance(node, EventCondition) and node.field.type == "json" else label[:1].upper() + label[1:]
     )
@@ -413,8 +409,8 @@ def _column_label(node: FieldCondition | EventCondition) -> str:
 def _build_cell(account_id: int, node: FieldCondition | EventCondition, value: Any) -> Cell:
     if isinstance(node, EventCondition):
         return Cell("history", value)
-    if node.field.of:
-        return Cell("names", [explain.fetch_name(account_id, node.field.of, item) for item in value or []])
+    if node.field.id_kind:
+        return Cell("names", [explain.fetch_name(account_id, node.field.id_kind, item) for item in value or []])
     if value in (None, "", []):
         return Cell("nothing", None)
     kind = "time" if node.field.type == "time" else "names" if isinstance(value, list) else "plain"

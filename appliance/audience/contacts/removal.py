@@ -105,7 +105,7 @@ def _queue_file_erasure(contact: Contact) -> None:
         Erasure.create(
             account=contact.account_id, contact_id=contact.id, addresses=erased_addresses, created_at=clock.now_ms()
         )
-        after_commit(lambda: signals.wake("erasures"))
+        after_commit(lambda: signals.wake("cleanup"))
 
 
 def _erase_messages(with_ids: dict[str, int]) -> None:
@@ -186,11 +186,11 @@ def _suppress_erased(channel: Channel, evidence: Evidence) -> None:
     run("UPDATE receipt SET text = NULL WHERE instr(text, ?)", (channel.key.lstrip("+"),))
     by_request = Evidence(evidence.source, evidence.actor, test=evidence.test)
     suppressions.suppress(channel.account_id, address, SuppressionCause("erased", evidence.source), by_request)
-    where = (channel.account_id, channel.kind, hashed)
+    parameters = (channel.account_id, channel.kind, hashed)
     run(
         "UPDATE suppression SET address = NULL, diagnostic = NULL, note = NULL "
         "WHERE account_id = ? AND kind = ? AND address_hash = ?",
-        where,
+        parameters,
     )
     run(
         f"UPDATE consent SET {_ANONYMIZE_EVIDENCE} WHERE account_id = ? AND address_hash = ? AND contact_id IS NULL",
@@ -211,10 +211,10 @@ def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Co
     contact = store.get(account_id, contact_id)
     if other_id == contact_id:
         raise Invalid({"contact_id": ["is invalid"]})
-    others = store.fetch_by_ids([other_id])
-    if not others or others[0].account_id != account_id:
+    other_contacts = store.fetch_by_ids([other_id])
+    if not other_contacts or other_contacts[0].account_id != account_id:
         raise Invalid({"contact_id": ["must exist"]})
-    return contact, others[0]
+    return contact, other_contacts[0]
 
 
 def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
@@ -351,12 +351,12 @@ def overwrite_deleted_data() -> None:
     Otherwise the file keeps the bytes until their space is needed.
     """
     require_write_transaction()
-    database.set_secure_delete(wholly=True)
+    database.set_secure_delete(is_complete=True)
     after_commit(_stop_overwriting)
 
 
 def _stop_overwriting() -> None:
-    database.set_secure_delete(wholly=False)
+    database.set_secure_delete(is_complete=False)
 
 
 def purge_search_index(pages: int = 250) -> bool:

@@ -70,7 +70,7 @@ def remove_from_index(contact_id: int) -> None:
 
 
 def rank_matches(words: str, account_id: int | None, limit: int) -> list[tuple[int, float]]:
-    """Return up to `most` matches of one account or of all, as (id, distance from the best match)."""
+    """Return up to `limit` matches of one account or of all, as (id, distance from the best match)."""
     params = {"words": words, "account": account_id}
     return rows(
         f"SELECT s.rowid, bm25(contact_search) FROM {_from_clause(account_id)} WHERE {_MATCH} LIMIT {limit}", params
@@ -119,20 +119,20 @@ _SORT_COST = 2
 
 
 class Order(NamedTuple):
-    """An order of contacts: its column of `c`, the index in that order, and whether it descends."""
+    """An order of contacts: its column of `c`, the name of the index in that order, and its direction."""
 
     column: str
-    along: str | None
-    down: bool = True
+    index_name: str | None
+    is_descending: bool = True
 
-    def by(self, direction: str) -> str:
+    def order_by(self, direction: str) -> str:
         """Return the terms of ORDER BY for one direction, `DESC` or `ASC`."""
         return f"{self.column} {direction}, c.id {direction}"
 
     @property
     def source(self) -> str:
         """Return the FROM clause that reads contacts in this order."""
-        return f"contact c {f'INDEXED BY {self.along}' if self.along else 'NOT INDEXED'}"
+        return f"contact c {f'INDEXED BY {self.index_name}' if self.index_name else 'NOT INDEXED'}"
 
 
 NEWEST = Order("c.created_at", "contact_account_id_created_at_id")
@@ -148,9 +148,9 @@ def page_of_all(account_id: int, offset: int, limit: int, order: Order = NEWEST)
     """Return a page of ids of all contacts, in an order, and the total."""
     count = members.count_contacts(account_id)
     return _page_from_nearer_end(count, offset, limit, lambda direction, skip, page_size: _select_ids(
-        f"SELECT c.id FROM {order.source} WHERE c.account_id = ? ORDER BY {order.by(direction)} LIMIT ? OFFSET ?",
+        f"SELECT c.id FROM {order.source} WHERE c.account_id = ? ORDER BY {order.order_by(direction)} LIMIT ? OFFSET ?",
         account_id, page_size, skip,
-    ), order.down), count  # fmt: skip
+    ), order.is_descending), count  # fmt: skip
 
 
 def page_of_list(
@@ -160,7 +160,7 @@ def page_of_list(
     if count <= 0:
         return []
     passed = (min(offset, max(count - offset, 0)) + limit) * members.count_contacts(account_id) / count
-    if order.along and passed < count * _SORT_COST:
+    if order.index_name and passed < count * _SORT_COST:
         sql = (
             f"SELECT c.id FROM {order.source} WHERE c.account_id = ?2 "
             "AND EXISTS (SELECT 1 FROM membership m WHERE m.contact_list_id = ?1 AND m.contact_id = c.id) "
@@ -171,12 +171,12 @@ def page_of_list(
             "WHERE m.contact_list_id = ?1 AND c.account_id = ?2 "
         )
     return _page_from_nearer_end(count, offset, limit, lambda direction, skip, page_size: _select_ids(
-        f"{sql} ORDER BY {order.by(direction)} LIMIT ?3 OFFSET ?4", list_id, account_id, page_size, skip
-    ), order.down)  # fmt: skip
+        f"{sql} ORDER BY {order.order_by(direction)} LIMIT ?3 OFFSET ?4", list_id, account_id, page_size, skip
+    ), order.is_descending)  # fmt: skip
 
 
 def page_of_filtered(
-    where: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None,
+    condition: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None,
     order: Order = NEWEST,
 ) -> tuple[list[int], int]:  # fmt: skip
     """Return a page of ids of the contacts `c` that match a condition, in an order, and the total.
@@ -187,19 +187,19 @@ def page_of_filtered(
     table = "contact c" if by_time else "contact c NOT INDEXED"
     is_exact = count is None
     if count is None:
-        count = members.cached_count(f"SELECT count(*) FROM {table} WHERE {where}", parameters)
+        count = members.cached_count(f"SELECT count(*) FROM {table} WHERE {condition}", parameters)
     source = "contact c" if by_time or count < _SMALL_RESULT else order.source
 
     def ask(way: str, skip: int, page_size: int) -> list[int]:
         matching = rows(
-            f"SELECT c.id FROM {source} WHERE {where} ORDER BY {order.by(way)} LIMIT :limit OFFSET :skip",
+            f"SELECT c.id FROM {source} WHERE {condition} ORDER BY {order.order_by(way)} LIMIT :limit OFFSET :skip",
             {**parameters, "limit": page_size, "skip": skip},
         )
         return [row[0] for row in matching]
 
     if is_exact:
-        return _page_from_nearer_end(count, offset, limit, ask, order.down), count
-    return ask("DESC" if order.down else "ASC", offset, limit), count
+        return _page_from_nearer_end(count, offset, limit, ask, order.is_descending), count
+    return ask("DESC" if order.is_descending else "ASC", offset, limit), count
 
 
 def _select_ids(sql: str, *parameters: int) -> list[int]:
@@ -207,10 +207,10 @@ def _select_ids(sql: str, *parameters: int) -> list[int]:
 
 
 def _page_from_nearer_end(
-    count: int, offset: int, limit: int, fetch: Callable[[str, int, int], list[int]], down: bool = True
+    count: int, offset: int, limit: int, fetch: Callable[[str, int, int], list[int]], is_descending: bool = True
 ) -> list[int]:
     """Return a page of ids, read from the nearer end of the result."""
-    direction, reverse = ("DESC", "ASC") if down else ("ASC", "DESC")
+    direction, reverse = ("DESC", "ASC") if is_descending else ("ASC", "DESC")
     if offset >= count:
         return []
     if offset <= count // 2:
@@ -257,7 +257,7 @@ def page_of_ids(ids: list[int], offset: int, limit: int, order: Order = NEWEST) 
     placeholders = ",".join("?" * len(ids))
     ordered = rows(
         f"SELECT c.id FROM contact c WHERE c.id IN ({placeholders}) "
-        f"ORDER BY {order.by('DESC' if order.down else 'ASC')} LIMIT ? OFFSET ?",
+        f"ORDER BY {order.order_by('DESC' if order.is_descending else 'ASC')} LIMIT ? OFFSET ?",
         [*ids, limit, offset],
     )
     return [row[0] for row in ordered]

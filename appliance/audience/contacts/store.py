@@ -280,7 +280,7 @@ def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rule
 class ContactCounts(NamedTuple):
     """Numbers of contacts: all, those with a subscribed email address, those with a suppressed address."""
 
-    everybody: int
+    total: int
     subscribed: int
     suppressed: int
 
@@ -492,12 +492,12 @@ class DataKey(NamedTuple):
 
     name: str
     example: str
-    lacking: float
+    missing_share: float
 
 
 def find_contact_without_name(account_id: int) -> Contact | None:
     """Return the newest contact without a first name, or None."""
-    if not summarize_columns(account_id)["first_name"].lacking:
+    if not summarize_columns(account_id)["first_name"].missing_share:
         return None
     row = first(
         "SELECT id FROM contact WHERE account_id = ? AND coalesce(first_name, '') = '' "
@@ -548,17 +548,17 @@ def _summarize_data_keys(account_id: int, moment: int) -> list[DataKey]:
 def summarize_objects(objects: list[Any]) -> list[DataKey]:
     """Return the keys of some objects, most common first, with the first value of each as an example."""
     counts, examples = Counter[str](), dict[str, str]()
-    for item in objects:
-        for name, value in _flatten(item, ""):
+    for data in objects:
+        for name, value in _flatten(data, ""):
             counts[name] += 1
             examples.setdefault(name, str(value)[:_MAX_EXAMPLE_CHARACTERS])
     return [DataKey(name, examples[name], 1 - count / len(objects)) for name, count in counts.most_common(_MAX_KEYS)]
 
 
-def _flatten(item: Any, prefix: str) -> list[tuple[str, Any]]:
+def _flatten(value: Any, prefix: str) -> list[tuple[str, Any]]:
     """Return the scalar values of an object and of objects in it, by path."""
     values = []
-    for name, inner in (item or {}).items() if isinstance(item, dict | None) else ():
+    for name, inner in (value or {}).items() if isinstance(value, dict | None) else ():
         if isinstance(inner, dict) and not prefix:
             values += _flatten(inner, f"{name}.")
         elif inner not in (None, "") and not isinstance(inner, dict | list) and not _NOT_NAMEABLE.search(name):

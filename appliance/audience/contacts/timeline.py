@@ -121,15 +121,15 @@ def fetch_actor_names(account_id: int, evidence: list[Any]) -> dict[str, str]:
     return {f"user:{row.id}": row.name or row.email for row in users}
 
 
-def find_similar_contacts(account_id: int, contact_id: int, most: int = 5) -> list[Any]:
+def find_similar_contacts(account_id: int, contact_id: int, limit: int = 5) -> list[Any]:
     """Return contacts who may be the same person: with the same name, in any case."""
     contact = store.get(account_id, contact_id)
     names = (contact.first_name, contact.last_name)
     if not all(names):
         return []
-    candidates = store.find_by_words(account_id, " ".join(str(item) for item in names), limit=most + 1).rows
-    folded_names = tuple(str(item).casefold() for item in names)
+    candidates = store.find_by_words(account_id, " ".join(str(name) for name in names), limit=limit + 1).rows
+    folded_names = tuple(str(name).casefold() for name in names)
     return [
-        item for item in candidates
-        if item.id != contact_id and (str(item.first_name).casefold(), str(item.last_name).casefold()) == folded_names
-    ][:most]  # fmt: skip
+        contact for contact in candidates if contact.id != contact_id
+        and (str(contact.first_name).casefold(), str(contact.last_name).casefold()) == folded_names
+    ][:limit]  # fmt: skip

@@ -48,20 +48,20 @@ class ChannelPlan:
             return
         address = addresses.parse(kind, text)
         desired = opt_in if isinstance(opt_in, bool) else None
-        own = self._find_own(address)
-        if own is not None:
-            self.steps.append(("keep", own, None, desired))
+        channel = self._find_channel(address)
+        if channel is not None:
+            self.steps.append(("keep", channel, None, desired))
         elif self._is_available(address, field):
             self.steps.append(("move" if existing else "add", existing, address, desired))
 
-    def plan_entries(self, entries: list[ChannelWrite] | None | Any, wishes: dict[str, bool | None]) -> None:
+    def plan_entries(self, entries: list[ChannelWrite] | None | Any, default_consents: dict[str, bool | None]) -> None:
         """Plan `channels_attributes`; `wishes` is the default consent by kind."""
-        self.consent_by_kind = wishes
+        self.consent_by_kind = default_consents
         for index, entry in enumerate(entries or [] if entries is not UNSET else []):
             path = f"channels_attributes[{index}]"
             channel = None
             if entry.id is not UNSET:
-                channel = next((own for own in self.channels if own.id == entry.id), None)
+                channel = next((known for known in self.channels if known.id == entry.id), None)
                 if channel is None:
                     self.faults.add(f"{path}.id", "must exist")
                     continue
@@ -89,9 +89,9 @@ class ChannelPlan:
             return
         if desired is None:
             desired = self.consent_by_kind.get(kind)
-        own = self._find_own(address)
-        if own is not None and (channel is None or channel.id == own.id):
-            self.steps.append(("keep", own, None, desired))
+        existing = self._find_channel(address)
+        if existing is not None and (channel is None or channel.id == existing.id):
+            self.steps.append(("keep", existing, None, desired))
         elif channel is None and self._is_planned(address, desired):
             return
         elif self._is_available(address, f"{path}.value"):
@@ -109,7 +109,7 @@ class ChannelPlan:
         """Plan a consent for every address of a kind, or of all kinds."""
         self.steps += [("keep", channel, None, desired) for channel in self.channels if kind in (None, channel.kind)]
 
-    def _find_own(self, address: Address) -> Channel | None:
+    def _find_channel(self, address: Address) -> Channel | None:
         return next(
             (channel for channel in self.channels if (channel.kind, channel.key) == (address.kind, address.key)), None
         )
@@ -126,7 +126,7 @@ class ChannelPlan:
 
     def apply(self, contact: Contact, evidence: Evidence) -> list[str]:
         """Apply the plan and return the addresses whose opt-out was kept."""
-        kept = []
+        kept_opt_outs = []
         for act, channel, address, desired in self.steps:
             if act == "remove":
                 assert channel is not None
@@ -141,8 +141,8 @@ class ChannelPlan:
                 _change_address(channel, address)
             assert channel is not None
             if consent.apply_operator_choice(channel, desired, evidence):
-                kept.append(channel.value)
-        return list(dict.fromkeys(kept))
+                kept_opt_outs.append(channel.value)
+        return list(dict.fromkeys(kept_opt_outs))
 
 
 def find_owner(account_id: int, address: Address) -> int | None:
@@ -266,12 +266,12 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteR
         CONTACTS.save(contact)
     if created:
         log.record(NewEvent(account_id, "contact_add", contact.id, {"source": contact.source or evidence.source}))
-    kept = plan.apply(contact, evidence)
+    kept_opt_outs = plan.apply(contact, evidence)
     for list_id in dict.fromkeys(request.list_ids or [] if request.list_ids is not UNSET else []):
-        kept += lists.add_members(account_id, list_id, [contact.id]).kept
+        kept_opt_outs += lists.add_members(account_id, list_id, [contact.id]).kept_opt_outs
     record_tag_changes(contact, old_tags)
     return WriteResult(
-        _index_and_record(contact, [] if created else changed_fields + plan.changes(), evidence), created, kept
+        _index_and_record(contact, [] if created else changed_fields + plan.changes(), evidence), created, kept_opt_outs
     )
 
 
@@ -313,11 +313,11 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
     changed_fields = _fill_contact(contact, request, data)
     contact.updated_at = clock.now_ms()
     CONTACTS.save(contact)
-    kept = plan.apply(contact, evidence)
+    kept_opt_outs = plan.apply(contact, evidence)
     if request.list_ids is not UNSET:
-        kept += lists.replace_lists_of_contact(account_id, contact.id, request.list_ids or [])
+        kept_opt_outs += lists.replace_lists_of_contact(account_id, contact.id, request.list_ids or [])
     record_tag_changes(contact, old_tags)
-    return WriteResult(_index_and_record(contact, changed_fields + plan.changes(), evidence), False, kept)
+    return WriteResult(_index_and_record(contact, changed_fields + plan.changes(), evidence), False, kept_opt_outs)
 
 
 def _find_existing(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
@@ -382,13 +382,13 @@ def merge_patch(target: Any, patch: Any) -> Any:
     """Apply a JSON merge patch (RFC 7396, section 2)."""
     if not isinstance(patch, dict):
         return patch
-    result = dict(target) if isinstance(target, dict) else {}
+    merged = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
-            result.pop(key, None)
+            merged.pop(key, None)
         else:
-            result[key] = merge_patch(result.get(key), value)
-    return result
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
 
 
 def _fill_contact(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> list[str]:

@@ -26,30 +26,30 @@ class CompileHints(NamedTuple):
 
 
 def compile_filters(
-    nodes: Sequence[Node], scope: Scope, prefix: str = "f", way: CompileHints | None = None
+    nodes: Sequence[Node], scope: Scope, prefix: str = "f", hints: CompileHints | None = None
 ) -> Compiled:
     """Compile filters that all must hold; without filters all contacts match. `prefix` keeps parameters apart."""
     binder = Binder(prefix, scope)
-    compiler = _Compiler(binder, way)
-    if way is None:
-        return Compiled(compiler.all(nodes), binder.values)
+    compiler = _Compiler(binder, hints)
+    if hints is None:
+        return Compiled(compiler.compile_all(nodes), binder.values)
     sql = ""
     # SQLite would evaluate lookups last, however few rows they match; CASE keeps the order.
-    for condition in [compiler.one(node) for node in sorted(nodes, key=way.rank)][::-1]:
+    for condition in [compiler.compile_one(node) for node in sorted(nodes, key=hints.rank)][::-1]:
         sql = f"CASE WHEN {condition} THEN {sql} END" if sql else condition
     return Compiled(sql or "1", binder.values)
 
 
-def compile_event_contacts(leaf: EventCondition, scope: Scope, prefix: str) -> Compiled:
+def compile_event_contacts(condition: EventCondition, scope: Scope, prefix: str) -> Compiled:
     """Compile the ids of all contacts who match a positive event condition that requires at least one event."""
     binder = Binder(prefix, scope)
-    return Compiled(_Compiler(binder).people(leaf.history), binder.values)
+    return Compiled(_Compiler(binder).matching_contacts(condition.query), binder.values)
 
 
 def compile_node(node: Node, scope: Scope, prefix: str) -> Compiled:
     """Compile one filter on its own, for explanations and samples."""
     binder = Binder(prefix, scope)
-    sql = _Compiler(binder).one(node)
+    sql = _Compiler(binder).compile_one(node)
     return Compiled(sql, binder.values)
 
 
@@ -59,51 +59,51 @@ def compile_value(node: Node, scope: Scope, prefix: str) -> Compiled:
     if isinstance(node, ConditionGroup):
         return Compiled("NULL", {})
     if isinstance(node, EventCondition):
-        happened = _Compiler(binder).happened(node.history)
-        return Compiled(f"(SELECT json_object('count', count(*), 'last_at', max(e.created_at)) {happened})",
+        events = _Compiler(binder).matching_events(node.query)
+        return Compiled(f"(SELECT json_object('count', count(*), 'last_at', max(e.created_at)) {events})",
                         binder.values)  # fmt: skip
-    return Compiled(f"({node.field.shown})", binder.values)
+    return Compiled(f"({node.field.json_sql})", binder.values)
 
 
 def estimate_cost(node: Node) -> int:
     """Return the estimated cost of a condition; cheap conditions are evaluated first."""
     if isinstance(node, ConditionGroup):
         return 1 + sum(estimate_cost(child) for child in node.parts)
-    return node.field.cost + (5 if isinstance(node, EventCondition) and node.history.at_least > 1 else 0)
+    return node.field.cost + (5 if isinstance(node, EventCondition) and node.query.at_least > 1 else 0)
 
 
 class _Compiler:
-    def __init__(self, binder: Binder, way: CompileHints | None = None) -> None:
+    def __init__(self, binder: Binder, hints: CompileHints | None = None) -> None:
         self.binder = binder
-        self.sets = way.sets if way else ()
-        self.inside: tuple[int, ...] = ()
-        self.together = 0
+        self.sets = hints.sets if hints else ()
+        self.open_segments: tuple[int, ...] = ()
+        self.condition_count = 0
 
-    def all(self, nodes: Sequence[Node]) -> str:
-        parts = [self.one(node) for node in sorted(nodes, key=estimate_cost)]
+    def compile_all(self, nodes: Sequence[Node]) -> str:
+        parts = [self.compile_one(node) for node in sorted(nodes, key=estimate_cost)]
         return " AND ".join(parts) if parts else "1"
 
-    def one(self, node: Node) -> str:
-        self.together += 1
-        if self.together > MAX_CONDITIONS:
+    def compile_one(self, node: Node) -> str:
+        self.condition_count += 1
+        if self.condition_count > MAX_CONDITIONS:
             raise Invalid({"filters": [f"is too long (maximum is {MAX_CONDITIONS} with the segments it names)"]})
         if isinstance(node, ConditionGroup):
             return self._group(node)
-        sql = self._lived(node) if isinstance(node, EventCondition) else self._leaf(node)
+        sql = self._event_condition(node) if isinstance(node, EventCondition) else self._field_condition(node)
         # A negative condition matches all other contacts, those without a value too. The plus keeps SQLite from joining
         # the tables of EXISTS before cheaper conditions are evaluated.
-        return f"({sql}) IS NOT TRUE" if node.negative else f"+({sql})"
+        return f"({sql}) IS NOT TRUE" if node.is_negative else f"+({sql})"
 
     def _group(self, node: ConditionGroup) -> str:
-        conditions = [self.one(child) for child in sorted(node.parts, key=estimate_cost)]
+        conditions = [self.compile_one(child) for child in sorted(node.parts, key=estimate_cost)]
         joined = (" AND " if node.mode == "all" else " OR ").join(conditions)
         return f"({joined}) IS NOT TRUE" if node.mode == "none" else f"({joined})"
 
-    def _leaf(self, node: FieldCondition) -> str:
-        if node.field.of == "segment":
+    def _field_condition(self, node: FieldCondition) -> str:
+        if node.field.id_kind == "segment":
             segment_ids = node.value if isinstance(node.value, list) else [node.value]
             return " OR ".join(self._segment(number) for number in segment_ids)
-        sql = node.field.wrap(node.test.sql(node.field.operand, node.value, self.binder))
+        sql = node.field.wrap(node.predicate.sql(node.field.operand, node.value, self.binder))
         if node.field.type == "tags" and isinstance(node.value, str) and PLAIN_TAG.match(node.value):
             # The data of most contacts does not contain the word, and LIKE is faster than parsing JSON.
             pattern = self.binder.add('%"' + node.value + '"%')
@@ -112,41 +112,41 @@ class _Compiler:
 
     def _segment(self, number: int) -> str:
         nodes = self.binder.scope.segment(number)
-        if nodes is None or number in self.inside:
+        if nodes is None or number in self.open_segments:
             return "0"
-        self.inside = (*self.inside, number)
-        sql = self.all(nodes)
-        self.inside = self.inside[:-1]
+        self.open_segments = (*self.open_segments, number)
+        sql = self.compile_all(nodes)
+        self.open_segments = self.open_segments[:-1]
         return f"({sql})"
 
-    def _lived(self, node: EventCondition) -> str:
-        query = node.history
+    def _event_condition(self, node: EventCondition) -> str:
+        query = node.query
         if any(node is event_condition for event_condition in self.sets):
-            return f"c.id IN ({self.people(query)})"
+            return f"c.id IN ({self.matching_contacts(query)})"
         if query.at_least == 1 and query.at_most is None:
-            return f"EXISTS (SELECT 1 {self.happened(query)})"
+            return f"EXISTS (SELECT 1 {self.matching_events(query)})"
         limit = (query.at_least if query.at_most is None else query.at_most + 1) or 1
-        sql = f"(SELECT count(*) FROM (SELECT 1 {self.happened(query)} LIMIT {limit})) "
+        sql = f"(SELECT count(*) FROM (SELECT 1 {self.matching_events(query)} LIMIT {limit})) "
         upper = "" if query.at_most is None else f" AND {query.at_most}"
         return sql + (f"BETWEEN {query.at_least}{upper}" if upper else f">= {query.at_least}")
 
-    def happened(self, query: EventQuery) -> str:
+    def matching_events(self, query: EventQuery) -> str:
         """Return FROM and WHERE of the matching events of `c`."""
-        return f"FROM event e WHERE e.contact_id = c.id AND {self._meant(query)}"
+        return f"FROM event e WHERE e.contact_id = c.id AND {self._event_conditions(query)}"
 
-    def people(self, query: EventQuery) -> str:
+    def matching_contacts(self, query: EventQuery) -> str:
         """Return a query of the ids of all contacts with the required number of matching events."""
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
             f"SELECT e.contact_id AS id FROM event e INDEXED BY event_of_name "
-            f"WHERE e.account_id = {account} AND {self._meant(query)} AND e.contact_id IS NOT NULL"
+            f"WHERE e.account_id = {account} AND {self._event_conditions(query)} AND e.contact_id IS NOT NULL"
         )
         if query.at_least == 1 and query.at_most is None:
             return sql
         upper = "" if query.at_most is None else f" AND count(*) <= {query.at_most}"
         return f"{sql} GROUP BY e.contact_id HAVING count(*) >= {query.at_least}{upper}"
 
-    def _meant(self, query: EventQuery) -> str:
+    def _event_conditions(self, query: EventQuery) -> str:
         add = self.binder.add
         conditions = [f"e.event = {add(query.event)}"]
         if query.within_days is not None:
@@ -158,6 +158,6 @@ class _Compiler:
         conditions.append("e.test = 0")
         if is_judged(query.event) and not query.include_machine:
             conditions.append("(e.generated = 1 AND json_extract(e.data, '$.verdict') = 'machine') IS NOT TRUE")
-        if query.where:
-            conditions.append(self.all(query.where))
+        if query.nodes:
+            conditions.append(self.compile_all(query.nodes))
         return " AND ".join(conditions)

@@ -66,20 +66,20 @@ class Operand(NamedTuple):
 
     value: str
     type: str = ""  # of a JSON value: the SQL of its json_type
-    each: str = ""  # of a JSON value: the table of its elements
-    whole: str = ""  # of an address: the column of its normalized form
+    elements: str = ""  # of a JSON value: the table of its elements
+    normalized: str = ""  # of an address: the column of its normalized form
 
 
 class ValueContext:
     """The context of one value being read: its scope, path and field."""
 
-    def __init__(self, scope: Scope, faults: Faults, path: str, field: Any) -> None:
+    def __init__(self, scope: Scope, faults: Faults, path: str, field: "Field") -> None:
         self.scope = scope
         self.faults = faults
         self.path = path
         self.field = field
 
-    def fault(self, message: str, below: str = "") -> None:
+    def add_error(self, message: str, below: str = "") -> None:
         """Add an error at the path of the value or below it; returns None, which then replaces the value."""
         self.faults.add(self.path + below, message)
 
@@ -87,31 +87,31 @@ class ValueContext:
 class Field(NamedTuple):
     """A property of a contact that filters can compare.
 
-    `around` is the SQL with the condition on the operand at `{}`; `shown` is the SQL of the value of a contact as JSON.
-    `cost` orders conditions, cheap ones first, in hundredths of a microsecond per contact, roughly. `of` is the kind of
-    object that an id field refers to.
+    `sql_template` has the condition on the operand at `{}`; `json_sql` is the SQL of the value of a contact as JSON.
+    `cost` orders conditions, cheap ones first, in hundredths of a microsecond per contact, roughly. `id_kind` is the
+    kind of object that an id field refers to.
     """
 
     name: str
     type: str
     label: str
     operand: Operand
-    shown: str
+    json_sql: str
     cost: int = 5
-    around: str = "{}"
+    sql_template: str = "{}"
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    of: str = ""
-    normal: Callable[[str, bool], str] | None = None
+    id_kind: str = ""
+    normalize: Callable[[str, bool], str] | None = None
     listed: bool = True
 
     def wrap(self, condition: str) -> str:
         """Return the SQL of the field with a condition on its operand."""
-        return self.around.replace("{}", condition, 1)
+        return self.sql_template.replace("{}", condition, 1)
 
 
-def _email(text: str, whole: bool) -> str:
-    if not whole:
+def _normalize_email(text: str, is_whole: bool) -> str:
+    if not is_whole:
         return text
     try:
         return addresses.parse_email(text).key
@@ -120,7 +120,7 @@ def _email(text: str, whole: bool) -> str:
         return addresses.lowercase(text)
 
 
-def _phone(text: str, whole: bool) -> str:
+def _normalize_phone(text: str, is_whole: bool) -> str:
     return re.sub(r"[ .\-()]", "", text)
 
 
@@ -143,8 +143,9 @@ def _column(name: str, type_: str, label: str, column: str, *aliases: str) -> Fi
 def _address(name: str, label: str, kind: str, *aliases: str) -> Field:
     source = f"FROM channel h WHERE h.contact_id = c.id AND h.kind = '{kind}'"
     return Field(
-        name, "text", label, Operand("h.value", whole="h.key"), f"(SELECT json_group_array(h.value) {source})", 30,
-        f"EXISTS (SELECT 1 {source} AND {{}})", aliases, normal=_email if kind == "email" else _phone,
+        name, "text", label, Operand("h.value", normalized="h.key"), f"(SELECT json_group_array(h.value) {source})", 30,
+        f"EXISTS (SELECT 1 {source} AND {{}})", aliases,
+        normalize=_normalize_email if kind == "email" else _normalize_phone,
     )  # fmt: skip
 
 
@@ -161,7 +162,7 @@ def _link(name: str, label: str, of: str, table: str, column: str, condition: st
     source = f"FROM {table} l WHERE l.contact_id = c.id AND {condition}"
     return Field(
         name, "id", label, Operand(f"l.{column}"), f"(SELECT json_group_array(DISTINCT l.{column}) {source} AND "
-        f"l.{column} IS NOT NULL)", 22, f"EXISTS (SELECT 1 {source} AND {{}})", aliases, of=of,
+        f"l.{column} IS NOT NULL)", 22, f"EXISTS (SELECT 1 {source} AND {{}})", aliases, id_kind=of,
     )  # fmt: skip
 
 
@@ -195,7 +196,7 @@ FIELDS: tuple[Field, ...] = (
     _column("email_last_opened_at", "time", "last email opened", "email_last_opened_at"),
     _column("email_last_clicked_at", "time", "last email clicked", "email_last_clicked_at"),
     _link("contact_list", "list", "list", "membership", "contact_list_id", "1", "list_id", "list_ids"),
-    Field("contact_segment", "id", "segment", Operand(""), "NULL", 50, aliases=("segment_id",), of="segment"),
+    Field("contact_segment", "id", "segment", Operand(""), "NULL", 50, aliases=("segment_id",), id_kind="segment"),
     _link("contact_flow", "flow", "flow", "run", "flow_id", "l.status = 'live'", "flow_id"),
     _link("campaign_sent", "campaign received", "campaign", "message", "campaign_id",
             "l.sent_at IS NOT NULL AND l.test = 0"),

@@ -22,29 +22,29 @@ class EventQuery(NamedTuple):
     within_days: int | None
     since: int | str | None  # a time in milliseconds, or "flow_start"
     include_machine: bool
-    where_raw: Any = None
-    where: Any = None
+    raw_filters: Any = None
+    nodes: Any = None
 
 
 def read_event_query(raw: Any, context: ValueContext) -> EventQuery | None:
     """Read the value of an event condition without its `where`, and add errors at their paths."""
     if raw is None:
-        return context.fault("can't be blank")
+        return context.add_error("can't be blank")
     if not isinstance(raw, dict):
-        return context.fault("is invalid")
+        return context.add_error("is invalid")
     for key in raw:
         if key not in EVENT_QUERY_KEYS:
-            context.fault("is not a known field", f".{predicates.UNSTORABLE.sub('?', str(key))[:100]}")
+            context.add_error("is not a known field", f".{predicates.UNSTORABLE.sub('?', str(key))[:100]}")
     event = _read_event_name(raw.get("event"), context)
     at_least = _read_times(raw, "at_least", context)
     at_most = _read_times(raw, "at_most", context)
     at_least = 1 if at_least is None else at_least
     if at_most is not None and at_most < at_least:
-        context.fault(f"must be greater than or equal to {at_least}", ".at_most")
+        context.add_error(f"must be greater than or equal to {at_least}", ".at_most")
     within = raw.get("within_days")
     machine = raw.get("include_machine")
     if machine is not None and not isinstance(machine, bool):
-        context.fault("is invalid", ".include_machine")
+        context.add_error("is invalid", ".include_machine")
     days = None if within is None else predicates.read_days(within, context, ".within_days")
     return EventQuery(
         event or "", at_least, at_most, days, _read_since(raw, context), machine is True, raw.get("where")
@@ -53,9 +53,9 @@ def read_event_query(raw: Any, context: ValueContext) -> EventQuery | None:
 
 def _read_event_name(name: Any, context: ValueContext) -> str | None:
     if name in (None, ""):
-        return context.fault("can't be blank", ".event")
+        return context.add_error("can't be blank", ".event")
     good = isinstance(name, str) and len(name) <= 64 and name.isascii() and name.replace("_", "a").isalnum()
-    return name if good else context.fault("is invalid", ".event")
+    return name if good else context.add_error("is invalid", ".event")
 
 
 def _read_times(raw: dict[str, Any], key: str, context: ValueContext) -> int | None:
@@ -63,10 +63,10 @@ def _read_times(raw: dict[str, Any], key: str, context: ValueContext) -> int | N
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        return context.fault("is not a number", f".{key}")
+        return context.add_error("is not a number", f".{key}")
     if value < 0:
-        return context.fault("must be greater than or equal to 0", f".{key}")
-    return value if value <= _MAX_TIMES else context.fault(f"must be less than or equal to {_MAX_TIMES}", f".{key}")
+        return context.add_error("must be greater than or equal to 0", f".{key}")
+    return value if value <= _MAX_TIMES else context.add_error(f"must be less than or equal to {_MAX_TIMES}", f".{key}")
 
 
 def _read_since(raw: dict[str, Any], context: ValueContext) -> int | str | None:
@@ -95,8 +95,8 @@ class FieldCondition(NamedTuple):
     """A condition on a field: a predicate or its opposite, and a value."""
 
     field: Field
-    test: Predicate
-    negative: bool
+    predicate: Predicate
+    is_negative: bool
     value: Any
     raw: dict[str, Any]
 
@@ -105,8 +105,8 @@ class EventCondition(NamedTuple):
     """A condition on the events of a contact."""
 
     field: Field
-    history: EventQuery
-    negative: bool
+    query: EventQuery
+    is_negative: bool
     raw: dict[str, Any]
 
 
@@ -125,7 +125,7 @@ def parse_filters(raw: Any, scope: Scope, path: str = "filters") -> list[Node]:
     """Parse an array of filters; raises Invalid with all errors."""
     faults = Faults()
     reader = _Parser(scope, faults)
-    nodes = reader.all(raw, path, MAX_FILTERS, 1)
+    nodes = reader.parse_all(raw, path, MAX_FILTERS, 1)
     if reader.count > MAX_FILTERS:
         faults.add(path, f"is too long (maximum is {MAX_FILTERS} filters)")
     if faults.fields:
@@ -139,17 +139,17 @@ class _Parser:
         self.faults = faults
         self.count = 0
 
-    def all(self, raw: Any, path: str, max_filters: int, depth: int) -> list[Node]:
+    def parse_all(self, raw: Any, path: str, max_filters: int, depth: int) -> list[Node]:
         if not isinstance(raw, list):
             self.faults.add(path, "is invalid")
             return []
         if len(raw) > max_filters:
             self.faults.add(path, f"is too long (maximum is {max_filters} filters)")
             return []
-        nodes = [self.one(item, f"{path}[{index}]", depth) for index, item in enumerate(raw)]
+        nodes = [self.parse_one(raw_filter, f"{path}[{index}]", depth) for index, raw_filter in enumerate(raw)]
         return [node for node in nodes if node is not None]
 
-    def one(self, raw: Any, path: str, depth: int) -> Node | None:
+    def parse_one(self, raw: Any, path: str, depth: int) -> Node | None:
         self.count += 1
         if not isinstance(raw, dict):
             self.faults.add(path, "is invalid")
@@ -157,16 +157,16 @@ class _Parser:
         for key in raw:
             if key not in FILTER_KEYS:
                 self.faults.add(f"{path}.{_printable(key)}", "is not a known field")
-        field = self._field(raw, path)
+        field = self._parse_field(raw, path)
         if field is None:
             return None
         if field.type == "group":
-            return self._group(raw, path, depth)
+            return self._parse_group(raw, path, depth)
         if field.type == "history":
-            return self._lived(field, raw, path)
-        return self._leaf(field, raw, path)
+            return self._parse_event_condition(field, raw, path)
+        return self._parse_field_condition(field, raw, path)
 
-    def _field(self, raw: dict[str, Any], path: str) -> Field | None:
+    def _parse_field(self, raw: dict[str, Any], path: str) -> Field | None:
         """Return the field of a filter; errors of name and predicate are added at once."""
         if raw.get("predicate") in (None, ""):
             self.faults.add(f"{path}.predicate", "can't be blank")
@@ -179,7 +179,7 @@ class _Parser:
             self.faults.add(f"{path}.name", "is not included in the list")
         return field
 
-    def _predicate(self, raw: dict[str, Any], path: str, allowed: Any) -> str | None:
+    def _parse_predicate(self, raw: dict[str, Any], path: str, allowed: Any) -> str | None:
         key = raw.get("predicate")
         if key in (None, ""):
             return None
@@ -188,34 +188,34 @@ class _Parser:
             return None
         return key
 
-    def _leaf(self, field: Field, raw: dict[str, Any], path: str) -> FieldCondition | None:
+    def _parse_field_condition(self, field: Field, raw: dict[str, Any], path: str) -> FieldCondition | None:
         predicates_by_key = PREDICATES_BY_TYPE[field.type]
-        if field.of == "segment":
+        if field.id_kind == "segment":
             # The condition would depend on every segment, including this one.
             predicates_by_key = {key: entry for key, entry in predicates_by_key.items() if entry[0].key != "present"}
-        key = self._predicate(raw, path, predicates_by_key)
+        key = self._parse_predicate(raw, path, predicates_by_key)
         if key is None:
             return None
-        test, negative = predicates_by_key[key]
-        value = test.read(raw.get("value"), ValueContext(self.scope, self.faults, f"{path}.value", field))
-        if test.takes == "flag" and value is False:
+        predicate, negative = predicates_by_key[key]
+        value = predicate.read(raw.get("value"), ValueContext(self.scope, self.faults, f"{path}.value", field))
+        if predicate.value_kind == "flag" and value is False:
             value, negative = True, not negative
-        return FieldCondition(field, test, negative, value, raw)
+        return FieldCondition(field, predicate, negative, value, raw)
 
-    def _lived(self, field: Field, raw: dict[str, Any], path: str) -> EventCondition | None:
-        key = self._predicate(raw, path, ("performed", "not_performed"))
+    def _parse_event_condition(self, field: Field, raw: dict[str, Any], path: str) -> EventCondition | None:
+        key = self._parse_predicate(raw, path, ("performed", "not_performed"))
         context = ValueContext(self.scope, self.faults, f"{path}.value", field)
         query = read_event_query(raw.get("value"), context)
         if query is None:
             return None
-        if query.where_raw is not None:
+        if query.raw_filters is not None:
             parser = _Parser(self.scope._replace(place=FilterPlace.WHERE), self.faults)
-            query = query._replace(where=parser.all(query.where_raw, f"{path}.value.where", MAX_IN_GROUP, 2))
+            query = query._replace(nodes=parser.parse_all(query.raw_filters, f"{path}.value.where", MAX_IN_GROUP, 2))
             self.count += parser.count
         return EventCondition(field, query, key == "not_performed", raw)
 
-    def _group(self, raw: dict[str, Any], path: str, depth: int) -> ConditionGroup | None:
-        mode = self._predicate(raw, path, GROUP_MODES)
+    def _parse_group(self, raw: dict[str, Any], path: str, depth: int) -> ConditionGroup | None:
+        mode = self._parse_predicate(raw, path, GROUP_MODES)
         value_path = f"{path}.value"
         if raw.get("value") in (None, []):
             self.faults.add(value_path, "can't be blank")
@@ -223,7 +223,7 @@ class _Parser:
         if depth >= MAX_DEPTH:
             self.faults.add(value_path, f"is nested too deeply (maximum is {MAX_DEPTH} levels)")
             return None
-        nodes = self.all(raw["value"], value_path, MAX_IN_GROUP, depth + 1)
+        nodes = self.parse_all(raw["value"], value_path, MAX_IN_GROUP, depth + 1)
         return ConditionGroup(mode, nodes, raw) if mode else None
 
 

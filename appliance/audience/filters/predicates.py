@@ -32,45 +32,45 @@ class Span(NamedTuple):
     end: int
 
 
-def read_text(raw: Any, context: ValueContext, below: str = "", whole: bool = True) -> str | None:
+def read_text(raw: Any, context: ValueContext, below: str = "", is_whole: bool = True) -> str | None:
     """Read a text to compare with; addresses are normalized."""
     if raw is None or raw == "":
-        return context.fault("can't be blank", below)
+        return context.add_error("can't be blank", below)
     if not isinstance(raw, str) or UNSTORABLE.search(raw):
-        return context.fault("is invalid", below)
+        return context.add_error("is invalid", below)
     if len(raw) > MAX_TEXT_CHARACTERS:
-        return context.fault(f"is too long (maximum is {MAX_TEXT_CHARACTERS} characters)", below)
+        return context.add_error(f"is too long (maximum is {MAX_TEXT_CHARACTERS} characters)", below)
     field = context.field
     if field.choices and raw.lower() not in field.choices:
-        return context.fault("is not included in the list", below)
-    return field.normal(raw, whole) if field.normal else raw
+        return context.add_error("is not included in the list", below)
+    return field.normalize(raw, is_whole) if field.normalize else raw
 
 
 def read_text_part(raw: Any, context: ValueContext) -> str | None:
     """Read a part of a text, which is not normalized as a whole address."""
-    text = read_text(raw, context, whole=False)
-    return context.fault("can't be blank") if text == "" else text
+    text = read_text(raw, context, is_whole=False)
+    return context.add_error("can't be blank") if text == "" else text
 
 
 def read_number(raw: Any, context: ValueContext, below: str = "") -> float | int | None:
     """Read a number that SQLite can hold."""
     if raw is None:
-        return context.fault("can't be blank", below)
+        return context.add_error("can't be blank", below)
     if isinstance(raw, bool) or not isinstance(raw, int | float):
-        return context.fault("is not a number", below)
+        return context.add_error("is not a number", below)
     is_storable = abs(raw) <= _MAX_ID if isinstance(raw, int) else math.isfinite(raw)
-    return raw if is_storable else context.fault("is invalid", below)
+    return raw if is_storable else context.add_error("is invalid", below)
 
 
 def read_id(raw: Any, context: ValueContext, below: str = "") -> int | None:
     """Read the id of an object of this account."""
     if raw is None:
-        return context.fault("can't be blank", below)
+        return context.add_error("can't be blank", below)
     if isinstance(raw, bool) or not isinstance(raw, int):
-        return context.fault("is not a number", below)
+        return context.add_error("is not a number", below)
     exists = context.scope.exists
-    if not 1 <= raw <= _MAX_ID or (exists is not None and not exists(context.field.of, raw)):
-        return context.fault("must exist", below)
+    if not 1 <= raw <= _MAX_ID or (exists is not None and not exists(context.field.id_kind, raw)):
+        return context.add_error("must exist", below)
     return raw
 
 
@@ -84,27 +84,27 @@ def read_json_value(raw: Any, context: ValueContext, below: str = "") -> Any:
 def read_boolean(raw: Any, context: ValueContext, below: str = "") -> bool | None:
     """Read true or false."""
     if raw is None:
-        return context.fault("can't be blank", below)
-    return raw if isinstance(raw, bool) else context.fault("is invalid", below)
+        return context.add_error("can't be blank", below)
+    return raw if isinstance(raw, bool) else context.add_error("is invalid", below)
 
 
 def read_flag(raw: Any, context: ValueContext) -> bool:
     """Read the value of a predicate that needs none; false inverts the predicate."""
     if raw is not None and not isinstance(raw, bool):
-        context.fault("is invalid")
+        context.add_error("is invalid")
     return raw is not False
 
 
 def read_span(raw: Any, context: ValueContext, below: str = "") -> Span | None:
     """Read a date-time with offset, or a bare date as that whole day in the account's time zone."""
     if raw is None or raw == "":
-        return context.fault("can't be blank", below)
+        return context.add_error("can't be blank", below)
     try:
         if isinstance(raw, str) and _DAY.match(raw):
             return _day_span(date.fromisoformat(raw), context.scope.zone)
         moment = clock.parse(raw)
     except (ValueError, TypeError, OverflowError, OSError):
-        return context.fault("is invalid", below)
+        return context.add_error("is invalid", below)
     return Span(moment, moment + 1)
 
 
@@ -118,7 +118,7 @@ def read_day(raw: Any, context: ValueContext) -> Span | None:
             datetime.fromtimestamp(span.start // 1000, ZoneInfo(context.scope.zone)).date(), context.scope.zone
         )
     except (ValueError, OverflowError, OSError):
-        return context.fault("is invalid")
+        return context.add_error("is invalid")
 
 
 def _day_span(calendar_day: date, zone: str) -> Span:
@@ -134,12 +134,12 @@ def _day_span(calendar_day: date, zone: str) -> Span:
 def read_days(raw: Any, context: ValueContext, below: str = "") -> int | None:
     """Read a number of days back from now."""
     if raw is None:
-        return context.fault("can't be blank", below)
+        return context.add_error("can't be blank", below)
     if isinstance(raw, bool) or not isinstance(raw, int):
-        return context.fault("is not a number", below)
+        return context.add_error("is not a number", below)
     if raw < 1:
-        return context.fault("must be greater than or equal to 1", below)
-    return raw if raw <= MAX_DAYS else context.fault(f"must be less than or equal to {MAX_DAYS}", below)
+        return context.add_error("must be greater than or equal to 1", below)
+    return raw if raw <= MAX_DAYS else context.add_error(f"must be less than or equal to {MAX_DAYS}", below)
 
 
 def list_of(reader: Any) -> Any:
@@ -147,12 +147,12 @@ def list_of(reader: Any) -> Any:
 
     def read(raw: Any, context: ValueContext) -> list[Any] | None:
         if raw is None or raw == []:
-            return context.fault("can't be blank")
+            return context.add_error("can't be blank")
         if not isinstance(raw, list):
-            return context.fault("is invalid")
+            return context.add_error("is invalid")
         if len(raw) > MAX_IN_VALUES:
-            return context.fault(f"is too long (maximum is {MAX_IN_VALUES} entries)")
-        return [reader(item, context, f"[{index}]") for index, item in enumerate(raw)]
+            return context.add_error(f"is too long (maximum is {MAX_IN_VALUES} entries)")
+        return [reader(raw_value, context, f"[{index}]") for index, raw_value in enumerate(raw)]
 
     return read
 
@@ -162,12 +162,12 @@ def pair_of(reader: Any) -> Any:
 
     def read(raw: Any, context: ValueContext) -> list[Any] | None:
         if raw is None or raw == []:
-            return context.fault("can't be blank")
+            return context.add_error("can't be blank")
         if not isinstance(raw, list) or len(raw) != 2:
-            return context.fault("is invalid")
-        low, high = (reader(item, context, f"[{index}]") for index, item in enumerate(raw))
+            return context.add_error("is invalid")
+        low, high = (reader(raw_value, context, f"[{index}]") for index, raw_value in enumerate(raw))
         if low is not None and high is not None and isinstance(low, str) != isinstance(high, str):
-            return context.fault("is invalid")
+            return context.add_error("is invalid")
         return [low, high]
 
     return read
@@ -176,7 +176,7 @@ def pair_of(reader: Any) -> Any:
 def read_bound(raw: Any, context: ValueContext, below: str = "") -> Any:
     """Read an edge in custom data: a number, or a text (dates written as ISO 8601 order as text)."""
     if isinstance(raw, bool):
-        return context.fault("is invalid", below)
+        return context.add_error("is invalid", below)
     return read_json_value(raw, context, below)
 
 
@@ -202,10 +202,12 @@ def json_equals(operand: Operand, value: Any, binder: Binder) -> str:
 
 
 def _json_one_of(operand: Operand, values: list[Any], binder: Binder) -> str:
-    numbers = [item for item in values if not isinstance(item, str | bool)]
-    conditions = [json_equals(operand, item, binder) for item in {item for item in values if isinstance(item, bool)}]
-    ascii_texts = [item for item in values if isinstance(item, str) and item.isascii()]
-    folded_texts = [fold_case(item) for item in values if isinstance(item, str) and not item.isascii()]
+    numbers = [value for value in values if not isinstance(value, str | bool)]
+    conditions = [
+        json_equals(operand, value, binder) for value in {value for value in values if isinstance(value, bool)}
+    ]
+    ascii_texts = [value for value in values if isinstance(value, str) and value.isascii()]
+    folded_texts = [fold_case(value) for value in values if isinstance(value, str) and not value.isascii()]
     if numbers:
         conditions.append(
             f"({_in_list(f'{operand.value} COLLATE NOCASE', numbers, binder)} AND {operand.type} {_IS_NUMBER})"
@@ -243,7 +245,7 @@ def json_contains(operand: Operand, value: str, binder: Binder) -> str:
         element = f"folded(item.value) = {binder.add(fold_case(value))}"
     return (
         f"({_contains_text(operand, value, binder)} OR ({operand.type} = 'array' AND EXISTS "
-        f"(SELECT 1 FROM {operand.each} item WHERE item.type = 'text' AND {element})))"
+        f"(SELECT 1 FROM {operand.elements} item WHERE item.type = 'text' AND {element})))"
     )
 
 
@@ -297,17 +299,17 @@ class Predicate(NamedTuple):
     types: tuple[str, ...]
     key: str
     opposite: str | None
-    takes: str  # the kind of value, for the segment builder
+    value_kind: str  # the kind of value, for the segment builder
     read: Callable[..., Any]
     sql: Callable[[Operand, Any, Binder], str]
-    words: str
-    opposite_words: str = ""
+    phrase: str
+    opposite_phrase: str = ""
 
 
 def equals(operand: Operand, value: str, binder: Binder) -> str:
     """Compare a whole text without case; an address is compared exactly, in its normalized form."""
-    if operand.whole:
-        return f"{operand.whole} = {binder.add(value)}"
+    if operand.normalized:
+        return f"{operand.normalized} = {binder.add(value)}"
     if value.isascii():
         return f"{operand.value} = {binder.add(value)} COLLATE NOCASE"
     return f"folded({operand.value}) = {binder.add(fold_case(value))}"
@@ -339,8 +341,8 @@ def ends(operand: Operand, value: str, binder: Binder) -> str:
 
 def one_of(operand: Operand, values: list[str], binder: Binder) -> str:
     """Compare a whole text with several values, as `equals` does with one."""
-    if operand.whole:
-        return f"{operand.whole} IN (SELECT value FROM json_each({binder.add(json.dumps(values))}))"
+    if operand.normalized:
+        return f"{operand.normalized} IN (SELECT value FROM json_each({binder.add(json.dumps(values))}))"
     ascii_texts = [text for text in values if text.isascii()]
     folded_texts = [fold_case(text) for text in values if not text.isascii()]
     conditions = []
@@ -363,8 +365,8 @@ def _is_known(operand: Operand, value: bool, binder: Binder) -> str:
     return f"{operand.value} IS NOT NULL"
 
 
-def _is_in(operand: Operand, wanted: list[Any], binder: Binder) -> str:
-    return f"{operand.value} IN (SELECT value FROM json_each({binder.add(json.dumps(wanted))}))"
+def _is_in(operand: Operand, values: list[Any], binder: Binder) -> str:
+    return f"{operand.value} IN (SELECT value FROM json_each({binder.add(json.dumps(values))}))"
 
 
 def _compare(sign: str) -> Callable[[Operand, Any, Binder], str]:

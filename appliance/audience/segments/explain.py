@@ -69,9 +69,9 @@ def describe_node(node: Node, scope: Scope, names: Names) -> str:
     if node.field.type == "id":
         return _describe_ids(node, names)
     if node.field.type == "boolean":
-        is_true = (node.value is True) != node.negative
+        is_true = (node.value is True) != node.is_negative
         return f"who are {'' if is_true else 'not '}{node.field.label}"
-    pattern = node.test.opposite_words if node.negative else node.test.words
+    pattern = node.predicate.opposite_phrase if node.is_negative else node.predicate.phrase
     if node.field.type == "tags":
         return f"with {_describe_tags(pattern, node)}"
     return (
@@ -88,17 +88,19 @@ def _describe_tags(pattern: str, node: FieldCondition) -> str:
 
 def _describe_ids(node: FieldCondition, names: Names) -> str:
     shape = _IDS[node.field.name]
-    if node.test.key == "present":
-        return shape[3 if node.negative else 2]
+    if node.predicate.key == "present":
+        return shape[3 if node.is_negative else 2]
     ids = node.value if isinstance(node.value, list) else [node.value]
-    return shape[1 if node.negative else 0].format(_join_words([names(node.field.of, number) for number in ids], "or"))
+    return shape[1 if node.is_negative else 0].format(
+        _join_words([names(node.field.id_kind, number) for number in ids], "or")
+    )
 
 
 def _describe_event(node: EventCondition, scope: Scope) -> str:
-    query = node.history
+    query = node.query
     activity = _VERBS.get(query.event, "did “" + query.event.replace("_", " ") + "”")
-    verb = f"did not do this: {activity}" if node.negative else activity
-    data = " with matching data" if query.where else ""
+    verb = f"did not do this: {activity}" if node.is_negative else activity
+    data = " with matching data" if query.nodes else ""
     return f"who {verb} {_describe_frequency(query)}{_describe_period(query, scope)}{data}"
 
 
@@ -142,7 +144,7 @@ def _format_value(value: Any, scope: Scope) -> str:
 
 def _format_plain(value: Any) -> str:
     if isinstance(value, list):
-        return _join_words([_format_plain(item) for item in value], "or")
+        return _join_words([_format_plain(entry) for entry in value], "or")
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"“{value}”" if isinstance(value, str) else str(value)
@@ -221,8 +223,8 @@ def fetch_name(account_id: int, kind: str, number: int) -> str:
 
 
 def _evaluate(sql: str, parameters: dict[str, Any], contact_id: int) -> bool:
-    result = rows(f"SELECT ({sql}) IS TRUE FROM contact c WHERE c.id = :one", {**parameters, "one": contact_id})
-    return bool(result and result[0][0])
+    match_rows = rows(f"SELECT ({sql}) IS TRUE FROM contact c WHERE c.id = :one", {**parameters, "one": contact_id})
+    return bool(match_rows and match_rows[0][0])
 
 
 def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, Any] = NO_PARAMETERS) -> Row:
@@ -245,14 +247,14 @@ def fetch_actual_value(node: Node, scope: Scope, contact_id: int, more: Mapping[
     """Return the value of the contact that a filter compares: times in ISO 8601, ids as arrays, events as counts."""
     if isinstance(node, ConditionGroup):
         return None
-    if not isinstance(node, EventCondition) and node.field.of == "segment":
+    if not isinstance(node, EventCondition) and node.field.id_kind == "segment":
         segment_ids = node.value if isinstance(node.value, list) else [node.value]
         return [number for number in segment_ids if is_member(scope.segment(number) or [], scope, contact_id)]
     compiled = compiler.compile_value(node, scope, "v")
-    result = rows(
+    value_rows = rows(
         f"SELECT {compiled.sql} FROM contact c WHERE c.id = :one", {**compiled.parameters, **more, "one": contact_id}
     )
-    text = result[0][0] if result else None
+    text = value_rows[0][0] if value_rows else None
     value: Any = None if text is None else msgspec.json.decode(str(text))
     if isinstance(node, EventCondition):
         return {"count": value["count"], "last_at": clock.iso(value["last_at"])}

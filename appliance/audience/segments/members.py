@@ -120,7 +120,7 @@ def contacts_source(placeholder: str, narrowed: bool = False) -> str:
 def time_limit(is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Limit the statements inside to twenty seconds; a longer one raises Invalid instead of blocking others.
 
-    A statement is also interrupted when `ends` returns True.
+    A statement is also interrupted when `is_cancelled` returns True.
     """
     db = connection()
     deadline = clock.now() + _MAX_SECONDS
@@ -178,12 +178,12 @@ def count_and_fetch_some(
     with time_limit():
         if uses_index:
             # The index is read once for both results.
-            result = rows(
+            matches = rows(
                 f"WITH hit AS MATERIALIZED (SELECT c.id AS id {selection.sql}) SELECT (SELECT count(*) FROM hit), "
                 f"(SELECT json_group_array(id) FROM (SELECT id FROM hit LIMIT {int(limit)}))",
                 selection.parameters,
             )[0]
-            return int(result[0]), msgspec.json.decode(result[1], type=list[int])
+            return int(matches[0]), msgspec.json.decode(matches[1], type=list[int])
         first_ids = [row[0] for row in rows(f"SELECT c.id {selection.sql} LIMIT {int(limit)}", selection.parameters)]
         if len(first_ids) < limit:
             return len(first_ids), first_ids
@@ -214,110 +214,110 @@ def count_each(
 # seed.
 
 # The number of remembered counts; a page that requests an older one starts it again.
-_MAX_REMEMBERED = 200
+_MAX_BACKGROUND_COUNTS = 200
 _running = threading.BoundedSemaphore(2)
 _latest_counts: "OrderedDict[tuple[int, str], BackgroundCount]" = OrderedDict()
 _refreshing: set[int] = set()
 _lock = threading.Lock()
 # Background counts have no time limit.
-_NO_HURRY_SECONDS = 3600.0
+_BACKGROUND_TIMEOUT_SECONDS = 3600.0
 SAMPLE_SIZE = 8
 
 
 class BackgroundCount:
-    """A count in the background: `found` grows until `is_done`; `fault` is the error that ended it, if any."""
+    """A count in the background: `match_count` grows until `is_done`; `error` is the error that ended it, if any."""
 
     def __init__(self, account_id: int, filters: Any, seed: int) -> None:
         self.account_id = account_id
         self.filters = filters
         self.seed = seed
-        self.found = 0
-        self.everybody = 0
+        self.match_count = 0
+        self.contact_count = 0
         self.sample: list[int] = []
-        self.fault: Invalid | None = None
+        self.error: Invalid | None = None
         self.is_stale = False
-        self._ended = threading.Event()
-        self._began_stopped = transactions.is_stopped()
+        self._done = threading.Event()
+        self._was_stopped_at_start = transactions.is_stopped()
 
     @property
     def is_done(self) -> bool:
         """Return whether the count is complete."""
-        return self._ended.is_set()
+        return self._done.is_set()
 
     @property
     def floor(self) -> int:
         """Return the largest round number reached so far; 0 for small counts."""
-        step = next((step for step in (100_000, 10_000, 1_000) if self.found >= step), 0)
-        return self.found // step * step if step else 0
+        step = next((step for step in (100_000, 10_000, 1_000) if self.match_count >= step), 0)
+        return self.match_count // step * step if step else 0
 
     def wait(self, seconds: float) -> bool:
         """Wait for the count, with a timeout, and return whether it is complete."""
-        return self._ended.wait(seconds)
+        return self._done.wait(seconds)
 
     def run(self) -> None:
         """Run the count on this thread."""
         try:
             with _running:
-                if not self._shall_end():
+                if not self._is_cancelled():
                     self._count()
         except Invalid as error:
-            self.fault = error
+            self.error = error
         finally:
             close_database()
-            self._ended.set()
+            self._done.set()
 
-    def _shall_end(self) -> bool:
-        return self.is_stale or (transactions.is_stopped() and not self._began_stopped)
+    def _is_cancelled(self) -> bool:
+        return self.is_stale or (transactions.is_stopped() and not self._was_stopped_at_start)
 
     def _count(self) -> None:
         rng = random.Random(self.seed)
-        self.everybody = count_contacts(self.account_id)
+        self.contact_count = count_contacts(self.account_id)
         nodes = parse_filters(self.account_id, self.filters)
         if not nodes:
-            self.sample = _sample_anybody(self.account_id, rng)
-            self.found = self.everybody
+            self.sample = _sample_contacts(self.account_id, rng)
+            self.match_count = self.contact_count
             return
         selection = select_members(self.account_id, nodes, build_scope(self.account_id))
-        with time_limit(self._shall_end):
+        with time_limit(self._is_cancelled):
             cursor = connection().execute(f"SELECT c.id {selection.sql}", selection.parameters)
             try:
                 for (contact_id,) in cursor:
-                    self._take(contact_id, rng)
+                    self._add_match(contact_id, rng)
             finally:
                 cursor.close(True)
 
-    def _take(self, contact_id: int, rng: random.Random) -> None:
+    def _add_match(self, contact_id: int, rng: random.Random) -> None:
         """Add a match; each has the same chance of being in the sample (reservoir sampling)."""
-        self.found += 1
+        self.match_count += 1
         if len(self.sample) < SAMPLE_SIZE:
             self.sample.append(contact_id)
             return
-        position = int(rng.random() * self.found)
+        position = int(rng.random() * self.match_count)
         if position < SAMPLE_SIZE:
             self.sample[position] = contact_id
 
 
-def start_count(account_id: int, asker: str, filters: Any, seed: int = 0) -> BackgroundCount:
-    """Start a count for a client (`asker`) and supersede its older one; an equal count in progress continues."""
+def start_count(account_id: int, client: str, filters: Any, seed: int = 0) -> BackgroundCount:
+    """Start a count for a client (`client`) and supersede its older one; an equal count in progress continues."""
     count = BackgroundCount(account_id, filters, seed)
     with _lock:
-        previous = _latest_counts.pop((account_id, asker), None)
+        previous = _latest_counts.pop((account_id, client), None)
         if previous is not None and not previous.is_done and (previous.filters, previous.seed) == (filters, seed):
             count = previous
         elif previous is not None:
             previous.is_stale = True
-        _latest_counts[account_id, asker] = count
-        if len(_latest_counts) > _MAX_REMEMBERED:
+        _latest_counts[account_id, client] = count
+        if len(_latest_counts) > _MAX_BACKGROUND_COUNTS:
             _latest_counts.popitem(last=False)[1].is_stale = True
     if count is not previous:
         threading.Thread(target=count.run, name="counter", daemon=True).start()
     return count
 
 
-def find_count(account_id: int, asker: str) -> BackgroundCount | None:
-    """Return the last count of a client (`asker`), or None if it is no longer remembered."""
+def find_count(account_id: int, client: str) -> BackgroundCount | None:
+    """Return the last count of a client (`client`), or None if it is no longer remembered."""
     with _lock:
-        return _latest_counts.get((account_id, asker))
+        return _latest_counts.get((account_id, client))
 
 
 def refresh_counts(account_id: int, segments: list[Segment]) -> None:
@@ -330,20 +330,20 @@ def refresh_counts(account_id: int, segments: list[Segment]) -> None:
 
 
 def _refresh_counts(account_id: int, segments: list[Segment]) -> None:
-    began_stopped = transactions.is_stopped()
+    was_stopped_at_start = transactions.is_stopped()
     try:
         for segment in segments:
-            if transactions.is_stopped() and not began_stopped:
+            if transactions.is_stopped() and not was_stopped_at_start:
                 return
             with suppress(Invalid):
-                count_segments(account_id, [segment], patience=_NO_HURRY_SECONDS)
+                count_segments(account_id, [segment], timeout_seconds=_BACKGROUND_TIMEOUT_SECONDS)
     finally:
         close_database()
         with _lock:
             _refreshing.discard(account_id)
 
 
-def _sample_anybody(account_id: int, rng: random.Random) -> list[int]:
+def _sample_contacts(account_id: int, rng: random.Random) -> list[int]:
     """Return a random sample of all contacts without reading all of them."""
     min_id, max_id = rows("SELECT min(id), max(id) FROM contact WHERE account_id = ?", (account_id,))[0]
     if min_id is None:
@@ -359,11 +359,11 @@ def _sample_anybody(account_id: int, rng: random.Random) -> list[int]:
 
 
 # Up to this number of contacts a count is always current; above it a count may be a minute old.
-_ALWAYS_BELOW = 20_000
+_MAX_EXACT_CONTACTS = 20_000
 
 _FRESH_MS = 60_000
 
-_PATIENCE_SECONDS = 1.5
+_COUNT_TIMEOUT_SECONDS = 1.5
 
 # By segment: (time of the last change of the segment, time of the count, count)
 _cached_counts: dict[int, tuple[int, int, int]] = {}
@@ -379,21 +379,21 @@ def are_fresh(segments: list[Segment]) -> bool:
 
 
 def count_segments(
-    account_id: int, segments: list[Segment], patience: float = _PATIENCE_SECONDS
+    account_id: int, segments: list[Segment], timeout_seconds: float = _COUNT_TIMEOUT_SECONDS
 ) -> dict[int, int | None]:  # fmt: skip
     """Return the member counts of segments; for many contacts a count may be a minute old, or None if not known yet.
 
-    New counts are made for `patience` seconds; after that, older counts are returned.
+    Counting takes up to `timeout_seconds`; after that, older counts are returned.
     """
     started = time.monotonic()
-    is_large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _ALWAYS_BELOW
+    is_large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _MAX_EXACT_CONTACTS
     counts: dict[int, int | None] = {}
     for segment in segments:
         cached = _cached_counts.get(segment.id)
         is_fresh = cached is not None and cached[0] == segment.updated_at and clock.now_ms() - cached[1] < _FRESH_MS
-        if is_large and cached is not None and (is_fresh or time.monotonic() - started >= patience):
+        if is_large and cached is not None and (is_fresh or time.monotonic() - started >= timeout_seconds):
             counts[segment.id] = cached[2]
-        elif is_large and time.monotonic() - started >= patience:
+        elif is_large and time.monotonic() - started >= timeout_seconds:
             counts[segment.id] = None
         else:
             scope = build_scope(account_id)

@@ -31,7 +31,7 @@ MAX_INDEXES = 8
 # For fewer contacts an index costs more than it saves.
 _MIN_CONTACTS = 5_000
 _CHUNK = 1_000
-_PREFIX = "contact_data_"
+_INDEX_PREFIX = "contact_data_"
 _INDEXED_PREDICATES = ("eq", "in")
 # A marker in an index until all contacts are in it; no text equals it.
 _UNFINISHED = "x'00'"
@@ -46,7 +46,7 @@ def maintain_indexes() -> None:
     if not _maintenance_lock.acquire(blocking=False):
         return
     try:
-        _maintain_indexes(_wanted_indexes(), _existing_indexes())
+        _maintain_indexes(_needed_indexes(), _existing_indexes())
     finally:
         _maintenance_lock.release()
 
@@ -79,12 +79,12 @@ def find_index(dotted: str) -> str | None:
 
 
 def _index_name(path: str) -> str:
-    return _PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]
+    return _INDEX_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:16]
 
 
 def _existing_indexes() -> set[str]:
     # A restored database is untrusted, so only names of our own form may be used in SQL.
-    pattern = _PREFIX + "[0-9a-f]" * 16
+    pattern = _INDEX_PREFIX + "[0-9a-f]" * 16
     return {name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (pattern,))}
 
 
@@ -92,7 +92,7 @@ def _is_unfinished(name: str) -> bool:
     return bool(scalar(f"SELECT 1 FROM {name} WHERE value = {_UNFINISHED}"))
 
 
-def _wanted_indexes() -> dict[str, str]:
+def _needed_indexes() -> dict[str, str]:
     """Return the names and paths of the indexes for the values that most segments compare for equality."""
     path_counts: Counter[str] = Counter()
     for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
@@ -217,23 +217,23 @@ _RARE_DIVISOR = 3
 _RARE_SET_DIVISOR = 5
 # The sample for ordering conditions, and the number of contacts below which no sample is taken
 _SAMPLE_FOR_ORDER = 200
-_ALWAYS_SMALL = 20_000
+_MIN_SAMPLED_CONTACTS = 20_000
 
 
 class _Start(NamedTuple):
     """A query of contact ids from an index: its count query, its id query, and the node that it fully evaluates."""
 
-    counted: str
-    chosen: str
+    count_sql: str
+    ids_sql: str
     values: dict[str, object]
-    whole: Node | None
+    evaluated_node: Node | None
 
 
 class QueryPlan(NamedTuple):
     """The query of ids to begin with (None: all contacts), and the other conditions."""
 
     start: Compiled | None
-    others: Compiled
+    conditions: Compiled
 
 
 def plan_query(nodes: Sequence[Node], scope: Scope, prefix: str) -> QueryPlan:
@@ -247,21 +247,23 @@ def plan_query(nodes: Sequence[Node], scope: Scope, prefix: str) -> QueryPlan:
         count = _count_up_to(start, smallest)
         if count < smallest:
             best, smallest = start, count
-    remainder = [node for node in nodes if best is None or node is not best.whole]
+    remainder = [node for node in nodes if best is None or node is not best.evaluated_node]
     shares = (
-        estimate_shares(remainder, scope, _SAMPLE_FOR_ORDER) if largest > _ALWAYS_SMALL and len(remainder) > 1 else {}
+        estimate_shares(remainder, scope, _SAMPLE_FOR_ORDER)
+        if largest > _MIN_SAMPLED_CONTACTS and len(remainder) > 1
+        else {}
     )
     hints = compiler.CompileHints(
         lambda node: compiler.estimate_cost(node) / (1.02 - shares.get(id(node), 0.5)),
-        tuple(leaf for leaf in iter_event_sets(remainder) if _is_few(leaf, scope, largest // _RARE_SET_DIVISOR)),
+        tuple(leaf for leaf in iter_event_sets(remainder) if _is_small(leaf, scope, largest // _RARE_SET_DIVISOR)),
     )
-    id_query = Compiled(best.chosen, best.values) if best else None
+    id_query = Compiled(best.ids_sql, best.values) if best else None
     return QueryPlan(id_query, compiler.compile_filters(remainder, scope, prefix, hints))
 
 
 def _count_up_to(start: _Start, limit: int) -> int:
     """Count, up to a limit, the rows that a start would look up."""
-    return int(scalar(f"SELECT count(*) FROM (SELECT 1 {start.counted} LIMIT {limit})", start.values))
+    return int(scalar(f"SELECT count(*) FROM (SELECT 1 {start.count_sql} LIMIT {limit})", start.values))
 
 
 def iter_event_sets(nodes: Sequence[Node]) -> Iterator[EventCondition]:
@@ -274,17 +276,17 @@ def iter_event_sets(nodes: Sequence[Node]) -> Iterator[EventCondition]:
 
 
 def _is_set(leaf: EventCondition) -> bool:
-    return leaf.history.at_least > 0 and not isinstance(leaf.history.since, str)
+    return leaf.query.at_least > 0 and not isinstance(leaf.query.since, str)
 
 
-def _is_few(leaf: EventCondition, scope: Scope, limit: int) -> bool:
+def _is_small(leaf: EventCondition, scope: Scope, limit: int) -> bool:
     binder = Binder("n", scope)
     return _count_up_to(_Start(_events_from(leaf, binder), "", binder.values, None), limit + 1) <= limit
 
 
 def _iter_starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_Start]:
     for index, node in enumerate(nodes):
-        if isinstance(node, ConditionGroup) or node.negative:
+        if isinstance(node, ConditionGroup) or node.is_negative:
             continue
         binder = Binder(f"{prefix}{index}_", scope)
         if isinstance(node, EventCondition):
@@ -292,7 +294,7 @@ def _iter_starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_
                 count_sql = _events_from(node, binder)
                 contact_query = compiler.compile_event_contacts(node, scope, f"{prefix}{index}e")
                 yield _Start(count_sql, contact_query.sql, binder.values | contact_query.parameters, node)
-        elif node.test.key in ("eq", "in"):
+        elif node.predicate.key in ("eq", "in"):
             make_start = (
                 _data_start
                 if node.field.name.startswith(("contact_data.", "data."))
@@ -307,7 +309,7 @@ def _iter_starts(nodes: Sequence[Node], scope: Scope, prefix: str) -> Iterator[_
 
 
 def _events_from(leaf: EventCondition, binder: Binder) -> str:
-    query = leaf.history
+    query = leaf.query
     sql = f"FROM event WHERE account_id = {binder.add(binder.scope.account_id)} AND event = {binder.add(query.event)}"
     start_times = [binder.scope.now - query.within_days * 86_400_000] if query.within_days is not None else []
     start_times += [query.since] if isinstance(query.since, int) else []
@@ -341,7 +343,7 @@ def _address_start(kind: str) -> Callable[[FieldCondition, Binder], str | None]:
 
 def _data_start(node: FieldCondition, binder: Binder) -> str | None:
     values = node.value if isinstance(node.value, list) else [node.value]
-    texts = [item for item in values if isinstance(item, str) and item.isascii()]
+    texts = [value for value in values if isinstance(value, str) and value.isascii()]
     index = find_index(node.field.label) if len(texts) == len(values) else None
     if index is None:
         return None

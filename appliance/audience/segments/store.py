@@ -37,11 +37,11 @@ def find_flows_using(account_id: int, kind: Kind, number: int) -> list[dict[str,
     """Return the live flows that use a list or a segment, in the form of `used_by`."""
     flows: dict[int, str] = {}
     column = _COLUMN[kind]
-    for flow_id, name, own, data in rows(
+    for flow_id, name, target_id, data in rows(
         f"SELECT f.id, f.name, t.{column}, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}",
         (account_id,),
     ):
-        if own == number or _refers_to(account_id, msgspec.json.decode(data).get("where"), kind, number):
+        if target_id == number or _refers_to(account_id, msgspec.json.decode(data).get("where"), kind, number):
             flows[flow_id] = name
     for flow_id, name, data in rows(_STEPS, (account_id,)):
         props = msgspec.json.decode(data)
@@ -79,16 +79,16 @@ def find_segments_in_use(account_id: int) -> set[int]:
     """Return the segments that are in use, found together instead of with `find_usage` for each."""
     listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL"
     segment_ids = {number for (number,) in rows(listed, (account_id,))}
-    for own, data in rows(
+    for segment_id, data in rows(
         "SELECT t.segment_id, t.data FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
         "AND c.status IN ('active', 'paused') AND c.deleted_at IS NULL",
         (account_id,),
     ):
-        segment_ids |= {own, *(msgspec.json.decode(data).get("exclude_segment_ids") or [])}
-    for own, data in rows(
+        segment_ids |= {segment_id, *(msgspec.json.decode(data).get("exclude_segment_ids") or [])}
+    for segment_id, data in rows(
         f"SELECT t.segment_id, t.data FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE {_LIVE}", (account_id,)
     ):
-        segment_ids |= {own, *_find_references(account_id, msgspec.json.decode(data).get("where"), "segment")}
+        segment_ids |= {segment_id, *_find_references(account_id, msgspec.json.decode(data).get("where"), "segment")}
     for _, _, data in rows(_STEPS, (account_id,)):
         segment_ids |= _find_references(account_id, msgspec.json.decode(data).get("filters"), "segment")
     for number, data in rows("SELECT id, filters FROM segment WHERE account_id = ?", (account_id,)):
@@ -99,8 +99,8 @@ def find_segments_in_use(account_id: int) -> set[int]:
 def detach(kind: Kind, number: int) -> None:
     """Remove a list or a segment from the triggers of flows and campaigns.
 
-    Such a flow gets a manual trigger until a user chooses another, and such a campaign keeps the mark that its
-    audience was deleted, so that neither is sent to all contacts.
+    The flow gets a manual trigger until a user chooses another, and the campaign keeps a marker that its audience was
+    deleted, so that neither is sent to all contacts.
     """
     require_write_transaction()
     column = _COLUMN[kind]
@@ -138,10 +138,14 @@ def iter_references(nodes: list[Node], path: str = "filters") -> Iterator[tuple[
         value_path = f"{path}[{index}].value"
         if isinstance(node, ConditionGroup):
             yield from iter_references(node.parts, value_path)
-        elif isinstance(node, FieldCondition) and node.field.of in ("segment", "list") and node.test.key != "present":
+        elif (
+            isinstance(node, FieldCondition)
+            and node.field.id_kind in ("segment", "list")
+            and node.predicate.key != "present"
+        ):
             is_list = isinstance(node.value, list)
             for position, number in enumerate(node.value if is_list else [node.value]):
-                yield node.field.of, number, f"{value_path}[{position}]" if is_list else value_path
+                yield node.field.id_kind, number, f"{value_path}[{position}]" if is_list else value_path
 
 
 def find_reachable(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:

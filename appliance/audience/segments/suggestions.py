@@ -67,7 +67,12 @@ def suggest_data_keys(account_id: int) -> list[Key]:
 def suggest_values(account_id: int, name: str, limit: int = 20) -> list[Value]:
     """Return the most common values of a field; none for fields with mostly unique values."""
     field = fields.find_field(name, FilterPlace.SPLIT, "NULL")
-    if field is None or field.type not in ("text", "code", "tags", "json") or field.normal or name.startswith("event."):
+    if (
+        field is None
+        or field.type not in ("text", "code", "tags", "json")
+        or field.normalize
+        or name.startswith("event.")
+    ):
         return []
     values = _cached(("values", account_id, field.name), lambda: _values(account_id, field))
     return values[:limit]
@@ -158,7 +163,7 @@ def _values(account_id: int, field: Field) -> list[Value]:
         is_present = (
             f"{field.operand.type} IN ('text', 'integer', 'real', 'true', 'false') AND {field.operand.value} <> ''"
         )
-    elif field.around != "{}":
+    elif field.sql_template != "{}":
         join, value = ", channel h", field.operand.value
         is_present = f"h.contact_id = c.id AND {value} IS NOT NULL"
     value_counts = rows(
@@ -190,8 +195,8 @@ def describe_builder() -> dict[str, Any]:
     """Return fields, predicates by type, and limits."""
     types = {
         kind: [
-            {"predicate": key, "takes": test.takes, "negative": negative,
-             "words": (test.opposite_words if negative else test.words).replace("{}", "").strip()}
+            {"predicate": key, "takes": test.value_kind, "negative": negative,
+             "words": (test.opposite_phrase if negative else test.phrase).replace("{}", "").strip()}
             for key, (test, negative) in tests.items()
         ]
         for kind, tests in PREDICATES_BY_TYPE.items()
@@ -206,7 +211,7 @@ def describe_builder() -> dict[str, Any]:
     ]
     fields = [
         {"name": field.name, "type": field.type, "label": field.label, "section": _section(field.name),
-         "aliases": list(field.aliases), "choices": list(field.choices), "of": field.of or None}
+         "aliases": list(field.aliases), "choices": list(field.choices), "of": field.id_kind or None}
         for field in FIELDS if field.listed
     ]  # fmt: skip
     fields.insert(9, {"name": "contact_data.<path>", "type": "json", "label": "custom data", "section": "person",

@@ -1,4 +1,4 @@
-"""A parsed Liquid template: checked, with its outputs encoded for where they stand, and ready to be filled.
+"""A parsed Liquid template: checked, with each output encoded for its position, and ready to be filled.
 
 `merge` compiles and caches templates. It imports this module when it first needs the Liquid library. All code loads the
 library through this module: its parts import each other, so two threads must not start at two ends of it.
@@ -165,13 +165,13 @@ def iterate_branches(node: Any) -> list[tuple[Any, Names]]:
     if not isinstance(node, IfNode | UnlessNode):
         return [(child, NO_NAMES) for child in node.children(None)]
     holds = isinstance(node, IfNode)
-    result: list[tuple[Any, Names]] = [(node.consequence, names_with_value(node.condition, holds))]
+    branches: list[tuple[Any, Names]] = [(node.consequence, names_with_value(node.condition, holds))]
     # A later branch is shown only if the earlier conditions are false.
     names = names_with_value(node.condition, not holds)
     for alternative in node.alternatives:
-        result.append((alternative, names | names_with_value(alternative.expression, True)))
+        branches.append((alternative, names | names_with_value(alternative.expression, True)))
         names |= names_with_value(alternative.expression, False)
-    return [*result, (node.default, names)] if node.default else result
+    return [*branches, (node.default, names)] if node.default else branches
 
 
 def names_with_value(condition: Any, holds: bool) -> Names:
@@ -236,11 +236,11 @@ class _Region(NamedTuple):
     kind: str
 
 
-def encode_outputs(html: str, nodes: list[Any], whole: bool = False) -> None:
+def encode_outputs(html: str, nodes: list[Any], is_address: bool = False) -> None:
     """Encode every output for its position; raises AddressError. `whole` is for a source that is one address."""
     masked = markup.mask_tags(html)
-    all_outputs = sorted(iterate_outputs(nodes), key=lambda item: item.offset)
-    regions = [_Region(0, len(html), "href")] if whole else sorted(_iterate_regions(html, masked))
+    all_outputs = sorted(iterate_outputs(nodes), key=lambda output: output.offset)
+    regions = [_Region(0, len(html), "href")] if is_address else sorted(_iterate_regions(html, masked))
     index = 0
     for region in regions:
         prefixes = read_prefixes(html, region.start, region.end) if region.kind != "style" else {}
@@ -315,7 +315,9 @@ def _encode_output(output: Output, kind: str, prefix: AddressPrefix, earlier: li
     if root is not None and not prefix.has_host:
         raise AddressError(f"{root}: a contact's data may not say where a link leads", output.offset)
     # After an output that is always shown, this one cannot begin the address.
-    if not prefix.text and not any(item.blocks == output.blocks[: len(item.blocks)] for item in earlier):
+    if not prefix.text and not any(
+        earlier_output.blocks == output.blocks[: len(earlier_output.blocks)] for earlier_output in earlier
+    ):
         _add_filter(output, AS_ADDRESS if kind == "href" else AS_PICTURE)
     else:
         _add_filter(output, AS_PART if HOSTLESS_SCHEME.match(prefix.text) and "?" not in prefix.text else AS_QUERY)
@@ -324,7 +326,7 @@ def _encode_output(output: Output, kind: str, prefix: AddressPrefix, earlier: li
 def _add_filter(output: Output, name: str) -> None:
     expression = output.node.expression
     filters = expression.filters or []
-    if name in (AS_PART, AS_QUERY) and any(item.name == "url_encode" for item in filters):
+    if name in (AS_PART, AS_QUERY) and any(filter_.name == "url_encode" for filter_ in filters):
         return
     expression.filters = [*filters, Filter(output.node.token, name, [])]
 
@@ -338,7 +340,7 @@ class CompiledTemplate:
     def __init__(self, source: str, context: Context) -> None:
         self.context = context
         self.source = source
-        self.size = scan_tags(source)  # bytes, about
+        self.size = scan_tags(source)  # approximate bytes
         environment = liquid_environment(context in ("html", "url"))
         try:
             self._template = environment.from_string(source)
@@ -349,13 +351,13 @@ class CompiledTemplate:
         except RecursionError:
             raise MergeError("is nested too deeply") from None
         self.variables = sorted(
-            {".".join(str(part) for part in item.segments) for found in analysis.globals.values() for item in found}
+            {".".join(str(part) for part in use.segments) for uses in analysis.globals.values() for use in uses}
         )
         self.defaults = _find_defaults(self._template.nodes, self.variables)
-        self._check(analysis)
+        self._check_variables(analysis)
         if environment.autoescape:
             try:
-                encode_outputs(source, self._template.nodes, whole=context == "url")
+                encode_outputs(source, self._template.nodes, is_address=context == "url")
             except AddressError as fault:
                 raise MergeError(fault.message, *line_and_column(source, fault.index)) from None
         try:
@@ -368,7 +370,7 @@ class CompiledTemplate:
         """The fixed texts and outputs, or None for a template that needs the Liquid library."""
         return None if self._splice is None else self._splice.pieces
 
-    def _check(self, analysis: TemplateAnalysis) -> None:
+    def _check_variables(self, analysis: TemplateAnalysis) -> None:
         for variables in (*analysis.globals.values(), *analysis.variables.values(), *analysis.locals.values()):
             for variable in variables:
                 if not isinstance(variable.segments[0], str):
@@ -415,7 +417,7 @@ def _find_defaults(nodes: list[Any], names: list[str]) -> tuple[tuple[str, str |
     pending = [(node, NO_NAMES) for node in nodes]
     while pending:
         node, names_known = pending.pop()
-        pending += [(one, names_known | asked) for one, asked in iterate_branches(node)]
+        pending += [(child, names_known | branch_names) for child, branch_names in iterate_branches(node)]
         if isinstance(node, OutputNode):
             expression: Any = node.expression
             name = str(expression.left) if isinstance(expression.left, Path) else ""

@@ -77,10 +77,10 @@ def walk_sections(document: Any) -> Iterator[Section]:
 
 
 def _walk_list(raw: list[Any], path: str, level: int) -> Iterator[Section]:
-    for index, item in enumerate(raw):
-        if not isinstance(item, dict):
+    for index, raw_section in enumerate(raw):
+        if not isinstance(raw_section, dict):
             continue
-        section = read_section(item, f"{path}[{index}]")
+        section = read_section(raw_section, f"{path}[{index}]")
         yield section
         if section.kind is not None and section.kind.name == "columns" and level < MAX_COLUMN_LEVELS:
             columns = section.props.get("columns")
@@ -112,23 +112,23 @@ def validate(document: dict[str, Any], add: Callable[[str, str], None]) -> None:
 
 
 def _validate_sections(raw: list[Any], path: str, level: int, add: Callable[[str, str], None]) -> None:
-    for index, item in enumerate(raw):
+    for index, raw_section in enumerate(raw):
         item_path = f"{path}[{index}]"
-        if not isinstance(item, dict):
+        if not isinstance(raw_section, dict):
             add(item_path, "is invalid")
             continue
         for name in ("props", "styles"):
-            if not isinstance(item.get(name), dict | None):
+            if not isinstance(raw_section.get(name), dict | None):
                 add(f"{item_path}.{name}", "is invalid")
-        if not isinstance(item.get("id"), str | int | None) or isinstance(item.get("id"), bool):
+        if not isinstance(raw_section.get("id"), str | int | None) or isinstance(raw_section.get("id"), bool):
             add(f"{item_path}.id", "is invalid")
-        if not isinstance(item.get("type"), str | None):
+        if not isinstance(raw_section.get("type"), str | None):
             add(f"{item_path}.type", "is invalid")
-        section = read_section(item, item_path)
+        section = read_section(raw_section, item_path)
         for prop in STYLES:
             validate_value(prop, prop.get_value(section.styles), f"{item_path}.styles.{prop.name}", add)
         if section.kind is None:
-            continue  # its properties are kept as they are, shown as such, and a blocker on send
+            continue  # the properties of an unknown kind are stored unchanged, and block sending
         for prop in section.kind.all_props():
             validate_value(prop, prop.get_value(section.props), f"{item_path}.props.{prop.name}", add)
         if section.kind.name == "columns":
@@ -228,17 +228,17 @@ def _generate_key(key: str, taken_keys: set[str]) -> str:
 
 
 def _walk_entries(raw: list[Any], path: str, parent: str, column: int, level: int) -> Iterator[Entry]:
-    for index, item in enumerate(raw):
-        if not isinstance(item, dict):
+    for index, raw_section in enumerate(raw):
+        if not isinstance(raw_section, dict):
             continue
-        section = read_section(item, f"{path}[{index}]")
-        yield Entry(section.id, section, item, raw, parent, column, index, level)
+        section = read_section(raw_section, f"{path}[{index}]")
+        yield Entry(section.id, section, raw_section, raw, parent, column, index, level)
         if section.kind is not None and section.kind.name == "columns" and level < MAX_COLUMN_LEVELS:
-            for number, inner in enumerate(get_columns(item)):
+            for number, inner in enumerate(get_columns(raw_section)):
                 inner_path = f"{section.path}.props.columns[{number}].sections"
                 if isinstance(inner, dict) and isinstance(inner.get("sections"), list):
                     # The parent is its `id()` until all keys are known.
-                    yield from _walk_entries(inner["sections"], inner_path, str(id(item)), number, level + 1)
+                    yield from _walk_entries(inner["sections"], inner_path, str(id(raw_section)), number, level + 1)
 
 
 def get_columns(raw: dict[str, Any]) -> list[Any]:
@@ -275,9 +275,9 @@ def describe_designs() -> dict[str, Any]:
     """Return the kinds with their properties, the theme, the common properties and the limits."""
     first = [name for name in _PALETTE_ORDER if name in BY_NAME]
     return {
-        "kinds": [BY_NAME[name].describe() for name in (*first, *(item for item in BY_NAME if item not in first))],
-        "theme": [item.describe() for item in THEME],
-        "common": [item.describe() for item in COMMON],
+        "kinds": [BY_NAME[name].describe() for name in (*first, *(name for name in BY_NAME if name not in first))],
+        "theme": [prop.describe() for prop in THEME],
+        "common": [prop.describe() for prop in COMMON],
         "styles": [style.describe() for style in STYLES],
         "colours": ["#rrggbb", "a CSS name", "theme:brand", "theme:text", "theme:bg"],
         "limits": {

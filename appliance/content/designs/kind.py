@@ -204,7 +204,7 @@ def read_value(prop: Prop, value: Any, note: Note, is_tag: Callable[[str], bool]
         return prop.default
     if prop.kind == "items":
         items = value[: int(prop.maximum)] if isinstance(value, list) else []
-        return [read_values(prop.fields, item, note, is_tag) for item in items if isinstance(item, dict)]
+        return [read_values(prop.fields, entry, note, is_tag) for entry in items if isinstance(entry, dict)]
     if prop.kind == "group":
         return read_values(prop.fields, _to_group(prop, value), note, is_tag) if isinstance(value, dict | str) else None
     if prop.kind in ("sections", "filters"):
@@ -476,9 +476,9 @@ class Kind(NamedTuple):
     icon: str
     props: tuple[Prop, ...]
     text: Callable[[View], str]
-    whole: bool = False
-    in_columns: bool = False
-    on_page: bool = False
+    is_whole: bool = False
+    is_in_columns: bool = False
+    is_on_page: bool = False
     padding: tuple[int, int, int, int] = (12, 32, 12, 32)
     # Yields advice about a section as (code, message).
     advise: Callable[[View], Iterator[tuple[str, str]]] = lambda view: iter(())
@@ -489,12 +489,12 @@ class Kind(NamedTuple):
     def all_props(self) -> tuple[Prop, ...]:
         """Return its own properties and the common ones that it does not override (such as the name of a product)."""
         own_names = {prop.name for prop in self.props}
-        return (*self.props, *(item for item in COMMON if item.name not in own_names))
+        return (*self.props, *(prop for prop in COMMON if prop.name not in own_names))
 
     def describe(self) -> dict[str, Any]:
         """Return the declaration in the form of `/templates/spec`."""
         return {
-            "type": self.name, "label": self.label, "icon": self.icon, "in_columns": self.in_columns,
+            "type": self.name, "label": self.label, "icon": self.icon, "in_columns": self.is_in_columns,
             "props": [prop.describe() for prop in self.all_props()], "styles": [style.describe() for style in STYLES],
             "defaults": {prop.name: prop.default for prop in self.all_props() if prop.default is not None},
             "padding": list(self.padding),

@@ -77,10 +77,10 @@ class _LimitedContext(RenderContext):
 
         def limited(value: Any, *arguments: Any, **named: Any) -> object:
             self.step_over(value)
-            result = function(value, *arguments, **named)
-            if isinstance(result, str):
-                _check_size(name, len(result))
-            return result
+            filtered = function(value, *arguments, **named)
+            if isinstance(filtered, str):
+                _check_size(name, len(filtered))
+            return filtered
 
         return limited
 
@@ -197,7 +197,7 @@ class _BoundedLoop(LoopExpression):
             raise LoopIterationLimitError(f"a loop of more than {MAX_LOOP_ROUNDS} rounds", token=None) from None
 
     def _slice(
-        self, it: Any, length: int, context: RenderContext, *, limit: int | None, offset: int | str | None
+        self, iterator: Any, length: int, context: RenderContext, *, limit: int | None, offset: int | str | None
     ) -> tuple[Iterator[object], int]:
         key = f"{self.identifier}-{self.iterable}"
         start = context.stopindex(key) if offset == "continue" else int(offset or 0)
@@ -205,7 +205,7 @@ class _BoundedLoop(LoopExpression):
         start, end = min(max(start, 0), length), min(end or length, length)
         context.stopindex(key=key, index=end)
         context.raise_for_loop_limit(max(end - start, 0))
-        items = it[start:end] if end > start else ()
+        items = iterator[start:end] if end > start else ()
         return reversed(items) if self.reversed else iter(items), len(items)
 
 
@@ -256,9 +256,9 @@ def _join(value: Any, separator: Any = " ", *, context: Any) -> str:
         return str(value)
     parts: list[str] = []
     size = 0
-    for item in [value] if isinstance(value, str) else value:
+    for element in [value] if isinstance(value, str) else value:
         context.step()
-        part = str(item)
+        part = str(element)
         size += len(part) + len(between)
         _check_size("join", size)
         parts.append(part)
@@ -299,12 +299,12 @@ def _money(value: Any, currency: Any = "") -> str:
 def _encode_address(value: Any) -> str:
     """Return an address with an allowed scheme, else `#`."""
     text = str(value).strip()
-    return _UNSAFE_CHARACTER.sub(lambda found: quote(found[0]), text) if _SAFE_SCHEME.match(text) else "#"
+    return _UNSAFE_CHARACTER.sub(lambda match: quote(match[0]), text) if _SAFE_SCHEME.match(text) else "#"
 
 
 def _encode_picture_address(value: Any) -> str:
     text = str(value).strip()
-    return _UNSAFE_CHARACTER.sub(lambda found: quote(found[0]), text) if _SAFE_SCHEME.match(text) else ""
+    return _UNSAFE_CHARACTER.sub(lambda match: quote(match[0]), text) if _SAFE_SCHEME.match(text) else ""
 
 
 def _encode_address_part(value: Any) -> str:
@@ -414,8 +414,8 @@ class ConditionPiece(NamedTuple):
     """A condition: pieces shown if a value is present, and pieces shown otherwise."""
 
     lookup: Callable[[Mapping[str, Any]], Any]
-    then: "list[Piece]"
-    otherwise: "list[Piece]"
+    pieces: "list[Piece]"
+    else_pieces: "list[Piece]"
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Return whether the value is present; raises NeedsLiquid."""
@@ -477,7 +477,7 @@ def _fill(pieces: list[Piece], values: Mapping[str, Any], parts: list[str], budg
             budget.take(len(text))
             parts.append(text)
         else:
-            _fill(piece.then if piece.holds(values) else piece.otherwise, values, parts, budget)
+            _fill(piece.pieces if piece.holds(values) else piece.else_pieces, values, parts, budget)
 
 
 def _build_pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
@@ -494,16 +494,16 @@ def _build_pieces(nodes: list[Any], environment: Environment) -> list[Piece]:
     return pieces
 
 
-def _look_up(path: tuple[str, ...], nothing: Undefined, values: Mapping[str, Any]) -> Any:
+def _look_up(path: tuple[str, ...], undefined: Undefined, values: Mapping[str, Any]) -> Any:
     """Look up a value as the library does, through plain dictionaries only."""
     value: Any = values
     for name in path:
         if type(value) is not dict:
             if type(value) in _PLAIN_TYPES:
-                return nothing
+                return undefined
             raise NeedsLiquid
         if name not in value:
-            return nothing
+            return undefined
         value = value[name]
     return value
 
@@ -513,12 +513,12 @@ def _build_lookup(expression: Any, environment: Environment) -> Callable[[Mappin
         raise NeedsLiquid
     path = expression.path
     if (
-        not all(type(item) is str for item in path)
+        not all(type(part) is str for part in path)
         or path[0] in _BUILT_IN_NAMES
-        or any(item in _SPECIAL_NAMES for item in path[1:])
+        or any(part in _SPECIAL_NAMES for part in path[1:])
     ):
         raise NeedsLiquid
-    names = tuple(str(item) for item in path)
+    names = tuple(str(part) for part in path)
     return partial(_look_up, names, environment.undefined(names[0]))
 
 
@@ -527,7 +527,7 @@ def _build_slot(expression: Any, environment: Environment) -> Piece:
         raise NeedsLiquid
     path = expression.left
     look = _build_lookup(path, environment)
-    filters = [(item.name, _filter_arguments(item)) for item in expression.filters or ()]
+    filters = [(filter_.name, _filter_arguments(filter_)) for filter_ in expression.filters or ()]
     steps = tuple(_build_filter(name, words, environment) for name, words in filters)
     return Slot(look, steps, environment.autoescape, (str(path), *filters))
 
@@ -560,8 +560,8 @@ def _build_condition(node: Any, environment: Environment) -> Piece:
     if node.alternatives:
         raise NeedsLiquid
     look = _build_lookup(node.condition.expression, environment)
-    then = _build_block(node.consequence, environment)
-    return ConditionPiece(look, then, _build_block(node.default, environment) if node.default is not None else [])
+    pieces = _build_block(node.consequence, environment)
+    return ConditionPiece(look, pieces, _build_block(node.default, environment) if node.default is not None else [])
 
 
 def _build_block(block: Any, environment: Environment) -> list[Piece]:

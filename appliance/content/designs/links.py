@@ -163,16 +163,16 @@ _NO_NAMES: frozenset[str] = frozenset()
 
 def find_loop_variables(source: str) -> frozenset[str]:
     """Return the loop variables of a template."""
-    return frozenset(found[1] for found in _LOOP.finditer(source)) if "{%" in source else _NO_NAMES
+    return frozenset(match[1] for match in _LOOP.finditer(source)) if "{%" in source else _NO_NAMES
 
 
 def has_literal_host(address: str) -> bool:
-    """Return whether an address has a literal host, whatever is filled into the rest of it."""
+    """Return whether the host of an address is literal text, so that merge values cannot change it."""
     return _LITERAL_HOST.match(markup.mask_tags(address)) is not None
 
 
 def is_trackable(address: str, bound: frozenset[str] = _NO_NAMES) -> bool:
-    """Return whether a link may be tracked, whatever is filled into its address.
+    """Return whether a link may be tracked with any merge values.
 
     Its host must be literal, so that data of contacts or callers never decides where a redirect leads. Its variables
     must be known outside of the email, so loop variables are excluded.
@@ -196,14 +196,14 @@ def rewrite_links(html: str, text: str, addresses: Iterable[str], base: str) -> 
     bound = find_loop_variables(html) | find_loop_variables(text)
     numbers: dict[str, int] = {}
     by_number = list(addresses)
-    targets = {item for item in set(by_number) if is_trackable(item, bound)}
+    targets = {address for address in set(by_number) if is_trackable(address, bound)}
     for number, address in enumerate(by_number, 1):
         numbers.setdefault(address, number)
     html_positions: list[tuple[LinkPosition, int]] = []
     for index, place in enumerate(find_positions_in_html(html)):
         if place.address in targets:
-            same = index < len(by_number) and by_number[index] == place.address
-            html_positions.append((place, index + 1 if same else numbers[place.address]))
+            is_same = index < len(by_number) and by_number[index] == place.address
+            html_positions.append((place, index + 1 if is_same else numbers[place.address]))
     text_positions = [
         (place, numbers[place.address]) for place in find_positions_in_text(text, targets) if place.address in targets
     ]

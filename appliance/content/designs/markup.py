@@ -65,9 +65,9 @@ class Tokens:
                 return value
             return "".join(self.keep(part) if index % 2 else part for index, part in enumerate(split_tags(value)))
         if isinstance(value, dict):
-            return {key: self.protect(one) for key, one in value.items()}
+            return {key: self.protect(entry) for key, entry in value.items()}
         if isinstance(value, list):
-            return [self.protect(item) for item in value]
+            return [self.protect(entry) for entry in value]
         return value
 
     def unprotect(self, value: Any) -> Any:
@@ -75,8 +75,8 @@ class Tokens:
         if isinstance(value, str):
             return self.restore(value)
         if isinstance(value, dict):
-            return {key: self.unprotect(one) for key, one in value.items()}
-        return [self.unprotect(item) for item in value] if isinstance(value, list) else value
+            return {key: self.unprotect(entry) for key, entry in value.items()}
+        return [self.unprotect(entry) for entry in value] if isinstance(value, list) else value
 
     def starts(self, text: str) -> bool:
         """Return whether a text begins with a token."""
@@ -88,9 +88,9 @@ class Tokens:
 
     def restore(self, text: str) -> str:
         """Replace tokens by their texts, in one pass."""
-        return self._find.sub(self._meant, text)
+        return self._find.sub(self._text_of_token, text)
 
-    def _meant(self, match: re.Match[str]) -> str:
+    def _text_of_token(self, match: re.Match[str]) -> str:
         number = match[1]
         # Leave a number that is not a token.
         return self._kept[int(number)] if len(number) < 10 and int(number) < len(self._kept) else match[0]
@@ -131,12 +131,12 @@ class Element(NamedTuple):
 
 def mask_tags(html: str) -> str:
     """Return HTML with merge tags masked; all indexes stay the same."""
-    return MERGE_TAG.sub(lambda found: MASK * len(found[0]), html)
+    return MERGE_TAG.sub(lambda match: MASK * len(match[0]), html)
 
 
 def mask_comments(html: str) -> str:
     """Return HTML with comments masked; all indexes stay the same."""
-    return _COMMENT.sub(lambda found: " " * len(found[0]), html)
+    return _COMMENT.sub(lambda match: " " * len(match[0]), html)
 
 
 def iterate_elements(html: str, names: re.Pattern[str] = _ELEMENT, only_marked: bool = False) -> Iterator[Element]:

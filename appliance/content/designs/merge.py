@@ -73,8 +73,8 @@ class MergeError(Exception):
 
     def describe(self) -> str:
         """Return the message of a field error."""
-        where = f" (line {self.line}, column {self.column})" if self.line else ""
-        return f"{self.message}{where}"
+        position = f" (line {self.line}, column {self.column})" if self.line else ""
+        return f"{self.message}{position}"
 
 
 def render_deadline() -> float:
@@ -156,7 +156,7 @@ def _check_tag(tag_text: str, source: str, begin: int) -> int:
 
 
 class RefusedTemplate(NamedTuple):
-    """The error of a template that cannot be compiled, cached like a template; `size` is in bytes, about."""
+    """The error of a template that cannot be compiled, cached like a template; `size` is approximate bytes."""
 
     error: MergeError
     size: int
@@ -211,13 +211,13 @@ def iterate_strings(value: Any) -> Iterator[str]:
     """Yield every string in a document, in the order of reading."""
     waiting = [value]
     while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict):
-            waiting.extend(reversed(list(item.values())))
-        elif isinstance(item, list):
-            waiting.extend(reversed(item))
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting.extend(reversed(list(value.values())))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
 
 
 # Readable texts for lists and titles, where there is no contact to fill the merge tags.
@@ -316,8 +316,8 @@ def find_variables(document: Mapping[str, Any], channel: str = "email") -> dict[
         for name, default in compiled.defaults:
             defaults.setdefault(name, set()).add(default)
     return {
-        name: _describe_variable(name, said)
-        for name, said in sorted(defaults.items())
+        name: _describe_variable(name, default)
+        for name, default in sorted(defaults.items())
         if name.partition(".")[0] not in _PROVIDED_ROOTS
     }
 

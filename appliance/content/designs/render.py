@@ -61,14 +61,14 @@ def _to_pixels(values: Any) -> str:
 
 
 def render_design(design: Any, look: Look, locale: str = "en", marked: bool = False) -> RenderedDesign:
-    """Render a document; recent renderings are cached. Never raises, whatever the document is.
+    """Render a document; recent renderings are cached. Never raises for any document.
 
-    `marked` adds comments for the editor's canvas that tell where each section is.
+    `marked` adds comments for the editor's canvas that mark where each section begins and ends.
     """
     try:
         text = document.to_canonical_json(design)
     except (RecursionError, TypeError, ValueError):
-        # No request carries a document that is nested beyond reason or no JSON.
+        # Requests are validated, so only stored documents can be nested too deeply or not be JSON.
         return _render_empty(Advice("section", "the document cannot be read", "sections"), look, locale)
     if len(text) > _MAX_CHARACTERS:
         return _render_empty(Advice("too_large", "the document is larger than any request", "sections"), look, locale)
@@ -117,10 +117,10 @@ class _Rendering:
         self.advice: list[Advice] = []
         self.conditions: dict[str, list[Any]] = {}
         self.look, self.locale, self.marked = _sanitize_look(look), locale, marked
-        self.theme = self._themed(raw, document_theme(raw, look))
+        self.theme = self._resolve_logo(raw, document_theme(raw, look))
         self.level = self.shown = self.size = 0
 
-    def _themed(self, raw: dict[str, Any], theme: Theme) -> Theme:
+    def _resolve_logo(self, raw: dict[str, Any], theme: Theme) -> Theme:
         """Return the theme with a valid logo address whose merge tags are protected."""
         self._advise_theme(raw.get("theme"))
         url = theme.logo_url
@@ -140,11 +140,11 @@ class _Rendering:
         parts, texts = [], []
         for index, raw in enumerate(document.get_sections(self.document)):
             if isinstance(raw, dict) and self._has_room(f"sections[{index}]"):
-                mjml, text = self._section(document.read_section(raw, f"sections[{index}]"))
+                mjml, text = self._render_section(document.read_section(raw, f"sections[{index}]"))
                 self.size += len(mjml)
                 parts.append(mjml)
                 texts.append(text)
-        html = wrap_html(self._within("rows", "\n".join(parts)), self.theme, self.locale)
+        html = wrap_html(self._wrap_mark("rows", "\n".join(parts)), self.theme, self.locale)
         text = re.sub(r"\n{3,}", "\n\n", "".join(texts)).strip() + "\n"
         return RenderedDesign(
             self.tokens.restore(html), self.tokens.restore(text), tuple(self.advice), dict(self.conditions)
@@ -155,38 +155,38 @@ class _Rendering:
         self.shown += 1
         if self.shown <= document.MAX_TOTAL_SECTIONS and self.size <= merge.MAX_OUTPUT_BYTES:
             return True
-        if not any(item.code == "too_large" for item in self.advice):
+        if not any(advice.code == "too_large" for advice in self.advice):
             self.advice.append(Advice("too_large", "no message has room for this section and those after it", path))
         return False
 
-    def _unknown(self, section: Section, action: str) -> None:
+    def _render_unknown(self, section: Section, action: str) -> None:
         kind = (section.type or "unknown")[:60]
         self.advice.append(Advice("unknown_section", f"a section of the kind {kind!r} cannot {action}", section.path))
 
-    def _section(self, section: Section) -> tuple[str, str]:
+    def _render_section(self, section: Section) -> tuple[str, str]:
         """Return a section as MJML for the body, and as text."""
         if section.kind is None:
-            self._unknown(section, "be shown")
-            return self._within(section.path, ""), ""
-        view = self._view(section, section.kind, self.theme.width)
-        content = self._content(section.kind, view)
-        mjml = self._template("_section").render(v=view, whole=section.kind.whole, content=content)
-        mjml, text = self._shown(section, mjml, section.kind.text(view))
-        return self._within(section.path, mjml), text
+            self._render_unknown(section, "be shown")
+            return self._wrap_mark(section.path, ""), ""
+        view = self._build_view(section, section.kind, self.theme.width)
+        content = self._render_content(section.kind, view)
+        mjml = self._render_template("_section").render(v=view, whole=section.kind.is_whole, content=content)
+        mjml, text = self._wrap_conditions(section, mjml, section.kind.text(view))
+        return self._wrap_mark(section.path, mjml), text
 
-    def _within(self, mark: str, mjml: str) -> str:
+    def _wrap_mark(self, mark: str, mjml: str) -> str:
         """Wrap MJML in the comments by which the canvas finds it."""
         begin, end = self.tokens.keep(f"<!--{SECTION_MARK}{mark}-->"), self.tokens.keep(f"<!--/{SECTION_MARK}-->")
         return f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>" if self.marked else mjml
 
-    def _content(self, kind: Kind, view: View) -> str:
+    def _render_content(self, kind: Kind, view: View) -> str:
         module = import_module(f"appliance.content.designs.sections.{kind.name}")
-        return str(self._template(kind.name).render(v=view, t=view.theme, kind=module))
+        return str(self._render_template(kind.name).render(v=view, t=view.theme, kind=module))
 
-    def _template(self, name: str) -> Any:
+    def _render_template(self, name: str) -> Any:
         return environment().get_template(f"{name}.mjml")
 
-    def _shown(self, section: Section, mjml: str, text: str) -> tuple[str, str]:
+    def _wrap_conditions(self, section: Section, mjml: str, text: str) -> tuple[str, str]:
         """Wrap a section in its conditions; the space after its text is within the condition."""
         text = f"{text.strip()}\n\n" if text.strip() else ""
         filters = section.props.get("show_if")
@@ -198,7 +198,7 @@ class _Rendering:
         begin, end = self.tokens.keep(f"{{% if show.{name} %}}"), self.tokens.keep("{% endif %}")
         return f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>", f"{begin}{text}{end}" if text else ""
 
-    def _view(self, section: Section, kind: Kind, width: float) -> View:
+    def _build_view(self, section: Section, kind: Kind, width: float) -> View:
         def note(code: str, message: str) -> None:
             self.advice.append(Advice(code, message, section.path))
 
@@ -206,20 +206,20 @@ class _Rendering:
         values = section.props
         if isinstance(layer, Mapping) and layer:
             # The brand provides what the section does not set.
-            own_values = {name: one for name, one in values.items() if one is not None}
+            own_values = {name: value for name, value in values.items() if value is not None}
             values = {**self.tokens.protect(dict(layer)), **own_values}
-        read = read_values(kind.all_props(), values, lambda words: note("section", words), self.tokens.starts)
-        view = View(read, self.theme, self.look, self._keep, self._inner, width, self.level > 0)
+        props = read_values(kind.all_props(), values, lambda words: note("section", words), self.tokens.starts)
+        view = View(props, self.theme, self.look, self._keep_html, self._render_inner, width, self.level > 0)
         # Reading the source costs more than writing the output.
         self.size += 2 * sum(map(len, merge.iterate_strings({**section.props, "columns": None})))
         view.has_tags = self.tokens.has
         view.path, view.is_rtl = section.path, is_right_to_left(self.locale)
-        view.padding = self._padding(section, kind)
+        view.padding = self._resolve_padding(section, kind)
         # In whole sections a property of this name is the colour of the section, in others that of an element.
-        own_background = getattr(read, "background_color", None) if kind.whole else None
+        own_background = getattr(props, "background_color", None) if kind.is_whole else None
         ground = own_background or section.styles.get("background_color")
         ground = ground.strip() if isinstance(ground, str) else ""
-        view.is_on_page = ground.lower() == "theme:bg" or (kind.on_page and not ground)
+        view.is_on_page = ground.lower() == "theme:bg" or (kind.is_on_page and not ground)
         if ground and not view.is_on_page:
             view.background = self.theme.colour(ground, "") or None
             if view.background is None:
@@ -228,18 +228,18 @@ class _Rendering:
         view.is_boxed = view.is_nested and (coloured or bool(section.styles.get("padding")))
         if view.is_boxed and not section.styles.get("padding"):
             view.padding = (12, 16, 12, 16)
-        view.classes = [f"h-{read.hide_on}"] if read.hide_on in ("phone", "desktop") else []
+        view.classes = [f"h-{props.hide_on}"] if props.hide_on in ("phone", "desktop") else []
         if not view.is_nested and min(view.padding[1], view.padding[3]) > 20:
             view.classes.append("c-pad")
         for code, message in kind.advise(view):
             note(code, message)
         return view
 
-    def _keep(self, html: str) -> str:
+    def _keep_html(self, html: str) -> str:
         self.size += len(html)
         return self.tokens.keep(html)
 
-    def _padding(self, section: Section, kind: Kind) -> tuple[int, int, int, int]:
+    def _resolve_padding(self, section: Section, kind: Kind) -> tuple[int, int, int, int]:
         """Return the padding in pixels as CSS orders it: top, right, bottom, left."""
         raw = section.styles.get("padding")
         if raw is None or raw == "":
@@ -252,40 +252,40 @@ class _Rendering:
         top, right, bottom, left = (sizes * 4)[:4] if len(sizes) < 3 else [*sizes, sizes[1]][:4]
         return top, right, bottom, left
 
-    def _inner(self, raw: list[Any], width: float, path: str) -> InnerContent:
+    def _render_inner(self, raw: list[Any], width: float, path: str) -> InnerContent:
         """Render the sections of a column."""
         self.level += 1
         parts, texts = [], []
-        for index, item in enumerate(raw):
+        for index, raw_section in enumerate(raw):
             item_path = f"{path}[{index}]"
-            if not isinstance(item, dict) or not self._has_room(item_path):
+            if not isinstance(raw_section, dict) or not self._has_room(item_path):
                 continue
-            section = document.read_section(item, item_path)
-            if section.kind is None or not section.kind.in_columns or self.level > document.MAX_COLUMN_LEVELS:
-                self._unknown(section, "stand in a column")
-                parts.append(self._within(item_path, ""))
+            section = document.read_section(raw_section, item_path)
+            if section.kind is None or not section.kind.is_in_columns or self.level > document.MAX_COLUMN_LEVELS:
+                self._render_unknown(section, "stand in a column")
+                parts.append(self._wrap_mark(item_path, ""))
                 continue
-            mjml, text = self._nested(section, section.kind, width)
-            parts.append(self._within(item_path, mjml))
+            mjml, text = self._render_nested(section, section.kind, width)
+            parts.append(self._wrap_mark(item_path, mjml))
             texts.append(text)
         self.level -= 1
-        return InnerContent(self._within(path, "\n".join(parts)), "".join(texts).strip())
+        return InnerContent(self._wrap_mark(path, "\n".join(parts)), "".join(texts).strip())
 
-    def _nested(self, section: Section, kind: Kind, width: float) -> tuple[str, str]:
+    def _render_nested(self, section: Section, kind: Kind, width: float) -> tuple[str, str]:
         """Return a section within a column as rows, in a separate cell if it has a colour, padding or conditions."""
-        view = self._view(section, kind, width)
-        mjml = self._content(kind, view)
+        view = self._build_view(section, kind, width)
+        mjml = self._render_content(kind, view)
         if mjml.strip() and (view.is_boxed or view.classes):
             colour = f"background-color:{view.background_colour};" if view.background or view.is_on_page else ""
             surface = ' class="c-page"' if view.is_on_page else ""
-            space = " ".join(f"{item}px" for item in view.padding) if view.is_boxed else "0"
-            begin = self._keep(
+            space = " ".join(f"{pixels}px" for pixels in view.padding) if view.is_boxed else "0"
+            begin = self._keep_html(
                 f'<tr class="{" ".join(view.classes)}"><td{surface} style="{colour}padding:{space}">'
                 '<table border="0" cellpadding="0" cellspacing="0" role="presentation" width="100%">'
             )
-            end = self._keep("</table></td></tr>")
+            end = self._keep_html("</table></td></tr>")
             mjml = f"<mj-raw>{begin}</mj-raw>{mjml}<mj-raw>{end}</mj-raw>"
-        return self._shown(section, mjml, kind.text(view))
+        return self._wrap_conditions(section, mjml, kind.text(view))
 
 
 def document_theme(design: Mapping[str, Any], look: Look) -> Theme:

@@ -116,7 +116,7 @@ def clean_css(text: str) -> str:
     return cleaned if cleaned.count("{") == cleaned.count("}") else ""
 
 
-# Rich text has one stored form, whatever browser produced it.
+# Rich text has one stored form for the output of all browsers.
 
 _SYNONYMS = {"b": "strong", "i": "em"}
 _SYNONYM_TAG = re.compile(r"<(/?)(b|i)(?=[\s>])")
@@ -130,7 +130,7 @@ def normalize_rich_text(html: str) -> str:
     text = tokens.protect(html)
     if not markup.is_html(text):
         return html
-    normalized = _SYNONYM_TAG.sub(lambda found: f"<{found[1]}{_SYNONYMS[found[2]]}", clean_text(text))
+    normalized = _SYNONYM_TAG.sub(lambda match: f"<{match[1]}{_SYNONYMS[match[2]]}", clean_text(text))
     previous = ""
     while previous != normalized:
         previous, normalized = normalized, _EMPTY_ELEMENT.sub("", normalized)
@@ -157,8 +157,8 @@ _MAX_CHARACTERS = 100_000
 class StyleSheet(NamedTuple):
     """Rules to inline, rules to keep in the head, and the number of selectors of the first."""
 
-    inlined: str
-    kept: str
+    inline_rules: str
+    head_rules: str
     selectors: int
 
 
@@ -175,7 +175,7 @@ def read_style_sheet(css: str) -> StyleSheet:
             if selector.lower().startswith(_KEPT_AT_RULES):
                 keep.append(rule)
         elif _ONLY_IN_HEAD.search(selector) or any(
-            len(item) > _MAX_SELECTOR_CHARACTERS for item in selector.split(",")
+            len(selector_part) > _MAX_SELECTOR_CHARACTERS for selector_part in selector.split(",")
         ):
             keep.append(rule)
         else:
@@ -232,9 +232,9 @@ class ConditionalComments:
 
     def extract(self, html: str) -> str:
         """Replace the comments to keep by tokens, and remove the others."""
-        return _CONDITIONAL_COMMENT.sub(self._word, html)
+        return _CONDITIONAL_COMMENT.sub(self._token, html)
 
-    def _word(self, match: re.Match[str]) -> str:
+    def _token(self, match: re.Match[str]) -> str:
         if not self._is_layout(match[1]):
             return ""
         word = self._tokens.keep(match[1])
@@ -243,7 +243,7 @@ class ConditionalComments:
 
     def restore(self, html: str) -> str:
         """Return sanitized HTML with only the kept comments."""
-        return _CONDITIONAL_COMMENT.sub(lambda found: found[0] if found[1] in self._words else "", html)
+        return _CONDITIONAL_COMMENT.sub(lambda match: match[0] if match[1] in self._words else "", html)
 
     def _is_layout(self, comment: str) -> bool:
         if _CONDITION_HALF.fullmatch(comment):
@@ -309,11 +309,11 @@ def clean_document(html: str, locale: str = "en") -> str:
     tokens = Tokens()
     comments = ConditionalComments(tokens)
     source = comments.extract(_STYLE.sub(_uncomment_style, tokens.protect(html)))
-    if not any(found.search(source) for found in (_HTML, _BODY, _HEAD, _STYLE)):
+    if not any(pattern.search(source) for pattern in (_HTML, _BODY, _HEAD, _STYLE)):
         return tokens.restore(comments.restore(clean_fragment(source, comments=True)))
     parts = _split_document(source)
     body = _clean_body(parts)
-    rules = parts.sheet.kept if body.is_inlined else f"{parts.sheet.inlined}\n{parts.sheet.kept}"
+    rules = parts.sheet.head_rules if body.is_inlined else f"{parts.sheet.inline_rules}\n{parts.sheet.head_rules}"
     head = (f"<title>{escape(parts.title)}</title>" if parts.title else "") + parts.conditions
     head += f"<style>{rules}</style>" if rules.strip() else ""
     return tokens.restore(
@@ -329,7 +329,7 @@ def _uncomment_style(match: re.Match[str]) -> str:
 
 
 def _split_document(html: str) -> _DocumentParts:
-    sheet = read_style_sheet("\n".join(found[1] for found in _STYLE.finditer(html)))
+    sheet = read_style_sheet("\n".join(match[1] for match in _STYLE.finditer(html)))
     html = _STYLE.sub("", html)
     root, body, head = _HTML.search(html), _BODY.search(html), _HEAD.search(html)
     title = _TITLE.search(html)
@@ -352,12 +352,12 @@ def _clean_body(parts: _DocumentParts) -> _CleanBody:
     attributes, content = _clean_attributes(parts.body), clean_fragment(parts.content, comments=True)
     sheet = parts.sheet
     if (
-        not sheet.inlined
+        not sheet.inline_rules
         or content.count("<") * sheet.selectors > _MAX_MATCHES
         or _exceeds_written_limit(sheet, content)
     ):
-        return _CleanBody(attributes, content, not sheet.inlined)
-    inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, extra_css=sheet.inlined)
+        return _CleanBody(attributes, content, not sheet.inline_rules)
+    inliner = css_inline.CSSInliner(keep_at_rules=True, load_remote_stylesheets=False, extra_css=sheet.inline_rules)
     try:
         inlined = inliner.inline(f"<html><head></head><body{attributes}>{content}</body></html>")
     except css_inline.InlineError:
@@ -375,7 +375,7 @@ def _exceeds_written_limit(sheet: StyleSheet, content: str) -> bool:
     """
     name_counts = Counter(_NAME.findall(content))
     element_count, characters = content.count("<"), 0
-    for selectors, block in _iterate_rules(sheet.inlined):
+    for selectors, block in _iterate_rules(sheet.inline_rules):
         for selector in selectors.split(","):
             names = _NAME.findall(selector)
             characters += len(block) * (

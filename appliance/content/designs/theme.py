@@ -22,7 +22,7 @@ def parse_colour(value: str) -> str | None:
     if _HEX.match(text):
         return text
     if _SHORT_HEX.match(text):
-        return "#" + "".join(item * 2 for item in text[1:])
+        return "#" + "".join(digit * 2 for digit in text[1:])
     from PIL import ImageColor
 
     if not text.isalpha():
@@ -44,8 +44,8 @@ def to_rgb(colour: str) -> tuple[int, int, int]:
 @lru_cache(maxsize=512)
 def luminance(colour: str) -> float:
     """Return the relative luminance of `#rrggbb`, 0 (black) to 1 (WCAG 2.2, relative luminance)."""
-    linear = [item / 12.92 if item <= 0.04045 else ((item + 0.055) / 1.055) ** 2.4
-              for item in (part / 255 for part in to_rgb(colour))]  # fmt: skip
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+              for part in (part / 255 for part in to_rgb(colour))]  # fmt: skip
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -65,12 +65,12 @@ def readable_colour(background: str, preferred: str | None = None) -> str:
     """Return the preferred colour if it is readable on the background, else white or near black."""
     if preferred is not None and contrast_ratio(preferred, background) >= 4.5:
         return preferred
-    return max(("#ffffff", "#16181d"), key=lambda item: contrast_ratio(item, background))
+    return max(("#ffffff", "#16181d"), key=lambda colour: contrast_ratio(colour, background))
 
 
 def ensure_contrast(colour: str, background: str, ratio: float = 4.5) -> str:
     """Return the nearest colour with enough contrast on a background, by mixing in white or black."""
-    target = max(("#ffffff", "#000000"), key=lambda item: contrast_ratio(item, background))
+    target = max(("#ffffff", "#000000"), key=lambda end_colour: contrast_ratio(end_colour, background))
     for step in range(21):
         mixed = mix_colours(colour, target, step / 20)
         if contrast_ratio(mixed, background) >= ratio:
@@ -118,7 +118,7 @@ class Palette(NamedTuple):
     line: str
     brand: str
     on_brand: str
-    link: str  # the brand's colour as words can have it
+    link: str  # the brand colour with enough contrast for text
 
 
 # The colours if neither document nor brand sets them.
@@ -149,14 +149,15 @@ def resolve_theme(document: Mapping[str, Any], look: Look) -> Theme:
     layers: tuple[Mapping[str, Any], ...] = (document, look.theme, look._asdict())
 
     def first(name: str) -> str | None:
-        return next((one for layer in layers if isinstance(one := layer.get(name), str) and one.strip()), None)
+        return next((text for layer in layers if isinstance(text := layer.get(name), str) and text.strip()), None)
 
-    def colour(name: str, fallback: str) -> str:
-        parsed = (parse_colour(one) for layer in layers if isinstance(one := layer.get(name), str))
-        return next((item for item in parsed if item is not None), fallback)
+    def find_colour(name: str, fallback: str) -> str:
+        parsed = (parse_colour(text) for layer in layers if isinstance(text := layer.get(name), str))
+        return next((colour for colour in parsed if colour is not None), fallback)
 
-    light = _light_palette(*(colour(name, plain) for name, plain in DEFAULT_COLOURS.items()))
-    width = next((found for layer in layers if (found := _clamp_width(layer.get("width"))) is not None), DEFAULT_WIDTH)
+    light = _light_palette(*(find_colour(name, plain) for name, plain in DEFAULT_COLOURS.items()))
+    widths = (_clamp_width(layer.get("width")) for layer in layers)
+    width = next((width for width in widths if width is not None), DEFAULT_WIDTH)
     body = font_stack(first("font_body"))
     return Theme(
         light, _dark_palette(light), body, font_stack(first("font_heading")) if first("font_heading") else body,
@@ -194,8 +195,10 @@ def font_stack(name: str | None) -> str:
     if not _FAMILY.match(first):
         return SANS_STACK
     lowered = first.lower()
-    rest = "Georgia, serif" if lowered in _SERIF else "Menlo, Consolas, monospace" if lowered in _MONO else SANS_STACK
-    return f"'{first}', {rest}" if " " in first else f"{first}, {rest}"
+    fallback = (
+        "Georgia, serif" if lowered in _SERIF else "Menlo, Consolas, monospace" if lowered in _MONO else SANS_STACK
+    )
+    return f"'{first}', {fallback}" if " " in first else f"{first}, {fallback}"
 
 
 # The frame of an email: MJML to HTML, and what mail clients need beyond MJML.
@@ -302,7 +305,7 @@ def _dark_css(theme: Theme) -> str:
 
 def _dark_rules(palette: Palette, prefix: str) -> str:
     def rule(selectors: str, declarations: str) -> str:
-        listed = ",".join(prefix + item for item in selectors.split(","))
+        listed = ",".join(prefix + selector for selector in selectors.split(","))
         return f"{listed}{{{declarations}}}"
 
     return "".join(

@@ -208,7 +208,7 @@ def _insert(
 
 def _fits_in_column(kind: Kind | None, level: int) -> bool:
     """Return whether a kind is allowed in columns at this level."""
-    if kind is None or not kind.in_columns:
+    if kind is None or not kind.is_in_columns:
         return False
     return level <= document.MAX_COLUMN_LEVELS and (kind.name != "columns" or level < document.MAX_COLUMN_LEVELS)
 

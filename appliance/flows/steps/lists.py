@@ -62,7 +62,7 @@ class ListAdd(_ListStep):
         if reason is not None:
             return [skip(reason) for _ in runs]
         stays_out: set[int] = set()
-        if lists.add_members(context.account_id, list_id, _get_contact_ids(runs)).kept:
+        if lists.add_members(context.account_id, list_id, _get_contact_ids(runs)).kept_opt_outs:
             refusals = rows(
                 "SELECT contact_id FROM list_opt_out WHERE contact_list_id = ? AND contact_id IN "
                 "(SELECT value FROM json_each(?))",

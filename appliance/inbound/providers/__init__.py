@@ -24,7 +24,7 @@ PROVIDERS: dict[str, Provider] = {
     module.PROVIDER.name: module.PROVIDER for module in (own, ses, postmark, mailgun, sendgrid)
 }  # fmt: skip
 
-# Reports in one transaction: a few milliseconds, so that a provider that posts a thousand at once blocks no others
+# Reports in one transaction, which takes a few milliseconds, so that a provider that posts a thousand blocks no others.
 _BATCH_SIZE = 50
 _MAX_CERTIFICATE_BYTES = 65_536
 _LOG_INTERVAL_SECONDS = 60.0
@@ -56,52 +56,54 @@ def log_refused_request(name: str) -> None:
     """Log a rejected request, at most once a minute: a wrong secret would otherwise look like missing reports."""
     if clock.monotonic() >= _next_log_at.get(name, 0):
         _next_log_at[name] = clock.monotonic() + _LOG_INTERVAL_SECONDS
-        log.warning("hooks: a request to /hooks/%s was refused: its signature is missing, wrong or too old", name)
+        log.warning("hooks: request refused, its signature is missing, wrong or too old hook=%s", name)
 
 
 async def _fetch(url: str) -> bytes:
     try:
         response = await safe_http.get(url, max_bytes=_MAX_CERTIFICATE_BYTES)
     except safe_http.RequestFailed:
-        raise Unavailable("the service that signed this cannot be reached", "unavailable", 30) from None
+        raise Unavailable(
+            "The signing certificate of the provider cannot be downloaded now.", "unavailable", 30
+        ) from None
     if response.status != 200:
-        raise Unavailable("the service that signed this cannot be asked", "unavailable", 30)
+        raise Unavailable("The signing certificate of the provider cannot be downloaded now.", "unavailable", 30)
     return response.body
 
 
 def split_payload(payload: HookPayload) -> Iterator[HookPayload]:
     """Yield the reports in batches of one transaction each; the token goes with the first."""
-    yield payload._replace(facts=payload.facts[:_BATCH_SIZE])
-    for start in range(_BATCH_SIZE, len(payload.facts), _BATCH_SIZE):
-        yield HookPayload(payload.facts[start : start + _BATCH_SIZE])
+    yield payload._replace(reports=payload.reports[:_BATCH_SIZE])
+    for start in range(_BATCH_SIZE, len(payload.reports), _BATCH_SIZE):
+        yield HookPayload(payload.reports[start : start + _BATCH_SIZE])
 
 
 class WriteResult(NamedTuple):
     """The recipients who newly opted out, and the report that must be repeated, if any."""
 
-    left: tuple[ProviderOptOut, ...]
-    held: MessageInFlight | None
+    opt_outs: tuple[ProviderOptOut, ...]
+    in_flight: MessageInFlight | None
 
 
 def write_payload(name: str, payload: HookPayload, body: bytes) -> WriteResult:
-    """Write reports with their consequences; one that must wait does not block others.
+    """Write reports with their consequences; a report that must wait does not block the others.
 
     Raises NotAllowed if a token comes again with another body, or Unavailable.
     """
     require_write_transaction()
     if payload.token is not None:
         _check_token(name, payload.token, body)
-    held = None
-    for fact in payload.facts:
+    in_flight = None
+    for report in payload.reports:
         try:
-            delivery_reports.record_report(fact)
+            delivery_reports.record_report(report)
         except MessageInFlight as error:
-            held = error
+            in_flight = error
     opt_outs = (
-        opt_out for opt_out in payload.left if delivery_reports.is_recipient(opt_out.message_id, opt_out.recipient)
+        opt_out for opt_out in payload.opt_outs if delivery_reports.is_recipient(opt_out.message_id, opt_out.recipient)
     )
     return WriteResult(
-        tuple(opt_out for opt_out in opt_outs if delivery_reports.mark_processed(name, opt_out.key)), held
+        tuple(opt_out for opt_out in opt_outs if delivery_reports.mark_processed(name, opt_out.key)), in_flight
     )
 
 

@@ -40,8 +40,8 @@ class ProviderOptOut(NamedTuple):
 class HookPayload(NamedTuple):
     """The contents of a verified request; a `token` may only come again with the same body."""
 
-    facts: tuple[DeliveryReport, ...] = ()
-    left: tuple[ProviderOptOut, ...] = ()
+    reports: tuple[DeliveryReport, ...] = ()
+    opt_outs: tuple[ProviderOptOut, ...] = ()
     token: str | None = None
 
 
@@ -100,8 +100,8 @@ def to_milliseconds(seconds: float) -> int | None:
 
 def find_codes(*texts: Any) -> tuple[int | None, str | None]:
     """Return the basic and the enhanced code in the text of a server."""
-    whole = " ".join(str(text) for text in texts if text)
-    smtp, enhanced = _SMTP.search(whole), _ENHANCED.search(whole)
+    text = " ".join(str(text) for text in texts if text)
+    smtp, enhanced = _SMTP.search(text), _ENHANCED.search(text)
     return int(smtp[1]) if smtp else None, enhanced[1] if enhanced else None
 
 

@@ -26,8 +26,8 @@ from appliance.sending.messages import links
 from appliance.settings import config
 
 _SECRET_HEADER = "x-hook-secret"  # noqa: S105 - the name of a header
-# Final results by Postmark's type; other types are delays, automatic replies or not about our mail. With the enhanced
-# code where the type tells the cause
+# Final results by Postmark's type, with an enhanced code where the type tells the cause. Other types are delays,
+# automatic replies, or not about our mail.
 _BOUNCES: dict[str, tuple[ReportKind, str | None]] = {
     "HardBounce": ("bounced", None),
     "BadEmailAddress": ("bounced", "5.1.3"),
@@ -74,9 +74,9 @@ async def _read(received: HookRequest, secret: str, fetch: Fetch) -> HookPayload
     )
     if body.record_type == "SubscriptionChange":
         is_opt_out = body.suppress_sending and body.suppression_reason == "ManualSuppression"
-        return HookPayload(left=(opt_out,) if is_opt_out else ())
+        return HookPayload(opt_outs=(opt_out,) if is_opt_out else ())
     report = _to_report(message_id, body)
-    return HookPayload((report,) if report else (), left=(opt_out,) if body.type == "Unsubscribe" else ())
+    return HookPayload((report,) if report else (), opt_outs=(opt_out,) if body.type == "Unsubscribe" else ())
 
 
 def _basic_password(header: str) -> str:

@@ -206,7 +206,7 @@ class _ArchiveReader:
 
     def next(self) -> tarfile.TarInfo | None:
         """Return the next member, or None at the end."""
-        # tarfile reads headers into memory whatever length they declare.
+        # tarfile reads headers into memory without checking their declared length.
         self._bounded.allow(_MAX_HEADER_BYTES)
         member: tarfile.TarInfo | None = self._tar.next()
         if member is not None:

@@ -34,9 +34,9 @@ class BackupFile(NamedTuple):
     """A backup in the backup directory."""
 
     path: Path
-    made_at: int  # milliseconds
+    created_at: int  # milliseconds
     size: int  # bytes
-    is_own: bool  # created by the schedule, which also deletes it
+    is_scheduled: bool  # created by the schedule, which also deletes it
 
 
 def format_timestamp(moment: int) -> str:
@@ -61,12 +61,12 @@ def list_backups(directory: Path) -> list[BackupFile]:
             match = _SCHEDULED_NAME.fullmatch(path.name)
             moment = calendar.timegm(time.strptime(match[1], _TIMESTAMP_FORMAT)) if match else status.st_mtime
             backups.append(BackupFile(path, int(moment * 1000), status.st_size, match is not None))
-    return sorted(backups, key=lambda backup: (backup.made_at, backup.path.name), reverse=True)
+    return sorted(backups, key=lambda backup: (backup.created_at, backup.path.name), reverse=True)
 
 
 def prune_backups(directory: Path, keep: int) -> int:
     """Delete the oldest scheduled backups beyond `keep`, and return the number of deleted ones."""
-    surplus = [backup for backup in list_backups(directory) if backup.is_own][keep:]
+    surplus = [backup for backup in list_backups(directory) if backup.is_scheduled][keep:]
     for backup in surplus:
         backup.path.unlink(missing_ok=True)
     return len(surplus)
@@ -143,12 +143,12 @@ def _require_usable_database(source: Path) -> None:
 
 
 @contextmanager
-def _copy_database(source: Path, where: Path, report_progress: ProgressCallback) -> Iterator[tuple[BinaryIO, int]]:
+def _copy_database(source: Path, directory: Path, report_progress: ProgressCallback) -> Iterator[tuple[BinaryIO, int]]:
     """Yield a consistent copy of a database and its schema version without blocking writers.
 
     The copy is an unlinked file, so it disappears with the process.
     """
-    path = where / f"{data_dir.PART_PREFIX}{os.getpid()}-{DATABASE}{data_dir.PART_SUFFIX}"
+    path = directory / f"{data_dir.PART_PREFIX}{os.getpid()}-{DATABASE}{data_dir.PART_SUFFIX}"
     with ExitStack() as stack:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         file = stack.enter_context(os.fdopen(descriptor, "w+b"))
@@ -193,11 +193,9 @@ def _pack_files(
 ) -> None:
     size = os.fstat(copy.fileno()).st_size
     writer.add(DATABASE, _ProgressReader(copy, size, report_progress), size)
-    others = [directory / journal.JOURNAL_FILE, *([directory / KEY] if with_key else [])]
-    others += [
-        path for folder in FILE_DIRECTORIES for path in sorted((directory / folder).rglob("*")) if path.is_file()
-    ]
-    for path in others:
+    paths = [directory / journal.JOURNAL_FILE, *([directory / KEY] if with_key else [])]
+    paths += [path for folder in FILE_DIRECTORIES for path in sorted((directory / folder).rglob("*")) if path.is_file()]
+    for path in paths:
         name = path.relative_to(directory).as_posix()
         if not archive.is_member_name(name):
             continue  # an unknown file, which a restore would reject
@@ -238,7 +236,7 @@ class _Schedule:
     """The state in this process; everything else is read from the backup directory."""
 
     def __init__(self) -> None:
-        self.asked = self.running = False
+        self.is_requested = self.is_running = False
         self.failure = ""
         self.not_before = 0
         self.latest: int | None = None
@@ -250,18 +248,18 @@ _run_lock = threading.Lock()
 
 def get_schedule_state() -> ScheduleState:
     """Return whether a backup is running, and the error of the last one."""
-    return ScheduleState(_schedule.running or _schedule.asked, _schedule.failure)
+    return ScheduleState(_schedule.is_running or _schedule.is_requested, _schedule.failure)
 
 
 def request_backup() -> None:
     """Request a backup now."""
-    _schedule.asked = True
+    _schedule.is_requested = True
     signals.wake("backups")
 
 
 def is_due() -> bool:
     """Return whether a backup is due: requested, or one interval after the last one or the first account."""
-    if _schedule.asked:
+    if _schedule.is_requested:
         return True
     every = config.parse_seconds(config.current().backup.every) * 1000
     now = clock.now_ms()
@@ -274,7 +272,7 @@ def is_due() -> bool:
 
 def _find_latest() -> int | None:
     """Return the time of the last scheduled backup, or of the first account."""
-    scheduled = [backup.made_at for backup in list_backups(_get_data_directory()) if backup.is_own]
+    scheduled = [backup.created_at for backup in list_backups(_get_data_directory()) if backup.is_scheduled]
     latest = scheduled[0] if scheduled else scalar("SELECT min(created_at) FROM account")
     return int(latest) if latest is not None else None
 
@@ -289,10 +287,10 @@ def run_scheduled_backup(is_stopping: threading.Event) -> None:
         return
     try:
         if is_due():
-            _schedule.asked, _schedule.running = False, True
+            _schedule.is_requested, _schedule.is_running = False, True
             _run_backup(_get_data_directory(), is_stopping)
     finally:
-        _schedule.running = False
+        _schedule.is_running = False
         _run_lock.release()
 
 
@@ -325,7 +323,7 @@ class UpgradeFailed(Exception):
     """The database was not upgraded."""
 
 
-def upgrade_database(directory: Path, tell: Callable[[str], None]) -> int:
+def upgrade_database(directory: Path, report: Callable[[str], None]) -> int:
     """Back up and migrate the open database, and return the number of migrations.
 
     A backup of the same state from a killed start is reused. Raises SchemaTooNew, or UpgradeFailed if there is no
@@ -335,7 +333,9 @@ def upgrade_database(directory: Path, tell: Callable[[str], None]) -> int:
     if 0 < current < target_schema:
         target = directory / BACKUP_DIRECTORY / f"before-schema-{target_schema}.tar.gz"
         if not _is_up_to_date(directory, target):
-            tell(f"the database has schema {current}, this program {target_schema}: creating the backup {target} first")
+            report(
+                f"the database has schema {current}, this program {target_schema}: creating the backup {target} first"
+            )
             _back_up_before_upgrade(directory, target)
     return migrations.migrate()
 

@@ -161,8 +161,8 @@ class HeldCampaign(NamedTuple):
     name: str
     phase: str
     scheduled_at: int | None
-    open: int
-    sent: int
+    open_count: int
+    sent_count: int
 
 
 class HeldFlow(NamedTuple):
@@ -170,7 +170,7 @@ class HeldFlow(NamedTuple):
 
     flow_id: int
     name: str
-    inside: int
+    run_count: int
 
 
 class HeldSending(NamedTuple):
@@ -179,13 +179,13 @@ class HeldSending(NamedTuple):
     restoration: Restoration | None
     campaigns: list[HeldCampaign]
     flows: list[HeldFlow]
-    of_flows: int  # open messages of flows
-    single: int  # other open messages
+    flow_message_count: int  # open messages of flows
+    other_message_count: int  # other open messages
 
     @property
     def is_empty(self) -> bool:
         """Return whether nothing would be sent."""
-        return not (self.campaigns or self.flows or self.of_flows or self.single)
+        return not (self.campaigns or self.flows or self.flow_message_count or self.other_message_count)
 
 
 def is_account_held(account: Account) -> bool:
@@ -200,7 +200,7 @@ def get_last_restoration() -> Restoration | None:
 
 
 def find_held_sending(account_id: int) -> HeldSending:
-    """Return everything that an account would send."""
+    """Return everything that an account would send once sending is resumed."""
     restoration = get_last_restoration()
     campaigns = [
         HeldCampaign(*row)
@@ -254,10 +254,10 @@ class RestoreResult(NamedTuple):
 
     manifest: Manifest
     replayed: Replayed
-    kept: Path | None  # where the previous data was saved
+    previous_data_path: Path | None  # where the previous data was saved
 
 
-def restore_backup(directory: Path, source: Path, force: bool, tell: Callable[[str], None]) -> RestoreResult:
+def restore_backup(directory: Path, source: Path, force: bool, report: Callable[[str], None]) -> RestoreResult:
     """Restore a backup into a locked data directory. Raises RestoreFailed or archive.DamagedArchive.
 
     All data is staged first and put in place by one rename, so a killed process leaves either the old or the new data.
@@ -278,11 +278,11 @@ def restore_backup(directory: Path, source: Path, force: bool, tell: Callable[[s
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(mode=0o700)
     try:
-        tell(f"unpacking the backup of {clock.iso(manifest.taken_at)}")
+        report(f"unpacking the backup of {clock.iso(manifest.taken_at)}")
         archive.unpack_archive(source, staging)
         _load_key(directory, staging, manifest)
-        saved_path = _preserve_current_data(directory, manifest, tell) if exists else None
-        tell("checking the database")
+        saved_path = _preserve_current_data(directory, manifest, report) if exists else None
+        report("checking the database")
         try:
             replayed = _prepare_database(directory, staging, manifest)
         except (apsw.Error, peewee.PeeweeException) as error:
@@ -304,7 +304,7 @@ def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
     has_key = os.path.lexists(key_path)
     if not has_key and not backup_key_path.exists():
         raise RestoreFailed(f"the key is missing: put the {KEY} that belongs to this backup into {directory} first "
-                          "(without it nobody knows whom it must not write to)")  # fmt: skip
+                          "(without it, opt-outs and suppressions cannot be recognised)")  # fmt: skip
     crypto.load_key(directory if has_key else staging)
     if crypto.key_fingerprint() != manifest.key:
         description = key_path if has_key else f"the {KEY} in the backup"
@@ -313,17 +313,17 @@ def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
         )
 
 
-def _preserve_current_data(directory: Path, manifest: Manifest, tell: Callable[[str], None]) -> Path:
+def _preserve_current_data(directory: Path, manifest: Manifest, report: Callable[[str], None]) -> Path:
     """Save the current data as a backup, or as plain files if it cannot be read, and return the path."""
     folder = directory / create.BACKUP_DIRECTORY
     folder.mkdir(mode=0o700, exist_ok=True)
     name = _find_free_name(folder)
-    tell("backing up what is there")
+    report("backing up what is there")
     try:
         target = folder / f"{name}.tar.gz"
         create.create_backup(directory, target)
     except create.UnusableSource as error:
-        tell(f"{error}; its files are kept as they are")
+        report(f"{error}; its files are kept as they are")
         target = folder / name
         target.mkdir(mode=0o700)
         for path in (directory / DATABASE, *(directory / f"{DATABASE}{end}" for end in archive.LOG_SUFFIXES)):
@@ -366,7 +366,7 @@ def _prepare_database(directory: Path, staging: Path, manifest: Manifest) -> Rep
 
 
 def _require_tables() -> None:
-    """Raise NotRestored for a database that lacks a table or a column of the schema that it says it has."""
+    """Raise RestoreFailed for a database that lacks a table or a column of the schema that it says it has."""
     columns = sql.list_columns(connection())
     missing = [
         f"{model._meta.table_name}.{column}"

@@ -15,7 +15,7 @@ from appliance.core.errors import ConfigError
 from appliance.ops.doctor import accounts, connections, installation, seed
 from appliance.ops.doctor.installation import CheckAborted, Finding
 from appliance.settings import config
-from appliance.settings.config import Loaded
+from appliance.settings.config import LoadedConfig
 from appliance.storage.database import scalar
 
 _INSTALLATION_CHECKS = (
@@ -45,7 +45,7 @@ _ACCOUNT_CHECKS = (
 
 
 def run_checks(
-    load: Callable[[dict[str, object] | None], Loaded], with_seed: bool = False, account_id: int | None = None
+    load: Callable[[dict[str, object] | None], LoadedConfig], with_seed: bool = False, account_id: int | None = None
 ) -> Iterator[Finding]:
     """Yield the findings of all checks; `load` loads the configuration with the given page settings.
 

@@ -193,8 +193,8 @@ def _check_certificate(setting: str, certificate: str, key: str, listen: str) ->
         certificate_facts = crypto.read_certificate(setting, certificate)
     except (OSError, ConfigError) as error:
         return Finding("fail", setting, str(error).removeprefix(f"{setting}: "))
-    if certificate_facts.fault:
-        return Finding("fail", setting, f"{certificate}: {certificate_facts.fault}")
+    if certificate_facts.validity_error:
+        return Finding("fail", setting, f"{certificate}: {certificate_facts.validity_error}")
     words, host = f"valid for {certificate_facts.days_left} days", config.base_host(config.current())
     if listen and not certificate_facts.covers(host):
         names = ", ".join(certificate_facts.host_names) or "no host"
@@ -270,7 +270,7 @@ class _UsedAddress(NamedTuple):
 
     account_id: int
     address: str
-    by: str
+    used_by: str
 
 
 def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from appliance.campaigns import store
 from appliance.core import clock, crypto, data_dir
 from appliance.ops.backups import create
 from appliance.settings import config
-from appliance.settings.config import Loaded
+from appliance.settings.config import LoadedConfig
 from appliance.storage import database as sql
 from appliance.storage import disk_guard, migrations
 from appliance.storage.database import SqliteTooOld, check_version, fetch_one, open_database, rows, scalar
@@ -25,7 +25,7 @@ MAX_SHOWN = 10
 
 
 class Finding(NamedTuple):
-    """A result of a check, with an optional fix to paste or do."""
+    """A result of a check, with an optional fix: a command or a record to paste, or a step to do."""
 
     level: Literal["ok", "warn", "fail"]
     check: str
@@ -37,7 +37,7 @@ class CheckAborted(Exception):
     """Further checks are not possible."""
 
 
-def check_configuration(loaded: Loaded) -> Iterator[Finding]:
+def check_configuration(loaded: LoadedConfig) -> Iterator[Finding]:
     """Report warnings of the configuration."""
     for words in loaded.warnings:
         yield Finding("warn", "configuration", words)
@@ -196,12 +196,12 @@ _LATE_FACTOR = 2
 def check_backups(directory: Path) -> Iterator[Finding]:
     """Check the age of the last scheduled backup."""
     every = config.parse_seconds(config.current().backup.every) * 1000
-    scheduled = [item for item in create.list_backups(directory) if item.is_own]
+    scheduled = [backup for backup in create.list_backups(directory) if backup.is_scheduled]
     if not every:
         yield Finding("ok", "backups", "automatic backups are off (backup.every is 0)")
         return
     first_account_at = scalar("SELECT min(created_at) FROM account")
-    since = scheduled[0].made_at if scheduled else first_account_at
+    since = scheduled[0].created_at if scheduled else first_account_at
     if since is None:
         return
     age = clock.now_ms() - since

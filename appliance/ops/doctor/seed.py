@@ -40,7 +40,7 @@ from appliance.storage.transactions import require_write_transaction
 Lookup = Callable[[str, str], DnsAnswer]
 
 
-def check_received_message(source: bytes, mail_from: str, level: str, ask: Lookup) -> Iterator[Finding]:
+def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lookup) -> Iterator[Finding]:
     """Yield the findings of a receiving server: DKIM, SPF and DMARC; `level` is that of a missing signature."""
     message = message_from_bytes(source, policy=policy.compat32)
     domain = _domain_of(parseaddr(str(message["From"]))[1])
@@ -53,7 +53,7 @@ def check_received_message(source: bytes, mail_from: str, level: str, ask: Looku
     signing_domains: list[str] = []
     for text in message.get_all("DKIM-Signature") or []:
         tags = _parse_tags(str(text))
-        fault = _find_signature_fault(source, str(text), tags, ask)
+        fault = _find_signature_fault(source, str(text), tags, lookup)
         name = f"{tags.get('s')}._domainkey.{tags.get('d')}"
         if fault:
             yield Finding("fail", "seed DKIM", f"{name}: {fault}")
@@ -64,17 +64,17 @@ def check_received_message(source: bytes, mail_from: str, level: str, ask: Looku
         fix = f"campanero: Settings, Sending domains, add {domain}"
         yield Finding("fail" if grave == "fail" else "warn", "seed DKIM", f"email from {domain} is not signed", fix)
     return_domain = _domain_of(mail_from)
-    is_spf_aligned = _is_aligned(return_domain, domain) and _has_record(ask(return_domain, "TXT"), "v=spf1")
+    is_spf_aligned = _is_aligned(return_domain, domain) and _has_record(lookup(return_domain, "TXT"), "v=spf1")
     if is_spf_aligned:
         yield Finding("ok", "seed SPF", f"the return path {return_domain} has an SPF record")
     else:
-        why = "has no SPF record" if _is_aligned(return_domain, domain) else f"is not under {domain}"
-        yield Finding("warn", "seed SPF", f"the return path {return_domain} {why}")
+        reason = "has no SPF record" if _is_aligned(return_domain, domain) else f"is not under {domain}"
+        yield Finding("warn", "seed SPF", f"the return path {return_domain} {reason}")
     yield from _check_dmarc(
         domain,
         bool(is_spf_aligned) or any(_is_aligned(signing_domain, domain) for signing_domain in signing_domains),
         grave,
-        ask,
+        lookup,
     )
 
 
@@ -91,12 +91,12 @@ def _check_dmarc(domain: str, is_met: bool, grave: str, ask: Lookup) -> Iterator
         yield Finding("ok", "seed DMARC", f"passes for {domain}")
 
 
-def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], ask: Lookup) -> str | None:
+def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], lookup: Lookup) -> str | None:
     """Return the error of a DKIM signature (RFC 6376, 6.1), or None."""
     head, _, body = source.partition(b"\r\n\r\n")
     if b64decode(tags.get("bh", "")) != hashlib.sha256(dkim.canonicalize_body(body)).digest():
         return "the body differs from the signed one"
-    answer = ask(f"{tags.get('s')}._domainkey.{tags.get('d')}", "TXT")
+    answer = lookup(f"{tags.get('s')}._domainkey.{tags.get('d')}", "TXT")
     if answer.state != "found":
         return f"the public key cannot be read: {answer.error}"
     lines: dict[str, list[bytes]] = {}
@@ -104,8 +104,8 @@ def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], ask:
         lines.setdefault(line.partition(b":")[0].decode("latin-1"), []).append(line)
     data = b""
     for name in tags.get("h", "").lower().split(":"):
-        left = lines.get(name.strip(), [])
-        data += left.pop() + b"\r\n" if left else b""
+        remaining = lines.get(name.strip(), [])
+        data += remaining.pop() + b"\r\n" if remaining else b""
     bare = header[: header.rindex("b=") + 2].replace("\r\n", "").replace("\n", "")
     data += dkim.canonicalize_headers(f"DKIM-Signature: {bare}".encode())[0]
     return (

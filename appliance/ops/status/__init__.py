@@ -164,8 +164,8 @@ def _build_task(
     kind: str, number: int | None, account_id: int, name: str, state: str, words: str, done: int, total: int | None,
     speed: float | None,
 ) -> Task:  # fmt: skip
-    left = (total - done) / speed if total is not None and speed else None
-    return Task(kind, number, account_id, name, state, words, done, total, speed, left)
+    seconds_left = (total - done) / speed if total is not None and speed else None
+    return Task(kind, number, account_id, name, state, words, done, total, speed, seconds_left)
 
 
 def _collect_sends() -> Iterator[Task]:

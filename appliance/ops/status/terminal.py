@@ -31,33 +31,33 @@ class Screen(NamedTuple):
     """The properties of the output: its width, and whether it supports colors and Unicode."""
 
     columns: int = 80
-    colours: bool = False
-    signs: bool = True
+    has_colours: bool = False
+    has_unicode: bool = True
 
     def styled(self, text: str, style: str) -> str:
         """Return the text with a style, if the screen supports colors."""
-        return f"\x1b[{style}m{text}\x1b[0m" if self.colours and text else text
+        return f"\x1b[{style}m{text}\x1b[0m" if self.has_colours and text else text
 
 
 def render_lines(status: Status, screen: Screen) -> list[str]:
     """Return the lines of a status, none wider than the screen."""
     lines = [*_render_header(status, screen), ""]
     for kind, title in _TASK_TITLES.items():
-        tasks = [item for item in status.tasks if item.kind == kind]
+        tasks = [task for task in status.tasks if task.kind == kind]
         if tasks or kind in _EMPTY_MESSAGES:
             lines.append(screen.styled(title, BOLD))
-            lines += [_render_task(item, screen) for item in tasks] or [
+            lines += [_render_task(task, screen) for task in tasks] or [
                 _fit_to_screen(f"  {_EMPTY_MESSAGES[kind]}", screen, DIM)
             ]
     lines += ["", screen.styled("Queue", BOLD)]
     lines += [
-        _fit_to_screen(f"  {_CHANNEL_NAMES[item.channel]:<{_LABEL_COLUMNS}}{_describe_queue(item)}", screen)
-        for item in status.queue
+        _fit_to_screen(f"  {_CHANNEL_NAMES[queue.channel]:<{_LABEL_COLUMNS}}{_describe_queue(queue)}", screen)
+        for queue in status.queue
     ]
     lines += [screen.styled("Today", BOLD)]
     lines += [
-        _fit_to_screen(f"  {_CHANNEL_NAMES[item.channel]:<{_LABEL_COLUMNS}}{_describe_day(item)}", screen)
-        for item in status.today
+        _fit_to_screen(f"  {_CHANNEL_NAMES[day.channel]:<{_LABEL_COLUMNS}}{_describe_day(day)}", screen)
+        for day in status.today
     ]
     lines += [screen.styled("Storage", BOLD), _fit_to_screen(f"  {_describe_storage(status)}", screen)]
     return lines
@@ -76,7 +76,7 @@ def _render_header(status: Status, screen: Screen) -> Iterator[str]:
 
 def _render_task(task: Task, screen: Screen) -> str:
     room = min(_MAX_NAME_COLUMNS, max(10, screen.columns // 4))
-    name = _pad(truncate(strip_control_characters(task.name), room, screen.signs), room)
+    name = _pad(truncate(strip_control_characters(task.name), room, screen.has_unicode), room)
     details = [*describe_progress(task)]
     # The last details are dropped if there is not enough room.
     while len(details) > 1 and room + _measure_width("  ".join(details)) + 12 > screen.columns:
@@ -85,7 +85,7 @@ def _render_task(task: Task, screen: Screen) -> str:
     bar = min(_MAX_BAR_COLUMNS, screen.columns - room - _measure_width(words) - 12)
     if task.total and bar >= _MIN_BAR_COLUMNS:
         filled = min(bar, bar * task.done // task.total)
-        filled_sign, empty_sign = "█░" if screen.signs else "#."
+        filled_sign, empty_sign = "█░" if screen.has_unicode else "#."
         drawn = screen.styled(filled_sign * filled, GREEN) + screen.styled(empty_sign * (bar - filled), DIM)
         return f"  {name}  {drawn} {format_percent(task):>4}  {words}"
     return _fit_to_screen(f"  {name}  {format_percent(task) if task.total else ''}  {words}".rstrip(), screen)
@@ -150,14 +150,14 @@ def format_bytes(number: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """Return a duration with its most useful unit."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{max(whole, 1)} s"
-    if whole < 3600:
-        return f"{-(-whole // 60)} min"
-    if whole < 48 * 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86_400} days"
+    total_seconds = int(seconds)
+    if total_seconds < 60:
+        return f"{max(total_seconds, 1)} s"
+    if total_seconds < 3600:
+        return f"{-(-total_seconds // 60)} min"
+    if total_seconds < 48 * 3600:
+        return f"{total_seconds // 3600} h {total_seconds % 3600 // 60} min"
+    return f"{total_seconds // 86_400} days"
 
 
 def _localize_time(words: str) -> str:
@@ -196,7 +196,7 @@ def _measure_width(text: str) -> int:
 
 
 def _fit_to_screen(text: str, screen: Screen, style: str = "") -> str:
-    text = truncate(text, screen.columns, screen.signs)
+    text = truncate(text, screen.columns, screen.has_unicode)
     return screen.styled(text, style) if style else text
 
 
@@ -206,33 +206,33 @@ _REST_FACTOR = 10
 _HIDE_CURSOR, _SHOW_CURSOR, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[?25l", "\x1b[?25h", "\x1b[K", "\x1b[J"
 
 
-def show_status(look: Callable[[], Status], watch: bool, as_json: bool, out: TextIO | None = None) -> None:
-    """Print the status that `look` returns, repeatedly until Ctrl C if `watch` is set."""
+def show_status(read_status: Callable[[], Status], watch: bool, as_json: bool, out: TextIO | None = None) -> None:
+    """Print the status that `read_status` returns, repeatedly until Ctrl C if `watch` is set."""
     out = out or sys.stdout
     if as_json:
-        _repeat(look, watch, lambda status: print(msgspec.json.encode(status).decode(), file=out, flush=True))
+        _repeat(read_status, watch, lambda status: print(msgspec.json.encode(status).decode(), file=out, flush=True))
     elif not watch:
-        print("\n".join(render_lines(look(), _detect_screen(out))), file=out)
+        print("\n".join(render_lines(read_status(), _detect_screen(out))), file=out)
     elif out.isatty():
-        _redraw(look, out)
+        _redraw(read_status, out)
     else:
         previous: dict[str, str] = {}
-        _repeat(look, True, lambda status: _print_changes(status, previous, out))
+        _repeat(read_status, True, lambda status: _print_changes(status, previous, out))
 
 
-def _repeat(look: Callable[[], Status], again: bool, tell: Callable[[Status], None]) -> None:
+def _repeat(read_status: Callable[[], Status], watch: bool, show: Callable[[Status], None]) -> None:
     try:
         while True:
             begun = time.monotonic()
-            tell(look())
-            if not again:
+            show(read_status())
+            if not watch:
                 return
             time.sleep(max(_REFRESH_SECONDS, _REST_FACTOR * (time.monotonic() - begun)))
     except KeyboardInterrupt:
         return
 
 
-def _redraw(look: Callable[[], Status], out: TextIO) -> None:
+def _redraw(read_status: Callable[[], Status], out: TextIO) -> None:
     """Redraw the status in the same place until Ctrl C."""
     line_count = 0
 
@@ -241,13 +241,13 @@ def _redraw(look: Callable[[], Status], out: TextIO) -> None:
         screen = _detect_screen(out)
         # Lines beyond the screen would scroll, and the next redraw would start too far down.
         lines = render_lines(status, screen)[: max(1, shutil.get_terminal_size().lines - 1)]
-        up = f"\x1b[{line_count}F" if line_count else ""
-        out.write(_HIDE_CURSOR + up + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)
+        cursor_up = f"\x1b[{line_count}F" if line_count else ""
+        out.write(_HIDE_CURSOR + cursor_up + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)
         out.flush()
         line_count = len(lines)
 
     try:
-        _repeat(look, True, tell)
+        _repeat(read_status, True, tell)
     finally:
         out.write(_SHOW_CURSOR)
         out.flush()

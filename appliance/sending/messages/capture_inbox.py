@@ -124,7 +124,7 @@ def clear(account_id: int) -> int:
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at",
             values,
         )
-        after_commit(lambda: signals.wake("erasures"))
+        after_commit(lambda: signals.wake("cleanup"))
     return int(count)
 
 

@@ -174,7 +174,7 @@ def list_merge_tags(account_id: int, template_id: int | None = None, links: bool
     groups = [
         MergeTagGroup("Contact", _list_contact_tags(account_id)),
         MergeTagGroup("Contact data", [
-            MergeTag(f"contact.data{_write_path(group.name)}", _write_label(group.name), group.example, group.lacking)
+            MergeTag(f"contact.data{_write_path(group.name)}", _write_label(group.name), group.example, group.missing_share)
             for group in store.summarize_data_keys(account_id)
         ]),
         MergeTagGroup("Event", _list_event_tags(template.flow) if template is not None and template.flow_id else []),
@@ -197,10 +197,14 @@ def _list_contact_tags(account_id: int) -> list[MergeTag]:
     columns = store.summarize_columns(account_id)
     first, last = columns["first_name"], columns["last_name"]
     return [
-        MergeTag("first_name", "First name", first.example, first.lacking, "contact.first_name", fallback="friend"),
-        MergeTag("last_name", "Last name", last.example, last.lacking, "contact.last_name"),
+        MergeTag(
+            "first_name", "First name", first.example, first.missing_share, "contact.first_name", fallback="friend"
+        ),
+        MergeTag("last_name", "Last name", last.example, last.missing_share, "contact.last_name"),
         MergeTag("email", "Email", alias="contact.email"),
-        MergeTag("contact.country_code", "Country", columns["country_code"].example, columns["country_code"].lacking),
+        MergeTag(
+            "contact.country_code", "Country", columns["country_code"].example, columns["country_code"].missing_share
+        ),
     ]
 
 
@@ -217,7 +221,9 @@ def _list_event_tags(flow: Flow) -> list[MergeTag]:
     ]  # fmt: skip
     objects = [msgspec.json.decode(text) if text else None for (text,) in event_rows]
     return [
-        MergeTag(f"event{_write_path(summary.name)}", _write_label(summary.name), summary.example, summary.lacking)
+        MergeTag(
+            f"event{_write_path(summary.name)}", _write_label(summary.name), summary.example, summary.missing_share
+        )
         for summary in store.summarize_objects(objects)
     ]
 

@@ -462,7 +462,7 @@ class _RowSplitter:
         value: Any = int(column[1]) if column else None
         if entry is not None:
             kind = entry.section.kind
-            is_allowed_in_columns = kind is not None and kind.in_columns
+            is_allowed_in_columns = kind is not None and kind.is_in_columns
             has_picture = kind is not None and any(prop.kind == "image" for prop in kind.props)
             value = [entry.key, entry.label, entry.column if entry.parent else None, is_allowed_in_columns, has_picture]
         text = json.dumps(value)

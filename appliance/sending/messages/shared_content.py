@@ -467,7 +467,7 @@ class EncodedBody:
             if isinstance(piece, Slot):
                 positions.setdefault(self._get_slot_number(piece), []).append(len(plan.pieces))
             elif piece is not None:
-                branches = self._plan_pieces(piece.then), self._plan_pieces(piece.otherwise)
+                branches = self._plan_pieces(piece.pieces), self._plan_pieces(piece.else_pieces)
                 plan.conditions.append((len(plan.pieces), piece, *branches))
             plan.pieces.append(b"")
         plan.slots.extend(positions.items())

@@ -1,4 +1,4 @@
-"""Columns and indexes of every table, and nothing else."""
+"""Columns and indexes of every table; behaviour is in the packages of their objects."""
 
 from appliance.storage.models.account import (
     SEARCH_SQL,

@@ -13,7 +13,7 @@ class Account(Table):
     name = TextField()
     time_zone = TextField(default="UTC")
     locale = TextField(default="en")
-    country_code = TextField(null=True)  # of phone numbers that are written without one
+    country_code = TextField(null=True)  # for phone numbers without a country code
     email_from_name = TextField(null=True)
     email_from_email = TextField(null=True)
     email_reply_to = TextField(null=True)
@@ -29,7 +29,7 @@ class Account(Table):
     sms_quiet_hours = Json(null=True)
     sms_opt_out_hint = TextField(null=True)
     privacy_ip = TextField(default="truncated")
-    events_since = Time(null=True)  # events from before may have been deleted for their age
+    events_since = Time(null=True)  # older events may have been deleted because of their age
     created_at = Time()
     updated_at = Time()
 
@@ -42,9 +42,9 @@ class User(Table):
     name = TextField()
     role = TextField(default="owner")
     password_hash = TextField()
-    otp_secret = TextField(null=True)  # sealed
-    otp_step = IntegerField(null=True)  # the half minute whose code came last: none counts twice
-    otp_codes = Json(default=list)  # what is left of the recovery codes, as digests
+    otp_secret = TextField(null=True)  # encrypted
+    otp_step = IntegerField(null=True)  # the 30-second step of the last code, so that no code is accepted twice
+    otp_codes = Json(default=list)  # hashes of the unused recovery codes
     theme = TextField(default="system")
     preferences = Json(default=dict)
     disabled_at = Time(null=True)
@@ -57,7 +57,7 @@ class Session(Table):
     """A session of a browser (by cookie) or a program (by JWT); its secret is stored as a hash."""
 
     token_hash = TextField(unique=True)
-    kind = TextField(default="browser")  # or `token`: neither opens the door of the other
+    kind = TextField(default="browser")  # browser or token; neither is accepted in place of the other
     user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
@@ -95,7 +95,7 @@ class Idempotency(Table):
     account = ForeignKeyField(Account, index=False)
     path = TextField()
     key = TextField()
-    payload_hash = TextField()  # digest of the first request
+    payload_hash = TextField()  # hash of the first request
     resource_id = IntegerField()
     created_at = Time(index=True)
 
@@ -118,34 +118,34 @@ class Audit(Table):
         indexes = ((("account", "created_at", "id"), False),)
 
 
-# What is done with many people at once: the act, and the people in parts, as far as it has come.
+# Bulk actions, with their contacts in batches.
 
 
 class BulkAction(Table):
-    """An action on many contacts, done in parts; kept for a day after its end, so that it can be undone."""
+    """An action on many contacts, done in batches; kept for a day after its end, so that it can be undone."""
 
     account = ForeignKeyField(Account, index=True)
     user_id = IntegerField()
     action = TextField()  # list_add, list_remove, tag_add, tag_remove, unsubscribe, delete
-    argument = Json(default=dict)  # what it needs: `contact_list_id`, `tag`
-    evidence = Json(default=dict)  # how it came about, for consent rows
+    argument = Json(default=dict)  # `contact_list_id` or `tag`
+    evidence = Json(default=dict)  # the evidence for consent rows
     state = TextField(default="working")  # working, done, failed
-    contact_count = IntegerField()  # how many people it is for
+    contact_count = IntegerField()  # the number of contacts that it applies to
     changed = IntegerField(default=0)
-    skipped = Json(default=dict)  # how many were left as they are, by reason
-    undoes_id = IntegerField(null=True)  # the act that it takes back
-    undone_id = IntegerField(null=True)  # the act that takes it back
+    skipped = Json(default=dict)  # the number of unchanged contacts by reason
+    undoes_id = IntegerField(null=True)  # the action that this one undoes
+    undone_id = IntegerField(null=True)  # the action that undoes this one
     ended_at = Time(null=True)
     created_at = Time()
     updated_at = Time()
 
 
-# Few are ever under way
+# Partial, because few actions are in progress at a time.
 BulkAction.add_index(SQL("CREATE INDEX bulk_action_working ON bulk_action (id) WHERE state = 'working'"))
 
 
 class BulkActionPart(Table):
-    """A part of a bulk action: the ids of its contacts, and once it is done of those that were changed."""
+    """A batch of a bulk action: the ids of its contacts; once it is done, the ids of those that changed."""
 
     bulk_action = ForeignKeyField(BulkAction, on_delete="CASCADE", index=False)
     contact_ids = Json(default=list)
@@ -155,28 +155,31 @@ class BulkActionPart(Table):
         indexes = ((("bulk_action", "done"), False),)
 
 
-# This installation.
+# The installation.
 
 
 class Installation(Table):
     """The one row that binds the database to its key file."""
 
-    key_fingerprint = TextField()  # `tokens.fingerprint`
+    key_fingerprint = TextField()  # `crypto.key_fingerprint`
     created_at = Time()
 
 
-# Backups that were put in the place of what was there.
+# Restored backups.
 
 
 class Restoration(Table):
-    """A restored backup: messages queued before `taken_at` may have been sent since, which only a person can decide."""
+    """A restored backup.
+
+    Messages queued before `taken_at` may have been sent since, and only a person can decide about them.
+    """
 
     taken_at = Time()
     restored_at = Time()
     taken_by = TextField()  # versions of the program
     restored_by = TextField()
     replayed = Json(default=dict)
-    paused = Json(default=list)  # flows that were live
+    paused = Json(default=list)  # ids of the flows that were live
 
 
 class Contact(Table):
@@ -206,7 +209,7 @@ class Contact(Table):
         indexes = ((("account", "created_at", "id"), False), (("account", "updated_at"), False))
 
 
-# In the order of a list by name, who has none last (`contacts/paging.py`)
+# The order of contacts by name, with unnamed ones last (`audience/contacts/search.py`).
 NAME = "coalesce(nullif(trim(coalesce(first_name, '') || ' ' || coalesce(last_name, '')), ''), char(1114111))"
 Contact.add_index(SQL(f"CREATE INDEX contact_name_order ON contact (account_id, {NAME} COLLATE NOCASE, id)"))
 
@@ -218,16 +221,16 @@ class Channel(Table):
     contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
     kind = TextField()  # email, phone
     value = TextField()  # as shown and used
-    key = TextField()  # its one normal form, unique per account
+    key = TextField()  # the normal form, unique in an account
     subscribed = BooleanField(default=False)
     verified_at = Time(null=True)
     opt_in_at = Time(null=True)
     opt_out_at = Time(null=True)
     opted_out_by = TextField(null=True)  # recipient, operator
-    suppression = TextField(null=True)  # the gravest reason now in force, kept by contacts/suppress.py
+    suppression = TextField(null=True)  # the most severe reason in force, updated by audience/suppressions.py
     sent_count = IntegerField(default=0)
     fail_count = IntegerField(default=0)
-    opt_out_hint_sent_at = Time(null=True)  # when an SMS last said how to opt out
+    opt_out_hint_sent_at = Time(null=True)  # when an SMS last contained the opt-out hint
     data = Json(default=dict)
     created_at = Time()
     updated_at = Time()
@@ -236,14 +239,14 @@ class Channel(Table):
         indexes = ((("account", "kind", "key"), True),)
 
 
-# Few are suppressed: found without reading everybody's addresses
+# Partial, because few addresses are suppressed: they are counted without reading all addresses.
 Channel.add_index(
     SQL("CREATE INDEX channel_suppressed ON channel (account_id, kind, suppression) WHERE suppression NOT NULL")
 )
 
 
 class Consent(Table):
-    """Append-only evidence of consent: who agreed or refused, how, when, from where and to which words."""
+    """Append-only evidence of consent: who agreed or refused, how, when, from which IP address, and to which text."""
 
     account = ForeignKeyField(Account, index=False)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
@@ -262,12 +265,12 @@ class Consent(Table):
     created_at = Time()
 
 
-# Evidence is found by its contact, and by its address once it has none: hashes come in no order, and an index of all
-# of them would be most of what an import writes
+# Evidence is found by its contact, and by its address once it has no contact. Hashes arrive in random order, so an
+# index over all of them would be most of what an import writes.
 Consent.add_index(
     SQL("CREATE INDEX consent_without_contact ON consent (account_id, address_hash) WHERE contact_id IS NULL")
 )
-# What people did by the links of a message
+# Acts through the links of a message.
 Consent.add_index(
     SQL(
         "CREATE INDEX consent_of_message ON consent (json_extract(data, '$.message_id')) "
@@ -404,17 +407,17 @@ class Records(Generic[M]):
             f"VALUES ({', '.join('?' * len(names))}) RETURNING id",
         )
 
-    def find(self, where: str, parameters: Any = ()) -> list[M]:
+    def find(self, condition: str, parameters: Any = ()) -> list[M]:
         """Return the rows that match a condition (which may end in ORDER BY)."""
-        return [self._made(list(row)) for row in rows(f"{self._select} WHERE {where}", parameters)]
+        return [self._from_row(list(row)) for row in rows(f"{self._select} WHERE {condition}", parameters)]
 
-    def _made(self, values: list[Any]) -> M:
-        for place, read in self._read:
-            values[place] = read(values[place])
-        made = self._model(__no_default__=1)
-        made.__data__.update(zip(self._fields, values, strict=True))
-        made._dirty.clear()
-        return made
+    def _from_row(self, values: list[Any]) -> M:
+        for position, convert in self._read:
+            values[position] = convert(values[position])
+        instance = self._model(__no_default__=1)
+        instance.__data__.update(zip(self._fields, values, strict=True))
+        instance._dirty.clear()
+        return instance
 
     def insert(self, row: M) -> None:
         """Insert a row and set its id."""

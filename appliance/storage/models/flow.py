@@ -1,4 +1,4 @@
-"""Automations, and the campaigns that are the simplest of them."""
+"""Flows, with their steps and runs, and campaigns, each of which has a hidden flow."""
 
 from peewee import SQL, BooleanField, CompositeKey, ForeignKeyField, IntegerField, TextField
 
@@ -23,12 +23,12 @@ class Flow(Table):
     goal = TextField(null=True)
     steps = Json(default=list)  # the nested document as it is edited, each step with its `id` and `type`
     last_action = IntegerField(default=0)  # the last step id; step ids are never reused
-    version = IntegerField(default=0)  # the compiled plan that new runs take; 0: it was never live
-    live_from = IntegerField(default=0)  # events up to this one are older than its going live, and start nothing
+    version = IntegerField(default=0)  # the compiled version that new runs take; 0 if the flow was never live
+    live_from = IntegerField(default=0)  # events up to this id happened before the flow went live, and start no run
     data = Json(default=dict)
-    draft = Json(null=True)  # of one that was live: how people are changing it, until they publish that
+    draft = Json(null=True)  # unpublished changes of a flow that is or was live
     sent_count = IntegerField(default=0)
-    # Runs without tests, ever; who is inside is what is left of the first
+    # All runs so far, without tests. The number of contacts inside is entered - completed - exited.
     entered_count = IntegerField(default=0)
     completed_count = IntegerField(default=0)
     exited_count = IntegerField(default=0)
@@ -59,7 +59,7 @@ class Trigger(Table):
     data = Json(default=dict)
     triggered_count = IntegerField(default=0)
     last_triggered_at = Time(null=True)
-    scanned = Json(null=True)  # of `date_reached`: the day, and the contact, up to which people were looked at
+    scanned = Json(null=True)  # for `date_reached`: the day and the contact id up to which contacts were checked
     created_at = Time()
     updated_at = Time()
 
@@ -75,8 +75,8 @@ class Step(Table):
     action_id = IntegerField()  # stable over versions: the `id` of the step in the document
     kind = TextField()
     template = ForeignKeyField(Template, null=True, on_delete="SET NULL", index=True)
-    content = ForeignKeyField(TemplateRevision, null=True, index=False)  # what its message says in this version
-    pinned = Json(null=True)  # what it says beside its template, as a campaign's
+    content = ForeignKeyField(TemplateRevision, null=True, index=False)  # the content of its message in this version
+    pinned = Json(null=True)  # shared content apart from the template, as for a campaign
     data = Json(default=dict)
     next_action = IntegerField(null=True)
     yes_action = IntegerField(null=True)
@@ -88,7 +88,7 @@ class Step(Table):
 
 
 class Run(Table):
-    """One person's way through a flow; `ignored` ones are triggers that started nothing, with the reason."""
+    """A run of a contact through a flow; an `ignored` run is a trigger that started nothing, with the reason."""
 
     account = ForeignKeyField(Account, index=False)
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
@@ -108,21 +108,21 @@ class Run(Table):
     updated_at = Time()
 
     class Meta:
-        # The first: whether and when a person was in a flow, also of people who set off the same one all the time
+        # The first index answers whether and when a contact was in a flow, even if the contact triggers it very often.
         indexes = ((("contact", "flow", "status", "created_at", "test"), False), (("flow", "created_at", "id"), False))
 
 
-# One live run for each person and flow; a test is no reason to miss what is real
+# One live run for each contact and flow; a test run does not prevent a real one.
 Run.add_index(
     SQL("CREATE UNIQUE INDEX run_live ON run (flow_id, contact_id, test) WHERE status = 'live' AND contact_id NOT NULL")
 )
 Run.add_index(SQL("CREATE INDEX run_due ON run (flow_id, due_at, id) WHERE status = 'live'"))
-# How runs ended and why, counted without reading one
+# Counts of runs by outcome and reason, without reading the rows.
 Run.add_index(SQL("CREATE INDEX run_ended ON run (flow_id, status, exit_reason, test, created_at)"))
 
 
 class StepVisit(Table):
-    """A run in a step, from entering to leaving; the counts of steps are summed from these rows."""
+    """A visit of a run to a step, from entering to leaving; the counts of steps are summed from these rows."""
 
     run = ForeignKeyField(Run, on_delete="CASCADE", index=True)
     flow = ForeignKeyField(Flow, on_delete="CASCADE", index=False)
@@ -130,11 +130,11 @@ class StepVisit(Table):
     test = BooleanField(default=False)
     entered_at = Time()
     left_at = Time(null=True)
-    outcome = TextField(null=True)  # null: it waits there; on, yes, no, skipped, exited
-    reason = TextField(null=True)  # why it was skipped or taken out
+    outcome = TextField(null=True)  # null while the run waits there; else on, yes, no, skipped, exited
+    reason = TextField(null=True)  # why the step was skipped or the run was ended
 
     class Meta:
-        # All that is counted of a step, and in the order in which people came to it
+        # Covers all counts of a step, in order of entering.
         indexes = ((("flow", "action_id", "outcome", "reason", "test", "entered_at"), False),)
 
 
@@ -169,7 +169,7 @@ class SegmentMember(Table):
 
 
 class Campaign(Table):
-    """One message to many people, once."""
+    """A message that is sent once to many contacts."""
 
     account = ForeignKeyField(Account, index=False)
     flow = ForeignKeyField(Flow, unique=True)

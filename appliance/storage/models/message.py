@@ -1,4 +1,4 @@
-"""Messages (the ledger), what recipients and providers answered, events, and webhooks."""
+"""Messages (the ledger), hits, bounces, incoming SMS and receipts, events, and webhooks."""
 
 from peewee import SQL, BlobField, BooleanField, CompositeKey, FloatField, ForeignKeyField, IntegerField, TextField
 
@@ -22,7 +22,7 @@ class Message(Table):
     template = ForeignKeyField(Template, null=True, on_delete="SET NULL", index=True)
     channel = TextField()
     recipient = TextField(null=True)  # the address, as `to`
-    recipient_key = TextField(null=True)  # its normal form
+    recipient_key = TextField(null=True)  # the normal form of the address
     sender = TextField(null=True)
     reply_to = TextField(null=True)
     subject = TextField(null=True)
@@ -39,11 +39,11 @@ class Message(Table):
     segments = IntegerField(null=True)
     attempts = IntegerField(default=0)
     uncertain_count = IntegerField(default=0)
-    # When an open row may move: end of a hold, next attempt
+    # When an open message is processed next: the end of a hold, or the next attempt.
     due_at = Time(null=True)
-    first_attempt_at = Time(null=True)  # also its Date header
-    claimed_by = TextField(null=True)  # the process that has it in hand
-    body_hash = IntegerField(null=True)  # of the bytes that were sent, because a repeat must send the same
+    first_attempt_at = Time(null=True)  # also the Date header
+    claimed_by = TextField(null=True)  # the id of the process that is sending it
+    body_hash = IntegerField(null=True)  # hash of the bytes that were sent, because a repeat must send the same bytes
     error_code = TextField(null=True)
     error_smtp = IntegerField(null=True)
     error_enhanced = TextField(null=True)
@@ -72,22 +72,22 @@ Message.add_index(
         "clicked_at) WHERE run_id NOT NULL"
     )
 )
-# What of a flow waits: for its time, or for the flow to go on
+# Waiting messages of a flow: those not yet due, and those of a paused flow.
 Message.add_index(
     SQL(
         "CREATE INDEX message_waiting ON message (flow_id, due_at) "
         "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
     )
 )
-# Each channel has its own sender, which never looks through what waits for the other
+# Each channel has its own sender, which never reads the waiting messages of the other.
 Message.add_index(
     SQL(
         "CREATE INDEX message_due ON message (campaign_id, channel, due_at, id) "
         "WHERE status IN ('queued', 'held') AND run_id IS NULL"
     )
 )
-# Accounts share what leaves, however much one of them has waiting: each has a line of single messages, and one of what
-# its flows send
+# Accounts share the sending capacity, even if one has many waiting messages: each account has a queue of single
+# messages and a queue of messages of flows.
 Message.add_index(
     SQL(
         "CREATE INDEX message_due_alone ON message (account_id, channel, due_at, id) "
@@ -153,14 +153,14 @@ class RetryPayload(Table):
 
 
 class Link(Table):
-    """A link of what was sent, as it was numbered then; a token holds the number, so recipients need no rows."""
+    """A link of a sent email with its number at that time; tokens contain it, so recipients need no rows."""
 
     account = ForeignKeyField(Account)
     campaign = ForeignKeyField(Campaign, null=True, on_delete="CASCADE", index=False)
     template = ForeignKeyField(Template, null=True, on_delete="CASCADE", index=True)
     number = IntegerField()
     url = TextField()  # with merge tags in place
-    words = TextField()  # what a reader sees of it
+    words = TextField()  # the visible text
 
     class Meta:
         indexes = ((("campaign", "number"), True),)
@@ -178,17 +178,17 @@ class Hit(Table):
     kind = TextField()  # open, click
     number = IntegerField(null=True)  # of the link
     method = TextField()
-    ip = TextField(null=True)  # as far as the account keeps it
+    ip = TextField(null=True)  # truncated or null, by the privacy setting of the account
     user_agent = TextField(null=True)
     referrer = TextField(null=True)
-    verdict = TextField(null=True)  # human, machine, unsure; null until what came with it is known too
+    verdict = TextField(null=True)  # human, machine, unsure; null until the hits around it have arrived
     reason = TextField(null=True)
-    event_id = IntegerField(null=True)  # the event that it was told by, if it was the first of its sort
+    event_id = IntegerField(null=True)  # the event that records it, if it was the first of its kind
     test = BooleanField(default=False)
     at = Time()
 
     class Meta:
-        # All of a message in their order, and the sums of a campaign without reading a row
+        # The hits of a message in order, and the counts of a campaign without reading rows.
         indexes = ((("message", "at"), False), (("campaign", "kind", "number", "verdict", "message"), False))
 
 
@@ -207,7 +207,7 @@ class CapturedMessage(Table):
     subject = TextField(null=True)
     preview = TextField(null=True)
     size = IntegerField()
-    source = BlobField()  # the bytes as they came over the wire; of an SMS its text
+    source = BlobField()  # the bytes as received; for an SMS its text
     received_at = Time()
 
     class Meta:
@@ -215,7 +215,7 @@ class CapturedMessage(Table):
 
 
 class Event(Table):
-    """Something that happened."""
+    """An event of a contact, recorded by the service or sent by a client."""
 
     account = ForeignKeyField(Account, index=False)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=False)
@@ -246,8 +246,8 @@ class Event(Table):
     updated_at = Time()
 
 
-# Each begins with what a list is filtered by, goes on in its order, and holds what else is asked of many: a page is
-# found, and all are counted, without reading the events themselves
+# Each index begins with the columns of a filter, continues in the order of the list, and contains the other filtered
+# columns, so that a page is found and all matches are counted without reading the events themselves.
 Event.add_index(SQL("CREATE INDEX event_listed ON event (account_id, created_at, id, test)"))
 Event.add_index(SQL("CREATE INDEX event_tests ON event (account_id, created_at, id, event, test) WHERE test"))
 Event.add_index(
@@ -262,7 +262,8 @@ Event.add_index(
         "WHERE resource_name NOT NULL"
     )
 )
-# Who did something lately, all at once: as covering as the index on each person's events below
+# The contacts with events of a name since a time, in one query; it covers the same columns as the index by contact
+# below.
 Event.add_index(
     SQL(
         "CREATE INDEX event_of_name ON event (account_id, event, created_at, id, contact_id, test, generated, "
@@ -285,7 +286,7 @@ Event.add_index(
 )
 
 
-# Memory of direct delivery.
+# State of direct delivery.
 
 
 class MailPolicy(Table):
@@ -300,29 +301,29 @@ class MailPolicy(Table):
 
 
 class WarmUpDay(Table):
-    """A day of a sending domain's beginning: how many messages it may send, and how that went."""
+    """A day of the warm-up of a sending domain: its quota, and the results of its messages."""
 
     domain = TextField()
-    day = IntegerField()  # since 1970, UTC
+    day = IntegerField()  # days since 1970, UTC
     step = IntegerField()
     cap = IntegerField()
     accepted = IntegerField(default=0)
-    hard = IntegerField(default=0)  # there was no such recipient
-    refused = IntegerField(default=0)  # for what we are: 4.7, 5.7
+    hard = IntegerField(default=0)  # rejections of unknown recipients
+    refused = IntegerField(default=0)  # rejections by policy or reputation (enhanced codes 4.7 and 5.7)
     complaints = IntegerField(default=0)
 
     class Meta:
         primary_key = CompositeKey("domain", "day")
 
 
-# What SMS have cost.
+# Usage of SMS.
 
 
 class SmsDay(Table):
     """The number of SMS parts that an account used on a day."""
 
     account = ForeignKeyField(Account, index=False)
-    day = IntegerField()  # of the account's time zone, since the first of the year 1
+    day = IntegerField()  # ordinal of the day in the account's time zone (1 is 0001-01-01)
     parts = IntegerField()
 
     class Meta:
@@ -330,16 +331,16 @@ class SmsDay(Table):
 
 
 class Webhook(Table):
-    """An address that gets events as they happen; secrets are sealed with the installation's key."""
+    """A webhook subscription; its secrets are encrypted with the installation's key."""
 
     account = ForeignKeyField(Account, index=True)
     url = TextField()
-    events = Json(default=list)  # empty: all of them
+    events = Json(default=list)  # empty for all events
     enabled = BooleanField(default=True)
     secret = BlobField()
-    old_secret = BlobField(null=True)  # signs along for a while after a rotation
+    old_secret = BlobField(null=True)  # also signs for a day after a rotation
     old_secret_until = Time(null=True)
-    after_event_id = IntegerField(default=0)  # events up to this one happened before it listened
+    after_event_id = IntegerField(default=0)  # events up to this id are not delivered
     failing_since = Time(null=True)  # the first failure since the last success
     failed_at = Time(null=True)  # the last failure
     disabled_at = Time(null=True)
@@ -350,15 +351,15 @@ class Webhook(Table):
 
 
 class WebhookDelivery(Table):
-    """One event on its way to one webhook."""
+    """The delivery of one event to one webhook."""
 
     webhook = ForeignKeyField(Webhook, on_delete="CASCADE", index=False)
     event_id = IntegerField(index=True)
     status = TextField(default="pending")  # pending, delivered, failed, cancelled
     attempts = IntegerField(default=0)
     response_status = IntegerField(null=True)
-    response_text = TextField(null=True)  # what was answered, cut
-    error = TextField(null=True)  # why there is no answer
+    response_text = TextField(null=True)  # the beginning of the response body
+    error = TextField(null=True)  # why there was no response
     duration_ms = IntegerField(null=True)
     next_attempt_at = Time(null=True)
     last_attempt_at = Time(null=True)
@@ -377,7 +378,7 @@ WebhookDelivery.add_index(
 )
 
 
-# What came back about messages: what speaks against an address, and which reports were heard.
+# Bounces, and the notifications that were processed.
 
 
 class Bounce(Table):
@@ -387,14 +388,14 @@ class Bounce(Table):
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     campaign_id = IntegerField(null=True)
     address_hash = BlobField()
-    kind = TextField()  # the name of its class (delivery/bounce_classes.py)
+    kind = TextField()  # the name of its bounce class (sending/delivery/bounce_classes.py)
     created_at = Time()
 
     class Meta:
         indexes = ((("account", "address_hash", "created_at"), False),)
 
 
-# Mail that other servers cannot tell to be ours, for the campaign that has to stop because of it
+# Authentication failures of a campaign, which stop the campaign.
 Bounce.add_index(
     SQL(
         "CREATE INDEX bounce_rejected_sender ON bounce (campaign_id, kind) "
@@ -427,7 +428,7 @@ class Incoming(Table):
     provider = TextField()
     provider_id = TextField(null=True)  # the provider's id, by which a repeated report is ignored
     sender = TextField(null=True)  # the number that sent it; null once it is erased
-    recipient = TextField()  # our number
+    recipient = TextField()  # the number that it was sent to
     body = TextField(null=True)
     kind = TextField()  # message, keyword, stop, start, help, refusal (an opt-out in free text, for a person to review)
     keyword = TextField(null=True)

@@ -35,6 +35,6 @@ KIND = Kind(
         choice("width", "Width", "fit", "full"),
         line("note", "Note below"),
     ),
-    text, in_columns=True, padding=(12, 32, 20, 32), advise=advise,
+    text, is_in_columns=True, padding=(12, 32, 20, 32), advise=advise,
     matches=lambda props: "text" in props and "href" in props,
 )  # fmt: skip

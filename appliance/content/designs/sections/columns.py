@@ -76,6 +76,6 @@ KIND = Kind(
         number("gap", "Gap", 16, 0, 64),
         flag("stack_on_phone", "One below the other on a phone", True),
     ),
-    text, whole=True, in_columns=True, padding=(12, 32, 12, 32), advise=advise,
+    text, is_whole=True, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "columns" in props,
 )  # fmt: skip

@@ -9,25 +9,25 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
            "December")  # fmt: skip
 
 
-def until(view: View) -> str:
+def last_day(view: View) -> str:
     """Return the last day in words; a text that is no date is returned unchanged."""
     date_text = (view.props.expires_at or "").strip()
     try:
-        # A time is shown as the date that its author wrote, whatever its time zone.
+        # A time is shown as the date that its author wrote; its time zone is ignored.
         day = datetime.fromisoformat(date_text).date() if len(date_text) > 10 else date.fromisoformat(date_text)
     except ValueError:
         return date_text
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
 
 
-def expiry(view: View) -> str:
+def expiry_line(view: View) -> str:
     """Return the line about the last day, or an empty string."""
-    return " ".join(part for part in (view.props.expires_text, until(view)) if part) if view.props.expires_at else ""
+    return " ".join(part for part in (view.props.expires_text, last_day(view)) if part) if view.props.expires_at else ""
 
 
 def text(view: View) -> str:
     """Return the code on a separate line, as it must be typed."""
-    parts = [view.plain_text(view.props.text), f"    {view.props.code}" if view.props.code else "", expiry(view)]
+    parts = [view.plain_text(view.props.text), f"    {view.props.code}" if view.props.code else "", expiry_line(view)]
     if view.props.button and view.props.button.text:
         parts.append(f"{view.props.button.text}:\n{view.props.button.href or '#'}")
     return "\n\n".join(part for part in parts if part)
@@ -53,6 +53,6 @@ KIND = Kind(
         )),
         choice("border", "Border", "dashed", "solid", "none"),
     ),
-    text, in_columns=True, padding=(20, 32, 20, 32), advise=advise,
+    text, is_in_columns=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: "code" in props,
 )  # fmt: skip

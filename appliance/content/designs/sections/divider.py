@@ -17,6 +17,6 @@ KIND = Kind(
         number("thickness", "Thickness", 1, 1, 12),
         choice("style", "Style", "solid", "dashed"),
     ),
-    text, in_columns=True, padding=(16, 32, 16, 32),
+    text, is_in_columns=True, padding=(16, 32, 16, 32),
     matches_loosely=lambda props: bool({"color", "thickness"} & props.keys()),
 )  # fmt: skip

@@ -27,6 +27,6 @@ KIND = Kind(
         rich("text", "Text"),
         items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), maximum=8),
     ),
-    text, whole=True, on_page=True, padding=(28, 32, 36, 32),
+    text, is_whole=True, is_on_page=True, padding=(28, 32, 36, 32),
     matches=lambda props: bool({"unsubscribe_text", "company_name", "address"} & props.keys()),
 )  # fmt: skip

@@ -10,16 +10,17 @@ GAP = 8
 def text(view: View) -> str:
     """Return the alternative text and link of each picture."""
     lines = [
-        " ".join(part for part in (f"[{item.alt}]" if item.alt else "", item.href) if part) for item in view.props.items
+        " ".join(part for part in (f"[{picture.alt}]" if picture.alt else "", picture.href) if part)
+        for picture in view.props.items
     ]
     return "\n".join(line for line in lines if line)
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
     """Advise about missing pictures and alternative texts."""
-    if not any(item.src for item in view.props.items):
+    if not any(picture.src for picture in view.props.items):
         yield "image_missing", "a picture is not chosen yet"
-    if any(item.src and not item.alt for item in view.props.items):
+    if any(picture.src and not picture.alt for picture in view.props.items):
         yield "alt_missing", "a picture has no words for those who do not see it"
 
 
@@ -33,7 +34,7 @@ KIND = Kind(
         ), maximum=6, minimum=2),
         choice("columns", "Beside each other", "2", "3"),
     ),
-    text, in_columns=True, padding=(12, 28, 12, 28), advise=advise,
-    matches=lambda props: isinstance(found := props.get("items"), list)
-    and any(isinstance(item, dict) and {"src", "url"} & item.keys() for item in found),
+    text, is_in_columns=True, padding=(12, 28, 12, 28), advise=advise,
+    matches=lambda props: isinstance(pictures := props.get("items"), list)
+    and any(isinstance(picture, dict) and {"src", "url"} & picture.keys() for picture in pictures),
 )  # fmt: skip

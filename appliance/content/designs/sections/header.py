@@ -34,6 +34,6 @@ KIND = Kind(
         items("links", "Links", (line("text", "Text", "Link"), url("href", "Link", aliases=("url",))), maximum=4),
         choice("layout", "Layout", "left", "centered"),
     ),
-    text, whole=True, padding=(24, 32, 20, 32), advise=advise,
+    text, is_whole=True, padding=(24, 32, 20, 32), advise=advise,
     matches=lambda props: bool({"logo_url", "logo_alt", "wordmark_text"} & props.keys()),
 )  # fmt: skip

@@ -17,6 +17,6 @@ KIND = Kind(
         colour("color", "Colour"),
         number("size", "Size", None, 12, 60),
     ),
-    text, in_columns=True, padding=(20, 32, 4, 32),
+    text, is_in_columns=True, padding=(20, 32, 4, 32),
     matches=lambda props: "text" in props and "level" in props,
 )  # fmt: skip

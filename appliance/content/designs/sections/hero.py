@@ -9,23 +9,23 @@ from appliance.content.designs.kind import text as words
 _UNSAFE = str.maketrans({"'": "%27", "(": "%28", ")": "%29", '"': "%22", "\\": "%5C", " ": "%20"})
 
 
-def ground(view: View) -> str:
+def background_colour(view: View) -> str:
     """Return the colour behind the text while the picture is missing: that of the section, else nearly black."""
     return view.background or "#1d2126"
 
 
-def veil(view: View) -> str:
+def overlay_colour(view: View) -> str:
     """Return the overlay that makes text on the picture readable: dark below light text, else light."""
-    red, green, blue = theme.to_rgb("#0e1013" if ink(view) == "#ffffff" else "#ffffff")
+    red, green, blue = theme.to_rgb("#0e1013" if text_colour(view) == "#ffffff" else "#ffffff")
     return f"rgba({red},{green},{blue},{view.props.overlay / 100:g})"
 
 
-def ink(view: View) -> str:
+def text_colour(view: View) -> str:
     """Return the colour of text on the picture."""
-    return theme.readable_colour(ground(view))
+    return theme.readable_colour(background_colour(view))
 
 
-def address(view: View) -> str:
+def background_url(view: View) -> str:
     """Return the address of the picture escaped for CSS; empty if it has merge tags."""
     url_text = view.props.background_url or ""
     return "" if view.has_tags(url_text) else url_text.translate(_UNSAFE)
@@ -44,7 +44,7 @@ def advise(view: View) -> Iterator[tuple[str, str]]:
     """Advise about a missing link, and text that only a picture would show."""
     if view.props.cta_text and not view.props.cta_url:
         yield "link_missing", "a button leads nowhere"
-    if view.props.background_url and not address(view):
+    if view.props.background_url and not background_url(view):
         yield "section", "the address of a picture behind words can have no merge tags"
     if view.props.image_url and not view.props.title:
         yield "alt_missing", "the picture of an opening has no words for those who do not see it"
@@ -62,6 +62,6 @@ KIND = Kind(
         number("overlay", "Darken the picture", 40, 0, 80, unit="%"),
         number("height", "Height over a picture", 320, 80, 800),
     ),
-    text, whole=True, padding=(40, 32, 40, 32), advise=advise,
+    text, is_whole=True, padding=(40, 32, 40, 32), advise=advise,
     matches=lambda props: bool({"title", "subtitle", "cta_text", "background_url"} & props.keys()),
 )  # fmt: skip

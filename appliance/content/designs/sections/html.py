@@ -22,5 +22,5 @@ KIND = Kind(
              aliases=("content",)),
         words("plain_text", "The same as text", help="made from the HTML, where empty"),
     ),
-    text, in_columns=True,
+    text, is_in_columns=True,
 )  # fmt: skip

@@ -30,6 +30,6 @@ KIND = Kind(
         number("border_radius", "Corners", 0, 0, 60),
         image("dark_src", "Picture for dark mode"),
     ),
-    text, in_columns=True, padding=(12, 32, 12, 32), advise=advise,
+    text, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "src" in props, matches_loosely=lambda props: "image_url" in props,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from appliance.content.designs.kind import Kind, View, choice, items, line, rich
 _SIGNS = {"bullet": "•", "check": "✓", "icon": "•"}
 
 
-def sign(view: View, number: int, icon: str | None) -> str:
+def marker(view: View, number: int, icon: str | None) -> str:
     """Return the marker of a list item."""
     if view.props.style == "number":
         return f"{number}."
@@ -33,6 +33,6 @@ KIND = Kind(
         ), maximum=12),
         choice("style", "Style", "bullet", "number", "check", "icon"),
     ),
-    text, in_columns=True, padding=(8, 32, 12, 32),
+    text, is_in_columns=True, padding=(8, 32, 12, 32),
     matches=lambda props: "items" in props,
 )  # fmt: skip

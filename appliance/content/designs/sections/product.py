@@ -24,7 +24,7 @@ FIELDS = (
 )
 
 
-def lines(view: View, product: SimpleNamespace) -> str:
+def to_text(view: View, product: SimpleNamespace) -> str:
     """Return a product as text: name and price, description, link."""
     price = product.price or ""
     if product.old_price:
@@ -34,7 +34,7 @@ def lines(view: View, product: SimpleNamespace) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def faults(product: Any) -> Iterator[tuple[str, str]]:
+def advise_product(product: Any) -> Iterator[tuple[str, str]]:
     """Advise about a missing picture and a missing link."""
     if not product.image_url:
         yield "image_missing", f"the product {product.name[:60]!r} has no picture"
@@ -44,10 +44,10 @@ def faults(product: Any) -> Iterator[tuple[str, str]]:
 
 def text(view: View) -> str:
     """Return the product as text."""
-    return lines(view, view.props)
+    return to_text(view, view.props)
 
 
 KIND = Kind(
-    "product", "Product", "product", FIELDS, text, in_columns=True, padding=(20, 32, 20, 32),
-    advise=lambda view: faults(view.props), matches=lambda props: "price" in props,
+    "product", "Product", "product", FIELDS, text, is_in_columns=True, padding=(20, 32, 20, 32),
+    advise=lambda view: advise_product(view.props), matches=lambda props: "price" in props,
 )  # fmt: skip

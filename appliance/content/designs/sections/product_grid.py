@@ -10,18 +10,18 @@ GAP = 24
 
 def text(view: View) -> str:
     """Return the products as text."""
-    return "\n\n".join(product.lines(view, item) for item in view.props.items)
+    return "\n\n".join(product.to_text(view, entry) for entry in view.props.items)
 
 
 def advise(view: View) -> Iterator[tuple[str, str]]:
     """Advise about each product."""
     for product_item in view.props.items:
-        yield from product.faults(product_item)
+        yield from product.advise_product(product_item)
 
 
 KIND = Kind(
     "product_grid", "Products", "grid", (items("items", "Products", product.FIELDS, maximum=6, minimum=2),), text,
-    whole=True, padding=(20, 32, 8, 32), advise=advise,
-    matches=lambda props: isinstance(found := props.get("items"), list)
-    and any(isinstance(item, dict) and "price" in item for item in found),
+    is_whole=True, padding=(20, 32, 8, 32), advise=advise,
+    matches=lambda props: isinstance(products := props.get("items"), list)
+    and any(isinstance(entry, dict) and "price" in entry for entry in products),
 )  # fmt: skip

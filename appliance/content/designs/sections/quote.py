@@ -5,7 +5,7 @@ from appliance.content.designs.kind import Kind, View, image, line, rich
 
 def text(view: View) -> str:
     """Return the quotation as emails quote, with the author below."""
-    lines = [f"> {item}".rstrip() for item in view.plain_text(view.props.text).splitlines()]
+    lines = [f"> {line}".rstrip() for line in view.plain_text(view.props.text).splitlines()]
     attribution = ", ".join(part for part in (view.props.author, view.props.role) if part)
     return "\n".join(lines + ([f"-- {attribution}"] if attribution else []))
 
@@ -18,6 +18,6 @@ KIND = Kind(
         line("role", "What they are"),
         image("photo_url", "Their picture", aliases=("src", "image_url")),
     ),
-    text, in_columns=True, padding=(20, 32, 20, 32),
+    text, is_in_columns=True, padding=(20, 32, 20, 32),
     matches=lambda props: "text" in props and "author" in props,
 )  # fmt: skip

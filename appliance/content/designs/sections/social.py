@@ -51,7 +51,7 @@ def _badge(name: str, href: str) -> Badge:
     return Badge(platform[0], platform[2], href, platform[1])
 
 
-def cell(view: View, badge: Badge) -> tuple[str, str, str, str]:
+def badge_colours(view: View, badge: Badge) -> tuple[str, str, str, str]:
     """Return CSS class, background, border and text colour of a badge."""
     plain = view.background is None
     if view.props.style == "outline":
@@ -65,7 +65,7 @@ def cell(view: View, badge: Badge) -> tuple[str, str, str, str]:
 
 def text(view: View) -> str:
     """Return a line for each link."""
-    return "\n".join(f"{item.name}: {item.href}" for item in badges(view))
+    return "\n".join(f"{badge.name}: {badge.href}" for badge in badges(view))
 
 
 KIND = Kind(
@@ -78,6 +78,6 @@ KIND = Kind(
         choice("style", "Style", "colour", "ink", "outline"),
         number("size", "Size", 24, 16, 48),
     ),
-    text, in_columns=True, padding=(16, 32, 16, 32),
+    text, is_in_columns=True, padding=(16, 32, 16, 32),
     matches=lambda props: "links" in props,
 )  # fmt: skip

@@ -8,7 +8,7 @@ _SHARES = {"1:1": (50, 50), "1:2": (36, 64), "2:1": (60, 40)}
 GAP = 24
 
 
-def shares(view: View) -> tuple[int, int]:
+def column_widths(view: View) -> tuple[int, int]:
     """Return the widths of picture and text, in percent."""
     return _SHARES[view.props.ratio]
 
@@ -45,6 +45,6 @@ KIND = Kind(
             line("text", "Text", aliases=("label",), wording="label"), url("href", "Link", aliases=("url",)),
         )),
     ),
-    text, whole=True, padding=(20, 32, 20, 32), advise=advise,
+    text, is_whole=True, padding=(20, 32, 20, 32), advise=advise,
     matches=lambda props: bool({"side", "ratio"} & props.keys()),
 )  # fmt: skip

@@ -16,6 +16,6 @@ KIND = Kind(
         number("size", "Size", 16, 10, 40),
         number("line_height", "Line height", 1.6, 1, 3, unit=""),
     ),
-    text, in_columns=True,
+    text, is_in_columns=True,
     matches=lambda props: "content" in props, matches_loosely=lambda props: "text" in props,
 )  # fmt: skip

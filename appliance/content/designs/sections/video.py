@@ -28,6 +28,6 @@ KIND = Kind(
         flag("play_badge", "Show that it plays", True),
         line("caption", "Words below", aliases=("title",)),
     ),
-    text, in_columns=True, padding=(12, 32, 12, 32), advise=advise,
+    text, is_in_columns=True, padding=(12, 32, 12, 32), advise=advise,
     matches=lambda props: "thumbnail" in props,
 )  # fmt: skip
