@@ -235,7 +235,9 @@ def _add_transition(name: str, verb: Callable[..., Campaign], summary: str) -> N
         if name == "resume":
             # A paused campaign may have been scheduled and never started: then it starts now.
             args = (*args, await render(preflight.prepare_send, request.account_id, request.id))
-        return await _campaign_response(await commit(audit.run_and_record, request.caller, f"campaign_{name}", verb, *args))
+        return await _campaign_response(
+            await commit(audit.run_and_record, request.caller, f"campaign_{name}", verb, *args)
+        )
 
     handler.__doc__ = summary
     ROUTES.add("POST", f"/campaigns/{{id}}/{name}", scope="campaigns:send", response_type=schemas.Campaign)(handler)

@@ -361,7 +361,7 @@ class StagingWriter:
         self._db.execute(_SCHEMA)
         self._db.execute("BEGIN")
         self._people: list[Person] = []
-        self._further: list[tuple[str, str, int]] = []
+        self._further: list[tuple[str, str, int, str]] = []
         self._faults: list[tuple[int, str, str]] = []
         self.good = self.bad = 0
 

@@ -15,7 +15,7 @@ from appliance.content.templates import editing, store, validation
 from appliance.content.templates.validation import TemplateWrite
 from appliance.core import validation as fields
 from appliance.core.errors import NotFound
-from appliance.flows import drafts
+from appliance.flows import drafts, lifecycle
 from appliance.flows import store as flows
 from appliance.flows.store import FlowCreate, FlowPatch
 from appliance.sending.messages import compose, shared_content, test_sends, transactional
@@ -172,7 +172,7 @@ def test_a_flow_uses_its_prepared_contents_and_messages(home: Home) -> None:
 
     messages = drafts.prepare_messages(home.account_id, flow.id)
     assert len(messages) == 1
-    transactions.write(flows.apply_action, home.account_id, flow.id, flows.lifecycle.pause)
+    transactions.write(flows.apply_action, home.account_id, flow.id, lifecycle.pause)
     assert write(drafts.activate, home.account_id, flow.id, by, None, messages).status == "active"
 
 

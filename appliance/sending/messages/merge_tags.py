@@ -174,8 +174,8 @@ def list_merge_tags(account_id: int, template_id: int | None = None, links: bool
     groups = [
         MergeTagGroup("Contact", _list_contact_tags(account_id)),
         MergeTagGroup("Contact data", [
-            MergeTag(f"contact.data{_write_path(group.name)}", _write_label(group.name), group.example, group.missing_share)
-            for group in store.summarize_data_keys(account_id)
+            MergeTag(f"contact.data{_write_path(key.name)}", _write_label(key.name), key.example, key.missing_share)
+            for key in store.summarize_data_keys(account_id)
         ]),
         MergeTagGroup("Event", _list_event_tags(template.flow) if template is not None and template.flow_id else []),
         MergeTagGroup("Brand", [
