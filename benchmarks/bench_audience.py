@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench_sending import memory_mb
+from benchmarks.bench_import import memory
 from tests.kit.audience_data import CITIES, FIRST, LAST, LISTS, make
 from tests.kit.server import Server
 
@@ -201,7 +201,7 @@ def main() -> None:
         server.key = key
         with server:
             measure(Bench(server, options.contacts, options.requests), options.words)
-            print(f"memory at most {memory_mb(server.pid, 'VmHWM'):.0f} MB")
+            print(f"memory at most {memory(server.pid)['VmHWM'] / 1024:.0f} MB")
 
 
 def measure(bench: Bench, names: list[str]) -> None:
