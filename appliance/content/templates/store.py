@@ -102,7 +102,8 @@ def prepare(
     account_id: int, request: Content, template_id: int | None = None, channel: str = "email"
 ) -> PreparedContent:
     """Check and parse a request that creates or changes a template; its write reports the errors."""
-    template = None if template_id is None else Template.get_or_none(Template.id == template_id)
+    own = (Template.account == account_id) & (Template.id == template_id)
+    template = None if template_id is None else Template.get_or_none(own)
     if template is None:
         channel = request.channel if isinstance(request, TemplateWrite) and request.channel else channel
         template = Template(
