@@ -126,13 +126,13 @@ def _plain_text(html: str) -> str:
 
 
 def list_palette() -> list[tuple[str, list[PaletteTile]]]:
-    """Return the kinds that can be added, in groups."""
+    """Return the tiles of all section kinds by group; a kind that `PALETTE` does not name is in the last group."""
+    named = {name for _, names in PALETTE for name in names}
+    groups = {group: [BY_NAME[name] for name in names] for group, names in PALETTE}
+    groups[PALETTE[-1][0]] += [kind for name, kind in BY_NAME.items() if name not in named]
     return [
-        (
-            group,
-            [PaletteTile(name, BY_NAME[name].label, KIND_ICONS[name], BY_NAME[name].is_in_columns) for name in names],
-        )
-        for group, names in PALETTE
+        (group, [PaletteTile(kind.name, kind.label, kind_icon(kind), kind.is_in_columns) for kind in kinds])
+        for group, kinds in groups.items()
     ]
 
 
