@@ -14,7 +14,7 @@ from appliance.api.endpoints import ApiRequest, ApiResponse, Routes, validator
 from appliance.api.http import ApiError, get_idempotency_key, page_headers
 from appliance.campaigns import audience as campaign_audience
 from appliance.campaigns import preflight, recipients, results, send, states, store
-from appliance.campaigns.audience import CampaignExplained
+from appliance.campaigns.audience import AudienceExplanation
 from appliance.campaigns.findings import Finding
 from appliance.campaigns.preflight import PreparedSend
 from appliance.campaigns.recipients import RecipientQuery
@@ -317,7 +317,7 @@ async def list_recipients(request: ApiRequest) -> ApiResponse:
 
 
 @ROUTES.add(
-    "GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=CampaignExplained
+    "GET", "/campaigns/{id}/explain", scope="campaigns:read", query_type=ExplainQuery, response_type=AudienceExplanation
 )
 async def explain_recipient(request: ApiRequest) -> ApiResponse:
     """Explain why a contact receives a campaign, received it or did not."""

@@ -10,7 +10,7 @@ from appliance.api.http import page_headers
 from appliance.api.schemas import Json, Moment
 from appliance.core import clock
 from appliance.flows import enrollment, report, runs, store
-from appliance.flows.enrollment import Enrolled, EnrollWrite
+from appliance.flows.enrollment import EnrollmentResult, EnrollWrite
 from appliance.flows.report import FlowReport, Range
 from appliance.flows.runs import (
     ContactRunQuery,
@@ -210,13 +210,13 @@ _add_run_action(
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/enroll", scope="campaigns:send", body_type=EnrollWrite, response_type=Enrolled, rate="sends",
+    "POST", "/flows/{id}/enroll", scope="campaigns:send", body_type=EnrollWrite, response_type=EnrollmentResult, rate="sends",
     validate=validator(enrollment.check_enrollment, either=("contact_ids", "segment_id")),
 )  # fmt: skip
 async def enroll_contacts(request: ApiRequest) -> ApiResponse:
     """Enroll contacts in an active flow: by id, or all current members of a segment."""
     contact_ids = await fetch(enrollment.resolve_contacts, request.account_id, request.id, request.body)
-    summary, test = Enrolled(), request.credential.is_test
+    summary, test = EnrollmentResult(), request.credential.is_test
     # Small transactions keep other writes from waiting. The request is safe to repeat: a contact enters once.
     for start in range(0, len(contact_ids), enrollment.BATCH_SIZE):
         batch_result = await commit(

@@ -24,7 +24,7 @@ from appliance.flows.simulation_bulk import BulkSimulateRequest, BulkSimulation,
 from appliance.flows.simulation_events import SCRIPTS, SimulateRequest
 from appliance.flows.simulation_timeline import Simulation
 from appliance.flows.steps import BY_TYPE
-from appliance.flows.store import Activate, Archive, FlowCreate, FlowPatch, FlowQuery
+from appliance.flows.store import ActivateRequest, ArchiveRequest, FlowCreate, FlowPatch, FlowQuery
 from appliance.storage import models
 from appliance.storage.transactions import commit, fetch, render
 
@@ -213,9 +213,9 @@ class FlowSpec(Struct):
 
 def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
     """Return a flow loaded with its trigger and templates (`store.dress`)."""
-    trigger = row.started_by
+    trigger = row.loaded_trigger
     # Steps are passed through unconverted, because a step type may have keys of its own.
-    steps: Any = document.dump_steps(row.steps, versions.get_contents(row.written))
+    steps: Any = document.dump_steps(row.steps, versions.get_contents(row.templates))
     status: Any = row.status
     approval: Any = row.approval_state
     return Flow(
@@ -227,7 +227,7 @@ def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
         triggered_count=trigger.triggered_count, last_triggered_at=iso(trigger.last_triggered_at),
         steps=steps, sent_count=row.sent_count, stats=stats,
         paused_at=iso(row.paused_at), created_at=iso(row.created_at) or "", updated_at=iso(row.updated_at) or "",
-        templates=[schemas.serialize_template(template) for template in row.written],
+        templates=[schemas.serialize_template(template) for template in row.templates],
         unpublished_changes=row.draft is not None,
     )  # fmt: skip
 
@@ -377,7 +377,7 @@ def _get_skip_overdue_seconds(request: ApiRequest) -> int | None:
     return seconds if isinstance(seconds, int) else None
 
 
-_add_transition("activate", "campaigns:send", Activate, "Activate a draft or resume a paused flow.",
+_add_transition("activate", "campaigns:send", ActivateRequest, "Activate a draft or resume a paused flow.",
       lambda request: (lifecycle.activate, request.caller, _get_skip_overdue_seconds(request)), "sends")  # fmt: skip
 _add_transition(
     "pause",
@@ -386,7 +386,7 @@ _add_transition(
     "Pause a flow: nobody enters, and runs stay in their steps.",
     lambda _: (lifecycle.pause,),
 )
-_add_transition("archive", "flows:write", Archive, "Archive a flow; its runs continue unless `take_out` is set.",
+_add_transition("archive", "flows:write", ArchiveRequest, "Archive a flow; its runs continue unless `take_out` is set.",
       lambda request: (lifecycle.archive, request.body.take_out is True))  # fmt: skip
 _add_transition("ask_approval", "flows:write", None, "Request approval of a flow.",
       lambda request: (lifecycle.request_approval, request.caller))  # fmt: skip

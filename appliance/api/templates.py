@@ -23,7 +23,7 @@ from appliance.core import validation
 from appliance.core.errors import Faults, Invalid
 from appliance.sending.messages import preview, test_sends
 from appliance.sending.messages.preview import Preview, PreviewRequest
-from appliance.sending.messages.test_sends import TestRequest, TestsSent
+from appliance.sending.messages.test_sends import TestRequest, TestSendResult
 from appliance.storage.models import Media
 from appliance.storage.transactions import commit, fetch, render
 
@@ -130,7 +130,7 @@ async def preview_design(request: ApiRequest) -> ApiResponse:
 
 @ROUTES.add(
     "POST", "/templates/{id}/send_test", scope="templates:write", body_type=TestRequest, body_required=False,
-    response_type=TestsSent, rate="sends", validate=validator(test_sends.validate, parses=True),
+    response_type=TestSendResult, rate="sends", validate=validator(test_sends.validate, parses=True),
 )  # fmt: skip
 async def send_test_email(request: ApiRequest) -> ApiResponse:
     """Send a test email of a template."""

@@ -105,8 +105,8 @@ def has_exclusions(campaign: Campaign) -> bool:
     return bool(data.get("exclude_contact_list_ids") or data.get("exclude_segment_ids"))
 
 
-def build_audience(campaign: Campaign, whole: bool = False) -> Audience:
-    """Return the audience: the union of its lists, intersected with its segment, without exclusions unless `whole`."""
+def build_audience(campaign: Campaign, ignore_exclusions: bool = False) -> Audience:
+    """Return the audience: the union of its lists, intersected with its segment, minus its exclusions."""
     trigger, data = campaign.trigger, campaign.trigger.data
     account_id = campaign.account_id
     parameters: dict[str, Any] = {"account": account_id}
@@ -118,10 +118,10 @@ def build_audience(campaign: Campaign, whole: bool = False) -> Audience:
         clauses.append(_in_segment(account_id, trigger.segment_id, parameters, "s"))
     if not lists and not trigger.segment_id and not is_everyone(data):
         clauses.append("0")
-    excluded = {} if whole else _find_lists(account_id, data.get("exclude_contact_list_ids") or [])
+    excluded = {} if ignore_exclusions else _find_lists(account_id, data.get("exclude_contact_list_ids") or [])
     if excluded:
         clauses.append(f"({_in_any_list(account_id, excluded, parameters, 'x')}) IS NOT TRUE")
-    for index, excluded_id in enumerate([] if whole else data.get("exclude_segment_ids") or []):
+    for index, excluded_id in enumerate([] if ignore_exclusions else data.get("exclude_segment_ids") or []):
         clauses.append(f"({_in_segment(account_id, int(excluded_id), parameters, f'y{index}_')}) IS NOT TRUE")
     double_opt_in = any(contact_list is not None and contact_list.double_opt_in for contact_list in lists.values())
     return Audience(f"SELECT c.id FROM {' AND '.join(clauses)}", parameters, double_opt_in)
@@ -137,12 +137,12 @@ def build_parts(campaign: Campaign) -> tuple[list[tuple[str, int, str]], dict[st
     ):
         for part_id, row in lists.items():
             parts.append((kind, part_id, _in_any_list(campaign.account_id, {part_id: row}, parameters, prefix)))
-    chosen = [("segment", "s", campaign.trigger.segment_id)] if campaign.trigger.segment_id else []
-    chosen += [
+    references = [("segment", "s", campaign.trigger.segment_id)] if campaign.trigger.segment_id else []
+    references += [
         ("excluded_segment", f"y{index}_", excluded_id)
         for index, excluded_id in enumerate(data.get("exclude_segment_ids") or [])
     ]
-    for kind, prefix, part_id in chosen:
+    for kind, prefix, part_id in references:
         parts.append((kind, int(part_id), _in_segment(campaign.account_id, int(part_id), parameters, prefix)))
     return parts, parameters
 
@@ -182,7 +182,7 @@ def _find_lists(account_id: int, list_ids: list[int]) -> dict[int, ContactList |
 
 
 def _in_any_list(account_id: int, lists: dict[int, ContactList | None], parameters: dict[str, Any], prefix: str) -> str:
-    """Return the condition for members of any of the lists; a list that mirrors a segment has its current members."""
+    """Return the SQL condition for members of any list; the members of a mirror are those of its segment now."""
     # The ids were validated as integers when they were stored; int() here keeps anything else out of the SQL.
     static_ids = ",".join(
         str(int(list_id))
@@ -280,7 +280,7 @@ def find_first_recipient(campaign: Campaign) -> int | None:
 
 
 def find_last_campaign(campaign: Campaign) -> tuple[int, int | None]:
-    """Return when a member of the audience last got email (0: never) and when one was last added (None: no members)."""
+    """Return when the audience last got email (0: never) and when its newest contact was added (None: no contacts)."""
 
     def find() -> tuple[int, int | None]:
         audience = build_audience(campaign)
@@ -299,7 +299,7 @@ def _cache_key(campaign: Campaign) -> Hashable:
     return audience.sql, repr(sorted(audience.parameters.items())), audience.double_opt_in, get_channel_kind(campaign)
 
 
-# A query of recipients (a figure of the report) as the filters of a segment.
+# Conversion of a recipient query (the list behind a figure of the report) into segment filters.
 
 Filters = list[dict[str, Any]]
 # Filters of recipients that a segment cannot express.
@@ -363,11 +363,11 @@ def list_group(account_id: int, campaign_id: int, query: GroupQuery) -> Page:
     """
     campaign = store.get(account_id, campaign_id)
     reason = query.why if isinstance(query.why, str) else None
-    sql, parameters = _filter_left_out(campaign) if reason == LEFT_OUT else _filter_by_reason(campaign, reason)
+    sql, parameters = _filter_excluded(campaign) if reason == LEFT_OUT else _filter_by_reason(campaign, reason)
     if isinstance(query.search, str) and query.search.strip():
-        words = search.build_query(query.search)
-        sql += f" AND contact {search.MATCH_CONDITION}" if words else ""
-        parameters["words"] = words
+        search_query = search.build_query(query.search)
+        sql += f" AND contact {search.MATCH_CONDITION}" if search_query else ""
+        parameters["words"] = search_query
     if query.nameless is True:
         sql += " AND contact IN (SELECT id FROM contact WHERE account_id = :account AND coalesce(first_name, '') = '')"
     limit = query.size()
@@ -389,9 +389,9 @@ def find_neighbours(campaign: Campaign, contact_id: int) -> Neighbours:
     return Neighbours(total, position, before, after)
 
 
-def count_left_out(campaign: Campaign) -> int:
+def count_excluded(campaign: Campaign) -> int:
     """Count the contacts that the exclusions remove from the audience."""
-    sql, parameters = _filter_left_out(campaign)
+    sql, parameters = _filter_excluded(campaign)
     return int(scalar(f"SELECT count(*) FROM ({sql})", parameters)) if has_exclusions(campaign) else 0
 
 
@@ -404,15 +404,15 @@ def _filter_by_reason(campaign: Campaign, reason: str | None) -> tuple[str, dict
     return f"SELECT contact FROM ({select_members(audience)}) WHERE why {condition}", parameters
 
 
-def _filter_left_out(campaign: Campaign) -> tuple[str, dict[str, Any]]:
-    whole, remaining = build_audience(campaign, whole=True), build_audience(campaign)
+def _filter_excluded(campaign: Campaign) -> tuple[str, dict[str, Any]]:
+    all_members, remaining = build_audience(campaign, ignore_exclusions=True), build_audience(campaign)
     return (
-        f"SELECT id AS contact FROM ({whole.sql}) WHERE id NOT IN ({remaining.sql})",
-        {**whole.parameters, **remaining.parameters},
+        f"SELECT id AS contact FROM ({all_members.sql}) WHERE id NOT IN ({remaining.sql})",
+        {**all_members.parameters, **remaining.parameters},
     )
 
 
-# The explanation of why one contact gets, got or does not get a campaign, with each part of the audience.
+# The explanation why one contact gets, got or does not get a campaign, with each part of the audience.
 
 
 class AudiencePart(Struct):
@@ -424,7 +424,7 @@ class AudiencePart(Struct):
     matches: Annotated[bool, Meta(description="whether the contact belongs to it now")]
 
 
-class CampaignExplained(Struct):
+class AudienceExplanation(Struct):
     """The explanation for one contact: whether it is in the audience, the skip reason if any, and its message.
 
     The audience of a sent campaign is its snapshot; `parts` describe the current membership.
@@ -442,7 +442,7 @@ class CampaignExplained(Struct):
     parts: Annotated[list[AudiencePart], Meta(description="results for each list and segment of the audience")]
 
 
-def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> CampaignExplained:
+def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> AudienceExplanation:
     """Explain why a contact gets or does not get a campaign.
 
     Raises NotFound for the campaign, and Invalid for an unknown contact.
@@ -460,7 +460,7 @@ def explain_contact(account_id: int, campaign_id: int, contact_id: int) -> Campa
         else:
             inside, reason = (False, None) if campaign.started_at else _evaluate_now(campaign, contact_id)
             message_id = status = None
-        return CampaignExplained(
+        return AudienceExplanation(
             campaign_id, contact_id, inside, reason, message_id, status, _summarize(campaign, inside, status, reason),
             _explain_parts(campaign, contact_id),
         )  # fmt: skip

@@ -1,15 +1,15 @@
 """The snapshot of a campaign's audience: the message rows of its recipients, fixed when it goes live.
 
 An audience of up to `MAX_AT_ONCE` contacts gets its rows in the transaction of the send. A larger one is written in
-batches right after it, so that no other writer waits long: the send commits the decision with the audience as SQL; the
-recipients are listed from one moment's contacts into a file (attached as `drawn`), and ranges of the list then become
-rows, in the order of contact ids and with one block of message ids. Sending starts with the first batch, and the
-campaign completes only after the last one.
+batches right after the send, so that no other writer waits long: the transaction of the send stores the audience as
+SQL; the recipients are then listed from one read snapshot into a file (attached as `recipient_list`), and ranges of the
+list become rows, in the order of contact ids and with one contiguous block of message ids. Sending starts with the
+first batch, and the campaign completes only after the last one.
 
-The progress is stored in the campaign. A process that died is continued after its last batch. If it died before the
-list was complete, or the list is missing (a restored backup has none), the list is made again for the contacts after
-the last row, as they are at that later moment. Later changes of lists and templates have no effect; opt-outs do, and
-are checked again before each message. A contact deleted before its row is written gets a skipped row.
+The progress is stored in the campaign. After a crash the work continues behind the last batch. If the process died
+before the list was complete, or the list is missing (a restored backup has none), a new list is written of the contacts
+after the last row, as they are by then. Later changes of lists and templates have no effect; opt-outs do, and are
+checked again before each message. A contact deleted before its row is written gets a skipped row.
 """
 
 import os
@@ -36,7 +36,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 # The list of a large audience: its members at one moment, in a file beside the database.
 #
 # It is written outside of the writer: positions 1, 2, 3 ... in the order of contact ids, each with the channel and the
-# skip reason if there is one. A complete list is on disk under its final name; an incomplete one is deleted and made
+# skip reason if there is one. A complete list is on disk under its final name; an incomplete one is deleted and written
 # again.
 
 _STEPS_BETWEEN_CHECKS = 200_000
@@ -61,7 +61,7 @@ def get_path(key: SnapshotKey) -> Path:
     return get_directory() / f"{key.campaign_id}-{key.moment}.list"
 
 
-def write_audience(key: SnapshotKey, people: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
+def write_audience(key: SnapshotKey, members: Audience, kind: str, after: int, is_stopping: Callable[[], bool]) -> int:
     """Write the list of the members after a contact id and return their number.
 
     Raises Unavailable if the service is stopping.
@@ -72,21 +72,23 @@ def write_audience(key: SnapshotKey, people: Audience, kind: str, after: int, is
         stale_path.unlink(missing_ok=True)
     os.close(os.open(partial_path, os.O_CREAT | os.O_WRONLY, 0o600))
     db = connection()
-    attach_new_file(partial_path, "drawn")
+    attach_new_file(partial_path, "recipient_list")
     db.set_progress_handler(is_stopping, _STEPS_BETWEEN_CHECKS)
     try:
-        db.execute("CREATE TABLE drawn.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT)")
         db.execute(
-            "INSERT INTO drawn.person SELECT NULL, * FROM "
-            f"({audience.select_members(people)} AND c.id > :after ORDER BY c.id)",
-            {**people.parameters, "kind": kind, "after": after},
+            "CREATE TABLE recipient_list.person (pos INTEGER PRIMARY KEY, contact INTEGER, channel INTEGER, why TEXT)"
         )
-        count = int(scalar("SELECT coalesce(max(pos), 0) FROM drawn.person"))
+        db.execute(
+            "INSERT INTO recipient_list.person SELECT NULL, * FROM "
+            f"({audience.select_members(members)} AND c.id > :after ORDER BY c.id)",
+            {**members.parameters, "kind": kind, "after": after},
+        )
+        count = int(scalar("SELECT coalesce(max(pos), 0) FROM recipient_list.person"))
     except apsw.InterruptError:
-        raise Unavailable("the service is stopping") from None
+        raise Unavailable("The service is stopping.") from None
     finally:
         db.set_progress_handler(None)
-        detach_file("drawn")
+        detach_file("recipient_list")
     _publish_file(partial_path, path)
     return count
 
@@ -99,13 +101,13 @@ def _publish_file(partial_path: Path, path: Path) -> None:
 
 
 def attach(key: SnapshotKey) -> None:
-    """Attach a list to this connection as `drawn`; call it outside of a transaction."""
-    attach_file(get_path(key), "drawn")
+    """Attach a list to this connection as `recipient_list`; call it outside of a transaction."""
+    attach_file(get_path(key), "recipient_list")
 
 
 def detach() -> None:
     """Detach the list."""
-    detach_file("drawn")
+    detach_file("recipient_list")
 
 
 def delete_orphans() -> None:
@@ -128,12 +130,12 @@ _SELECT_CURRENT = (
     "SELECT row_number() OVER (ORDER BY p.contact) AS pos, p.contact, h.value, h.key, p.why FROM ({members}) p "
     "LEFT JOIN channel h ON h.id = p.channel"
 )
-# A contact may have been deleted, or its address moved, since the list was made. A contact that took over the row of
+# A contact may have been deleted, or its address moved, since the list was written. A contact that took over the row of
 # another one in a merge already has one.
 _SELECT_LISTED = (
     "SELECT p.pos, CASE WHEN x.id IS NULL THEN c.id END AS contact, h.value, h.key, "
     "CASE WHEN c.id IS NULL OR x.id IS NOT NULL THEN 'contact_deleted' "
-    "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why FROM drawn.person p "
+    "ELSE coalesce(p.why, CASE WHEN h.id IS NULL THEN 'no_channel' END) END AS why FROM recipient_list.person p "
     "LEFT JOIN contact c ON c.id = p.contact LEFT JOIN message x ON x.campaign_id = :campaign AND x.contact_id = c.id "
     "LEFT JOIN channel h ON h.id = p.channel AND h.contact_id = c.id AND x.id IS NULL "
     "WHERE p.pos > :after AND p.pos <= :last"
@@ -153,14 +155,14 @@ class SnapshotState(Struct):
     parameters: dict[str, Any]
     double_opt_in: bool
     provider: str
-    total: int | None = None  # None: the list is not made yet
+    total: int | None = None  # None: the list is not written yet
     done: int = 0
     listed: int = 0  # the number of rows from earlier lists
     first_id: int = 0  # the message id before the first one of this list
     last: int = 0  # the contact id of the last row
 
     @property
-    def people(self) -> Audience:
+    def audience(self) -> Audience:
         """Return the audience of the send."""
         return Audience(self.sql, self.parameters, self.double_opt_in)
 
@@ -202,7 +204,7 @@ def _describe_trigger(campaign: Campaign) -> tuple[Any, ...]:
 
 
 def _is_large(campaign: Campaign, size: AudienceSize | None) -> bool:
-    """Return whether the snapshot is written in batches, by a measure of this audience or a count up to the limit."""
+    """Return whether the snapshot is written in batches, from `size` if it is of this audience, else from a count."""
     if size is not None and size.trigger == _describe_trigger(campaign):
         return size.is_large
     return audience.estimate_size(campaign, MAX_AT_ONCE + 1) > MAX_AT_ONCE
@@ -214,18 +216,20 @@ def begin_snapshot(campaign: Campaign, provider: str, size: AudienceSize | None 
     The caller saves the campaign.
     """
     require_write_transaction()
-    people = audience.build_audience(campaign)
+    members = audience.build_audience(campaign)
     if _is_large(campaign, size):
-        state = SnapshotState(people.sql, people.parameters, people.double_opt_in, provider)
+        state = SnapshotState(members.sql, members.parameters, members.double_opt_in, provider)
         campaign.pending_snapshot, campaign.audience_count = to_builtins(state), 0
         after_commit(lambda: signals.wake("audiences"))
         return
-    before = _reserve_ids()
-    values = _build_parameters(campaign, provider) | people.parameters | {"id": before}
-    sql = _SELECT_CURRENT.format(members=audience.select_members(people))
+    last_used_id = _reserve_ids()
+    values = _build_parameters(campaign, provider) | members.parameters | {"id": last_used_id}
+    sql = _SELECT_CURRENT.format(members=audience.select_members(members))
     connection().execute(_INSERT_MESSAGES.format(people=sql), values)
     campaign.audience_count = int(connection().changes())
-    connection().execute(_INSERT_SKIP_EVENTS, (campaign.name, before, before + campaign.audience_count, campaign.id))
+    connection().execute(
+        _INSERT_SKIP_EVENTS, (campaign.name, last_used_id, last_used_id + campaign.audience_count, campaign.id)
+    )
 
 
 def _reserve_ids(count: int = 0) -> int:
@@ -236,12 +240,12 @@ def _reserve_ids(count: int = 0) -> int:
 def _build_parameters(campaign: Campaign, provider: str) -> dict[str, Any]:
     """Return the SQL parameters that all rows of a campaign share."""
     now = clock.now_ms()
-    held = campaign.hold_until is not None and campaign.hold_until > now
+    is_held = campaign.hold_until is not None and campaign.hold_until > now
     return {
         "kind": audience.get_channel_kind(campaign), "account": campaign.account_id, "campaign": campaign.id,
         "flow": campaign.flow_id, "template": campaign.template_id, "channel": campaign.channel,
         "sender": campaign.sender["email"] or campaign.sender.get("number"), "reply_to": campaign.sender["reply_to"],
-        "open": "held" if held else "queued", "test": campaign.test, "provider": provider,
+        "open": "held" if is_held else "queued", "test": campaign.test, "provider": provider,
         "due": campaign.hold_until or DUE_NOW, "moment": campaign.started_at, "now": now,
     }  # fmt: skip
 
@@ -263,21 +267,21 @@ def record_list(key: SnapshotKey, count: int) -> None:
 
 
 def write_batch(key: SnapshotKey, size: int) -> int:
-    """Write the rows of the next `size` members of the attached list; return the number of those left."""
+    """Write the rows of the next `size` members of the attached list; return how many members are left."""
     require_write_transaction()
     campaign = Campaign.get_by_id(key.campaign_id)
     state = get_state(campaign)
     if state is None or state.total is None or campaign.started_at != key.moment:
         return 0
-    after = state.done - state.listed
-    last = min(after + size, state.total - state.listed)
+    offset = state.done - state.listed
+    last = min(offset + size, state.total - state.listed)
     values = _build_parameters(campaign, state.provider)
-    values |= {"id": state.first_id, "after": after, "last": last}
+    values |= {"id": state.first_id, "after": offset, "last": last}
     connection().execute(_INSERT_MESSAGES.format(people=_SELECT_LISTED), values)
     connection().execute(
-        _INSERT_SKIP_EVENTS, (campaign.name, state.first_id + after, state.first_id + last, campaign.id)
+        _INSERT_SKIP_EVENTS, (campaign.name, state.first_id + offset, state.first_id + last, campaign.id)
     )
-    state.last = int(scalar("SELECT contact FROM drawn.person WHERE pos = ?", (last,)) or state.last)
+    state.last = int(scalar("SELECT contact FROM recipient_list.person WHERE pos = ?", (last,)) or state.last)
     state.done = state.listed + last
     campaign.audience_count = state.done
     _save_state(campaign, state)

@@ -1,7 +1,7 @@
 """Batch work on the message rows of large campaigns: writing a snapshot, and cancelling or deleting open rows.
 
-Each batch is one short transaction, so that other writers wait little. The work that is left when the service stops is
-done after its next start.
+Each batch is one short transaction, so that other writers do not wait long. Work that is left when the service stops
+continues after the next start.
 """
 
 import logging
@@ -48,7 +48,7 @@ def delete_messages(campaign: Campaign) -> None:
 
 def _begin_ending(campaign: Campaign, mode: str) -> None:
     require_write_transaction()
-    # A member without a row does not get one any more.
+    # Members of the audience that have no row yet get none.
     campaign.pending_snapshot = None
     if campaign.pending_end is not None or campaign.audience_count > MAX_AT_ONCE:
         campaign.pending_end = campaign.pending_end or mode
@@ -80,8 +80,8 @@ log = logging.getLogger("campanero.audiences")
 _MIN_ROWS, _FIRST_ROWS, _MAX_ROWS = 50, 200, 10_000
 # The target in processor time; on a busy machine a batch takes several times as long.
 _BATCH_SECONDS = 0.008
-# The share of the wall-clock time that counts: most of it is waiting for Python's lock, which smaller batches only
-# make more frequent, but a slow disk has to count too.
+# Wall-clock time counts with this share. Most of it is spent waiting for Python's global lock, which smaller batches
+# would only make more frequent; a slow disk, however, must lead to smaller batches.
 _MIN_SHARE_OF_CLOCK = 1 / 6
 _PAUSE_SECONDS = 0.002
 _START_DELAY_SECONDS = 0.1
@@ -105,7 +105,7 @@ class BatchRunner:
         self._retry_at: dict[int, float] = {}
 
     def run(self) -> None:
-        """Work until nothing is left; a concurrent call returns at once."""
+        """Process all pending campaigns; a concurrent call returns at once."""
         if not self._busy.acquire(blocking=False):
             return
         try:
@@ -117,7 +117,7 @@ class BatchRunner:
             self._busy.release()
 
     def _find_next(self) -> tuple[int, bool] | None:
-        """Return the id of the next campaign and whether its rows are to be ended; those campaigns come first."""
+        """Return the id of the next campaign and whether its rows must be ended; such campaigns come first."""
         now = time.monotonic()
         campaigns = rows(
             f"SELECT id, pending_end IS NOT NULL FROM campaign WHERE {_UNFINISHED} ORDER BY pending_end IS NULL, id",
@@ -148,7 +148,7 @@ class BatchRunner:
         key = SnapshotKey(campaign_id, campaign.started_at)
         if state.total is None or not audience_snapshot.get_path(key).exists():
             kind = audience.get_channel_kind(campaign)
-            count = audience_snapshot.write_audience(key, state.people, kind, state.last, self.stopping.is_set)
+            count = audience_snapshot.write_audience(key, state.audience, kind, state.last, self.stopping.is_set)
             transactions.write(audience_snapshot.record_list, key, count)
         transactions.run_outside_transaction(audience_snapshot.attach, key)
         try:
@@ -160,7 +160,7 @@ class BatchRunner:
     def _run_batches(self, process_batch: Callable[[T, int], int], target: T, signal: str | None = None) -> None:
         """Process batches until none is left, each sized by the time that the last one took."""
         size, remaining, signalled_at = _FIRST_ROWS, 1, 0.0
-        # The request that caused the work is answered first.
+        # The request that caused the work responds first.
         self.stopping.wait(_START_DELAY_SECONDS)
         while remaining and not self.stopping.is_set():
             remaining, cpu_seconds, seconds = transactions.write(_run_timed, process_batch, target, size)

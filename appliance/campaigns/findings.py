@@ -37,12 +37,12 @@ class PreflightInput(NamedTuple):
     campaign: Campaign
     account: Account
     brand: Brand
-    confirmed: bool
+    is_confirmed: bool
     by: Actor  # the sender
     content: CompiledMessage | None  # of an email
     text: "CompiledTemplate | None"  # of an SMS
     content_error: str | None
-    real: bool  # whether the transport sends anything off this machine
+    is_real: bool  # whether the transport sends anything off this machine
 
     @property
     def is_readable(self) -> bool:
@@ -50,7 +50,7 @@ class PreflightInput(NamedTuple):
         return self.content is not None or self.text is not None
 
     @property
-    def email(self) -> bool:
+    def is_email(self) -> bool:
         """Return whether it is an email campaign."""
         return bool(self.campaign.channel == "email")
 
@@ -63,8 +63,8 @@ def find_transport(campaign: Campaign) -> str:
     return settings.sms.transport if campaign.channel == "sms" else settings.email.transport
 
 
-def count_people(count: int) -> str:
-    """Return a count of people in words."""
+def format_people(count: int) -> str:
+    """Format a number of people, such as `1 person` or `1,200 people`."""
     return "1 person" if count == 1 else f"{count:,} people"
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from appliance.campaigns.findings import count_people, find_transport
+from appliance.campaigns.findings import find_transport, format_people
 from appliance.core import clock, data_dir, send_status
 from appliance.core.send_status import ExhaustedLimit, SendStatus
 from appliance.sending.delivery import mx_routes
@@ -68,10 +68,10 @@ def _find_account_stop(account: Account) -> HoldReason | None:
 
 def _find_phase_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | None:
     if campaign.phase == "paused":
-        words = _PAUSE_TEXTS.get(campaign.pause_reason, f"paused: {campaign.pause_reason}".replace("_", " "))
+        text = _PAUSE_TEXTS.get(campaign.pause_reason, f"paused: {campaign.pause_reason}".replace("_", " "))
         if campaign.channel == "sms":
-            words = words.replace("mail server", "provider").replace("addresses", "numbers")
-        return HoldReason("paused", words)
+            text = text.replace("mail server", "provider").replace("addresses", "numbers")
+        return HoldReason("paused", text)
     if campaign.phase == "scheduled":
         return HoldReason(
             "scheduled", f"goes out at {_format_time(campaign.scheduled_at, zone)}", campaign.scheduled_at
@@ -97,10 +97,10 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
     is_sms = campaign.channel == "sms"
     for transport in status.closed_transports:
         if transport.provider == provider:
-            who = "provider of SMS" if is_sms else "mail server"
+            server_label = "provider of SMS" if is_sms else "mail server"
             next_try = _format_time(transport.until, zone, True)
-            words = f"the {who} takes nothing now ({transport.text}), next try at {next_try}"
-            return HoldReason("unreachable", words, transport.until)
+            sentence = f"the {server_label} takes nothing now ({transport.text}), next try at {next_try}"
+            return HoldReason("unreachable", sentence, transport.until)
     if is_sms:
         return (
             _find_quiet_hours(campaign, due_at, zone)
@@ -111,7 +111,7 @@ def _find_sending_reason(campaign: Campaign, zone: ZoneInfo) -> HoldReason | Non
 
 
 def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason | None:
-    """Return the reason if all that wait are in quiet hours; a message that waits for a retry has attempts."""
+    """Return the reason if all messages are held for quiet hours; `attempts` is 0, because none waits for a retry."""
     now = clock.now_ms()
     if due_at <= now:
         return None
@@ -123,9 +123,9 @@ def _find_quiet_hours(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldRe
         return HoldReason(
             "parts_per_day", f"all parts of today are used up, next at {_format_time(due_at, zone)}", due_at
         )
-    people = f"{count_people(count)} {'lives' if count == 1 else 'live'}"
-    words = f"quiet hours where {people}, next at {_format_time(due_at, zone)}"
-    return HoldReason("quiet_hours", words, due_at)
+    people_text = f"{format_people(count)} {'lives' if count == 1 else 'live'}"
+    text = f"quiet hours where {people_text}, next at {_format_time(due_at, zone)}"
+    return HoldReason("quiet_hours", text, due_at)
 
 
 def _find_slowdown(campaign: Campaign, status: SendStatus, zone: ZoneInfo) -> HoldReason | None:
@@ -137,8 +137,8 @@ def _find_slowdown(campaign: Campaign, status: SendStatus, zone: ZoneInfo) -> Ho
     )
     if names and exhausted.keys() >= set(names):
         first = min((exhausted[name] for name in names), key=lambda limit: limit.until)
-        words = f"limit of {first.per_hour} an hour {first.name}, next at {_format_time(first.until, zone)}"
-        return HoldReason("hour_limit", words, first.until)
+        text = f"limit of {first.per_hour} an hour {first.name}, next at {_format_time(first.until, zone)}"
+        return HoldReason("hour_limit", text, first.until)
     state = next((throttled[name] for name in names if name in throttled), None)
     if state is None:
         return None
@@ -166,8 +166,8 @@ def _find_rate_limit(campaign: Campaign, status: SendStatus, provider: str, zone
     for group in _list_recipient_groups(campaign) if throttled else ():
         if group in throttled:
             until, text = throttled[group].until, throttled[group].text
-            words = f"mail to {group} waits until {_format_time(until, zone)}: {text}"
-            return HoldReason("group", words, until)
+            sentence = f"mail to {group} waits until {_format_time(until, zone)}: {text}"
+            return HoldReason("group", sentence, until)
     return None
 
 
@@ -181,10 +181,10 @@ def _find_warm_up(campaign: Campaign, status: SendStatus, provider: str, zone: Z
         return None
     remaining = int(scalar(f"SELECT count(*) FROM message WHERE {_OPEN}", _index_values(campaign)))
     last_day = senders.estimate_end(day, remaining)
-    words = f"{senders.describe_full_day(day)}; it goes on at {_format_time(day.ends_at, zone)}"
+    text = f"{senders.describe_full_day(day)}; it goes on at {_format_time(day.ends_at, zone)}"
     if last_day is not None:
-        words += f" and may be done on {senders.format_day(last_day)}"
-    return HoldReason("warm_up", words, day.ends_at)
+        text += f" and may be done on {senders.format_day(last_day)}"
+    return HoldReason("warm_up", text, day.ends_at)
 
 
 def _find_full_quota(campaign: Campaign, status: SendStatus, provider: str) -> ExhaustedLimit | None:
@@ -222,8 +222,8 @@ def _find_retry(campaign: Campaign, due_at: int, zone: ZoneInfo) -> HoldReason |
         return None
     confirmed = f"SELECT 1 FROM message WHERE {_OPEN} AND uncertain_count = 0 LIMIT 1"
     if campaign.channel == "sms" and scalar(confirmed, _index_values(campaign)) is None:
-        words = "the provider is asked for what it may have taken without saying so"
-        return HoldReason("retries", f"{words}, next at {_format_time(due_at, zone, True)}", due_at)
+        text = "the provider is asked for what it may have taken without saying so"
+        return HoldReason("retries", f"{text}, next at {_format_time(due_at, zone, True)}", due_at)
     return HoldReason("retries", f"only retries are left, next at {_format_time(due_at, zone)}", due_at)
 
 
@@ -256,16 +256,16 @@ def forecast_duration(campaign: Campaign, count: int, sender: str | None) -> For
     if count <= 0 or find_transport(campaign) == "capture":
         return None
     limits = _list_sms_limits() if campaign.channel == "sms" else _list_email_limits(sender)
-    forecasts = [Forecast(words, _estimate_seconds(count, limit, seconds)) for words, limit, seconds in limits if limit]
+    forecasts = [Forecast(label, _estimate_seconds(count, limit, seconds)) for label, limit, seconds in limits if limit]
     return max(forecasts, key=lambda forecast: forecast.seconds, default=None)
 
 
 def _estimate_seconds(count: int, limit: float, seconds: float) -> float:
-    """Return the seconds for `count` messages; those over the limit of an hour or day wait for the next one."""
+    """Return the seconds for `count` messages; messages over the limit wait for the next hour or day."""
     if seconds == 1:
         return count / limit
-    whole, rest = divmod(count - 1, int(limit))
-    return whole * seconds + (rest / limit) * min(seconds, 60)
+    full_periods, remainder = divmod(count - 1, int(limit))
+    return full_periods * seconds + (remainder / limit) * min(seconds, 60)
 
 
 def _list_sms_limits() -> list[tuple[str, float, float]]:

@@ -80,9 +80,9 @@ def check_thoroughly(
         )  # fmt: skip
 
 
-def _describe_differences(words: str, sql: str, values: tuple[Any, ...]) -> list[str]:
+def _describe_differences(label: str, sql: str, values: tuple[Any, ...]) -> list[str]:
     count, first = rows(sql, values)[0]
-    return [f"{count} {words}, the first is {first}"] if count else []
+    return [f"{count} {label}, the first is {first}"] if count else []
 
 
 def check_contacts(account_id: int) -> list[str]:
@@ -105,7 +105,7 @@ class _CheckedCampaign(NamedTuple):
 
 
 class LedgerChecker:
-    """The periodic check of live campaigns in one process, which logs what does not balance."""
+    """The periodic check of live campaigns in one process, which logs the differences."""
 
     def __init__(self, process: str) -> None:
         self._process = process
@@ -113,7 +113,7 @@ class LedgerChecker:
         self._last_checks: dict[int, _CheckedCampaign] = {}
         self._reported: dict[int, list[str]] = {}
 
-    def check(self) -> None:
+    def check_changed(self) -> None:
         """Check the campaigns that changed since the last call; a concurrent call returns at once."""
         if not self._busy.acquire(blocking=False):
             return

@@ -47,12 +47,12 @@ _ACCESS_STATUSES = frozenset({401, 403, 405, 406, 407, 429, 451, 999})
 _MERGE_TAG_MARKS = ("{{", "{%")
 
 
-class LinkAnswer(Struct):
-    """The result for one URL; `words` say what is wrong, or why it was not requested."""
+class LinkResult(Struct):
+    """The result for one URL; `explanation` is the problem, or why it was not requested."""
 
     href: str
     state: Literal["waiting", "fine", "broken", "unchecked"] = "waiting"
-    words: str = ""
+    explanation: str = ""
     at: float = 0.0
 
 
@@ -60,7 +60,7 @@ class LinkCheck(Struct):
     """The links of one revision of a draft."""
 
     revision: int
-    answers: dict[str, LinkAnswer]
+    results: dict[str, LinkResult]
     status: Literal["waiting", "running", "complete"] = "waiting"
 
 
@@ -77,12 +77,12 @@ def get_link_check(case: PreflightInput) -> LinkCheck | None:
     with _lock:
         check = _checks.get(template.id)
         if check is None or check.revision != template.revision or _is_expired(check, now):
-            known_answers = check.answers if check is not None else {}
+            known_results = check.results if check is not None else {}
             fresh = {
-                href: answer for href, answer in known_answers.items() if answer.at and answer.at > now - FRESH_SECONDS
+                href: result for href, result in known_results.items() if result.at and result.at > now - FRESH_SECONDS
             }
             check = LinkCheck(
-                template.revision, {href: fresh.get(href) or _create_answer(href) for href in list(hrefs)[:_MAX_LINKS]}
+                template.revision, {href: fresh.get(href) or _create_result(href) for href in list(hrefs)[:_MAX_LINKS]}
             )
             _checks[template.id] = check
             while len(_checks) > _MAX_CHECKS:
@@ -95,15 +95,15 @@ def get_link_check(case: PreflightInput) -> LinkCheck | None:
 
 def _is_expired(check: LinkCheck, now: float) -> bool:
     return check.status == "complete" and any(
-        answer.at and answer.at < now - FRESH_SECONDS for answer in check.answers.values()
+        result.at and result.at < now - FRESH_SECONDS for result in check.results.values()
     )
 
 
-def _create_answer(href: str) -> LinkAnswer:
+def _create_result(href: str) -> LinkResult:
     if any(tag in href for tag in _MERGE_TAG_MARKS):
-        return LinkAnswer(href, "unchecked", "it has a merge tag in it")
+        return LinkResult(href, "unchecked", "it has a merge tag in it")
     fault = safe_http.find_url_fault(href)
-    return LinkAnswer(href, "unchecked", fault) if fault else LinkAnswer(href)
+    return LinkResult(href, "unchecked", fault) if fault else LinkResult(href)
 
 
 def run_pending_checks(stopping: threading.Event) -> None:
@@ -123,25 +123,25 @@ def run_pending_checks(stopping: threading.Event) -> None:
 async def _run_check(check: LinkCheck, stopping: threading.Event) -> None:
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    async def fetch(answer: LinkAnswer) -> None:
+    async def fetch(result: LinkResult) -> None:
         async with semaphore:
             if not stopping.is_set():
-                answer.state, answer.words = await _fetch_link(answer.href)
-                answer.at = time.monotonic()
+                result.state, result.explanation = await _fetch_link(result.href)
+                result.at = time.monotonic()
 
-    waiting = [answer for answer in check.answers.values() if answer.state == "waiting"]
+    waiting = [result for result in check.results.values() if result.state == "waiting"]
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
             await asyncio.gather(*map(fetch, waiting))
     except TimeoutError:
         log.info("links: check timed out seconds=%g", _CHECK_SECONDS)
-    for answer in waiting:
-        if answer.state == "waiting":
-            answer.state, answer.words = "unchecked", "there was no time for it"
+    for result in waiting:
+        if result.state == "waiting":
+            result.state, result.explanation = "unchecked", "there was no time for it"
 
 
 async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"], str]:
-    """Return the state of a URL and its words, from a HEAD request or, if that fails, a GET request."""
+    """Return the state of a URL and its explanation, from a HEAD request or, if that fails, a GET request."""
     address, status = href.partition("#")[0], 0
     for method in ("HEAD", "GET"):
         try:
@@ -156,40 +156,40 @@ async def _fetch_link(href: str) -> tuple[Literal["fine", "broken", "unchecked"]
             return "fine", ""
     if status in _ACCESS_STATUSES:
         return "unchecked", f"it answers {status} to a machine"
-    return "broken", f"answers {status}" if status else "does not answer"
+    return "broken", f"answers {status}" if status else "does not result"
 
 
 def describe_check(check: LinkCheck) -> dict[str, Any]:
     """Return the check as the facts of a preflight."""
-    results = list(check.answers.values())
+    results = list(check.results.values())
     by_state = {
-        state: [{"href": answer.href, "why": answer.words} for answer in results if answer.state == state]
+        state: [{"href": result.href, "why": result.explanation} for result in results if result.state == state]
         for state in ("broken", "unchecked")
     }
     return {
         "status": check.status,
-        "fine": sum(answer.state == "fine" for answer in results),
+        "fine": sum(result.state == "fine" for result in results),
         **msgspec.to_builtins(by_state),
     }
 
 
 def find_broken_links(case: PreflightInput, check: LinkCheck) -> list[Finding]:
     """Return findings for the broken links, each with its section, and for the unchecked ones."""
-    results = check.answers.values()
-    broken, unchecked = ([answer for answer in results if answer.state == state] for state in ("broken", "unchecked"))
+    results = check.results.values()
+    broken, unchecked = ([result for result in results if result.state == state] for state in ("broken", "unchecked"))
     findings = [
         Finding(
             "link_broken",
-            f"a link {answer.words}: {answer.href[:200]}",
-            find_section(case.campaign.template.design, answer.href),
+            f"a link {result.explanation}: {result.href[:200]}",
+            find_section(case.campaign.template.design, result.href),
         )
-        for answer in broken[:_MAX_NAMED]
+        for result in broken[:_MAX_NAMED]
     ]
     if unchecked:
         others = f" and {len(unchecked) - 1} more" if len(unchecked) > 1 else ""
-        words = f"a link was not checked, for {unchecked[0].words}: {unchecked[0].href[:200]}{others}"
+        message = f"a link was not checked, for {unchecked[0].explanation}: {unchecked[0].href[:200]}{others}"
         findings.append(
-            Finding("link_unchecked", words, find_section(case.campaign.template.design, unchecked[0].href))
+            Finding("link_unchecked", message, find_section(case.campaign.template.design, unchecked[0].href))
         )
     return findings
 

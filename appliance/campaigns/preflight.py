@@ -10,12 +10,18 @@ from msgspec import Struct
 
 from appliance.accounts import approvals
 from appliance.accounts.audit import Actor
-from appliance.campaigns import audience, audience_snapshot, rehearsal, sms_preflight, store
+from appliance.campaigns import audience, audience_snapshot, sms_preflight, store
 from appliance.campaigns import links as link_check
 from appliance.campaigns.audience import Audience, AudienceCounts
 from appliance.campaigns.audience_snapshot import AudienceSize
-from appliance.campaigns.findings import Finding, PreflightInput, count_people, find_transport
-from appliance.campaigns.rehearsal import MAX_RENDERED, Rehearsal, RehearsalResult
+from appliance.campaigns.findings import Finding, PreflightInput, find_transport, format_people
+from appliance.campaigns.rehearsal import (
+    MAX_RENDERED,
+    Rehearsal,
+    RehearsalResult,
+    describe_rehearsal,
+    get_rehearsal,
+)
 from appliance.content import brand as brands
 from appliance.content.designs import document as designs
 from appliance.content.designs import merge
@@ -83,34 +89,34 @@ _DESIGN, _BODY, _AUDIENCE = "template_attributes.design.", "template_attributes.
 _MAX_NAMED = 10
 
 
-def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsed: Rehearsal | None) -> list[Finding]:
-    """Return all warnings; `rehearsed` is the rehearsal with its results so far."""
+def find_warnings(case: PreflightInput, facts: dict[str, Any], rehearsal: Rehearsal | None) -> list[Finding]:
+    """Return all warnings; `rehearsal` is the rehearsal with its results so far."""
     findings = [
         finding
-        for check in (*_CHECKS, *(_EMAIL_CHECKS if case.email else sms_preflight.SMS_CHECKS))
+        for check in (*_CHECKS, *(_EMAIL_CHECKS if case.is_email else sms_preflight.SMS_CHECKS))
         for finding in check(case)
     ]
-    findings += _size_advice(case, max(facts["html_bytes"], rehearsed.outcome.html_bytes if rehearsed else 0))
+    findings += _size_advice(case, max(facts["html_bytes"], rehearsal.result.html_bytes if rehearsal else 0))
     if audience.is_set(case.campaign) and facts["sendable"] == 0:
         findings.append(Finding("nobody", "nobody in this audience may be written to", _AUDIENCE))
-    if rehearsed is None:
+    if rehearsal is None:
         return findings
     return [
         *findings,
-        *_check_rehearsal(rehearsed),
-        *(() if case.email else sms_preflight.check_rehearsed_sms(case, rehearsed)),
+        *_check_rehearsal(rehearsal),
+        *(() if case.is_email else sms_preflight.check_rehearsed_sms(case, rehearsal)),
     ]
 
 
 def _check_sender_advice(case: PreflightInput) -> Iterator[Finding]:
-    if not case.real and not (case.brand.physical_address or "").strip():
+    if not case.is_real and not (case.brand.physical_address or "").strip():
         yield Finding("postal_address", "no postal address in the brand: mail that leaves needs one", "base")
     address = senders.resolve_email(case.account, case.campaign.template.from_email)
-    for code, words in senders.find_email_advice(case.account.id, address, case.real):
-        yield Finding(code, words, "template_attributes.from_email")
-    if case.real and config.base_url(config.current()).startswith("http://"):
-        words = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
-        yield Finding("base_url_http", words, "base")
+    for code, message in senders.find_email_advice(case.account.id, address, case.is_real):
+        yield Finding(code, message, "template_attributes.from_email")
+    if case.is_real and config.base_url(config.current()).startswith("http://"):
+        message = "links use http: mailbox providers want https for one-click unsubscribing (RFC 8058)"
+        yield Finding("base_url_http", message, "base")
 
 
 def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
@@ -128,8 +134,8 @@ def _check_content_advice(case: PreflightInput) -> Iterator[Finding]:
 
 def _check_placeholders(case: PreflightInput) -> Iterator[Finding]:
     """Yield the texts and links that are still placeholders of their section or starter."""
-    for code, words, path in starters.find_placeholders(to_document(case.campaign.template)):
-        yield Finding(code, words, f"template_attributes.{path}")
+    for code, message, path in starters.find_placeholders(to_document(case.campaign.template)):
+        yield Finding(code, message, f"template_attributes.{path}")
 
 
 def _check_links(case: PreflightInput) -> Iterator[Finding]:
@@ -156,8 +162,8 @@ def _check_dormant_recipients(case: PreflightInput) -> Iterator[Finding]:
     last_sent_at, last_added_at = audience.find_last_campaign(case.campaign)
     since = clock.now_ms() - 180 * _DAY_MS
     if last_added_at is not None and (last_sent_at < since if last_sent_at else last_added_at < since):
-        words = "nobody of this audience got mail for six months: many addresses will be dead, begin with a few"
-        yield Finding("dormant", words, _AUDIENCE)
+        message = "nobody of this audience got mail for six months: many addresses will be dead, begin with a few"
+        yield Finding("dormant", message, _AUDIENCE)
 
 
 def _check_recent_campaign(case: PreflightInput) -> Iterator[Finding]:
@@ -208,8 +214,8 @@ def _size_advice(case: PreflightInput, largest: int) -> list[Finding]:
     if case.content is None or largest <= GMAIL_WARN_BYTES:
         return []
     if largest <= GMAIL_CLIP_BYTES:
-        words = f"{largest // 1024} KB of HTML: Gmail cuts off what is over 102 KB"
-        return [Finding("nearly_too_long", words, _BODY)]
+        message = f"{largest // 1024} KB of HTML: Gmail cuts off what is over 102 KB"
+        return [Finding("nearly_too_long", message, _BODY)]
     return [Finding("too_long", "over 102 KB: Gmail cuts it off", _BODY)]
 
 
@@ -218,21 +224,21 @@ def _is_incomplete(outcome: RehearsalResult) -> bool:
     return outcome.sms is None or outcome.done < min(outcome.total, MAX_RENDERED)
 
 
-def _check_rehearsal(rehearsed: Rehearsal) -> Iterator[Finding]:
-    """Yield the findings of the render for every recipient."""
-    outcome = rehearsed.outcome
-    if rehearsed.status == "failed":
+def _check_rehearsal(rehearsal: Rehearsal) -> Iterator[Finding]:
+    """Yield the findings of the rehearsal."""
+    result = rehearsal.result
+    if rehearsal.status == "failed":
         yield Finding("rehearsal", "the rehearsal for every recipient broke off: the log says why", "base")
-    elif rehearsed.status == "complete" and outcome.done < outcome.total and _is_incomplete(outcome):
-        words = f"it takes long to make: rehearsed for {outcome.done:,} of {outcome.total:,} people only"
-        yield Finding("rehearsal", words, _BODY)
-    if outcome.failed:
-        words = f"cannot be made for {count_people(outcome.failed)}, who will be skipped: {outcome.failures[0].error}"
-        yield Finding("render_error", words, _BODY)
-    missing_values = [missing for missing in outcome.lacking if missing.count]
+    elif rehearsal.status == "complete" and result.done < result.total and _is_incomplete(result):
+        message = f"it takes long to make: rehearsed for {result.done:,} of {result.total:,} people only"
+        yield Finding("rehearsal", message, _BODY)
+    if result.failed:
+        message = f"cannot be made for {format_people(result.failed)}, who will be skipped: {result.failures[0].error}"
+        yield Finding("render_error", message, _BODY)
+    missing_values = [missing for missing in result.lacking if missing.count]
     for missing in missing_values[:_MAX_NAMED]:
-        words = f"{missing.name} is empty for {missing.count:,} of {outcome.done:,} people, and has no default"
-        yield Finding("missing_value", words, _BODY)
+        message = f"{missing.name} is empty for {missing.count:,} of {result.done:,} people, and has no default"
+        yield Finding("missing_value", message, _BODY)
 
 
 class Preflight(Struct):
@@ -262,18 +268,18 @@ def run_preflight(
         "audience": counts.members, "sendable": counts.sendable, "skipped": counts.reasons,
         "transport": find_transport(campaign), "html_bytes": _measure_size(case),
     }  # fmt: skip
-    if not case.email:
+    if not case.is_email:
         facts["sms"] = sms_preflight.describe_sms(case)
     links = link_check.get_link_check(case)
     if links is not None:
         facts["links"] = link_check.describe_check(links)
-    rehearsed = None
+    rehearsal = None
     if case.is_readable and facts["sendable"] and campaign.phase in ("draft", "scheduled"):
-        rehearsed = rehearsal.get_rehearsal(campaign)
-        facts["rehearsal"] = rehearsal.describe_rehearsal(rehearsed)
-        if not case.email:
-            facts["sms"] |= sms_preflight.describe_rehearsed_sms(rehearsed)
-    warnings = find_warnings(case, facts, rehearsed)
+        rehearsal = get_rehearsal(campaign)
+        facts["rehearsal"] = describe_rehearsal(rehearsal)
+        if not case.is_email:
+            facts["sms"] |= sms_preflight.describe_rehearsed_sms(rehearsal)
+    warnings = find_warnings(case, facts, rehearsal)
     return Preflight(
         not blockers, blockers, warnings + (link_check.find_broken_links(case, links) if links else []), facts
     )
@@ -284,16 +290,18 @@ def _measure_size(case: PreflightInput) -> int:
     if case.content is None:
         return 0
     try:
-        return preview.weigh(case.account.id, to_document(case.campaign.template), case.campaign.tracking)
+        return preview.measure_rendered_bytes(
+            case.account.id, to_document(case.campaign.template), case.campaign.tracking
+        )
     except MergeError:
         return len(case.content.html.source.encode())
 
 
 class PreparedSend(NamedTuple):
-    """What takes long in a send, made outside of the write transaction by `prepare_send`.
+    """The slow parts of a send, prepared outside of the write transaction by `prepare_send`.
 
-    The send uses each part only if it was made from what the campaign holds by then, and makes it anew otherwise. An
-    SMS has no `message`: it compiles in microseconds.
+    The send uses a part only if it was made from the content and audience that the campaign has by then; otherwise the
+    send makes the part again. An SMS has no `message`, because it compiles in microseconds.
     """
 
     message: PreparedMessage = compose.NOT_PREPARED
@@ -349,45 +357,45 @@ def _check_audience(case: PreflightInput) -> Iterator[Finding]:
     if not audience.is_set(case.campaign):
         yield Finding("audience_required", "choose a list, a segment, or confirm all contacts", field)
     for key in audience.find_missing_references(case.campaign):
-        words = "names a list or segment that was deleted: choose again"
-        yield Finding("audience_required", words, f"trigger_attributes.data.{key}")
+        message = "names a list or segment that was deleted: choose again"
+        yield Finding("audience_required", message, f"trigger_attributes.data.{key}")
 
 
 def _check_confirmation(case: PreflightInput) -> Iterator[Finding]:
     data = case.campaign.trigger.data
-    if audience.is_unbounded(case.campaign) and not (case.confirmed or data.get("confirm_send_to_all") is True):
+    if audience.is_unbounded(case.campaign) and not (case.is_confirmed or data.get("confirm_send_to_all") is True):
         yield Finding("confirmation_required", "confirm that all contacts get this", "confirm_send_to_all")
 
 
 def _check_content(case: PreflightInput) -> Iterator[Finding]:
     template = case.campaign.template
-    if case.email and not (template.subject or "").strip():
+    if case.is_email and not (template.subject or "").strip():
         yield Finding("content_required", "write a subject", "template_attributes.subject")
-    if not (template.body or "").strip() and not (case.email and designs.get_sections(template.design)):
+    if not (template.body or "").strip() and not (case.is_email and designs.get_sections(template.design)):
         yield Finding("content_required", "write the message", "template_attributes.body")
 
 
 def _check_sender(case: PreflightInput) -> Iterator[Finding]:
-    if not case.email:
-        for field, words in senders.find_sms_problems(case.account, find_transport(case.campaign)):
-            yield Finding("sender_not_ready", words, field)
+    if not case.is_email:
+        for field, message in senders.find_sms_problems(case.account, find_transport(case.campaign)):
+            yield Finding("sender_not_ready", message, field)
         return
     sender = str(get_sender(case.campaign, case.account)["email"])
-    for field, words in senders.find_email_problems(
+    for field, message in senders.find_email_problems(
         case.account, sender, find_transport(case.campaign), marketing=True
     ):
-        yield Finding("sender_not_ready", words, field if field == "base" else f"template_attributes.{field}")
+        yield Finding("sender_not_ready", message, field if field == "base" else f"template_attributes.{field}")
 
 
 def _check_approval(case: PreflightInput) -> Iterator[Finding]:
-    if words := approvals.find_blocker(case.campaign, case.by):
-        yield Finding("approval_required", words, "base")
+    if message := approvals.find_blocker(case.campaign, case.by):
+        yield Finding("approval_required", message, "base")
 
 
 def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
     if case.content_error:
         yield Finding("preflight_failed", f"does not render: {case.content_error}", "template_attributes.body")
-    if not case.email:
+    if not case.is_email:
         yield from sms_preflight.check_length(case)
         return
     unknown = designs.find_unknown(case.campaign.template.design)
@@ -398,20 +406,20 @@ def _check_rendering(case: PreflightInput) -> Iterator[Finding]:
 
 
 def _check_missing_values(case: PreflightInput) -> Iterator[Finding]:
-    """Yield a blocker for each merge tag without a value, if the account asks for that (docs/decisions.md#14)."""
+    """Yield a blocker for each merge tag without a value, if the account requires values (docs/decisions.md#14)."""
     if not case.account.block_on_missing_variable or not case.is_readable or not audience.is_set(case.campaign):
         return
     template = case.campaign.template
-    variables = merge.find_variables(template.__data__ if case.email else {"body": template.body})
+    variables = merge.find_variables(template.__data__ if case.is_email else {"body": template.body})
     required = [name for name, variable in variables.items() if variable["required"]]
     for name in required:
         if name.partition(".")[0] in ("data", "event"):
-            words = f"{name} is empty for everybody: a campaign has none"
-            yield Finding("preflight_failed", words, "template_attributes.body")
+            message = f"{name} is empty for everybody: a campaign has none"
+            yield Finding("preflight_failed", message, "template_attributes.body")
     for name, count in count_missing_values(audience.build_audience(case.campaign), required).items():
         if count:
-            words = f"{name} is empty for {count_people(count)} and has no default"
-            yield Finding("preflight_failed", words, "template_attributes.body")
+            message = f"{name} is empty for {format_people(count)} and has no default"
+            yield Finding("preflight_failed", message, "template_attributes.body")
 
 
 # In the order of docs/decisions.md#3: the code of the first blocker is the reason of the refusal.

@@ -29,12 +29,12 @@ def render_preview(account_id: int, campaign_id: int, contact_id: int | None = N
     if contact is None:
         merge_values |= {"first_name": "Anna", "last_name": "Example"}
         merge_values["contact"] |= {"first_name": "Anna", "last_name": "Example"}
-    result: dict[str, Any] = {
+    preview: dict[str, Any] = {
         "subject": "", "preview_text": "", "html": "", "text": "", "sms": None, "error": None, "contact": contact,
         "lengths": None,
     }  # fmt: skip
     if campaign.channel == "sms":
-        return result | _render_sms(campaign, account, merge_values)
+        return preview | _render_sms(campaign, account, merge_values)
     document = to_document(campaign.template)
     try:
         content = compose.compile_message(
@@ -44,10 +44,10 @@ def render_preview(account_id: int, campaign_id: int, contact_id: int | None = N
         filled = compose.fill(content, merge_values | show_values)
         lengths = compose.measure_lengths(document, merge_values | show_values)
     except MergeError as error:
-        return result | {"error": error.describe()}
+        return preview | {"error": error.describe()}
     # A draft without content still has a footer, which must not appear as the preview text.
     preview_text = markup.extract_preview_text(filled.html) if preflight.has_content(document) else ""
-    return result | {
+    return preview | {
         "subject": filled.subject, "preview_text": preview_text, "html": filled.html, "text": filled.text,
         "lengths": lengths,
         "from_name": filled.from_name or account.email_from_name or account.name,

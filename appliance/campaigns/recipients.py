@@ -16,7 +16,7 @@ from appliance.storage.models import Hit, Message
 from appliance.storage.models.message import OPEN
 
 # `people`: by someone not known to be a machine; `machines`: only by machines; `nobody`: accepted, but by no person.
-By = Literal["people", "machines", "nobody"]
+EngagedBy = Literal["people", "machines", "nobody"]
 # Messages whose recipients used them to opt out; the consent evidence names the message. Complaints are not included.
 UNSUBSCRIBED = (
     "SELECT DISTINCT m.id FROM consent c INDEXED BY consent_of_message "
@@ -41,10 +41,12 @@ class RecipientQuery(PageQuery):
 
     status: Annotated[Status, Meta(description="only those with this status")] | UnsetType = UNSET
     opened: (
-        Annotated[By, Meta(description="only messages opened by people, only by machines, or not at all")] | UnsetType
+        Annotated[EngagedBy, Meta(description="only messages opened by people, only by machines, or not at all")]
+        | UnsetType
     ) = UNSET
     clicked: (
-        Annotated[By, Meta(description="only messages clicked by people, only by machines, or not at all")] | UnsetType
+        Annotated[EngagedBy, Meta(description="only messages clicked by people, only by machines, or not at all")]
+        | UnsetType
     ) = UNSET
     link: (
         Annotated[int, Meta(description="only messages in which the link with this number was clicked")] | UnsetType
@@ -82,8 +84,8 @@ def list_recipients(account_id: int, campaign_id: int, query: RecipientQuery) ->
         return _list_all(store.get_row(account_id, campaign_id).id, query)
     # Only ids are sorted, which the index contains; sorting whole rows of a large campaign takes a second.
     matches = _select_matching(account_id, campaign_id, query).select(Message.id)
-    result = paginate(matches.order_by(Message.id.desc()), query.page, query.size())
-    return result._replace(rows=ledger.get_by_ids([row.id for row in result.rows]))
+    page = paginate(matches.order_by(Message.id.desc()), query.page, query.size())
+    return page._replace(rows=ledger.get_by_ids([row.id for row in page.rows]))
 
 
 def _list_all(campaign_id: int, query: RecipientQuery) -> Page:

@@ -102,8 +102,8 @@ class RecipientRenderer:
         self._quiet_hours, self._time_zone, self._start = account.sms_quiet_hours, account.time_zone, starts_at
         self.totals = SmsTotals()
 
-    def make(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
-        """Render one SMS and return why it cannot be sent, if so.
+    def render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
+        """Render one SMS; return why it cannot be sent, or None if it can.
 
         Raises MergeError.
         """
@@ -128,10 +128,10 @@ class RecipientRenderer:
             self._add_country(contact, phone.key)
         return problem
 
-    def sum_up(self, done: int, total: int) -> SmsTotals:
+    def get_totals(self, done: int, total: int) -> SmsTotals:
         """Return the totals after `done` of `total` recipients."""
         totals, rendered = self.totals, sum(self._by_parts.values())
-        parts = sum(count * people for count, people in self._by_parts.items())
+        parts = sum(count * recipient_count for count, recipient_count in self._by_parts.items())
         totals.is_exact = done >= total
         totals.parts = parts if totals.is_exact or not done else round(parts * total / done)
         totals.by_parts = {str(count): self._by_parts[count] for count in sorted(self._by_parts)}
@@ -145,7 +145,7 @@ class RecipientRenderer:
         return totals
 
     def _count(self, text: SmsText) -> None:
-        size = text.counted
+        size = text.size
         self._by_parts[size.parts] += 1
         self.totals.characters = max(self.totals.characters, size.characters)
         if size.forcing_character is not None:
@@ -189,7 +189,7 @@ MAX_SECONDS = 180.0
 
 
 class RehearsalTask(Struct):
-    """The task of the child process; `settings` are the SMS settings that affect texts and destinations.
+    """The input of the child process; `settings` are the SMS settings that affect texts and destinations.
 
     `starts_at` is the start of the send in milliseconds, for quiet hours.
     """
@@ -260,12 +260,12 @@ class RehearsalRun:
             for name, variable in variables.items()
             if variable["required"] and not merge.find_unknown_roots([name])
         ]
-        self.outcome = RehearsalResult(lacking=self.lacks)
+        self.result = RehearsalResult(lacking=self.lacks)
 
     def run(self) -> Iterator[RehearsalResult]:
         """Render for all recipients within the time limit; yield the result so far at intervals, and at the end."""
         contact_ids = audience.sample_recipients(self.campaign, audience.ALL)
-        self.outcome.total = len(contact_ids)
+        self.result.total = len(contact_ids)
         sample = array("q", contact_ids if self.sms is None else sample_evenly(contact_ids))
         started = reported = time.monotonic()
         for start in range(0, len(sample), _BATCH_SIZE):
@@ -279,15 +279,15 @@ class RehearsalRun:
 
     def _current_result(self) -> RehearsalResult:
         if self.sms is not None:
-            self.outcome.sms = self.sms.sum_up(self.outcome.done, self.outcome.total)
-        return self.outcome
+            self.result.sms = self.sms.get_totals(self.result.done, self.result.total)
+        return self.result
 
     def _render_batch(self, ids: list[int]) -> None:
         batch = contacts.fetch_by_ids(ids)
         conditions = self.content.conditions if self.content is not None else {}
         conditions_shown = merge_tags.evaluate_conditions(self.campaign.account_id, ids, conditions)
         for contact in batch:
-            self.outcome.done += 1
+            self.result.done += 1
             filled_in = {
                 **self.shared,
                 **merge_tags.get_contact_values(contact, None),
@@ -307,20 +307,20 @@ class RehearsalRun:
                         missing.contact_ids.append(contact.id)
 
     def _render(self, contact: Contact, filled_in: Mapping[str, Any]) -> str | None:
-        """Render the message of one contact and return why it cannot be sent, if so.
+        """Render the message of one contact; return why it cannot be sent, or None if it can.
 
         Raises MergeError.
         """
         if self.content is None:
-            return self.sms.make(contact, filled_in) if self.sms is not None else None
+            return self.sms.render(contact, filled_in) if self.sms is not None else None
         filled = compose.fill(self.content, filled_in)
-        self.outcome.html_bytes = max(self.outcome.html_bytes, len(filled.html.encode()))
+        self.result.html_bytes = max(self.result.html_bytes, len(filled.html.encode()))
         return None
 
-    def _add_failure(self, contact_id: int, words: str) -> None:
-        self.outcome.failed += 1
-        if len(self.outcome.failures) < _MAX_LISTED_CONTACTS:
-            self.outcome.failures.append(RenderFailure(contact_id, words))
+    def _add_failure(self, contact_id: int, error: str) -> None:
+        self.result.failed += 1
+        if len(self.result.failures) < _MAX_LISTED_CONTACTS:
+            self.result.failures.append(RenderFailure(contact_id, error))
 
 
 def _get_value(filled_in: Mapping[str, Any], name: str) -> Any:
@@ -360,7 +360,7 @@ class Rehearsal(Struct):
 
     key: str
     status: Literal["waiting", "running", "complete", "failed"] = "waiting"
-    outcome: RehearsalResult = msgspec.field(default_factory=RehearsalResult)
+    result: RehearsalResult = msgspec.field(default_factory=RehearsalResult)
     completed_at: int | None = None
 
 
@@ -427,7 +427,7 @@ def _run_rehearsal(campaign_id: int, rehearsal: Rehearsal, stopping: threading.E
     rehearsal.status = "running"
     with run_child("rehearse", _build_task(campaign_id)) as lines:
         for message in lines:
-            rehearsal.outcome = msgspec.convert(message.get("found") or message["done"], RehearsalResult)
+            rehearsal.result = msgspec.convert(message.get("found") or message["done"], RehearsalResult)
             if "done" in message:
                 rehearsal.status, rehearsal.completed_at = "complete", clock.now_ms()
             elif stopping.is_set() or _rehearsals.get(campaign_id) is not rehearsal or not _is_draft(campaign_id):
@@ -456,4 +456,4 @@ def _is_draft(campaign_id: int) -> bool:
 
 def describe_rehearsal(rehearsal: Rehearsal) -> dict[str, Any]:
     """Return a rehearsal as the facts of a preflight."""
-    return {"status": rehearsal.status, **msgspec.to_builtins(rehearsal.outcome)}
+    return {"status": rehearsal.status, **msgspec.to_builtins(rehearsal.result)}

@@ -55,11 +55,11 @@ class _ProblemGroup(NamedTuple):
     reason: str | None
     text: str | None
     kind: str | None
-    people: int
+    message_count: int
 
-    def alike(self) -> "_ProblemGroup":
+    def normalized(self) -> "_ProblemGroup":
         """Return the group with the normalized reply and no count, for grouping."""
-        return self._replace(text=normalize_reply(self.text), people=0)
+        return self._replace(text=normalize_reply(self.text), message_count=0)
 
     def key(self) -> str:
         """Return a short key that identifies the group in filters."""
@@ -84,7 +84,7 @@ def list_problems(campaign: Campaign) -> list[dict[str, Any]]:
     The most frequent group comes first.
     """
     groups = _load_problem_groups(campaign) + _group_problems(_AWAITS_RETRY, _retry_parameters(campaign))
-    groups.sort(key=lambda group: (-group.people, group.status, group.reason or "", group.text or ""))
+    groups.sort(key=lambda group: (-group.message_count, group.status, group.reason or "", group.text or ""))
     return [_describe_group(group) for group in groups[:_MAX_SHOWN]]
 
 
@@ -93,14 +93,14 @@ def list_affected_messages(campaign: Campaign, key: str) -> list[int]:
     condition = f"m.campaign_id = ? AND m.status IN {_FAILED_LIST} OR {_AWAITS_RETRY}"
     values = (campaign.id, *_retry_parameters(campaign))
     messages = rows(f"SELECT m.id, {_PROBLEM_COLUMNS} FROM message m {_JOIN_BOUNCE} WHERE {condition}", values)
-    return [row[0] for row in messages if _ProblemGroup(row[1], row[2], row[3], row[4], 0).alike().key() == key]
+    return [row[0] for row in messages if _ProblemGroup(row[1], row[2], row[3], row[4], 0).normalized().key() == key]
 
 
 def _describe_group(group: _ProblemGroup) -> dict[str, Any]:
     bounce_class = bounce_classes.CLASSES_BY_NAME.get(group.kind or "")
     return {
-        "status": group.status, "reason": group.reason, "text": group.text, "count": group.people, "class": group.kind,
-        "meaning": bounce_class.meaning if bounce_class else None,
+        "status": group.status, "reason": group.reason, "text": group.text, "count": group.message_count,
+        "class": group.kind, "meaning": bounce_class.meaning if bounce_class else None,
         "help": (bounce_class.help or None) if bounce_class else None, "key": group.key(),
     }  # fmt: skip
 
@@ -110,7 +110,7 @@ def count_skips(campaign: Campaign) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for group in _load_problem_groups(campaign):
         if group.status == "skipped":
-            counts[group.reason or ""] += group.people
+            counts[group.reason or ""] += group.message_count
     return dict(counts.most_common())
 
 
@@ -133,8 +133,8 @@ def _group_problems(condition: str, values: tuple[Any, ...]) -> list[_ProblemGro
     counts: Counter[_ProblemGroup] = Counter()
     sql = f"SELECT {_PROBLEM_COLUMNS}, count(*) FROM message m {_JOIN_BOUNCE} WHERE {condition} GROUP BY 1, 2, 3, 4"
     for row in rows(sql, values):
-        counts[_ProblemGroup(row[0], row[1], row[2], row[3], 0).alike()] += row[4]
-    return [group._replace(people=count) for group, count in counts.most_common(_MAX_SHOWN)]
+        counts[_ProblemGroup(row[0], row[1], row[2], row[3], 0).normalized()] += row[4]
+    return [group._replace(message_count=count) for group, count in counts.most_common(_MAX_SHOWN)]
 
 
 def _retry_parameters(campaign: Campaign) -> tuple[int, str, int]:
@@ -196,7 +196,7 @@ class Term(Struct):
     people: str
 
 
-class Books(Struct):
+class LedgerFigures(Struct):
     """The ledger: each member of the audience counts in exactly one term. Rates refer to `delivered_to`."""
 
     audience: Count
@@ -306,7 +306,7 @@ class Report(Struct):
 
     campaign_id: Annotated[int, Meta(description="id of the campaign")]
     tracking: bool
-    ledger: Annotated[Books, Meta(description="all recipients of the audience, each counted in one term")]
+    ledger: Annotated[LedgerFigures, Meta(description="all recipients of the audience, each counted in one term")]
     opens: Annotated[EngagementFigures, Meta(description="opens")]
     clicks: Annotated[EngagementFigures, Meta(description="clicks")]
     unsubscribes: Annotated[Count, Meta(description="unsubscribes")]

@@ -1,7 +1,7 @@
 """The results of a campaign: its report, the usual results of earlier campaigns, and conversions.
 
 All figures of a report are of one moment. Those of a large campaign can take most of a second on a slow disk, so the
-report is cached for twenty times as long as it took to build: many viewers cost no more than one.
+report is cached for twenty times as long as it took to build, so that many viewers cost no more than one.
 """
 
 import threading
@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 
 from appliance.campaigns import recipients, report, store
 from appliance.campaigns.report import (
-    Books,
     Bucket,
     Count,
     CountryFigures,
     DomainFigures,
     EngagementFigures,
+    LedgerFigures,
     LinkFigures,
     ProblemFigures,
     Report,
@@ -123,13 +123,13 @@ def build_report(account_id: int, campaign_id: int) -> Report:
         started = time.monotonic()
         if cached is not None and cached[2] == state and started - cached[0] < _CACHE_TIME_FACTOR * cached[1]:
             return cached[3]
-        result = _build_report(store.add_sums(campaign))
+        report = _build_report(store.add_sums(campaign))
         ended = time.monotonic()
         with _cache.lock:
             if len(_cache.reports) >= _MAX_CACHED:
                 _cache.reports.clear()
-            _cache.reports[campaign_id] = ended, ended - started, state, result
-        return result
+            _cache.reports[campaign_id] = ended, ended - started, state, report
+        return report
 
 
 def recipients_url(campaign_id: int, **chosen: Any) -> str:
@@ -139,17 +139,17 @@ def recipients_url(campaign_id: int, **chosen: Any) -> str:
 
 
 def _build_report(campaign: Campaign) -> Report:
-    books = _build_ledger_sum(campaign)
+    ledger = _build_ledger_sum(campaign)
     hits = _load_hits(campaign.id)
-    whole = books.delivered_to
+    total = ledger.delivered_to
     opened, clicked = _count_engaged(campaign.id, "opened"), _count_engaged(campaign.id, "clicked")
     unsubscribed = len(recipients.list_unsubscribed(campaign.id))
     return Report(
-        campaign_id=campaign.id, tracking=campaign.tracking, ledger=books,
-        opens=_build_engagement(campaign.id, "open", hits, opened, whole),
-        clicks=_build_engagement(campaign.id, "click", hits, clicked, whole),
-        unsubscribes=_build_count(campaign.id, unsubscribed, whole, unsubscribed="true"),
-        complaints=_build_count(campaign.id, campaign.stats["complained"], whole, status="complained"),
+        campaign_id=campaign.id, tracking=campaign.tracking, ledger=ledger,
+        opens=_build_engagement(campaign.id, "open", hits, opened, total),
+        clicks=_build_engagement(campaign.id, "click", hits, clicked, total),
+        unsubscribes=_build_count(campaign.id, unsubscribed, total, unsubscribed="true"),
+        complaints=_build_count(campaign.id, campaign.stats["complained"], total, status="complained"),
         bounces=_build_count(campaign.id, campaign.stats["bounced"], campaign.stats["accepted"], status="bounced"),
         links=_build_links(campaign.id, hits, clicked),
         domains=_build_domains(campaign.id),
@@ -159,17 +159,17 @@ def _build_report(campaign: Campaign) -> Report:
     )  # fmt: skip
 
 
-def _build_count(campaign_id: int, count: int, whole: int, **chosen: Any) -> Count:
-    return Count(count, round(count / whole, 6) if whole else None, recipients_url(campaign_id, **chosen))
+def _build_count(campaign_id: int, count: int, total: int, **chosen: Any) -> Count:
+    return Count(count, round(count / total, 6) if total else None, recipients_url(campaign_id, **chosen))
 
 
-def _build_ledger_sum(campaign: Campaign) -> Books:
+def _build_ledger_sum(campaign: Campaign) -> LedgerFigures:
     number, stats = campaign.id, campaign.stats
     terms = [Term("pending", stats["pending"], recipients_url(number, pending="true"))]
     terms += [Term(name, stats[name], recipients_url(number, status=name)) for name in FINAL_STATUSES]
     total = sum(term.count for term in terms)
     accepted, audience = stats["accepted"], stats["audience"]
-    return Books(
+    return LedgerFigures(
         audience=_build_count(number, audience, 0), accepted=_build_count(number, accepted, audience, accepted="true"),
         delivered_to=accepted - stats["bounced"], terms=terms, sum=total,
         adds_up=total == audience and accepted == sum(stats[name] for name in _ACCEPTED)
@@ -190,7 +190,7 @@ _HitCounts = dict[tuple[str, int | None], tuple[int, int, int]]
 def _load_hits(campaign_id: int) -> _HitCounts:
     """Sum the hits that have a verdict; the most recent ones do not have one yet."""
     hits: _HitCounts = {}
-    for kind, number, verdict, count, named in rows(
+    for kind, number, verdict, count, is_named in rows(
         "SELECT kind, number, verdict, count(*), count(message_id) FROM hit WHERE campaign_id = ? GROUP BY 1, 2, 3",
         (campaign_id,),
     ):
@@ -198,11 +198,15 @@ def _load_hits(campaign_id: int) -> _HitCounts:
             human, machine, unnamed = hits.get((kind, number), (0, 0, 0))
             is_machine = verdict == "machine"
             human_and_machine = (0, count) if is_machine else (count, 0)
-            hits[kind, number] = human + human_and_machine[0], machine + human_and_machine[1], unnamed + count - named
+            hits[kind, number] = (
+                human + human_and_machine[0],
+                machine + human_and_machine[1],
+                unnamed + count - is_named,
+            )
     return hits
 
 
-def _build_engagement(campaign_id: int, kind: str, hits: _HitCounts, count: int, whole: int) -> EngagementFigures:
+def _build_engagement(campaign_id: int, kind: str, hits: _HitCounts, count: int, total: int) -> EngagementFigures:
     name = {"open": "opened", "click": "clicked"}[kind]
     own_hits = {key[1]: counts for key, counts in hits.items() if key[0] == kind}
     numbers = (
@@ -211,8 +215,8 @@ def _build_engagement(campaign_id: int, kind: str, hits: _HitCounts, count: int,
     machines = int(scalar(_MACHINE_ONLY.format(at=f"{name}_at", numbers=numbers), (campaign_id, kind)))
     human, machine, unnamed = (sum(counts[index] for counts in own_hits.values()) for index in range(3))
     return EngagementFigures(
-        people=_build_count(campaign_id, count, whole, **{name: "people"}),
-        machines=_build_count(campaign_id, machines, whole, **{name: "machines"}),
+        people=_build_count(campaign_id, count, total, **{name: "people"}),
+        machines=_build_count(campaign_id, machines, total, **{name: "machines"}),
         total=human + machine, total_human=human, total_machine=machine, unnamed=unnamed,
     )  # fmt: skip
 
@@ -249,8 +253,8 @@ def _build_domains(campaign_id: int) -> list[DomainFigures]:
         for name in largest
     ]
     if smaller:
-        rest = [sum(column) for column in zip(*(sums[name] for name in smaller), strict=True)]
-        figures.append(DomainFigures(None, [], None, *rest))
+        remaining_sums = [sum(column) for column in zip(*(sums[name] for name in smaller), strict=True)]
+        figures.append(DomainFigures(None, [], None, *remaining_sums))
     return figures
 
 
@@ -266,12 +270,12 @@ def _build_timeline(campaign: Campaign) -> list[Bucket]:
     if campaign.started_at is None:
         return []
     begin = campaign.started_at - campaign.started_at % _HOUR_MS
-    counts = {what: _count_by_bucket(campaign.id, what, begin) for what in ("opened", "clicked")}
+    counts = {column: _count_by_bucket(campaign.id, column, begin) for column in ("opened", "clicked")}
     last = max((index for by_bucket in counts.values() for index in by_bucket), default=-1)
     buckets = []
     for index in range(last + 1):
         start, end = (begin + _get_bucket_start(number) for number in (index, index + 1))
-        numbers = (counts[what].get(index, 0) for what in ("opened", "clicked"))
+        numbers = (counts[column].get(index, 0) for column in ("opened", "clicked"))
         buckets.append(Bucket(str(clock.iso(start)), str(clock.iso(end)), *numbers))
     return buckets
 

@@ -85,8 +85,8 @@ def refuse_blocked(campaign: Campaign, is_confirmed: bool, by: Actor, prepared: 
 
 
 def _refuse_unapproved(campaign: Campaign, by: Actor) -> None:
-    if words := approvals.find_blocker(campaign, by):
-        raise_for_findings([Finding("approval_required", words, "base")])
+    if blocker := approvals.find_blocker(campaign, by):
+        raise_for_findings([Finding("approval_required", blocker, "base")])
 
 
 def raise_for_findings(findings: list[Finding]) -> None:
@@ -107,7 +107,7 @@ def launch(campaign: Campaign, hold_seconds: int = 0, prepared: PreparedSend = N
     """Fix content, sender and audience, and start sending, after the hold if there is one."""
     require_write_transaction()
     if campaign.pending_end is not None:
-        raise Unavailable("its last send is still being taken back", "unavailable", retry_after=2)
+        raise Unavailable("The previous send of this campaign is still being undone.", "unavailable", retry_after=2)
     now = clock.now_ms()
     campaign.sender = preflight.get_sender(campaign, campaign.account)
     campaign.pinned = shared_content.build_campaign_snapshot(campaign)
@@ -254,7 +254,7 @@ def create_resend_to_non_openers(account_id: int, campaign_id: int, user_id: int
     require_write_transaction()
     original = store.get(account_id, campaign_id)
     if original.channel != "email" or original.started_at is None:
-        raise Invalid({"base": ["nobody could have opened it yet"]})
+        raise Invalid({"base": ["this is not an email campaign that was sent"]})
     name = original.name[:_MAX_NAME]
     segment = segments.create(
         account_id,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from appliance.campaigns.findings import Finding, PreflightInput, count_people, find_transport
+from appliance.campaigns.findings import Finding, PreflightInput, find_transport, format_people
 from appliance.campaigns.rehearsal import UNKNOWN, Rehearsal, SmsTotals
 from appliance.content.designs import merge
 from appliance.core import clock
@@ -64,10 +64,10 @@ def describe_sms(case: PreflightInput) -> dict[str, Any]:
     return {"from": sender, "opt_out_hint": case.account.sms_opt_out_hint, "parts": None, "is_exact": None}
 
 
-def describe_rehearsed_sms(rehearsed: Rehearsal) -> dict[str, Any]:
+def describe_rehearsed_sms(rehearsal: Rehearsal) -> dict[str, Any]:
     """Return the number of parts from a complete rehearsal; empty until then."""
-    totals = rehearsed.outcome.sms
-    if rehearsed.status != "complete" or totals is None:
+    totals = rehearsal.result.sms
+    if rehearsal.status != "complete" or totals is None:
         return {}
     return {"parts": totals.parts, "is_exact": totals.is_exact}
 
@@ -77,9 +77,9 @@ def check_opt_out_hint(case: PreflightInput) -> Iterator[Finding]:
     if case.text is None or case.account.sms_opt_out_hint:
         return
     body = " ".join((case.campaign.template.body or "").casefold().split())
-    words = {*_OPT_OUT_WORDS, *(word.casefold() for word in config.current().sms.stop_words)}
+    opt_out_words = {*_OPT_OUT_WORDS, *(word.casefold() for word in config.current().sms.stop_words)}
     has_link = any(name in case.text.variables for name in _OPT_OUT_LINKS)
-    if not has_link and not any(re.search(rf"\b{re.escape(word)}\b", body) for word in words):
+    if not has_link and not any(re.search(rf"\b{re.escape(word)}\b", body) for word in opt_out_words):
         message = "it does not say how to leave: set the opt-out hint of the account (sms_opt_out_hint), or write it"
         yield Finding("opt_out_hint_missing", message, _BODY)
 
@@ -99,8 +99,8 @@ def check_wording(case: PreflightInput) -> Iterator[Finding]:
     if not is_named and not senders.is_alphanumeric(sender):
         yield Finding("sender_unnamed", "it does not say who writes: name the brand", _BODY)
     if match := _SHORTENERS.search(body):
-        words = f"networks block {match.group()[2:]}: write the whole address, it is shortened to one of ours"
-        yield Finding("public_shortener", words if case.campaign.tracking else words.partition(":")[0], _BODY)
+        message = f"networks block {match.group()[2:]}: write the whole address, it is shortened to one of ours"
+        yield Finding("public_shortener", message if case.campaign.tracking else message.partition(":")[0], _BODY)
 
 
 def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
@@ -108,9 +108,9 @@ def check_quiet_hours(case: PreflightInput) -> Iterator[Finding]:
     hours = case.account.sms_quiet_hours
     start = max(case.campaign.scheduled_at or 0, clock.now_ms())
     end = sms_rules.get_quiet_end(hours, case.account.time_zone, start) if hours else None
-    if case.real and end is not None:
-        words = f"it starts in the quiet hours ({_format_hours(hours)}): people get it when theirs end"
-        yield Finding("quiet_hours", words, "scheduled_at")
+    if case.is_real and end is not None:
+        message = f"it starts in the quiet hours ({_format_hours(hours)}): people get it when theirs end"
+        yield Finding("quiet_hours", message, "scheduled_at")
 
 
 def _format_hours(hours: dict[str, str]) -> str:
@@ -119,42 +119,42 @@ def _format_hours(hours: dict[str, str]) -> str:
 
 def check_rehearsed_sms(case: PreflightInput, rehearsal: Rehearsal) -> Iterator[Finding]:
     """Yield the warnings from the SMS that a rehearsal rendered."""
-    sms = rehearsal.outcome.sms
+    sms = rehearsal.result.sms
     if sms is None or rehearsal.status != "complete":
         return
     yield from _check_encoding(sms)
     if sms.refused:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in sms.refused.items())
-        words = f"{count_people(sum(sms.refused.values()))} will be skipped for their number or consent: {reasons}"
-        yield Finding("numbers_refused", words, _AUDIENCE)
+        message = f"{format_people(sum(sms.refused.values()))} will be skipped for their number or consent: {reasons}"
+        yield Finding("numbers_refused", message, _AUDIENCE)
     if sms.resting:
         hours = _format_hours(case.account.sms_quiet_hours or {"from": "", "to": ""})
-        words = (
-            f"it is quiet for {count_people(sms.resting)} when it starts ({hours}, their time): they get it afterwards"
+        message = (
+            f"it is quiet for {format_people(sms.resting)} when it starts ({hours}, their time): they get it afterwards"
         )
-        yield Finding("quiet_hours_of_people", words, "scheduled_at")
+        yield Finding("quiet_hours_of_people", message, "scheduled_at")
     yield from _check_daily_limit(case, sms)
     if sms.fixed_lines:
         yield Finding(
-            "fixed_line", f"{count_people(sms.fixed_lines)} gave a fixed line, which may show no SMS", _AUDIENCE
+            "fixed_line", f"{format_people(sms.fixed_lines)} gave a fixed line, which may show no SMS", _AUDIENCE
         )
     countries = {country for country in sms.countries if country != UNKNOWN}
     account = case.account
-    for code, words in senders.find_sms_advice(account, countries, account.sms_opt_out_hint, case.real):
-        yield Finding(code, words, _BASE)
+    for code, message in senders.find_sms_advice(account, countries, account.sms_opt_out_hint, case.is_real):
+        yield Finding(code, message, _BASE)
 
 
 def _check_daily_limit(case: PreflightInput, sms: SmsTotals) -> Iterator[Finding]:
     """Warn of a campaign that needs more parts than are left of the daily limit."""
     daily_parts = config.current().sms.parts_per_day
-    if not case.real or not daily_parts:
+    if not case.is_real or not daily_parts:
         return
     remaining = daily_parts - sms_rules.get_parts_used(case.account.id, case.account.time_zone, clock.now_ms())
     if sms.parts > remaining:
         days = 1 + -(-(sms.parts - max(remaining, 0)) // daily_parts)
         limit = f"{daily_parts:,} leave a day (sms.parts_per_day)"
-        words = f"it takes {sms.parts:,} parts, and {limit}: it is done in {days} days"
-        yield Finding("parts_per_day", words, _BASE)
+        message = f"it takes {sms.parts:,} parts, and {limit}: it is done in {days} days"
+        yield Finding("parts_per_day", message, _BASE)
 
 
 def _check_encoding(sms: SmsTotals) -> Iterator[Finding]:
@@ -166,8 +166,8 @@ def _check_encoding(sms: SmsTotals) -> Iterator[Finding]:
     ]
     others = " and others" if len(sms.forcing) > _MAX_CHARACTERS_NAMED else ""
     lacking = f"the short alphabet lacks {', '.join(characters)}{others}"
-    words = f"{lacking}: for {count_people(sms.ucs2)} a part holds 70 signs, not 160"
-    yield Finding("ucs2", words, _BODY)
+    message = f"{lacking}: for {format_people(sms.ucs2)} a part holds 70 signs, not 160"
+    yield Finding("ucs2", message, _BODY)
 
 
 SMS_CHECKS = (check_opt_out_hint, check_wording, check_quiet_hours)

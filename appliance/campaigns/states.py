@@ -87,7 +87,7 @@ def pause_failed(account_id: int, campaign_id: int) -> Campaign:
     return _pause(store.get(account_id, campaign_id), "start_failed", "system")
 
 
-def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], words: str) -> None:
+def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], reply: str) -> None:
     """Pause the live campaigns that the transport keeps rejecting; only a person can resume them."""
     require_write_transaction()
     live = (
@@ -101,7 +101,7 @@ def pause_rejected(providers: frozenset[str], campaigns: frozenset[int], words: 
     for account_id, campaign_id, provider in live:
         if provider in providers or campaign_id in campaigns:
             campaign = store.get(account_id, campaign_id)
-            campaign.data = {**campaign.data, "pause_detail": words}
+            campaign.data = {**campaign.data, "pause_detail": reply}
             pause_by_service(campaign, "transport")
 
 
@@ -116,9 +116,9 @@ def refuse_failed_domain(campaign: Campaign) -> None:
     """Raise Invalid if the sender's domain has failed; messages would leave before the automatic pause notices."""
     sender = (campaign.sender or {}).get("email")
     if sender and not campaign.test and senders.has_domain_failed(campaign.account_id, sender):
-        words, field = f"the domain of {sender} has lost its DNS records", "template_attributes.from_email"
-        blockers = [{"code": "sender_not_ready", "message": words, "field": field}]
-        raise Invalid({field: [words]}, reason="sender_not_ready", message=words, blockers=blockers)
+        message, field = f"the domain of {sender} has lost its DNS records", "template_attributes.from_email"
+        blockers = [{"code": "sender_not_ready", "message": message, "field": field}]
+        raise Invalid({field: [message]}, reason="sender_not_ready", message=message, blockers=blockers)
 
 
 def count_by_status(campaign: Campaign) -> dict[str, int]:
@@ -186,12 +186,12 @@ def delete(account_id: int, campaign_id: int, by: Actor) -> Campaign:
     require_write_transaction()
     campaign = store.get(account_id, campaign_id)
     store.check_end(campaign, by)
-    before = store.get(account_id, campaign_id)
+    previous = store.get(account_id, campaign_id)
     batches.cancel_messages(campaign)
     campaign.deleted_at, campaign.phase, campaign.status = clock.now_ms(), "cancelled", "completed"
     campaign.save()
     _finish_flow(campaign)
-    return before
+    return previous
 
 
 def restore(account_id: int, campaign_id: int) -> Campaign:

@@ -88,7 +88,7 @@ class CampaignCreate(Struct):
 
 
 class CampaignPatch(Struct):
-    """A change of a campaign; `updated_at` of what was read guards against overwriting."""
+    """A change of a campaign; with `updated_at` as last read, stale changes are refused."""
 
     REFUSED: ClassVar[RefusedKeys] = findings.PATCH
 
@@ -213,10 +213,8 @@ def list_campaigns(account_id: int, query: CampaignQuery, order: str = "", sums:
     """
     matches = select_matching(account_id, query)
     sort = _get_order(order) if order else (Campaign.created_at.desc(), Campaign.id.desc())
-    result = paginate(matches.order_by(*sort), query.page, query.size())
-    return result._replace(
-        rows=[add_details(campaign, sums or campaign.phase in _LIVE_PHASES) for campaign in result.rows]
-    )
+    page = paginate(matches.order_by(*sort), query.page, query.size())
+    return page._replace(rows=[add_details(campaign, sums or campaign.phase in _LIVE_PHASES) for campaign in page.rows])
 
 
 def _get_order(order: str) -> tuple[Any, ...]:
@@ -238,8 +236,8 @@ def select_matching(account_id: int, query: CampaignQuery) -> Any:
     if isinstance(query.asked, bool):
         matches = matches.where(Campaign.asked_at.is_null(not query.asked))
     if isinstance(query.search, str) and query.search.strip():
-        words = query.search.strip()
-        matches = matches.where(Campaign.name.contains(words) | Template.subject.contains(words))
+        search_text = query.search.strip()
+        matches = matches.where(Campaign.name.contains(search_text) | Template.subject.contains(search_text))
     return matches
 
 
@@ -418,9 +416,9 @@ def _apply_changes(
         trigger.updated_at = clock.now_ms()
         trigger.save()
     if request.template_attributes is not UNSET:
-        before = campaign.template.revision
+        previous_revision = campaign.template.revision
         templates.fill(campaign.template, request.template_attributes, prepared=content)
-        is_changed = is_changed or campaign.template.revision != before
+        is_changed = is_changed or campaign.template.revision != previous_revision
     return is_changed
 
 
@@ -480,7 +478,11 @@ MAX_IDS = 500
 
 def content_locked(campaign: Campaign) -> Invalid:
     """Return the error for a change of a locked campaign."""
-    return Invalid({"base": ["is locked: duplicate it to change it"]}, reason="campaign_locked", status=campaign.status)
+    return Invalid(
+        {"base": ["this campaign is locked: duplicate it to change it"]},
+        reason="campaign_locked",
+        status=campaign.status,
+    )
 
 
 def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) -> bool:
@@ -500,10 +502,10 @@ def changes_content(campaign: Campaign, request: CampaignPatch | SendRequest) ->
             if value is not UNSET and (value or ({} if name == "data" else None)) != current:
                 return True
     if request.template_attributes is not UNSET:
-        before = revisions.to_document(campaign.template)
+        previous_document = revisions.to_document(campaign.template)
         for name in ("subject", "body", "preheader", "from_name", "from_email", "reply_to", "design"):
             value = getattr(request.template_attributes, name)
-            if value is not UNSET and normalize_field(name, value) != before[name]:
+            if value is not UNSET and normalize_field(name, value) != previous_document[name]:
                 return True
     return False
 
@@ -555,8 +557,8 @@ def validate_trigger(account_id: int, trigger: TriggerWrite, faults: Faults) -> 
         faults.add(f"{path}data.audience_type", "is not included in the list")
 
 
-_TEST_KEY_ONLY = "a test key moves only what test keys have sent"
-_SCHEDULED_LOCKED = "it goes out by itself: who may send changes it, or takes it back first"
+_TEST_KEY_ONLY = "A test API key can only change campaigns that test keys sent."
+_SCHEDULED_LOCKED = "This campaign is scheduled; only a user who may send can change it."
 _SEND_SCOPE = "campaigns:send"
 
 
@@ -582,7 +584,9 @@ def check_end(campaign: Campaign, by: Actor) -> None:
     if by.is_test and not campaign.test:
         raise NotAllowed(_TEST_KEY_ONLY)
     if by.user_id is not None and not by.can_send:
-        raise NotAllowed("it is on its way: who may send deletes it", required_scope=_SEND_SCOPE)
+        raise NotAllowed(
+            "This campaign is scheduled or live; only a user who may send can delete it.", required_scope=_SEND_SCOPE
+        )
 
 
 def check_template_change(account_id: int, template_id: int, by: Actor) -> None:

@@ -20,8 +20,8 @@ from appliance.storage.transactions import require_write_transaction
 
 # Changes over the API, of a standalone template, of a campaign's template, or of a flow step's.
 
-_TEST_KEY_REFUSED = "a test key changes no flow that is live for real"
-_LIVE_FLOW = "the flow is live: what it says is changed by those who may send"
+_TEST_KEY_REFUSED = "A test API key cannot change a live flow."
+_LIVE_FLOW = "This flow is live; only a user who may send can change its content."
 
 
 def update_template(
@@ -37,10 +37,10 @@ def update_template(
     row = templates.get(account_id, template_id)
     if row.action_id is None:
         return templates.update(account_id, template_id, request, by.user_id, prepared=prepared)
-    before = row.revision
+    previous_revision = row.revision
     # Without a user id, because an edit by a user would stay a draft until it is published.
     template = templates.update(account_id, template_id, request, prepared=prepared)
-    if by.user_id is not None and template.revision != before:
+    if by.user_id is not None and template.revision != previous_revision:
         Flow.update(edited_by=by.user_id).where(Flow.id == row.flow_id).execute()
     return template
 

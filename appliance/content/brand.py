@@ -106,9 +106,9 @@ def preview_changes(account_id: int, request: BrandWrite) -> Brand:
     """Return the unsaved brand with these changes, without the invalid ones."""
     brand, faults = get(account_id), Faults()
     _collect_faults(account_id, request, faults)
-    wrong = {path.partition("[")[0].partition(".")[0] for path in faults.fields}
+    invalid_fields = {path.partition("[")[0].partition(".")[0] for path in faults.fields}
     for name, value in sent_fields(request).items():
-        if name not in wrong and name != "links":
+        if name not in invalid_fields and name != "links":
             setattr(brand, name, value or _EMPTY.get(name))
     return brand
 
@@ -195,9 +195,9 @@ def build_look(brand: Brand) -> Look:
 
 def _link_name(link: dict[str, str]) -> str:
     """Return the label of a link: its title, its icon, or its host."""
-    named = (link.get("title") or "").strip() or (link.get("icon") or "").strip()
+    label = (link.get("title") or "").strip() or (link.get("icon") or "").strip()
     place = urlsplit(link["url"])
-    return named or (place.hostname or place.path).removeprefix("www.")
+    return label or (place.hostname or place.path).removeprefix("www.")
 
 
 def is_complete(brand: Brand) -> bool:

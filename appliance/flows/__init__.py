@@ -2,5 +2,5 @@
 
 A flow is edited as a nested `document` of steps. Publishing compiles it into the rows of a version (`versions`), and a
 run keeps the version it entered with. Events start runs behind a cursor (`enrollment`), due runs advance step by step
-(`engine`), and nothing waits anywhere but in rows.
+(`engine`), and all waiting state is in rows.
 """

@@ -1,6 +1,6 @@
 """Events that the service derives by itself for triggers: `date_reached`, `segment_enter` and `segment_exit`.
 
-`date_reached`: on its day and at its hour an event is recorded for each contact whose date it is. Each trigger stores
+`date_reached`: at its time of day an event is recorded for each contact whose date is that day. Each trigger stores
 the last day it has checked, and within a day the last contact, in the transaction of the events, so that no contact
 gets the event twice and none is missed if the process stops in between. A day that was missed by more than
 `limits.max_lateness` is skipped; one that was begun is finished.
@@ -106,7 +106,7 @@ def falls_on(value: Any, query: DateQuery) -> bool:
 
 
 def _is_same_day(text: str, day: date) -> bool:
-    """Return whether day and month are the same; the 29th of February is the 28th in years without one."""
+    """Return whether day and month are the same; 29 February is 28 February in years without a leap day."""
     month_day = text[5:]
     if month_day == "02-29" and not _is_leap(day.year):
         month_day = "02-28"
@@ -352,7 +352,7 @@ class _Cause(NamedTuple):
 
 
 _last_checks: dict[int, _LastCheck] = {}
-# Found due by the pulse, with the data version of its connection: versions of connections are not comparable
+# Segments that the pulse found due, with the data version of its connection, which no other connection can compare
 _due_segments: dict[int, tuple[int, int]] = {}
 # Segments whose check failed, and when they are tried again (`clock.monotonic`)
 _segment_retry_at: dict[int, float] = {}
@@ -429,7 +429,7 @@ def _is_segment_due(watch: _SegmentWatch, version: tuple[int, int]) -> bool:
         return True
     if clock.monotonic() - last_check.at < max(CHECK_INTERVAL_SECONDS, last_check.took * _REST_FACTOR):
         return False
-    # Without writes only time itself can have changed the members
+    # Without writes, only the passing of time can have changed the members
     return last_check.version != version or bool(
         rows("SELECT 1 FROM segment WHERE account_id = ? AND filters LIKE '%within_days%' LIMIT 1", (watch.account_id,))
     )
@@ -455,7 +455,7 @@ def _load_wanted_segments() -> set[tuple[Any, ...]]:
 
 
 def _update_watches() -> None:
-    """Start the watches that are wanted, and delete the members of those that are not."""
+    """Start the watches that a flow or webhook needs, and delete the members of all others."""
     wanted_segments, current = _load_wanted_segments(), {watch[:2] for watch in _load_watches()}
     for account_id, segment_id in sorted(wanted_segments - current):
         transactions.write(_start_watch, account_id, segment_id)
@@ -586,7 +586,7 @@ def _find_causes(contact_ids: Sequence[int], since: int) -> dict[int, _Cause]:
 def _record_segment_events(
     watch: _SegmentWatch, event: str, contact_ids: Sequence[int], name: str, causes: dict[int, _Cause]
 ) -> None:
-    """Record the events as deep in a chain as their cause, because flows may form cycles, and as quietly."""
+    """Record the events with the chain depth (because flows may form cycles) and the quietness of their cause."""
     cause_by_contact = {contact_id: causes.get(contact_id, _Cause(0, False)) for contact_id in contact_ids}
     events.record_many(
         [

@@ -85,15 +85,15 @@ def get_props(step: Step) -> dict[str, Any]:
 
 def dump_steps(steps: Sequence[Step], contents: Mapping[int, Mapping[str, Any]]) -> list[Step]:
     """Return stored steps as the API shows them; `contents` holds the content of their templates by template id."""
-    result = []
+    dumped_steps = []
     for step in steps:
         props = get_props(step)
         if "template_id" in props:
             props["content"] = contents.get(props["template_id"], {})
         dumped = {key: value for key, value in BY_TYPE[step["type"]].dump(props).items() if value is not None}
         branches = {branch: dump_steps(step.get(branch) or (), contents) for branch in BRANCHES}
-        result.append({"id": step["id"], "type": step["type"], **EMPTY_STEP, **dumped, **branches})
-    return result
+        dumped_steps.append({"id": step["id"], "type": step["type"], **EMPTY_STEP, **dumped, **branches})
+    return dumped_steps
 
 
 def is_absent(value: Any) -> bool:
@@ -143,83 +143,89 @@ class _StepParser:
         for key in raw:
             if key not in STEP_KEYS:
                 self.faults.add(f"{path}.{_make_printable(key)}", "is not a known field")
-        known = self._match_previous(raw, path)
-        kind = self._resolve_kind(raw, path, known)
+        previous_step = self._match_previous(raw, path)
+        kind = self._resolve_kind(raw, path, previous_step)
         if kind is None:
             # Errors inside its branches are reported all the same
             for branch in BRANCHES:
                 self.parse_all(raw.get(branch), f"{path}.{branch}")
             return None
-        step: Step = {"id": self._assign_id(known), "type": kind.type}
-        step |= kind.parse(_select_keys(raw, kind, known), ParseContext(self.account_id, path, self.faults))
+        step: Step = {"id": self._assign_id(previous_step), "type": kind.type}
+        step |= kind.parse(_select_keys(raw, kind, previous_step), ParseContext(self.account_id, path, self.faults))
         if kind.branches:
             step |= {branch: self.parse_all(raw.get(branch), f"{path}.{branch}") for branch in BRANCHES}
         return step
 
-    def _assign_id(self, known: Step | None) -> int:
-        if known is not None:
-            return int(known["id"])
+    def _assign_id(self, previous_step: Step | None) -> int:
+        if previous_step is not None:
+            return int(previous_step["id"])
         self.last_action += 1
         return self.last_action
 
     def _match_previous(self, raw: Step, path: str) -> Step | None:
-        """Return the step that this one was before the change."""
+        """Return the step as it was before the change."""
         step_id = raw.get("id")
         if is_absent(step_id):
             return None
         if type(step_id) is not int or not 0 < step_id < 2**63:
             self.faults.add(f"{path}.id", "is invalid")
             return None
-        known = self.previous.get(step_id)
-        if known is not None and step_id in self.used_ids:
+        previous_step = self.previous.get(step_id)
+        if previous_step is not None and step_id in self.used_ids:
             self.faults.add(f"{path}.id", "has already been taken")
         self.used_ids.add(step_id)
-        return known
+        return previous_step
 
-    def _resolve_kind(self, raw: Step, path: str, known: Step | None) -> StepKind | None:
-        sent = {key for key, value in raw.items() if key in STEP_KEYS and not is_absent(value)} - {"id", "type"}
+    def _resolve_kind(self, raw: Step, path: str, previous_step: Step | None) -> StepKind | None:
+        sent_keys = {key for key, value in raw.items() if key in STEP_KEYS and not is_absent(value)} - {"id", "type"}
         type_name = raw.get("type")
         if not is_absent(type_name) and (not isinstance(type_name, str) or type_name not in BY_TYPE):
             self.faults.add(f"{path}.type", "is not included in the list")
             return None
-        kind = BY_TYPE[type_name] if isinstance(type_name, str) and type_name else _infer_kind(raw, sent, known)
+        kind = (
+            BY_TYPE[type_name]
+            if isinstance(type_name, str) and type_name
+            else _infer_kind(raw, sent_keys, previous_step)
+        )
         if kind is None:
             self.faults.add(path, "can't be blank")
             return None
-        if known is not None and known["type"] != kind.type:
-            self.faults.add(path, f"cannot change from {known['type']} to {kind.type}: leave out its id")
+        if previous_step is not None and previous_step["type"] != kind.type:
+            self.faults.add(path, f"cannot change from {previous_step['type']} to {kind.type}: leave out its id")
             return None
-        unknown = sent - kind.keys - (FRAME_KEYS if kind.branches else frozenset())
+        unknown = sent_keys - kind.keys - (FRAME_KEYS if kind.branches else frozenset())
         if unknown:
             self.faults.add(path, f"is a step of type {kind.type}, which has no {', '.join(sorted(unknown))}")
             return None
         return kind
 
 
-def _infer_kind(raw: Step, sent: set[str], known: Step | None) -> StepKind | None:
+def _infer_kind(raw: Step, sent_keys: set[str], previous_step: Step | None) -> StepKind | None:
     """Return the kind of a step without `type` by its keys: the first kind that claims any of them."""
-    claiming = next((kind for kind in KINDS if kind.claims & sent), None)
-    if known is not None and (claiming is None or not sent - BY_TYPE[known["type"]].keys - FRAME_KEYS):
-        return BY_TYPE[known["type"]]
+    claiming = next((kind for kind in KINDS if kind.claims & sent_keys), None)
+    if previous_step is not None and (
+        claiming is None or not sent_keys - BY_TYPE[previous_step["type"]].keys - FRAME_KEYS
+    ):
+        return BY_TYPE[previous_step["type"]]
     if claiming is not None:
         return claiming
-    if "template_id" in sent:
+    if "template_id" in sent_keys:
         return BY_TYPE["email"]
-    is_wait = not sent and type(raw.get("duration")) is int
+    is_wait = not sent_keys and type(raw.get("duration")) is int
     return BY_TYPE["wait"] if is_wait else None
 
 
-def _select_keys(raw: Step, kind: StepKind, known: Step | None) -> Step:
+def _select_keys(raw: Step, kind: StepKind, previous_step: Step | None) -> Step:
     """Return the keys of its kind as sent; those that count as absent as null."""
     values = {
         key: None if is_absent(value) and not (key == "duration" and type(value) is int) else value
         for key, value in raw.items() if key in kind.keys
     }  # fmt: skip
-    if known is not None and "template_id" in known:
+    if previous_step is not None and "template_id" in previous_step:
         if "transactional" not in raw:
-            values["transactional"] = known["transactional"] or None
-        if values.get("template_id") == known["template_id"]:
-            # Its own template, so there is nothing to copy
+            values["transactional"] = previous_step["transactional"] or None
+        if values.get("template_id") == previous_step["template_id"]:
+            # The step names its own template, so there is nothing to copy
             values["template_id"] = None
     return values
 
@@ -230,7 +236,7 @@ def _make_printable(key: str) -> str:
 
 
 _STEP = {"$ref": "#/components/schemas/FlowStepWrite"}
-# `parse_steps` validates them: it knows every path inside
+# `parse_steps` validates the steps, because it knows the path of each
 StepsWrite = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MAX_STEPS, "items": _STEP})]
 
 
@@ -289,7 +295,7 @@ def find_step(steps: Sequence[Step], step_id: int) -> Step | None:
 
 def list_descendants(step: Step) -> list[Step]:
     """Return all steps in the branches of a step."""
-    return [descendant for way in BRANCHES for _, descendant in walk(step.get(way) or ())]
+    return [descendant for branch in BRANCHES for _, descendant in walk(step.get(branch) or ())]
 
 
 def list_predecessors(steps: Sequence[Step], step_id: int) -> list[Step]:
@@ -297,11 +303,11 @@ def list_predecessors(steps: Sequence[Step], step_id: int) -> list[Step]:
     location = locate_step(steps, step_id)
     if location is None:
         return []
-    before = location.siblings[: location.at]
+    earlier_siblings = location.siblings[: location.at]
     return (
-        [*list_predecessors(steps, location.parent["id"]), location.parent, *before]
+        [*list_predecessors(steps, location.parent["id"]), location.parent, *earlier_siblings]
         if location.parent is not None
-        else before
+        else earlier_siblings
     )
 
 
@@ -315,7 +321,7 @@ def insert_step(steps: Sequence[Step], where: Position, step: Step) -> list[Step
         nonlocal inserted
         siblings: list[Step] = []
         for sibling in level:
-            copied = {**sibling, **{way: visit(sibling[way]) for way in BRANCHES if way in sibling}}
+            copied = {**sibling, **{branch: visit(sibling[branch]) for branch in BRANCHES if branch in sibling}}
             siblings.append(copied)
             if sibling["id"] != where.id:
                 continue
@@ -334,7 +340,7 @@ def insert_step(steps: Sequence[Step], where: Position, step: Step) -> list[Step
 def remove_step(steps: Sequence[Step], step_id: int) -> list[Step]:
     """Remove a step with everything in its branches."""
     return [
-        {**sibling, **{way: remove_step(sibling[way], step_id) for way in BRANCHES if way in sibling}}
+        {**sibling, **{branch: remove_step(sibling[branch], step_id) for branch in BRANCHES if branch in sibling}}
         for sibling in steps
         if sibling["id"] != step_id
     ]
@@ -345,7 +351,7 @@ def replace_step(steps: Sequence[Step], step: Step) -> list[Step]:
     return [
         deepcopy(step)
         if sibling["id"] == step["id"]
-        else {**sibling, **{way: replace_step(sibling[way], step) for way in BRANCHES if way in sibling}}
+        else {**sibling, **{branch: replace_step(sibling[branch], step) for branch in BRANCHES if branch in sibling}}
         for sibling in steps
     ]
 
@@ -385,34 +391,34 @@ def list_move_targets(steps: Sequence[Step], step_id: int) -> list[MoveTarget]:
     step = find_step(steps, step_id)
     if step is None:
         return []
-    rest = remove_step(steps, step_id)
+    remaining_steps = remove_step(steps, step_id)
     return [
         target
-        for target in (MoveTarget(Position(START), None, 0), *_list_targets(rest, 0))
+        for target in (MoveTarget(Position(START), None, 0), *_list_targets(remaining_steps, 0))
         if move_step(steps, step_id, target.position) != steps
     ]
 
 
 def _list_targets(steps: Sequence[Step], depth: int) -> Iterator[MoveTarget]:
     for step in steps:
-        for way in BRANCHES:
-            if way in step:
-                yield MoveTarget(Position(way, step["id"]), step, depth + 1)
-                yield from _list_targets(step[way], depth + 1)
+        for branch in BRANCHES:
+            if branch in step:
+                yield MoveTarget(Position(branch, step["id"]), step, depth + 1)
+                yield from _list_targets(step[branch], depth + 1)
         yield MoveTarget(Position(AFTER, step["id"]), step, depth)
 
 
 def copy_step(step: Step, next_id: Callable[[], int]) -> Step:
     """Copy a step with everything in its branches; `next_id` gives each copy its id."""
     copied: dict[str, Any] = {**deepcopy(step), "id": next_id()}
-    for way in BRANCHES:
-        if way in step:
-            copied[way] = [copy_step(child, next_id) for child in step[way]]
+    for branch in BRANCHES:
+        if branch in step:
+            copied[branch] = [copy_step(child, next_id) for child in step[branch]]
     return copied
 
 
 def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
-    """Return the seconds that a contact has waited at least when they reach a step."""
+    """Return the minimum number of seconds that a contact has waited when it reaches a step."""
     waited = sum(
         predecessor.get("duration", 0)
         for predecessor in list_predecessors(steps, step_id)
@@ -428,7 +434,7 @@ def min_seconds_before(steps: Sequence[Step], step_id: int) -> int:
 
 
 def _is_passed(steps: Sequence[Step], step: Step, step_id: int) -> bool:
-    return any(way in step for way in BRANCHES) and find_step(list_descendants(step), step_id) is None
+    return any(branch in step for branch in BRANCHES) and find_step(list_descendants(step), step_id) is None
 
 
 def _get_shortest_branch_seconds(step: Step) -> int:
@@ -436,10 +442,10 @@ def _get_shortest_branch_seconds(step: Step) -> int:
     branch_seconds = [
         sum(
             child.get("duration", 0) if child["type"] == "wait" else _get_shortest_branch_seconds(child)
-            for child in step.get(way) or ()
+            for child in step.get(branch) or ()
         )
-        for way in BRANCHES
-        if way in step
+        for branch in BRANCHES
+        if branch in step
     ]
     return min(branch_seconds, default=0)
 

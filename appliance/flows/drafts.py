@@ -1,6 +1,6 @@
 """Edits of a flow by users, step by step, and publishing them; also duplicating a flow.
 
-A flow that was never live changes at once. Changes of one that is or was live wait in a draft until they are published
+A flow that was never live changes at once. Changes of one that is or was live stay in a draft until they are published
 or discarded. Clients of the API send whole documents, which apply at once (`store.update`). Runs keep the version they
 entered with; only the wait that they are in can be changed for them too.
 """
@@ -31,7 +31,7 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 
 
 class FlowDraft(NamedTuple):
-    """A flow with its unpublished changes; with `is_separate` what is live stays until they are published."""
+    """A flow with its unpublished changes; if `is_separate`, the live version is used until they are published."""
 
     flow: Flow
     steps: list[Step]
@@ -59,7 +59,7 @@ def build_draft(flow: Flow) -> FlowDraft:
 
 
 def is_draft_separate(flow: Flow) -> bool:
-    """Return whether changes wait beside what is live; an archived flow has nothing live."""
+    """Return whether changes are kept apart from the live version; an archived flow has no live version."""
     return flow.draft is not None or (flow.version > 0 and flow.status in ("active", "paused"))
 
 
@@ -91,17 +91,17 @@ def list_blockers(draft: FlowDraft, by: Actor) -> list[tuple[int | None, Blocker
 
 
 def _add_contents(steps: Sequence[Step], contents: Any) -> list[Step]:
-    result = []
+    blockers = []
     for step in steps:
         content = {"content": dict(contents.get(step["template_id"], {}))} if step.get("template_id") else {}
-        result.append(
+        blockers.append(
             {
                 **step,
                 **content,
                 **{branch: _add_contents(step[branch], contents) for branch in BRANCHES if branch in step},
             }
         )
-    return result
+    return blockers
 
 
 def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: dict[str, Any], by: Actor) -> int:
@@ -116,7 +116,7 @@ def add_step(account_id: int, flow_id: int, position: Position, kind: str, raw: 
 
 
 def change_step(account_id: int, flow_id: int, step_id: int, raw: dict[str, Any], by: Actor) -> None:
-    """Set all props of a step, and those of its content that are given; raises as `add_step`."""
+    """Set all props of a step, and the given fields of its content; raises as `add_step`."""
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     step = _get_step(draft, step_id)
@@ -144,7 +144,7 @@ def move_step(account_id: int, flow_id: int, step_id: int, target: Position | in
 
 
 def duplicate_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> int:
-    """Insert a copy of a step behind it, with its branches and content; return the id of the copy."""
+    """Insert a copy of a step after it, with its branches and content; return the id of the copy."""
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     copied = document.copy_step(_get_step(draft, step_id), _get_id_generator(draft))
@@ -175,9 +175,9 @@ def delete_step(account_id: int, flow_id: int, step_id: int, by: Actor) -> list[
     require_write_transaction()
     draft = _open_for_edit(account_id, flow_id)
     _get_step(draft, step_id)
-    before = deepcopy(draft.steps)
+    previous_steps = deepcopy(draft.steps)
     _save_steps(draft, document.remove_step(draft.steps, step_id), by)
-    return before
+    return previous_steps
 
 
 def restore_steps(account_id: int, flow_id: int, steps: list[Step], by: Actor) -> None:
@@ -214,7 +214,7 @@ def change_goal(account_id: int, flow_id: int, goal: str | None, by: Actor) -> N
 def _open_for_edit(account_id: int, flow_id: int) -> FlowDraft:
     draft = load_draft(account_id, flow_id)
     if draft.flow.status == "archived":
-        raise Invalid({"base": ["it is put aside: make it a draft again to change it"]})
+        raise Invalid({"base": ["this flow is archived: make it a draft again to change it"]})
     return draft
 
 
@@ -227,7 +227,7 @@ def _get_step(draft: FlowDraft, step_id: int) -> Step:
 
 def _check_steps(steps: list[Step] | None) -> list[Step]:
     if steps is None:
-        raise Invalid({"base": ["it cannot stand there: what was there is gone"]})
+        raise Invalid({"base": ["the position does not exist any more"]})
     error = document.check_size(steps)
     if error:
         raise Invalid({"base": [error]})
@@ -247,8 +247,8 @@ def _get_id_generator(draft: FlowDraft) -> Callable[[], int]:
 def _parse_step(account_id: int, kind: StepKind, raw: dict[str, Any]) -> dict[str, Any]:
     """Parse the props of a step, with errors at its own keys."""
     faults = Faults()
-    sent = {key: value for key, value in raw.items() if key in kind.keys}
-    props = kind.parse(sent, ParseContext(account_id, "", faults))
+    raw_props = {key: value for key, value in raw.items() if key in kind.keys}
+    props = kind.parse(raw_props, ParseContext(account_id, "", faults))
     if faults.fields:
         raise Invalid({name.removeprefix("."): messages for name, messages in faults.fields.items()})
     return props
@@ -267,7 +267,7 @@ def _save_steps(draft: FlowDraft, steps: list[Step], by: Actor) -> None:
 
 
 def _save_change(flow: Flow, changes: dict[str, Any]) -> None:
-    """Save a change in the draft; a draft that equals what is live, content included, is deleted."""
+    """Save a change in the draft; a draft that equals the live version, including its content, is deleted."""
     draft = {**lifecycle.read_draft(flow), **changes}
     lifecycle.write_draft(flow, None)
     is_live = draft == lifecycle.read_draft(flow) and not lifecycle.find_changed_templates(flow)
@@ -290,7 +290,7 @@ _RETIME_RUNS = (
 
 
 class Change(NamedTuple):
-    """A difference from what is live: `added`, `removed`, `changed` or `moved`; of a step, or of the flow itself.
+    """A difference from the live version: `added`, `removed`, `changed` or `moved`; of a step, or of the flow itself.
 
     `waiting` contacts are in that step now; `seconds` is the new duration of a changed wait.
     """
@@ -367,10 +367,10 @@ def _get_neighbours(steps: list[Step], step_id: int, known_ids: set[int] | None 
     location = document.locate_step(steps, step_id)
     if location is None:
         return None
-    before = [
+    preceding = [
         sibling["id"] for sibling in location.siblings[: location.at] if known_ids is None or sibling["id"] in known_ids
     ]
-    return (location.parent["id"] if location.parent else None, location.branch, before[-1:])
+    return (location.parent["id"] if location.parent else None, location.branch, preceding[-1:])
 
 
 def _describe_trigger_change(old: TriggerSpec, new: TriggerSpec) -> str:
@@ -397,7 +397,7 @@ def publish(account_id: int, flow_id: int, by: Actor, messages: StepMessages = N
     flow = draft.flow
     if flow.draft is not None:
         if flow.status == "active" and not lifecycle.needs_no_approval(flow, by):
-            # What is live stays as it is until the change is approved
+            # The live version stays in force until the change is approved
             message = approvals.OWN_CHANGE if by.can_approve else approvals.APPROVAL_REQUIRED
             raise Invalid({"base": [message]}, reason="approval_required")
         flow.draft = None
@@ -419,7 +419,7 @@ def activate(
 
 
 def discard(account_id: int, flow_id: int, by: Actor) -> None:
-    """Discard the draft: steps, trigger and content are again what is live; raises NotFound."""
+    """Discard the draft and restore the live steps, trigger and content; raises NotFound."""
     require_write_transaction()
     flow = store.find(account_id, flow_id)
     changed_templates = lifecycle.find_changed_templates(flow)

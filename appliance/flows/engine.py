@@ -1,7 +1,7 @@
-"""The engine: due runs advance from step to step, each effect in the transaction that moves the run.
+"""The engine: due runs advance from step to step; the effects of a step are in the transaction that moves the run.
 
-So a step is done exactly once, whenever the process dies: either its effects and the move are on disk, or neither is
-and the run is still due. Nothing waits in memory.
+A step is therefore executed exactly once, even if the process dies: either its effects and the move are on disk, or
+neither is and the run is still due. No waiting state is in memory.
 """
 
 import logging
@@ -93,7 +93,7 @@ class StepExecutor:
             run_ends.end_runs([run.id for run in runs], status, reason, now)
 
     def _place_at(self, run: ActiveRun, action_id: int | None) -> None:
-        """Place a run at its next step; behind the last one it is completed."""
+        """Place a run at its next step; after the last step it is completed."""
         if action_id is None:
             self._finish(run, "completed", None)
         elif run.contact_id is None:

@@ -1,7 +1,8 @@
-"""Entry into flows: events behind the cursor are matched against triggers and goals, and users enroll contacts by hand.
+"""Entry into flows: new events are matched against triggers and goals, and users enroll contacts by hand.
 
-The cursor moves in the transaction that applies the effects of its events, so that no event is lost or counted twice if
-the process stops at any moment. Event ids ascend in the order of commits, because there is one writer.
+A cursor marks the last processed event. It moves in the transaction that applies the effects of the events, so that no
+event is lost or counted twice if the process stops at any moment. Event ids ascend in the order of commits, because
+there is one writer.
 """
 
 import json
@@ -59,7 +60,7 @@ class OpenFlow(NamedTuple):
     name: str
     version: int
     frequency: str | int
-    test: bool = False  # it went live with a test key, so it lets in tests only
+    test: bool = False  # a test key activated it, so it accepts test runs only
 
 
 class Entrant(NamedTuple):
@@ -78,7 +79,7 @@ class StartResult(NamedTuple):
     ignored: dict[str, int]
 
 
-def start_runs(flow: OpenFlow, arrivals: Sequence[Entrant]) -> StartResult:
+def start_runs(flow: OpenFlow, entrants: Sequence[Entrant]) -> StartResult:
     """Start a run for each entrant in order, unless the contact is inside, the frequency or the chain depth forbids it.
 
     A contact has one live run in a flow. A test run is separate, and not limited by the frequency. Refused events are
@@ -86,8 +87,8 @@ def start_runs(flow: OpenFlow, arrivals: Sequence[Entrant]) -> StartResult:
     """
     require_write_transaction()
     now = clock.now_ms()
-    arrivals = [entrant for entrant in arrivals if entrant.test or not flow.test]
-    accepted, refused = _split_entrants(flow, arrivals, now)
+    entrants = [entrant for entrant in entrants if entrant.test or not flow.test]
+    accepted, refused = _split_entrants(flow, entrants, now)
     first_step = scalar(_SELECT_FIRST_STEP, (flow.flow_id, flow.version)) if accepted else None
     common = (flow.account_id, flow.flow_id, flow.version)
     db = connection()
@@ -112,10 +113,10 @@ def start_runs(flow: OpenFlow, arrivals: Sequence[Entrant]) -> StartResult:
 
 
 def _split_entrants(
-    flow: OpenFlow, arrivals: Sequence[Entrant], now: int
+    flow: OpenFlow, entrants: Sequence[Entrant], now: int
 ) -> tuple[list[Entrant], list[tuple[Entrant, str]]]:
     """Return the accepted entrants, and the refused ones with the reason; each entrant counts for the later ones."""
-    contact_ids = json.dumps(sorted({entrant.contact_id for entrant in arrivals}))
+    contact_ids = json.dumps(sorted({entrant.contact_id for entrant in entrants}))
     inside = {
         (row[0], bool(row[1]))
         for row in rows(
@@ -135,7 +136,7 @@ def _split_entrants(
         )
     accepted: list[Entrant] = []
     refused: list[tuple[Entrant, str]] = []
-    for entrant in arrivals:
+    for entrant in entrants:
         reason = _get_refusal(
             flow.frequency,
             entrant,
@@ -348,7 +349,7 @@ def _split_into_batches(effects: Sequence[_Effect], new_cursor: int) -> Iterator
 
 
 def _apply_batch(cursor: int, new_cursor: int, effects: Sequence[_Effect]) -> bool:
-    """Apply effects and move the cursor behind them; return False if the cursor has moved meanwhile."""
+    """Apply effects and move the cursor past them; return False if the cursor has moved meanwhile."""
     require_write_transaction()
     if get_cursor() != cursor:
         return False
@@ -472,7 +473,7 @@ class EnrollWrite(Struct):
     ) = UNSET
 
 
-class Enrolled(Struct):
+class EnrollmentResult(Struct):
     """The numbers of contacts that were enrolled, were already inside, or were refused by the frequency."""
 
     enrolled: Annotated[int, Meta(description="number of contacts added")] = 0
@@ -526,11 +527,11 @@ def _list_segment_contacts(account_id: int, segment_id: int, is_confirmed: bool)
         return [row[0] for row in rows(f"SELECT c.id {selection.sql} ORDER BY c.id", selection.parameters)]
 
 
-def enroll(flow_id: int, contact_ids: Sequence[int], test: bool) -> Enrolled | None:
+def enroll(flow_id: int, contact_ids: Sequence[int], test: bool) -> EnrollmentResult | None:
     """Start runs of some contacts; return None if the flow is not open any more."""
     require_write_transaction()
     flow = get_open_flow(flow_id)
     if flow is None:
         return None
     result = start_runs(flow, [Entrant(contact_id, test=test or flow.test) for contact_id in contact_ids])
-    return Enrolled(result.started, result.ignored.get(ALREADY_INSIDE, 0), result.ignored.get(FREQUENCY, 0))
+    return EnrollmentResult(result.started, result.ignored.get(ALREADY_INSIDE, 0), result.ignored.get(FREQUENCY, 0))

@@ -71,7 +71,7 @@ def raise_blockers(blockers: list[Blocker]) -> None:
 
 
 def list_unfinished(account_id: int, steps: Sequence[Step]) -> Iterator[tuple[str, Step, PreviewWarning]]:
-    """Yield what is unfinished in the emails of steps that have their content: path, step, warning."""
+    """Yield (path, step, warning) for each unfinished item in the emails of steps, which include their content."""
     for path, step in walk(steps):
         if step["type"] == "email":
             for warning in preview.find_unfinished(account_id, step.get("content") or {}):
@@ -187,8 +187,10 @@ def _check_action(flow: Flow, action: str) -> None:
     """Raise Invalid (`invalid_transition`) unless a flow allows an action now."""
     if flow.status not in ACTIONS[action].sources:
         hint = _HINTS.get((action, flow.status), "")
-        standing = CurrentState(flow.status, list(TRANSITIONS[flow.status]), possible_actions(ACTIONS, flow.status))
-        raise refuse_transition("flow", standing, action, ACTIONS[action], hint)
+        current_state = CurrentState(
+            flow.status, list(TRANSITIONS[flow.status]), possible_actions(ACTIONS, flow.status)
+        )
+        raise refuse_transition("flow", current_state, action, ACTIONS[action], hint)
 
 
 def activate(
@@ -277,18 +279,18 @@ def needs_no_approval(flow: Flow, by: Actor) -> bool:
     return not flow.account.approval_required or approvals.can_approve(flow, by)
 
 
-# Content that a user holds back beside a live flow. A template holds the content as users write it. While something
-# else of the flow is published, its templates hold what is live; afterwards they hold again what users wrote, on top of
-# what was published
+# Unpublished content of a live flow. The templates hold the content as users edit it. While another change of the flow
+# is published, the templates hold the live content; afterwards the unpublished edits are written again, on top of what
+# was published.
 
 Content = dict[str, Any]
 
 
 @contextmanager
 def hold_back_draft(flow: Flow, changed: Template | None = None) -> Iterator[None]:
-    """Publish without the content that users hold back.
+    """Publish a flow without the unpublished content of its templates.
 
-    Of a template that a client just `changed`, that change alone is published.
+    Of the template that an API client just `changed`, only that change is published.
     """
     require_write_transaction()
     held_back = []
@@ -296,15 +298,15 @@ def hold_back_draft(flow: Flow, changed: Template | None = None) -> Iterator[Non
         own, author = revisions.to_document(row), _get_revision_author(row)
         published = live
         if changed is not None and row.id == changed.id:
-            row, before = changed, revisions.get(row.account_id, row.id, row.revision - 1)
-            author = before.user_id
-            published = live | {name: value for name, value in own.items() if value != before.document[name]}
+            row, previous_revision = changed, revisions.get(row.account_id, row.id, row.revision - 1)
+            author = previous_revision.user_id
+            published = live | {name: value for name, value in own.items() if value != previous_revision.document[name]}
         templates.write_silently(row, published)
-        held = {name: value for name, value in own.items() if value != published[name]}
-        held_back.append((row.id, held, author))
+        unpublished = {name: value for name, value in own.items() if value != published[name]}
+        held_back.append((row.id, unpublished, author))
     yield
-    for template_id, held, author in held_back:
-        templates.write_silently(Template.get_by_id(template_id), held, author)
+    for template_id, unpublished, author in held_back:
+        templates.write_silently(Template.get_by_id(template_id), unpublished, author)
 
 
 def _get_revision_author(row: Template) -> int | None:
@@ -344,7 +346,7 @@ def apply_live_contents(flow: Flow, rows: Sequence[Template]) -> None:
 
 
 def read_draft(flow: Flow) -> dict[str, Any]:
-    """Return the unpublished changes of a flow; without any, what is live."""
+    """Return the unpublished changes of a flow, or its live version if there are none."""
     if flow.draft is not None:
         return dict(flow.draft)
     spec = triggers.get_spec(Trigger.get(Trigger.flow == flow.id))

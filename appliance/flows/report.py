@@ -1,7 +1,7 @@
 """The report of a flow: runs, visits of steps and messages, counted from the rows themselves.
 
-Tests are never counted. All numbers are of one snapshot. Counts of large flows are cached for twenty times as long as
-they took, so that many readers cost no more than one.
+Tests are never counted. All numbers are read from one snapshot. Counts of large flows are cached for twenty times as
+long as they took, so that many readers cost no more than one.
 """
 
 import json
@@ -30,7 +30,8 @@ Range = Literal["all", "30d", "7d"]
 class FlowStats(Struct):
     """Runs and messages of a flow in all, without tests.
 
-    Entered is active, completed and exited; audience is pending and every final status.
+    `entered` is the sum of `active`, `completed` and `exited`; `audience` is the sum of `pending` and all final
+    statuses.
     """
 
     entered: int
@@ -65,7 +66,7 @@ class ReasonCount(Struct):
     people: str
 
 
-class Reasoned(Struct):
+class NumberByReason(Struct):
     """A number of contacts with its reasons, the most frequent first."""
 
     count: int
@@ -74,19 +75,19 @@ class Reasoned(Struct):
 
 
 class RunFigures(Struct):
-    """Runs of a flow by status; `ignored` are triggers that started nothing.
+    """Runs of a flow by status; `ignored` are triggers that started no run.
 
-    Entered is active, completed and exited.
+    `entered` is the sum of `active`, `completed` and `exited`.
     """
 
     entered: Number
     active: Annotated[Number, Meta(description="active runs")]
-    completed: Annotated[Reasoned, Meta(description="completed runs")]
-    exited: Annotated[Reasoned, Meta(description="runs that ended early")]
-    ignored: Annotated[Reasoned, Meta(description="triggers that started no run")]
+    completed: Annotated[NumberByReason, Meta(description="completed runs")]
+    exited: Annotated[NumberByReason, Meta(description="runs that ended early")]
+    ignored: Annotated[NumberByReason, Meta(description="triggers that started no run")]
 
 
-class Sent(Struct):
+class MessageFigures(Struct):
     """The messages of a step: statuses of the ledger, opens and clicks, and why some were skipped."""
 
     audience: Number
@@ -94,15 +95,15 @@ class Sent(Struct):
     accepted: Number
     opened: Annotated[Number, Meta(description="number of people who opened")]
     clicked: Annotated[Number, Meta(description="number of people who clicked a link")]
-    skipped: Annotated[Reasoned, Meta(description="skipped messages, by reason")]
+    skipped: Annotated[NumberByReason, Meta(description="skipped messages, by reason")]
     terms: Annotated[dict[str, int], Meta(description="terms of the ledger for these messages")]
 
 
 class StepFigures(Struct):
-    """Visits of a step: entered is waiting, went on and left.
+    """Visits of a step: `entered` is the sum of `waiting`, `went_on` and `left`.
 
-    Went on is by branch (`yes`, `no`: null without branches), `skipped` included. `waiting_now` also counts contacts
-    who entered before the range. A `removed` step still has, or had, contacts.
+    `went_on` includes `skipped`, and is counted by branch in `yes` and `no` (null without branches). `waiting_now` also
+    counts contacts who entered before the range. A `removed` step still has, or had, contacts.
     """
 
     id: Annotated[int, Meta(description="id of the step")]
@@ -122,13 +123,13 @@ class StepFigures(Struct):
         Annotated[Number, Meta(description="contacts that continued with the `no` branch; null without branches")]
         | None
     )
-    skipped: Annotated[Reasoned, Meta(description="contacts for which the step was skipped")]
-    left: Annotated[Reasoned, Meta(description="contacts that exited the flow at the step")]
-    messages: Annotated[Sent, Meta(description="messages sent by the step; null if it sends none")] | None
+    skipped: Annotated[NumberByReason, Meta(description="contacts for which the step was skipped")]
+    left: Annotated[NumberByReason, Meta(description="contacts that exited the flow at the step")]
+    messages: Annotated[MessageFigures, Meta(description="messages sent by the step; null if it sends none")] | None
 
 
 class FlowReport(Struct):
-    """The report of a flow, all of one snapshot; of contacts who entered the flow, or the step, after `since`."""
+    """The report of a flow from one snapshot, about contacts who entered the flow, or the step, after `since`."""
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
     range: Annotated[Range, Meta(description="period of the report, in days")]
@@ -179,13 +180,13 @@ class _CountCache:
             cached = self.known.get(key)
         if cached is not None and started - cached[0] < _CACHE_FACTOR * cached[1]:
             return cached[2]  # type: ignore[no-any-return]  # the result that was cached under the key
-        result = count()
+        value = count()
         ended = time.monotonic()
         with self.lock:
             if len(self.known) >= _MAX_CACHED_COUNTS:
                 self.known.clear()
-            self.known[key] = ended, ended - started, result
-        return result
+            self.known[key] = ended, ended - started, value
+        return value
 
 
 _count_cache = _CountCache()
@@ -194,8 +195,8 @@ _count_cache = _CountCache()
 def load_stats(flows: Sequence[Flow]) -> dict[int, FlowStats]:
     """Return the statistics of some flows: runs by their counters, messages from the ledger."""
     ids = sorted(flow.id for flow in flows)
-    people = sum(flow.entered_count for flow in flows)
-    ledger = _count_cache.get_or_count(("stats", *ids), people, lambda: _count_ledger(ids))
+    entered_count = sum(flow.entered_count for flow in flows)
+    ledger = _count_cache.get_or_count(("stats", *ids), entered_count, lambda: _count_ledger(ids))
     return {flow.id: _build_stats(flow, ledger.get(flow.id, {})) for flow in flows}
 
 
@@ -249,10 +250,10 @@ class _Paths(NamedTuple):
         """Return a number with the path to its contacts."""
         return Number(count, self._build_path(chosen))
 
-    def reasoned(self, counts: dict[str | None, int], **chosen: Any) -> Reasoned:
+    def reasoned(self, counts: dict[str | None, int], **chosen: Any) -> NumberByReason:
         """Return the sum of some numbers with each of them, the largest first."""
         order = sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
-        return Reasoned(
+        return NumberByReason(
             sum(counts.values()), self._build_path(chosen),
             [ReasonCount(name, count, self._build_path({**chosen, "reason": name or ""}))
              for name, count in order if count],
@@ -349,7 +350,7 @@ def _build_step_figures(
     )  # fmt: skip
 
 
-def _build_message_figures(step_id: int, messages: list[_MessageCount], paths: _Paths) -> Sent:
+def _build_message_figures(step_id: int, messages: list[_MessageCount], paths: _Paths) -> MessageFigures:
     counts: dict[str, int] = dict.fromkeys(STATUSES, 0)
     skipped: dict[str | None, int] = defaultdict(int)
     for message in messages:
@@ -357,7 +358,7 @@ def _build_message_figures(step_id: int, messages: list[_MessageCount], paths: _
         if message.status == "skipped":
             skipped[message.reason] += message.number
     terms = _sum_terms(counts)
-    return Sent(
+    return MessageFigures(
         audience=paths.number(sum(terms.values()), step=step_id, message="any"),
         pending=paths.number(terms["pending"], step=step_id, message="pending"),
         accepted=paths.number(sum(terms[name] for name in _ACCEPTED_STATUSES), step=step_id, message="accepted"),

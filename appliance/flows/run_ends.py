@@ -22,8 +22,8 @@ _SELECT_LIVE_RUNS = (
     "FROM run r CROSS JOIN flow f ON f.id = r.flow_id "
     "WHERE r.id IN (SELECT value FROM json_each(?)) AND +r.status = 'live' ORDER BY r.id"
 )
-# Runs before the runs drop their visit; by the index of a run's visits, because a run that has ended may have left its
-# own open
+# Executed before `_END_RUNS` clears the visit of each run. It finds visits by their run, because a run that has ended
+# may have left one open.
 _CLOSE_VISITS = (
     "UPDATE step_visit SET left_at = ?2, outcome = 'exited', reason = ?3 WHERE run_id IN (SELECT value FROM "
     "json_each(?1)) AND outcome IS NULL"
@@ -65,7 +65,7 @@ def complete_runs_at_goal(run_ids: Sequence[int], goal: str, now: int) -> list[i
 
 
 def cancel_messages(run_ids: Sequence[int], now: int, but_service: bool = False) -> None:
-    """Cancel unsent messages of some runs, or only marketing ones; those that may have been accepted stay uncertain."""
+    """Cancel unsent messages of runs, or only marketing ones; messages that may have been accepted stay uncertain."""
     connection().execute(
         "UPDATE message SET status = CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'cancelled' END, due_at = "
         "NULL, "

@@ -83,7 +83,7 @@ class _RunSelect(NamedTuple):
     where: list[str]
     order: str
     run_id: str
-    came: str
+    time_column: str
     values: dict[str, Any]
 
     @property
@@ -125,7 +125,7 @@ def _build_select(account_id: int, flow_id: int, query: RunQuery) -> _RunSelect:
         select.add(query.reason, "r.exit_reason IS NOT DISTINCT FROM nullif(:reason, '')", "reason")
     select.values["flow"] = flow_id
     select.add(query.test, f"{select.alias}.test = :test", "test")
-    select.add(since, f"{select.alias}.{select.came} >= :since", "since")
+    select.add(since, f"{select.alias}.{select.time_column} >= :since", "since")
     _add_run_filters(query, select)
     return select
 

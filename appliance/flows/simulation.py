@@ -45,7 +45,15 @@ from appliance.flows.simulation_events import (
     SimulationInput,
 )
 from appliance.flows.simulation_sandbox import SimulatedSend, SimulationSandbox
-from appliance.flows.simulation_timeline import End, Entry, Person, Reason, Rendered, Simulation, format_moment
+from appliance.flows.simulation_timeline import (
+    Entry,
+    Reason,
+    RenderedMessage,
+    SimulatedContact,
+    Simulation,
+    SimulationEnd,
+    format_moment,
+)
 from appliance.flows.steps import BY_TYPE
 from appliance.flows.steps.base import ActiveRun, Node, StepContext, StepResult
 from appliance.flows.triggers import MANUAL, TriggerSpec
@@ -139,7 +147,7 @@ class FlowSimulator:
         self._stuck_messages: set[int] = set()  # those that stay unsent
         self._deadline = time.monotonic() + _MAX_SECONDS
 
-    def run(self, script: list[Assumption], real_events: Sequence[RealEvent]) -> End:
+    def run(self, script: list[Assumption], real_events: Sequence[RealEvent]) -> SimulationEnd:
         """Advance time until the run has ended or the time is over; `real_events` are replayed."""
         start = clock.now_ms()
         self._planned_events = [_plan_event(order, assumption, start) for order, assumption in enumerate(script)]
@@ -235,7 +243,7 @@ class FlowSimulator:
     # -- messages --------------------------------------------------------------------------------------------------
 
     def _report_sent(self, sent: SimulatedSend) -> None:
-        """Report a message that was sent or not: in the entry of its step if that is of the same moment."""
+        """Report a message as sent or not sent, in the entry of its step if that entry is of the same moment."""
         entry = self._steps.get(sent.step_id)
         says = simulation_timeline.describe_message(sent.message, self.zone)
         if entry is None or entry.at != clock.iso(clock.now_ms()) or entry.message is not None:
@@ -267,7 +275,7 @@ class FlowSimulator:
                 continue
             self._reported.add(message_id)
             leaves = clock.iso(due) if status == "held" else None
-            entry.message = Rendered(channel, status, reason, recipient, None, subject, None, None, leaves)
+            entry.message = RenderedMessage(channel, status, reason, recipient, None, subject, None, None, leaves)
             if status == "held":
                 entry.says = f"{entry.says}: held until {format_moment(due, self.zone)}"
             elif entry.outcome != "skipped":
@@ -286,7 +294,7 @@ class FlowSimulator:
             for planned in self._planned_events
         ]
 
-    # -- what is assumed -------------------------------------------------------------------------------------------
+    # -- assumed events --------------------------------------------------------------------------------------------
 
     def _pop_due(self, now: int) -> Iterator[PlannedEvent]:
         while True:
@@ -304,7 +312,7 @@ class FlowSimulator:
             self._add_note(f"{assumption.event} could not happen: {reason}")
             return
         self._add_entry(
-            "assumed", f"Assumed: {says}", event=assumption.event, data=assumption.given or None, step_id=step_id
+            "assumed", f"Assumed: {says}", event=assumption.event, data=assumption.event_data or None, step_id=step_id
         )
 
     def _replay(self, real_event: RealEvent) -> None:
@@ -318,7 +326,7 @@ class FlowSimulator:
 
     def _get_next_moment(self, now: int, real_events: Sequence[RealEvent]) -> int | None:
         moments = [moment.at for moment in self._planned_events if moment.at is not None]
-        # Other events need no moment of their own: they are replayed before the next one
+        # Other events need no moment of their own, because they are replayed before the next moment
         moments += [real_event.at for real_event in real_events if real_event.event in self._relevant_events][:1]
         due = scalar("SELECT due_at FROM run WHERE id = ? AND status = 'live'", (self.simulated_run.run_id,))
         moments += [moment for moment in (due, simulation_sandbox.get_next_due(self._runs_json)) if moment is not None]
@@ -350,7 +358,7 @@ class FlowSimulator:
             else:
                 self._add_note(f"{assumption.event} would come after the end, {format_moment(planned.at, self.zone)}")
 
-    def _build_end(self) -> End:
+    def _build_end(self) -> SimulationEnd:
         status, reason, ended_at, step_id, due = rows(
             "SELECT status, exit_reason, ended_at, action_id, due_at FROM run WHERE id = ?",
             (self.simulated_run.run_id,),
@@ -359,12 +367,12 @@ class FlowSimulator:
             says = f"Still inside at the end of the rehearsal, {format_moment(self.until, self.zone)}"
             if due is not None:
                 says += f"; goes on {format_moment(due, self.zone)}"
-            return End(status, None, None, step_id, f"{says}.")
+            return SimulationEnd(status, None, None, step_id, f"{says}.")
         why = simulation_timeline.describe_end(status, reason)
         says = f"{'Completed' if status == 'completed' else 'Left'} {format_moment(ended_at, self.zone)}: {why}."
-        return End(status, reason, clock.iso(ended_at), step_id, says)
+        return SimulationEnd(status, reason, clock.iso(ended_at), step_id, says)
 
-    # -- words -----------------------------------------------------------------------------------------------------
+    # -- texts -----------------------------------------------------------------------------------------------------
 
     def _add_entry(self, kind: Any, says: str, **details: Any) -> Entry:
         now = clock.now_ms()
@@ -395,7 +403,7 @@ SAMPLE_CONTACT = {"first_name": "Alex", "last_name": "Sample", "email": "alex@ex
 _EVIDENCE = Evidence("rehearsal", "operator")
 
 
-class Times(NamedTuple):
+class TimeRange(NamedTuple):
     """The start of a simulation, and its latest end (ms)."""
 
     start: int
@@ -403,7 +411,7 @@ class Times(NamedTuple):
 
 
 def simulate(account_id: int, flow_id: int, request: SimulateRequest, sees_people: bool = True) -> Simulation:
-    """Simulate a flow; raises NotFound, or Invalid with all errors. Nothing is saved, sent or woken."""
+    """Simulate a flow; raises NotFound, or Invalid with all errors. Nothing is saved or sent, and no job is woken."""
     flow = store.get(account_id, flow_id)
     faults = Faults()
     simulation = run_simulation(flow, request, parse_tried_steps(flow, request.steps, faults), faults, sees_people)
@@ -430,7 +438,7 @@ def run_simulation(
     flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, faults: Faults, sees_people: bool = True,
     trigger: TriggerSpec | None = None,
 ) -> Simulation:  # fmt: skip
-    """Simulate a flow, or other steps or another trigger in their place; raises Invalid with all errors.
+    """Simulate a flow, optionally with other steps or another trigger; raises Invalid with all errors.
 
     A user who may not see contacts must not learn from it that an address is suppressed or opted out.
     """
@@ -455,7 +463,7 @@ def simulate_draft(draft: FlowDraft, request: SimulationInput, sees_people: bool
     )  # fmt: skip
 
 
-def _parse_times(request: SimulationInput, faults: Faults) -> Times:
+def _parse_times(request: SimulationInput, faults: Faults) -> TimeRange:
     now = clock.now_ms()
     start = request.start_at if isinstance(request.start_at, int) else now
     until = request.until if isinstance(request.until, int) else start + _DEFAULT_SPAN_MS
@@ -463,7 +471,7 @@ def _parse_times(request: SimulationInput, faults: Faults) -> Times:
         faults.add("start_at", "is invalid")
     if not start <= until <= start + _MAX_AHEAD_MS:
         faults.add("until", "is invalid")
-    return Times(start, until)
+    return TimeRange(start, until)
 
 
 def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any]], faults: Faults) -> None:
@@ -484,7 +492,7 @@ def _check_input(flow: Flow, request: SimulationInput, steps: list[dict[str, Any
 
 
 def _simulate_in_sandbox(
-    flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, times: Times, version: int
+    flow: Flow, request: SimulationInput, steps: list[dict[str, Any]] | None, times: TimeRange, version: int
 ) -> Simulation:
     """Run the simulation in the open sandbox."""
     contact_id = request.contact_id if isinstance(request.contact_id, int) else None
@@ -507,7 +515,8 @@ def _simulate_in_sandbox(
     end = simulator.run(request.events or [], real_events)
     zone = members.build_scope(flow.account_id).zone
     return Simulation(
-        flow.id, live_version, Person(None if is_made_up else contact_id, _get_contact_name(contact_id)), zone,
+        flow.id, live_version,
+        SimulatedContact(None if is_made_up else contact_id, _get_contact_name(contact_id)), zone,
         str(clock.iso(times.start)), str(clock.iso(times.until)), end, simulator.entries, simulator.notes,
     )  # fmt: skip
 
@@ -546,7 +555,7 @@ def activate_in_sandbox(flow: Flow, steps: list[dict[str, Any]] | None, version:
     ]
     return [
         *(f"It could not go live as it is: {blocker.field}: {blocker.message}" for blocker in blockers),
-        *(f"It is unfinished: {words}" for words in unfinished),
+        *(f"It is unfinished: {message}" for message in unfinished),
     ]
 
 

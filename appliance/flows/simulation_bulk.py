@@ -38,7 +38,14 @@ from appliance.flows.simulation import (
     run_simulation,
     simulate_draft,
 )
-from appliance.flows.simulation_events import MAX_SCRIPTS, SCRIPTS, Assumption, Expect, ImpossibleEvent, SimulatedRun
+from appliance.flows.simulation_events import (
+    MAX_SCRIPTS,
+    SCRIPTS,
+    Assumption,
+    Expectation,
+    ImpossibleEvent,
+    SimulatedRun,
+)
 from appliance.flows.simulation_sandbox import SimulationSandbox
 from appliance.flows.simulation_timeline import Entry, Simulation
 from appliance.flows.steps import BY_TYPE
@@ -163,7 +170,7 @@ _MAX_SECONDS, _MAX_MOMENTS = 15.0, 2_000
 _DEFAULT_SPAN_MS, _MINUTE_MS = 400 * DAY_MS, 60_000
 # One bulk simulation at a time: it takes a second or two, and other requests read meanwhile
 _bulk_lock = threading.Lock()
-# A hash of the id as order: the sample is even and always the same.
+# Ordered by a hash of the id, the sample is evenly spread and always the same.
 _SAMPLE_ORDER = "(c.id * 2654435761 + 40503) % 4294967296"
 
 
@@ -181,7 +188,7 @@ class BulkAssumption(Assumption):
 
 
 class BulkSimulateRequest(Struct):
-    """Contacts that matched the trigger in so many days; `steps` are tried instead of the stored ones."""
+    """Contacts that matched the trigger in the last `days` days; `steps` are simulated instead of the stored ones."""
 
     days: (
         Annotated[int, Meta(ge=1, le=365), Meta(description="number of past days whose triggers are simulated")]
@@ -198,7 +205,7 @@ class BulkSimulateRequest(Struct):
 class _Audience(NamedTuple):
     """The contacts that matched the trigger, or a sample of them, each with its event; and how many there are."""
 
-    arrivals: list[Entrant]
+    entrants: list[Entrant]
     number: int
 
 
@@ -218,7 +225,7 @@ def simulate_bulk(account_id: int, flow_id: int, request: BulkSimulateRequest) -
         days = request.days if isinstance(request.days, int) else 90
         limit = min(MAX_CONTACTS, max(_MAX_VISITS // max(len([*document.walk(tried_steps)]), 1), 1))
         audience = _find_audience(account_id, flow, now - days * DAY_MS, limit)
-        contact_ids = [entrant.contact_id for entrant in audience.arrivals]
+        contact_ids = [entrant.contact_id for entrant in audience.entrants]
         with SimulationSandbox(flow, contact_ids, start, steps or ()).open() as version:
             simulation = _BulkSimulator(flow, steps, version, assumptions, until).run(audience, days)
     finally:
@@ -233,7 +240,7 @@ def check_bulk_simulation(account_id: int, request: BulkSimulateRequest, flow_id
 
 
 def _parse_request(flow: Flow, request: BulkSimulateRequest, now: int) -> tuple[list[dict[str, Any]] | None, int, int]:
-    """Return the steps to try instead of those of a flow, the start and the end; raises Invalid."""
+    """Return the steps to simulate instead of the flow's (None: its own), the start and the end; raises Invalid."""
     faults = Faults()
     steps = parse_tried_steps(flow, request.steps, faults)
     tried_steps = steps if steps is not None else flow.steps
@@ -286,8 +293,8 @@ class _BulkSimulator:
         """Start a run for each contact, and advance time until all runs have ended."""
         started, now = time.monotonic(), clock.now_ms()
         open_flow = OpenFlow(self.flow.account_id, self.flow.id, self.flow.name, self.flow.version, "every_time")
-        if audience.arrivals:
-            transactions.write(enrollment.start_runs, open_flow, audience.arrivals)
+        if audience.entrants:
+            transactions.write(enrollment.start_runs, open_flow, audience.entrants)
         transactions.write(simulation_sandbox.close_entry, self.flow.id)
         runs = rows("SELECT id, contact_id FROM run WHERE flow_id = ? AND status = 'live'", (self.flow.id,))
         run_ids_json = json.dumps([row[0] for row in runs])
@@ -370,8 +377,8 @@ def _plan_events(script: Sequence[BulkAssumption], start: int) -> list[tuple[int
     """Return when each event is assumed; all contacts enter at once, so delays of messages count from the start."""
     planned = []
     for assumption in script:
-        after = assumption.after * 1000 if isinstance(assumption.after, int) else 0
-        planned.append((max(assumption.at, start) if isinstance(assumption.at, int) else start + after, assumption))
+        delay_ms = assumption.after * 1000 if isinstance(assumption.after, int) else 0
+        planned.append((max(assumption.at, start) if isinstance(assumption.at, int) else start + delay_ms, assumption))
     return planned
 
 
@@ -396,7 +403,7 @@ _waiting_count = 0
 
 
 async def run_in_turn(function: Callable[..., T], *arguments: Any, refuses: bool = True) -> T:
-    """Run a simulation on the reader pool after those before it; raises RateLimitExceeded if too many wait."""
+    """Run a simulation on the reader pool in its turn; raises RateLimitExceeded if too many are waiting."""
     global _waiting_count
     if refuses and _waiting_count >= _MAX_WAITING:
         raise RateLimitExceeded("Too many simulations are waiting.", 10)
@@ -440,7 +447,7 @@ def list_results(account_id: int, flow_id: int, query: PageQuery, sees_people: b
 
 
 def run_scripts(
-    flow: Flow, sees_people: bool = True, indexes: range = range(MAX_SCRIPTS), drawn: FlowDraft | None = None
+    flow: Flow, sees_people: bool = True, indexes: range = range(MAX_SCRIPTS), draft: FlowDraft | None = None
 ) -> list[ScriptResult]:
     """Run scripts of a flow as it is now, or with its draft; those with a real contact fail without `sees_people`.
 
@@ -455,7 +462,7 @@ def run_scripts(
                 ScriptResult(_get_script_name(raw, index), False, 0, ["not played: the others took too long"], "")
             )
         else:
-            results.append(_run_script(flow, raw, index, sees_people, drawn))
+            results.append(_run_script(flow, raw, index, sees_people, draft))
     return results
 
 
@@ -494,7 +501,7 @@ def _format_faults(fields: dict[str, list[str]]) -> list[str]:
     return [f"{name} {message}" for name, messages in fields.items() for message in messages]
 
 
-def _list_failures(expectation: Expect, simulation: Simulation) -> Iterator[str]:
+def _list_failures(expectation: Expectation, simulation: Simulation) -> Iterator[str]:
     """Yield what differs from an expectation."""
     if isinstance(expectation.end, str):
         if simulation.end.status != expectation.end:
@@ -517,7 +524,7 @@ def _list_failures(expectation: Expect, simulation: Simulation) -> Iterator[str]
     yield from _list_step_failures(expectation, entries)
 
 
-def _list_step_failures(expectation: Expect, entries: Sequence[Entry]) -> Iterator[str]:
+def _list_step_failures(expectation: Expectation, entries: Sequence[Entry]) -> Iterator[str]:
     says = entries[-1].says
     if expectation.outcome is not UNSET and not any(entry.outcome == expectation.outcome for entry in entries):
         yield f"step {expectation.step} should be left with {expectation.outcome}: {says}"

@@ -1,4 +1,4 @@
-"""Input of simulations: the request, saved scripts, and assumed events, which the real code of each event carries out.
+"""Input of simulations: the request, saved scripts, and assumed events, which the production code applies.
 
 If a simulation starts in the past, events that really happened since are replayed.
 """
@@ -76,7 +76,7 @@ class Assumption(Struct):
     amount: Annotated[float, Meta(description="amount of the event")] | UnsetType = UNSET
 
     @property
-    def given(self) -> dict[str, Any]:
+    def event_data(self) -> dict[str, Any]:
         """Return its data, empty if it has none."""
         return self.data if isinstance(self.data, dict) else {}
 
@@ -110,12 +110,12 @@ def check_assumptions(
             faults.add(f"{item_path}.step", "is only allowed for events of a message")
         elif assumption.step is not UNSET and assumption.step not in step_ids:
             faults.add(f"{item_path}.step", "must exist")
-        list_id = assumption.given.get("contact_list_id")
+        list_id = assumption.event_data.get("contact_list_id")
         if assumption.event in _LIST_EVENTS and not (type(list_id) is int and _has_list(account_id, list_id)):
             faults.add(f"{item_path}.data.contact_list_id", "must exist")
         if assumption.event == "contact_update":
             try:
-                read(ContactPatch, assumption.given, f"{item_path}.data")
+                read(ContactPatch, assumption.event_data, f"{item_path}.data")
             except Invalid as error:
                 faults.merge(error.fields)
 
@@ -135,13 +135,13 @@ def apply_assumption(assumption: Assumption, run: SimulatedRun) -> str:
     if apply is not None:
         return apply(assumption, run)
     if assumption.event in _PLAIN_EVENTS:
-        log.record(NewEvent(run.account_id, assumption.event, run.contact_id, assumption.given))
+        log.record(NewEvent(run.account_id, assumption.event, run.contact_id, assumption.event_data))
         return log.describe(assumption.event)
     amount = assumption.amount if isinstance(assumption.amount, float) else UNSET
-    request = EventWrite(assumption.event, contact_id=run.contact_id, data=assumption.given, amount=amount)
+    request = EventWrite(assumption.event, contact_id=run.contact_id, data=assumption.event_data, amount=amount)
     submit.submit(run.account_id, submit.prepare(request))
-    data_json = msgspec.json.encode(assumption.given).decode()
-    return f"{assumption.event} happens" + (f", with {data_json[:300]}" if assumption.given else "")
+    data_json = msgspec.json.encode(assumption.event_data).decode()
+    return f"{assumption.event} happens" + (f", with {data_json[:300]}" if assumption.event_data else "")
 
 
 def _apply_to_message(assumption: Assumption, run: SimulatedRun) -> str:
@@ -178,19 +178,19 @@ def _open_or_click(assumption: Assumption, message_id: int, message_name: str, s
     target = LinkResolver().resolve([wanted_target]).get(wanted_target)
     if target is None or target.tracking != "full":
         raise ImpossibleEvent("this person has chosen not to be counted, so nobody would know")
-    url = str(assumption.given.get("url") or "") or None
+    url = str(assumption.event_data.get("url") or "") or None
     # Bot detection would attribute an earlier hit to a machine.
     at = max(clock.now_ms(), sent_at + bot_detection.TOO_SOON_MS)
     is_click = assumption.event.endswith("_clicked")
-    seen = ObservedHit(at, "click" if is_click else "open", 1 if is_click else None, "GET", None, _USER_AGENT)
-    hit_event = HitEvent(target._replace(url=url), seen, None, Verdict(HUMAN, None))
+    hit = ObservedHit(at, "click" if is_click else "open", 1 if is_click else None, "GET", None, _USER_AGENT)
+    hit_event = HitEvent(target._replace(url=url), hit, None, Verdict(HUMAN, None))
     engagement.record_hit_events([hit_event])
-    engagement.count_engagement([(hit_event.message, seen, hit_event.verdict)])
+    engagement.count_engagement([(hit_event.message, hit, hit_event.verdict)])
     return f"they click in {message_name}" + (f" on {url}" if url else "") if is_click else f"they open {message_name}"
 
 
 def _change_consent(assumption: Assumption, run: SimulatedRun) -> str:
-    kind = "phone" if assumption.given.get("channel") == "sms" else "email"
+    kind = "phone" if assumption.event_data.get("channel") == "sms" else "email"
     evidence = Evidence(_SOURCE, "recipient")
     channels = list(Channel.select().where(Channel.contact == run.contact_id, Channel.kind == kind))
     if not channels:
@@ -204,7 +204,7 @@ def _change_consent(assumption: Assumption, run: SimulatedRun) -> str:
 
 
 def _change_list(assumption: Assumption, run: SimulatedRun) -> str:
-    list_id = int(assumption.given["contact_list_id"])
+    list_id = int(assumption.event_data["contact_list_id"])
     name = ContactList.get_by_id(list_id).name
     if assumption.event == "list_add":
         lists.add_members(run.account_id, list_id, [run.contact_id])
@@ -214,21 +214,26 @@ def _change_list(assumption: Assumption, run: SimulatedRun) -> str:
 
 
 def _update_contact(assumption: Assumption, run: SimulatedRun) -> str:
-    patch = read(ContactPatch, assumption.given)
+    patch = read(ContactPatch, assumption.event_data)
     write.update(run.account_id, run.contact_id, patch, Evidence(_SOURCE, "operator"))
-    return f"they change: {msgspec.json.encode(assumption.given).decode()[:300]}"
+    return f"they change: {msgspec.json.encode(assumption.event_data).decode()[:300]}"
 
 
 def _receive_sms(assumption: Assumption, run: SimulatedRun) -> str:
     """Receive an SMS from the contact: keywords are acted on, anything else is recorded as its event."""
     text = next(
-        (assumption.given[key] for key in ("body", "text", "keyword") if isinstance(assumption.given.get(key), str)), ""
+        (
+            assumption.event_data[key]
+            for key in ("body", "text", "keyword")
+            if isinstance(assumption.event_data.get(key), str)
+        ),
+        "",
     )
     number = scalar("SELECT key FROM channel WHERE contact_id = ? AND kind = 'phone' ORDER BY id", (run.contact_id,))
     if number is not None and incoming_sms.is_consent_keyword(run.account_id, number, text):
         incoming_sms.receive_sms(_SOURCE, IncomingSms(None, number, "", text), account_id=run.account_id)
     else:
-        log.record(NewEvent(run.account_id, assumption.event, run.contact_id, assumption.given))
+        log.record(NewEvent(run.account_id, assumption.event, run.contact_id, assumption.event_data))
     return f"they write “{text[:160]}”" if text else log.describe(assumption.event)
 
 
@@ -266,12 +271,12 @@ class SimulationInput(Struct):
 
 
 class SimulateRequest(SimulationInput):
-    """A simulation; `steps` are tried instead of the stored ones."""
+    """A simulation; `steps` are simulated instead of the stored ones."""
 
     steps: Annotated[StepsWrite, Meta(description="steps to simulate instead of the stored ones")] | UnsetType = UNSET
 
 
-class Expect(Struct):
+class Expectation(Struct):
     """An expectation of a script: the outcome or message of a step, or how the simulation ends.
 
     `subject` and `text` are contained in the message of the step, in any case.
@@ -289,7 +294,7 @@ class Script(SimulationInput):
     """A simulation with a name, and its expected results."""
 
     name: Name | UnsetType = UNSET
-    expect: Annotated[list[Expect], Meta(max_length=MAX_EXPECTED)] | UnsetType = UNSET
+    expect: Annotated[list[Expectation], Meta(max_length=MAX_EXPECTED)] | UnsetType = UNSET
 
 
 def check_scripts(data: Any, faults: Faults, path: str = "data") -> None:

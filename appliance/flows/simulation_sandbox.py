@@ -20,7 +20,7 @@ from appliance.events.log import NewEvent
 from appliance.flows import enrollment, simulation_events, simulation_timeline, triggers
 from appliance.flows.document import walk
 from appliance.flows.enrollment import Entrant, OpenFlow
-from appliance.flows.simulation_timeline import Reason, Rendered
+from appliance.flows.simulation_timeline import Reason, RenderedMessage
 from appliance.flows.triggers import MANUAL, TriggerSpec
 from appliance.sending.messages import queue
 from appliance.sending.messages.ledger import COLUMNS, Claim, Outcome
@@ -282,7 +282,7 @@ class SimulatedSend(NamedTuple):
 
     message_id: int
     step_id: int | None
-    message: Rendered
+    message: RenderedMessage
     note: str | None
 
 
@@ -309,7 +309,7 @@ def send_due_unrendered(runs: str) -> int:
 
 
 def show_message(message: Message, note: str | None = None, renderer: MessagePreparer | None = None) -> SimulatedSend:
-    """Return a message as it is."""
+    """Return a message with its present status and its content."""
     rendered, is_sms = None, message.channel == "sms"
     if renderer is not None:
         try:
@@ -317,7 +317,7 @@ def show_message(message: Message, note: str | None = None, renderer: MessagePre
         except (MergeError, ValueError) as error:
             note = note or f"the message cannot be shown: {error}"
     subject = rendered.subject if rendered else message.subject
-    message_shown = Rendered(
+    message_shown = RenderedMessage(
         message.channel, message.status, message.skip_reason, message.recipient, message.sender,
         None if is_sms else subject, rendered.html if rendered and not is_sms else None,
         rendered.text if rendered else None,
@@ -348,7 +348,7 @@ def _render(claim: Claim, renderer: MessagePreparer) -> tuple[Outcome, str | Non
     try:
         prepared = renderer.build(claim).prepared
     except SenderRejected as error:
-        # Only the sender is wrong: the content is shown, and the simulation goes on
+        # Only the sender is invalid, so the content is shown and the simulation continues
         subject = renderer.fill_again(Message.get_by_id(claim.id)).subject
         message = f"it would wait until its sender is put right: {error.text}"
         return Outcome(claim, subject=subject, sender=""), message
@@ -387,23 +387,23 @@ class RecentContact(NamedTuple):
 
     contact_id: int
     at: int
-    enters: bool
-    why: str
+    would_enter: bool
+    reason: str
 
 
-class Lookback(NamedTuple):
+class RecentMatches(NamedTuple):
     """The last contacts with the trigger's event, the newest first, and their number within `days`."""
 
     days: int
     number: int
-    people: list[RecentContact]
+    contacts: list[RecentContact]
 
 
-def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> Lookback:
+def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> RecentMatches:
     """Match the events of the last days against a trigger; a broken trigger matches no contact."""
     since_ms = clock.now_ms() - days * DAY_MS
     if spec.event == MANUAL:
-        return Lookback(days, 0, [])
+        return RecentMatches(days, 0, [])
     number = int(scalar(
         "SELECT count(DISTINCT contact_id) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
         "AND test = 0", (flow.account_id, spec.event, since_ms),
@@ -414,7 +414,7 @@ def find_recent_contacts(flow: Flow, spec: TriggerSpec, days: int = 7) -> Lookba
         if triggers.list_missing(spec)
         else set(triggers.match_events(flow.account_id, flow.id, spec, [e for _, e in event_rows]))
     )
-    return Lookback(days, number, [_build_recent_contact(flow, spec, contact_id, event_id, event_id in matched)
+    return RecentMatches(days, number, [_build_recent_contact(flow, spec, contact_id, event_id, event_id in matched)
                                    for contact_id, event_id in event_rows])  # fmt: skip
 
 

@@ -104,8 +104,8 @@ def _describe_value(value: Any) -> str:
 
 
 def _join(parts: list[str]) -> str:
-    rest = f" and {len(parts) - 10} more" if len(parts) > 10 else ""
-    return ", ".join(parts[:10]) + rest or "none"
+    suffix = f" and {len(parts) - 10} more" if len(parts) > 10 else ""
+    return ", ".join(parts[:10]) + suffix or "none"
 
 
 def format_moment(ms: int, zone: str) -> str:
@@ -130,7 +130,7 @@ _PATH_PART = re.compile(r"(steps|yes|no)\[(\d+)\]")
 EntryKind = Literal["enter", "step", "message", "assumed", "recorded", "starts", "goal"]
 
 
-class Rendered(Struct):
+class RenderedMessage(Struct):
     """A message as this contact would get it, or why it is not sent; `segments` are parts of an SMS."""
 
     channel: str
@@ -175,17 +175,17 @@ class Entry(Struct):
         list[str],
         Meta(description="events that a branch checks, which can be assumed to try the other branch"),
     ] = field(default_factory=list)
-    message: Annotated[Rendered, Meta(description="message that the step creates or that is sent")] | None = None
+    message: Annotated[RenderedMessage, Meta(description="message that the step creates or that is sent")] | None = None
 
 
-class Person(Struct):
+class SimulatedContact(Struct):
     """The contact of a simulation; without an id it is a made-up contact."""
 
     id: Annotated[int, Meta(description="id of the contact; null for a sample contact")] | None
     name: Annotated[str, Meta(description="name of the contact")]
 
 
-class End(Struct):
+class SimulationEnd(Struct):
     """The end of a simulation: `completed`, `exited`, or `live` if the contact is still inside at the last moment."""
 
     status: Annotated[Literal["completed", "exited", "live"], Meta(description="how the run ends")]
@@ -200,11 +200,11 @@ class Simulation(Struct):
 
     flow_id: Annotated[int, Meta(description="id of the flow")]
     version: Annotated[int, Meta(description="version that was simulated; null for steps given in the request")] | None
-    contact: Annotated[Person, Meta(description="id of the contact")]
+    contact: Annotated[SimulatedContact, Meta(description="id of the contact")]
     time_zone: Annotated[str, Meta(description="time zone for times of day")]
     started_at: Annotated[str, Meta(description="when the simulation begins")]
     until: str
-    end: Annotated[End, Meta(description="how the run ends")]
+    end: Annotated[SimulationEnd, Meta(description="how the run ends")]
     timeline: Annotated[list[Entry], Meta(description="entries, oldest first")]
     notes: Annotated[list[str], Meta(description="limits of the simulation")]
     text: Annotated[str, Meta(description="whole result as text")] = ""
@@ -240,7 +240,7 @@ def _format_days(entries: Sequence[Entry], zone: str) -> Iterator[str]:
             yield f"         “{_quote(entry.message)}”"
 
 
-def _quote(message: Rendered) -> str:
+def _quote(message: RenderedMessage) -> str:
     """Return the beginning of an email, or a whole SMS, on one line."""
     text = message.text or ""
     if message.channel == "sms":
@@ -306,11 +306,11 @@ def describe_skip(reason: str | None) -> str:
 
 def describe_end(status: str, reason: str | None) -> str:
     """Return why a run ended."""
-    words = _END_WORDS.get(reason or status)
-    return words or (reason or status).replace("_", " ")
+    text = _END_WORDS.get(reason or status)
+    return text or (reason or status).replace("_", " ")
 
 
-def describe_message(message: Rendered, zone: str) -> str:
+def describe_message(message: RenderedMessage, zone: str) -> str:
     """Return what became of a message."""
     name = _name_message(message)
     if message.status == "skipped":
@@ -321,7 +321,7 @@ def describe_message(message: Rendered, zone: str) -> str:
     return f"{name} goes to {message.to}"
 
 
-def _name_message(message: Rendered) -> str:
+def _name_message(message: RenderedMessage) -> str:
     if message.channel == "email":
         return f"Email “{make_readable(message.subject)}”" if message.subject else "Email"
     return f"SMS of {message.segments} parts" if (message.segments or 0) > 1 else "SMS"

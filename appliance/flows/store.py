@@ -66,7 +66,7 @@ class FlowCreate(Struct):
 
 
 class FlowPatch(Struct):
-    """A change of a flow; `steps` replaces all steps, `updated_at` as it was read guards against overwriting."""
+    """A change of a flow; `steps` replaces all steps. With `updated_at` as last read, stale changes are refused."""
 
     name: Name | UnsetType = UNSET
     goal: (
@@ -98,7 +98,7 @@ class FlowPatch(Struct):
     ) = UNSET
 
 
-class Activate(Struct):
+class ActivateRequest(Struct):
     """The options for resuming a paused flow: messages overdue for longer than this are dropped."""
 
     skip_overdue_seconds: (
@@ -115,7 +115,7 @@ class Activate(Struct):
     ) = UNSET
 
 
-class Archive(Struct):
+class ArchiveRequest(Struct):
     """The options for archiving a flow: contacts inside stay where they are, or leave."""
 
     take_out: Annotated[bool, default(False), Meta(description="whether active runs exit")] | UnsetType = UNSET
@@ -242,8 +242,8 @@ def list_flows(account_id: int, query: FlowQuery, order: str = "-created") -> Pa
     column = ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), Flow.id.desc()] if order.startswith("-") else [column.asc(), Flow.id.asc()]
     with snapshot():
-        result = paginate(select_flows(account_id, query).order_by(*ordering), query.page, query.size())
-        return result._replace(rows=load_details(list(result.rows)))
+        page = paginate(select_flows(account_id, query).order_by(*ordering), query.page, query.size())
+        return page._replace(rows=load_details(list(page.rows)))
 
 
 def select_flows(account_id: int, query: FlowQuery) -> Any:
@@ -288,13 +288,13 @@ def find(account_id: int, flow_id: int) -> Flow:
 
 
 def load_details(flows: list[Flow]) -> list[Flow]:
-    """Add to flows their trigger as `started_by`, and the templates of their steps as `written`."""
+    """Add to flows their trigger as `loaded_trigger`, and the templates of their steps as `templates`."""
     ids = [flow.id for flow in flows]
     triggers_by_flow = {row.flow_id: row for row in Trigger.select().where(Trigger.flow.in_(ids))}
     templates = versions.load_templates_by_flow(ids)
     for flow in flows:
-        flow.started_by, flow.written = triggers_by_flow[flow.id], templates[flow.id]
-        lifecycle.apply_live_contents(flow, flow.written)
+        flow.loaded_trigger, flow.templates = triggers_by_flow[flow.id], templates[flow.id]
+        lifecycle.apply_live_contents(flow, flow.templates)
     return flows
 
 
@@ -366,7 +366,7 @@ def parse_create(account_id: int, request: FlowCreate) -> tuple[FlowCreate, Flow
 
 def _raise_faults(faults: Faults) -> None:
     """Raise the errors, if any; disabled service messages have a reason of their own."""
-    if faults.fields and all(words == [SERVICE_MESSAGES_OFF] for words in faults.fields.values()):
+    if faults.fields and all(messages == [SERVICE_MESSAGES_OFF] for messages in faults.fields.values()):
         raise Invalid(faults.fields, reason="transactional_disabled")
     faults.check()
 
@@ -436,11 +436,11 @@ def apply_action(account_id: int, flow_id: int, action: Any, *arguments: Any) ->
 def delete(account_id: int, flow_id: int) -> Flow:
     """Delete a flow and return it as it was: its runs exit, open messages are cancelled, the ledger stays."""
     require_write_transaction()
-    before = get(account_id, flow_id)
+    previous = get(account_id, flow_id)
     flow = find(account_id, flow_id)
     flow.status, flow.deleted_at = "archived", clock.now_ms()
     save(flow, reload=False)
-    return before
+    return previous
 
 
 def save(flow: Flow, reload: bool = True) -> Flow:

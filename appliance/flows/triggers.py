@@ -98,17 +98,17 @@ def parse_trigger(
     faults.merge(parsed.faults.fields)
     if parsed.value is UNSET:
         return before or TriggerSpec()
-    sent = sent_fields(parsed.value)
-    spec = (before or TriggerSpec())._replace(**{key: value for key, value in sent.items() if key.endswith("_id")})
-    if "data" in sent:
-        spec = spec._replace(data=sent["data"] or {})
-    if "event" in sent or before is None or (before.event == MANUAL and sent.get("segment_id")):
-        spec = spec._replace(event=sent.get("event") or ("segment_enter" if spec.segment_id else MANUAL))
+    sent_keys = sent_fields(parsed.value)
+    spec = (before or TriggerSpec())._replace(**{key: value for key, value in sent_keys.items() if key.endswith("_id")})
+    if "data" in sent_keys:
+        spec = spec._replace(data=sent_keys["data"] or {})
+    if "event" in sent_keys or before is None or (before.event == MANUAL and sent_keys.get("segment_id")):
+        spec = spec._replace(event=sent_keys.get("event") or ("segment_enter" if spec.segment_id else MANUAL))
     for key, table in (("segment_id", Segment), ("contact_list_id", ContactList)):
-        row_id = sent.get(key)
+        row_id = sent_keys.get(key)
         if row_id and not table.select().where(table.account == account_id, table.id == row_id).exists():
             faults.add(f"{path}.{key}", "must exist")
-    if "data" in sent:
+    if "data" in sent_keys:
         _check_data(account_id, spec.data, faults, f"{path}.data")
     return spec
 
@@ -264,11 +264,11 @@ def prune_ignored_runs(stopping: threading.Event) -> None:
     seconds = config.parse_seconds(config.current().events.keep)
     if not seconds:
         return
-    before = clock.now_ms() - int(seconds * 1000)
+    cutoff = clock.now_ms() - int(seconds * 1000)
     for (flow_id,) in rows("SELECT id FROM flow WHERE hidden = 0"):
         try:
             while (
-                not stopping.is_set() and transactions.write(_delete_ignored_runs, flow_id, before) == _PRUNE_BATCH_SIZE
+                not stopping.is_set() and transactions.write(_delete_ignored_runs, flow_id, cutoff) == _PRUNE_BATCH_SIZE
             ):
                 stopping.wait(_PRUNE_PAUSE_SECONDS)
         except Unavailable:
@@ -353,24 +353,28 @@ def _compile_tag_and_keywords(spec: TriggerSpec, binder: Binder) -> list[str]:
     parts = []
     tag = spec.data.get("tag")
     if tag:
-        wanted = binder.add(fold_case(tag))
+        tag_parameter = binder.add(fold_case(tag))
         if spec.event in TAG_EVENTS:
-            parts.append(f"folded({_event_value('tag')}) = {wanted}")
+            parts.append(f"folded({_event_value('tag')}) = {tag_parameter}")
         else:
             parts.append(
                 f"(json_type(c.data, '$.tags') = 'array' AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') own "
-                f"WHERE own.type = 'text' AND folded(own.value) = {wanted}))"
+                f"WHERE own.type = 'text' AND folded(own.value) = {tag_parameter}))"
             )
     if spec.data.get("keywords"):
-        wanted = binder.add(json.dumps([fold_case(word).strip(" .,;:!?\"'") for word in spec.data["keywords"]]))
+        keywords_parameter = binder.add(
+            json.dumps([fold_case(word).strip(" .,;:!?\"'") for word in spec.data["keywords"]])
+        )
         space_at = f"instr({_TRIMMED_TEXT} || ' ', ' ')"
         first_word = f"trim(substr({_TRIMMED_TEXT}, 1, {space_at} - 1), {_PUNCTUATION})"
-        parts.append(f"EXISTS (SELECT 1 FROM json_each({wanted}) k WHERE k.value IN ({_TRIMMED_TEXT}, {first_word}))")
+        parts.append(
+            f"EXISTS (SELECT 1 FROM json_each({keywords_parameter}) k WHERE k.value IN ({_TRIMMED_TEXT}, {first_word}))"
+        )
     return parts
 
 
 def match_events(account_id: int, flow_id: int, spec: TriggerSpec, event_ids: Sequence[int]) -> list[int]:
-    """Return which of some events match a trigger.
+    """Return the ids of the events that match a trigger.
 
     A trigger whose condition fails matches no event, so that it does not block others.
     """

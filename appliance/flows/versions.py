@@ -247,12 +247,12 @@ def _save_step_contents(
 
 
 def _resolve_content(account_id: int, step: Step, own: Template | None = None) -> dict[str, Any]:
-    """Return the content of a parsed step; missing fields are copied from the other template that it names."""
+    """Return the content of a parsed step; missing fields are copied from the template that the step names."""
     template_id = step["template_id"]
     if template_id is None or (own is not None and template_id == own.id):
         return dict(step["content"])
-    other = templates.get(account_id, template_id)
-    return {name: getattr(other, name) for name in MESSAGE_FIELDS} | dict(step["content"])
+    source = templates.get(account_id, template_id)
+    return {name: getattr(source, name) for name in MESSAGE_FIELDS} | dict(step["content"])
 
 
 def _write_template(

@@ -307,7 +307,7 @@ class Jobs:
         for account_id, campaign_id in states.list_auto_pause_candidates():
             transactions.write(states.check_auto_pause, account_id, campaign_id)
         transactions.write(states.complete_finished)
-        self.ledger_checker.check()
+        self.ledger_checker.check_changed()
 
     @staticmethod
     def _start(account_id: int, campaign_id: int) -> None:

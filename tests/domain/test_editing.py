@@ -154,8 +154,8 @@ def test_another_section_merges_and_the_same_value_tells_both(home: Home) -> Non
 def test_sections_are_moved_added_duplicated_and_taken_out(home: Home) -> None:
     """Each goes where it was put; the footer stays last; a column takes only what stands in columns."""
     one = make(home)
-    added = arrange(home, one, section_edits.add_section("heading", SectionTarget(behind="left")))
-    whole = arrange(home, one, section_edits.add_section("split", SectionTarget(behind="left")))
+    added = arrange(home, one, section_edits.add_section("heading", SectionTarget(after="left")))
+    whole = arrange(home, one, section_edits.add_section("split", SectionTarget(after="left")))
     last = arrange(home, one, section_edits.add_section("text", SectionTarget()))
     assert keys(home, one) == ["head", "odd", "press", "two", "left", added, "right", whole, last, "foot"]
     assert arrange(home, one, section_edits.move_section("press", SectionTarget(parent="two", column=1))) == "press"
@@ -228,7 +228,7 @@ def test_as_many_undos_and_redos_as_edits_are_the_same_document(home: Home, step
         if act == "change" or not here:
             change(home, one, None, "theme.font_body", f"Font {number}")
         elif act == "add":
-            arrange(home, one, section_edits.add_section("text", SectionTarget(behind=here[what % len(here)])))
+            arrange(home, one, section_edits.add_section("text", SectionTarget(after=here[what % len(here)])))
         else:
             key = here[what % len(here)]
             edits = {

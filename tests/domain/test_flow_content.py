@@ -47,7 +47,7 @@ def said(flow: Flow, version: int) -> dict[str, Any]:
 def test_what_a_version_says_is_kept(home: Home) -> None:
     """However often a template changes since, and whatever its history is thinned to, its revision stays."""
     flow = make(home, LETTER)
-    template = flow.written[0].id
+    template = flow.templates[0].id
     (number,) = [row.number for row in TemplateRevision.select() if row.named]
     # Nobody names it any more, and it is old
     transactions.write(revisions.name_revision, home.account_id, template, number, None)
@@ -64,7 +64,7 @@ def test_what_a_version_says_is_kept(home: Home) -> None:
 def test_a_name_that_somebody_gave_stays(home: Home) -> None:
     """Going live keeps a revision for good, and calls it live only where it has no name yet."""
     flow = make(home, LETTER, status="draft")
-    template = flow.written[0].id
+    template = flow.templates[0].id
     transactions.write(revisions.name_revision, home.account_id, template, 1, "The good one")
     transactions.write(store.apply_action, home.account_id, flow.id, lifecycle.activate, Actor())
     transactions.write(templates.update, home.account_id, template, TemplateWrite(subject="Two"))
@@ -83,7 +83,7 @@ def test_a_step_that_was_taken_out_still_speaks_to_those_on_the_way(home: Home) 
         wait["id"],
     ]
     assert said(flow, 1)["subject"] == "One" and said(flow, 1)["body"] == LETTER["body"]
-    assert store.get(home.account_id, flow.id).written == []
+    assert store.get(home.account_id, flow.id).templates == []
     (template,) = Template.select().where(Template.flow == flow.id)
     # Changing it by itself means nothing to the flow any more
     transactions.write(templates.update, home.account_id, template.id, TemplateWrite(subject=""))

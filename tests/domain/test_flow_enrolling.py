@@ -9,7 +9,7 @@ from appliance.audience.segments.store import SegmentCreate
 from appliance.core import validation
 from appliance.core.errors import Invalid, NotFound
 from appliance.flows import enrollment
-from appliance.flows.enrollment import Enrolled, EnrollWrite
+from appliance.flows.enrollment import EnrollmentResult, EnrollWrite
 from appliance.storage import transactions
 from appliance.storage.database import rows, run
 from appliance.storage.models import Flow
@@ -17,7 +17,7 @@ from tests.domain.flows_home import end_runs, happen, live_flow, runs, take_in
 from tests.domain.home import Home
 
 
-def enroll(home: Home, flow_id: int, *, test: bool = False, **body: Any) -> Enrolled | None:
+def enroll(home: Home, flow_id: int, *, test: bool = False, **body: Any) -> EnrollmentResult | None:
     """Let people in, as the API does with few."""
     chosen = enrollment.resolve_contacts(home.account_id, flow_id, validation.read(EnrollWrite, body))
     return transactions.write(enrollment.enroll, flow_id, chosen, test)
@@ -28,13 +28,13 @@ def test_people_and_segments_are_let_in_whatever_the_trigger_asks(home: Home) ->
     anna, ben = (home.contact(f"{name}@example.org", first_name=name).id for name in ("anna", "ben"))
     news = home.list_of(name="news").id
     flow = live_flow(home, {"event": "list_add", "contact_list_id": news})
-    assert enroll(home, flow, contact_ids=[ben, ben]) == Enrolled(1, 0, 0)
+    assert enroll(home, flow, contact_ids=[ben, ben]) == EnrollmentResult(1, 0, 0)
     segment = {"name": "S", "filters": [{"name": "first_name", "predicate": "present"}]}
     number = transactions.write(store.create, home.account_id, validation.read(SegmentCreate, segment)).id
-    assert enroll(home, flow, segment_id=number) == Enrolled(1, 1, 0)
+    assert enroll(home, flow, segment_id=number) == EnrollmentResult(1, 1, 0)
     end_runs(flow)
-    assert enroll(home, flow, contact_ids=[anna]) == Enrolled(0, 0, 1)
-    assert enroll(home, flow, contact_ids=[anna], test=True) == Enrolled(1, 0, 0)
+    assert enroll(home, flow, contact_ids=[anna]) == EnrollmentResult(0, 0, 1)
+    assert enroll(home, flow, contact_ids=[anna], test=True) == EnrollmentResult(1, 0, 0)
     found = rows("SELECT contact_id, status, test, event_id, event_data FROM run ORDER BY id")
     assert found == [(ben, "completed", 0, None, "{}"), (anna, "completed", 0, None, "{}"),
                      (anna, "live", 1, None, "{}")]  # fmt: skip
@@ -64,7 +64,7 @@ def test_everybody_has_to_be_confirmed(home: Home) -> None:
         enroll(home, flow, segment_id=number)
     assert refused.value.reason == "confirmation_required"
     assert refused.value.extra["blockers"][0]["field"] == "confirm_send_to_all"
-    assert enroll(home, flow, segment_id=number, confirm_send_to_all=True) == Enrolled(1, 0, 0)
+    assert enroll(home, flow, segment_id=number, confirm_send_to_all=True) == EnrollmentResult(1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,10 @@ def test_what_was_removed_comes_back_with_its_words(home: Home, ana: Actor) -> N
     """Taking a step out with its branches can be undone."""
     flow = make(home, LETTER, {"duration": 60})
     before = transactions.write(drafts.delete_step, home.account_id, flow, 1, ana)
-    assert ways(home, flow) == ["wait"] and not store.get(home.account_id, flow).written
+    assert ways(home, flow) == ["wait"] and not store.get(home.account_id, flow).templates
     transactions.write(drafts.restore_steps, home.account_id, flow, before, ana)
     assert ways(home, flow) == ["email", "wait"]
-    assert [row.subject for row in store.get(home.account_id, flow).written] == ["One"]
+    assert [row.subject for row in store.get(home.account_id, flow).templates] == ["One"]
 
 
 def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: Actor) -> None:
@@ -117,12 +117,22 @@ def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: A
         ("added", "Email"),
     }
     same = store.get(home.account_id, flow)
-    assert (same.version, same.steps, same.goal, same.started_by.event) == (version, shown.steps, None, "order_paid")
-    assert [row.action_id for row in same.written] == [1]
+    assert (same.version, same.steps, same.goal, same.loaded_trigger.event) == (
+        version,
+        shown.steps,
+        None,
+        "order_paid",
+    )
+    assert [row.action_id for row in same.templates] == [1]
 
     transactions.write(drafts.publish, home.account_id, flow, ana)
     live = store.get(home.account_id, flow)
-    assert (live.version, live.goal, live.started_by.event, live.draft) == (version + 1, "order_paid", "checkout", None)
+    assert (live.version, live.goal, live.loaded_trigger.event, live.draft) == (
+        version + 1,
+        "order_paid",
+        "checkout",
+        None,
+    )
     assert [node.props.get("duration") for node in versions.read_plan(flow, live.version).nodes.values()] == [
         None,
         120,
@@ -132,7 +142,7 @@ def test_changes_of_a_live_flow_wait_until_they_are_published(home: Home, ana: A
         TemplateRevision.get_by_id(step.content_id).document["subject"]
         for step in Step.select().where(Step.flow == flow, Step.version == live.version, Step.content.is_null(False))
     ]
-    assert sorted(said) == ["New", "Two"] and {row.action_id for row in live.written} == {1, new}
+    assert sorted(said) == ["New", "Two"] and {row.action_id for row in live.templates} == {1, new}
     assert drafts.list_changes(home.account_id, flow) == []
 
 
@@ -180,7 +190,7 @@ def test_programs_publish_nothing_that_a_person_holds_back(home: Home, ana: Acto
     template = drafts.get_step_template(home.account_id, flow, 1)
     transactions.write(templates.update, home.account_id, template.id, TemplateWrite(body="<p>Held</p>"), ana.user_id)
     seen = store.get(home.account_id, flow)
-    assert seen.written[0].body == "<p>Hello</p>" and seen.draft is not None
+    assert seen.templates[0].body == "<p>Hello</p>" and seen.draft is not None
 
     def patch(raw: dict[str, Any]) -> None:
         request = validation.read(FlowPatch, raw)
@@ -246,7 +256,7 @@ def test_a_rehearsal_shows_what_is_not_published_and_writes_nothing(home: Home, 
     drawn = drafts.load_draft(home.account_id, flow)
     found = simulation.simulate_draft(drawn, SimulationInput())
     assert [one.message.subject for one in found.timeline if one.message] == ["One", "New Alex"]
-    assert [one.passed for one in simulation_bulk.run_scripts(drawn.flow, drawn=drawn)] == [True]
+    assert [one.passed for one in simulation_bulk.run_scripts(drawn.flow, draft=drawn)] == [True]
     assert [one.passed for one in simulation_bulk.run_scripts(drawn.flow)] == [False]
     assert everything(flow) == before
 
@@ -259,9 +269,9 @@ def test_who_would_have_entered_is_told_with_why_not(home: Home) -> None:
         happen(home, "order_paid", one.id)
     asked = TriggerSpec("order_paid", None, None, {"where": BRANCH["filters"]})
     found = simulation_sandbox.find_recent_contacts(flow, asked)
-    assert [(one.contact_id, one.enters) for one in found.people] == [(ben.id, False), (ana.id, True)]
-    assert "Ben" in found.people[0].why and found.number == 2
-    assert simulation_sandbox.find_recent_contacts(flow, TriggerSpec()).people == []
+    assert [(one.contact_id, one.would_enter) for one in found.contacts] == [(ben.id, False), (ana.id, True)]
+    assert "Ben" in found.contacts[0].reason and found.number == 2
+    assert simulation_sandbox.find_recent_contacts(flow, TriggerSpec()).contacts == []
 
 
 def test_faults_name_the_field(home: Home, ana: Actor) -> None:

@@ -20,7 +20,7 @@ def begun(home: Home, monkeypatch: pytest.MonkeyPatch) -> tuple[Campaign, list[i
     made = home.send(home.campaign(home.list_of(*people).id))
     state, send = audience_snapshot.get_state(made), SnapshotKey(made.id, made.started_at)
     assert state is not None
-    count = audience_snapshot.write_audience(send, state.people, audience.get_channel_kind(made), 0, lambda: False)
+    count = audience_snapshot.write_audience(send, state.audience, audience.get_channel_kind(made), 0, lambda: False)
     transactions.write(audience_snapshot.record_list, send, count)
     transactions.run_outside_transaction(audience_snapshot.attach, send)
     transactions.write(audience_snapshot.write_batch, send, 2)

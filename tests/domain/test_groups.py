@@ -72,7 +72,7 @@ def test_the_groups_are_the_audience(
     left_out = all_of(campaign, why=LEFT_OUT)
     assert len(gets) == sums.sendable
     assert [len(one) for one in others] == list(sums.reasons.values())
-    assert len(left_out) == audience.count_left_out(campaign)
+    assert len(left_out) == audience.count_excluded(campaign)
     assert left_out == {ids[one] for one in (chosen | also) & out}
     assert sum(map(len, (gets, *others, left_out))) == len(chosen | also)
     assert gets.union(*others, left_out) == {ids[one] for one in chosen | also}
@@ -101,7 +101,7 @@ def test_from_one_to_the_next(crowd: tuple[Home, list[int]]) -> None:
 def test_nobody_is_chosen(home: Home) -> None:
     """Without an audience every group is empty, and nothing is left out."""
     campaign = draft(home)
-    assert (all_of(campaign), all_of(campaign, why=LEFT_OUT), audience.count_left_out(campaign)) == (set(), set(), 0)
+    assert (all_of(campaign), all_of(campaign, why=LEFT_OUT), audience.count_excluded(campaign)) == (set(), set(), 0)
     with pytest.raises(NotFound):
         audience.list_group(home.account_id, campaign.id + 1, GroupQuery())
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from appliance.accounts.audit import Actor
-from appliance.campaigns import send, states
+from appliance.campaigns import preflight, send, states
 from appliance.campaigns.store import CampaignPatch
 from appliance.content import brand
 from appliance.core import clock, validation
@@ -87,7 +87,8 @@ def test_an_armed_campaign_gets_them_at_its_time(home: Home) -> None:
     home.send(campaign)
     assert kept(campaign) == []
     home.advance(3601)
-    transactions.write(send.start_scheduled, home.account_id, campaign.id)
+    prepared = preflight.prepare_send(home.account_id, campaign.id)
+    transactions.write(send.start_scheduled, home.account_id, campaign.id, prepared)
     assert [one[1] for one in kept(campaign)][:1200] == [f"https://example.org/{number}" for number in range(1200)]
     assert kept(other)[:3] == WRITTEN
 

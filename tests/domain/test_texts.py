@@ -80,7 +80,7 @@ def test_links_become_short_and_keep_their_numbers(home: Home) -> None:
         f"Again {base}/c/{token}-2, never https://evil.example nor https://h/c"
     )
     assert len(f"/c/{token}-99") <= 25
-    assert fill(token).counted.alphabet == "GSM-7"
+    assert fill(token).size.alphabet == "GSM-7"
     assert [link.number for link in compose.find_sms_links(body)] == [1, 2, 3]
 
 
@@ -150,7 +150,7 @@ def test_a_text_that_can_never_be_sent_is_refused_where_it_is_written(home: Home
 def test_quotes_are_made_plain_where_that_is_set(home: Home) -> None:
     """Typographic characters, those of values too, are sent as GSM-7 has them, if the settings say so."""
     body = "“Hi” {{ first_name }}…"
-    assert fill(body, first_name="O’Neill").counted.alphabet == "UCS-2"
+    assert fill(body, first_name="O’Neill").size.alphabet == "UCS-2"
     home.configure(sms__plain_quotes="true")
     found = fill(body, first_name="O’Neill")
-    assert (found.body, found.counted.alphabet) == ('"Hi" O\'Neill...', "GSM-7")
+    assert (found.body, found.size.alphabet) == ('"Hi" O\'Neill...', "GSM-7")

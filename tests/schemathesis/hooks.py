@@ -20,7 +20,7 @@ _NOUN = re.compile(r"^/v1/my/(\w+)/\{id\}")
 UNSAYABLE = (
     "must exist", "has already been taken", "is reserved", "is invalid", "can't be blank", "must be in the future",
     "a list has either members or a segment", "is a view of a segment", "is not active", "the webhook is switched off",
-    "must name either contacts or a segment", "is not where this goes: name a mail address",
+    "must name either contacts or a segment", "is not allowed for this template: use `email`",
     "is for email", "is for sms", "must not be your own user", "would leave the account without an owner",
     "has no e-mail address",
     "has no phone number", "does not happen to mail", "does not happen to an SMS",

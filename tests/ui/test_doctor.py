@@ -86,5 +86,5 @@ def test_the_heading_is_the_worst_finding(levels: list[str], pill: str, heading:
     """It works only where nothing warns; else it says how many problems and warnings there are."""
     found = [{"level": one, "check": "disk", "words": "x", "fix": ""} for one in levels]
     template = view.template_environment().get_template("settings/doctor.html")
-    shown = "".join(template.blocks["findings"](template.new_context({"found": found})))
+    shown = "".join(template.blocks["findings"](template.new_context({"findings": found})))
     assert f">{pill}<" in re.sub(r">\s+|\s+<", lambda one: one[0].strip(), shown) and f"<h2>{heading}</h2>" in shown

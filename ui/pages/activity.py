@@ -43,7 +43,7 @@ class EventSearch(NamedTuple):
     tests: bool
 
     def query(self) -> dict[str, Any]:
-        """Return the filters in the words of the domain, as an export takes them too."""
+        """Return the filters of the event list, which exports accept too."""
         raw: dict[str, Any] = {"event": self.event, "contact_id": self.contact_id}
         raw["created_after"] = self.since.isoformat() if self.since else None
         # The last day is included.
@@ -83,7 +83,7 @@ async def list_events(request: Request, visit: Visit) -> HTTPResponse:
     if person is not None:
         query = query._replace(contact_id=person.id, who="")
     return view.render(
-        request, "activity/index.html", also=("export",), found=page, asked=query, person=person,
+        request, "activity/index.html", also=("export",), page=page, filters=query, person=person,
         candidates=candidates, groups=_group_kinds(counts, query.event), spans=_list_spans(query), waiting=waiting,
         is_filtered=any(query.address().values()),
     )  # fmt: skip
@@ -132,25 +132,27 @@ def _find_person(account_id: int, params: EventSearch) -> tuple[Contact | None, 
     if not params.who:
         return None, []
     matches = list(store.find_by_words(account_id, params.who, 1, _MAX_CANDIDATES).rows)
-    exact = [item for item in matches if params.who.lower() in [channel.value.lower() for channel in item.channels]]
+    exact = [
+        contact for contact in matches if params.who.lower() in [channel.value.lower() for channel in contact.channels]
+    ]
     if len(exact) == 1 or len(matches) == 1:
         return (exact or matches)[0], []
     return None, matches
 
 
-def _group_kinds(counts: dict[str, int], chosen: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
-    """Return the kinds of events that happened lately, in groups, each with its words and number."""
+def _group_kinds(counts: dict[str, int], selected: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
+    """Return the kinds of recent events in groups, each with its label and its number."""
     grouped: dict[str, list[tuple[str, str, int]]] = {}
-    for name in sorted({*counts, *([chosen] if chosen else [])}, key=lambda name: formats.event(name)[2]):
-        names = log.KINDS_BY_NAME.get(name)
-        group = _GROUPS[names.group] if names else "Your own"
+    for name in sorted({*counts, *([selected] if selected else [])}, key=lambda name: formats.event(name)[2]):
+        kind = log.KINDS_BY_NAME.get(name)
+        group = _GROUPS[kind.group] if kind else "Your own"
         grouped.setdefault(group, []).append((name, formats.event(name)[2], counts.get(name, 0)))
     order = [*_GROUPS.values(), "Your own"]
     return sorted(grouped.items(), key=lambda pair: order.index(pair[0]))
 
 
 def _list_spans(params: EventSearch) -> list[tuple[str, str, bool]]:
-    """Return the usual spans of days: words, address, and whether it is the present one."""
+    """Return the usual spans of days: label, URL, and whether the span is selected."""
     today = formats.local_time(clock.now_ms()).date()
     spans = []
     for label, days in (("All time", None), ("Today", 1), ("7 days", 7), ("30 days", 30)):
@@ -185,8 +187,8 @@ async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
 
     page, names, waiting = await fetch(read)
     return view.render(
-        request, "activity/answers.html", found=page, known=names, waiting=waiting, unseen=unseen, kinds=REPLY_KINDS,
-        may_write=visit.can("contacts:write"),
+        request, "activity/answers.html", page=page, contacts_by_id=names, waiting=waiting, unseen=unseen,
+        kinds=REPLY_KINDS, may_write=visit.can("contacts:write"),
     )  # fmt: skip
 
 
@@ -194,7 +196,7 @@ async def list_replies(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("contacts:write")
 async def mark_reply_seen(request: Request, visit: Visit, incoming_id: int) -> HTTPResponse:
     """Mark a reply as reviewed, and opt its sender out if it was an opt-out."""
-    meant = Form.from_request(request)["opt_out"] == "yes"
-    await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Review(meant), visit.actor_id)
-    view.flash(request, "They get no more SMS." if meant else "Noted: they may be written to as before.")
+    is_opt_out = Form.from_request(request)["opt_out"] == "yes"
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming_id, Review(is_opt_out), visit.actor_id)
+    view.flash(request, "They get no more SMS." if is_opt_out else "Noted: they may be written to as before.")
     return view.redirect(request, "/activity/answers?show=unseen")

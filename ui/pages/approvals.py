@@ -124,14 +124,14 @@ async def _apply(request: Request, current: str, text: str, verb: Callable[..., 
 class Approval(NamedTuple):
     """The approval state of a campaign or flow, for one user."""
 
-    is_required: bool  # the account asks for it
+    is_required: bool  # the account requires approval
     state: str
     note: str | None
     requested_at: int | None
     requested_by: str | None
     can_decide: bool
-    is_own: bool  # they might, had they not written or asked it themselves
-    is_only_blocker: bool  # nothing else is missing
+    is_own: bool  # the user may approve, but wrote or submitted it themselves
+    is_only_blocker: bool  # nothing else prevents the send
     can_request: bool
 
     @property
@@ -142,13 +142,14 @@ class Approval(NamedTuple):
 
 def load_approval(visit: Visit, row: Any, codes: Sequence[str]) -> Approval:
     """Return the approval state of a campaign or flow; `codes` are its blockers."""
-    wanted = bool(row.account.approval_required)
+    is_required = bool(row.account.approval_required)
     decides = visit.can("campaigns:approve")
     allowed = decides and approvals.can_approve(row, visit.actor)
-    who = User.get_or_none(User.id == row.asked_by, User.account == visit.account_id) if row.asked_by else None
+    requester = User.get_or_none(User.id == row.asked_by, User.account == visit.account_id) if row.asked_by else None
     is_all = bool(codes) and set(codes) == {"approval_required"} and row.approval_state != "rejected"
     return Approval(
-        wanted, row.approval_state, row.approval_note, row.asked_at, (who.name or who.email) if who else None,
+        is_required, row.approval_state, row.approval_note, row.asked_at,
+        (requester.name or requester.email) if requester else None,
         allowed, decides and not allowed, is_all,
         is_all and row.asked_at is None and visit.can("flows:write" if isinstance(row, Flow) else "campaigns:write"),
     )  # fmt: skip
@@ -173,7 +174,7 @@ def check_confirmed(form: Form, unfinished: Sequence[Any]) -> bool:
 
 
 def unfinished_note(unfinished: Sequence[Any]) -> str:
-    """Return what is still unfinished in the message, to follow a test."""
+    """Return the sentence about unfinished content that follows the result of a test."""
     if not unfinished:
         return ""
     more = (

@@ -157,13 +157,13 @@ async def show_log(request: Request, visit: Visit) -> HTTPResponse:
 
     def read() -> dict[str, Any]:
         return {
-            "found": audit.fetch_page(visit.account_id, _build_query(query, parse_int(request.args.get("page")))),
+            "page": audit.fetch_page(visit.account_id, _build_query(query, parse_int(request.args.get("page")))),
             "names": audit.fetch_actor_names(visit.account_id), "actors": audit.fetch_actors(visit.account_id),
             "actions": sorted((action_label(action), action) for action in audit.fetch_actions(visit.account_id)),
         }  # fmt: skip
 
     return view.render(
-        request, "settings/audit.html", also=("export",), asked=query, action_label=action_label,
+        request, "settings/audit.html", also=("export",), filters=query, action_label=action_label,
         actor_label=actor_label, subject_label=subject_label, format_details=format_details,
         is_filtered=any(query.values()), **await fetch(read),
     )  # fmt: skip
@@ -182,7 +182,7 @@ async def download_log(request: Request, visit: Visit) -> HTTPResponse | None:
 
 
 def _prepend_bom(lines: Iterator[str]) -> Iterator[str]:
-    """Yield lines behind the mark that lets spreadsheets read every letter right."""
+    """Yield lines after the byte order mark, by which spreadsheets recognise UTF-8."""
     mark = _BOM
     for line in lines:
         yield mark + line
@@ -201,5 +201,5 @@ def _read_query(request: Request) -> dict[str, str]:
 def _build_query(filters: dict[str, str], page: int) -> AuditQuery:
     raw: dict[str, Any] = {_FILTERS[name]: value for name, value in filters.items() if value}
     if last := parse_day(filters["to"]):
-        raw["created_before"] = (last + timedelta(days=1)).isoformat()  # the last day is meant to its end
+        raw["created_before"] = (last + timedelta(days=1)).isoformat()  # the filter includes the whole last day
     return validation.read(AuditQuery, {**raw, "page": page, "limit": 50}, loose=True)

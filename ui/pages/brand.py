@@ -44,12 +44,12 @@ COLOURS = ("brand_color", "text_color", "bg_color")
 # Fields that show in an email, and so are sent with the request of the sample.
 _SAMPLE_FIELDS = ("company_name", "physical_address", "logo", *COLOURS, "font_heading", "font_body")
 _SAMPLE_STARTER = "newsletter"
-# The least contrast of readable text (WCAG 2.2, 1.4.3).
+# The minimum contrast of readable text (WCAG 2.2, 1.4.3).
 _MIN_CONTRAST = 4.5
 
 
 class ContrastCheck(NamedTuple):
-    """How well one colour can be read on another."""
+    """The contrast of one colour on another, and whether it is enough."""
 
     label: str
     ratio: float
@@ -67,21 +67,24 @@ def build_form(row: Brand) -> Form:
 
 
 def read_form(form: Form) -> brand.BrandWrite:
-    """Return the brand of a form; raises Invalid. A colour may be written without its #."""
+    """Return the brand in a form; raises Invalid. The # of a colour is optional."""
     for name in COLOURS:
         if form[name] and not form[name].startswith("#"):
             form.values[name] = f"#{form[name]}"
     raw: dict[str, Any] = {name: form.text(name) for name in TEXT_FIELDS if name in form.values}
     if "links" in form.values:
         lines = [line.split(None, 1) for line in form["links"].splitlines() if line.strip()]
-        raw["links"] = [{"url": words[0], "title": words[1].strip() if words[1:] else None} for words in lines]
+        raw["links"] = [
+            {"url": url_and_title[0], "title": url_and_title[1].strip() if url_and_title[1:] else None}
+            for url_and_title in lines
+        ]
     if "example_copy" in form.values:
         raw["example_copy"] = [part.strip() for part in form["example_copy"].split("\n---\n") if part.strip()]
     return validation.read(brand.BrandWrite, raw)
 
 
 def add_errors(form: Form, error: errors.Invalid) -> Form:
-    """Note faults at their fields, in words for people."""
+    """Add the errors to their fields, as sentences for users."""
     for name in error.fields:
         if name in COLOURS:
             form.add_error(name, "Write a colour like #0f617d.")
@@ -89,8 +92,8 @@ def add_errors(form: Form, error: errors.Invalid) -> Form:
             form.add_error(name, "Start the address of the picture with https://")
         if name.startswith("links"):
             form.add_error("links", "Start each line with an address: https://instagram.com/you")
-    rest = {name: words for name, words in error.fields.items() if not name.startswith("links")}
-    return form.add_errors(errors.Invalid(rest)) if rest else form
+    other_errors = {name: messages for name, messages in error.fields.items() if not name.startswith("links")}
+    return form.add_errors(errors.Invalid(other_errors)) if other_errors else form
 
 
 def sample_query(form: Form) -> str:
@@ -118,7 +121,7 @@ def render_sample(account_id: int, filters: dict[str, str]) -> str:
 
 
 def check_contrasts(form: Form) -> list[ContrastCheck]:
-    """Return how well the colours of a form can be read on each other; invalid colours are left out."""
+    """Return the contrasts of a form's colours; invalid colours are left out."""
     brand_colour, text, page = (theme.parse_colour(form[name]) if form[name] else None for name in COLOURS)
     checks = []
     if text and page:
@@ -135,34 +138,34 @@ def _check_contrast(label: str, colour: str, background: str) -> ContrastCheck:
 
 
 def font_options(form: Form) -> list[tuple[str, str]]:
-    """Return the fonts to choose from, with those a form has already."""
+    """Return the available fonts, and those that the form already has."""
     extra = [form[name] for name in ("font_heading", "font_body") if form[name] and form[name] not in FONTS]
     return [("", "As the reader's machine has it"), *((name, name) for name in (*FONTS, *dict.fromkeys(extra)))]
 
 
 async def build_context(account_id: int, form: Form) -> dict[str, Any]:
-    """Return what the page shows around the form: the sample's query, contrasts, fonts and the colours of the logo."""
+    """Return the values around the form: the sample's query, contrasts, fonts, and the colours of the logo."""
     return {
-        "question": sample_query(form), "marks": check_contrasts(form), "fonts": font_options(form),
+        "sample_query": sample_query(form), "contrasts": check_contrasts(form), "fonts": font_options(form),
         "built_in": DEFAULT_COLOURS,
-        "proposed": await suggest_colours(account_id), "most": media.MAX_UPLOAD_BYTES // 1_048_576,
+        "suggested_colours": await suggest_colours(account_id), "max_megabytes": media.MAX_UPLOAD_BYTES // 1_048_576,
     }  # fmt: skip
 
 
 async def set_logo(account_id: int, filename: str, picture: Picture) -> tuple[str, ...]:
     """Set the logo, and return the colours found in it."""
 
-    def both() -> Media:
+    def store_logo() -> Media:
         created = media.add(account_id, filename, picture)
         brand.update(account_id, validation.read(brand.BrandWrite, {"logo": created.signed_id}))
         return created
 
-    await commit(both)
+    await commit(store_logo)
     return await _extract_colours(account_id, picture.content)
 
 
 async def suggest_colours(account_id: int) -> tuple[str, ...]:
-    """Return the colours of the logo, if it is a picture of ours."""
+    """Return the colours of the logo, if it is an uploaded picture."""
 
     def read() -> bytes | None:
         stored = media.find_served(brand.get(account_id).logo or "")
@@ -173,7 +176,7 @@ async def suggest_colours(account_id: int) -> tuple[str, ...]:
 
 
 async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
-    """Return the colours to propose of a picture; none while it cannot be decoded, for a page shows more than these."""
+    """Return the colours to suggest from a picture; empty if it cannot be decoded now, so that the page still works."""
     try:
         return await media.decode(account_id, process.find_colours, content)
     except (UnusablePicture, errors.Unavailable):
@@ -183,7 +186,7 @@ async def _extract_colours(account_id: int, content: bytes) -> tuple[str, ...]:
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def show(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the form; colours in the query are filled in as proposals."""
+    """Show the form; suggested colours in the query are filled in."""
     form = edit_conflicts.open_form(build_form(await fetch(brand.get, visit.account_id)), BRAND_PARTS)
     form.values |= {name: request.args[name][0] for name in COLOURS if request.args.get(name)}
     return await _render_page(request, visit, form)
@@ -233,16 +236,16 @@ async def show_changes(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/logo", stream=True)
 @signed_in("account:write")
 async def upload_logo(request: Request, visit: Visit) -> HTTPResponse:
-    """Save a picture as the logo, and propose its colours."""
-    back = "/welcome/brand" if request.args.get("first") else "/brand"
+    """Save a picture as the logo, and suggest its colours."""
+    return_path = "/welcome/brand" if request.args.get("first") else "/brand"
     try:
         filename, picture = await pictures.receive_picture(request, visit.account_id)
     except errors.Invalid as error:
         view.flash(request, formats.sentence(error.fields["file"][0]))
-        return view.redirect(request, back)
+        return view.redirect(request, return_path)
     logo_colours = await set_logo(visit.account_id, filename, picture)
     view.flash(request, "This is your logo now." + (" Its colours are proposed below." if logo_colours else ""))
-    return view.redirect(request, back)
+    return view.redirect(request, return_path)
 
 
 def load_form(account_id: int) -> Form:

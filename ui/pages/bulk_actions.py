@@ -65,14 +65,14 @@ def result_message(act: Any, name: str) -> str:
     """Return the result of an action, and why contacts were skipped."""
     if act.state == "failed":
         return f"{name} was deleted meanwhile. {formats.count_people(act.changed)} were reached before."
-    who = formats.count_people(act.changed) if act.changed else "Nobody"
+    people = formats.count_people(act.changed) if act.changed else "Nobody"
     values = {
-        "list_add": f"{who} added to {name}.",
-        "list_remove": f"{who} taken out of {name}.",
-        "tag_add": f"{who} tagged {name}.",
+        "list_add": f"{people} added to {name}.",
+        "list_remove": f"{people} taken out of {name}.",
+        "tag_add": f"{people} tagged {name}.",
         "tag_remove": f"Tag {name} taken off {formats.count_people(act.changed) if act.changed else 'nobody'}.",
-        "unsubscribe": f"{who} unsubscribed.",
-        "delete": f"{who} deleted.",
+        "unsubscribe": f"{people} unsubscribed.",
+        "delete": f"{people} deleted.",
     }[act.action]
     return f"{values}{_skipped_message(act.skipped)}"
 
@@ -89,20 +89,20 @@ def _skipped_message(skipped: dict[str, int]) -> str:
 
 def confirmation(act: str, number: int) -> dict[str, str]:
     """Return the confirmation of an action that cannot be undone: title, text, verb and the label of cancelling."""
-    who = formats.count_people(number)
+    people = formats.count_people(number)
     if act == "unsubscribe":
         return {
-            "title": f"Unsubscribe {who}?",
+            "title": f"Unsubscribe {people}?",
             "text": "No campaign reaches them any more, by email or SMS. Messages they cause themselves, such as "
             "receipts, still do. Who agrees anew is subscribed again.",
-            "verb": f"Unsubscribe {who}",
+            "verb": f"Unsubscribe {people}",
             "keep": "Keep them subscribed",
         }
     return {
-        "title": f"Delete {who}?",
+        "title": f"Delete {people}?",
         "text": "They go for good, with their addresses, data and places in lists. If they unsubscribed, that is "
         "remembered should they be added again.",
-        "verb": f"Delete {who}",
+        "verb": f"Delete {people}",
         "keep": "Keep them",
     }
 
@@ -124,23 +124,23 @@ class BulkRequest(NamedTuple):
 @pages.post("/", name="begin", strict_slashes=False)
 @signed_in("contacts:write")
 async def start(request: Request, visit: Visit) -> HTTPResponse:
-    """Run an action on the selected contacts; many of them as a job whose progress the next pages show."""
+    """Run an action on the selected contacts; for many contacts as a job whose progress the next pages show."""
     form = Form.from_request(request)
-    chosen = Selection.from_request(request, form)
+    selection = Selection.from_request(request, form)
     # An action on a contact's page returns to it.
     at = parse_int(form["at"], 0)
-    back = f"/contacts/{at}" if at else _table_url(chosen)
-    wish = await _read_request(visit, form, chosen)
+    return_path = f"/contacts/{at}" if at else _table_url(selection)
+    wish = await _read_request(visit, form, selection)
     if not wish.ids:
         view.flash(request, "Nobody was chosen.")
-        return view.redirect(request, back)
+        return view.redirect(request, return_path)
     if wish.act in _CONFIRMED_ACTIONS and not _is_confirmed(form, len(wish.ids)):
         return _render_confirmation(
-            request, form, chosen, wish, await fetch(bulk_actions.fetch_first_contacts, visit.account_id, wish.ids)
+            request, form, selection, wish, await fetch(bulk_actions.fetch_first_contacts, visit.account_id, wish.ids)
         )
     created = await commit(bulk_actions.start, visit.account_id, visit.user.id, *wish[:2], wish.ids, visit.evidence())
     await run_or_follow(request, visit, created, at)
-    return view.redirect(request, back)
+    return view.redirect(request, return_path)
 
 
 @pages.get("/", name="recent", strict_slashes=False)
@@ -150,9 +150,7 @@ async def list_recent(request: Request, visit: Visit) -> HTTPResponse:
 
     def read() -> list[tuple[Any, dict[str, Any]]]:
         actions = bulk_actions.fetch_recent(visit.account_id)
-        return [
-            (item, _build_notice(item, target_name(visit.account_id, item.action, item.argument))) for item in actions
-        ]
+        return [(job, _build_notice(job, target_name(visit.account_id, job.action, job.argument))) for job in actions]
 
     names = await fetch(audit.fetch_actor_names, visit.account_id)
     return view.render(request, "contacts/acts.html", rows=await fetch(read), names=names)
@@ -185,8 +183,8 @@ async def undo(request: Request, visit: Visit, act_id: int) -> HTTPResponse:
     return view.redirect(request, f"/contacts/{at}" if at else _list_url(job) or "/contacts")
 
 
-async def _read_request(visit: Visit, form: Form, chosen: Selection) -> BulkRequest:
-    # The Enter key in a menu's field sends no action: the filled field decides.
+async def _read_request(visit: Visit, form: Form, selection: Selection) -> BulkRequest:
+    # The Enter key in a menu's field sends no action, so the filled field decides.
     typed = "tag_add" if form["tag"] else "list_add:new" if form["new_list"] else ""
     act, _, which = (form["act"] or typed).partition(":")
     argument: dict[str, Any] = {}
@@ -201,14 +199,14 @@ async def _read_request(visit: Visit, form: Form, chosen: Selection) -> BulkRequ
         argument = {"contact_list_id": parse_int(which, 0)}
     if act not in bulk_actions.ACTIONS:
         raise errors.Invalid({}, message="Choose what to do with them.")
-    return BulkRequest(act, argument, await fetch(_selected_ids, visit.account_id, chosen))
+    return BulkRequest(act, argument, await fetch(_selected_ids, visit.account_id, selection))
 
 
-def _selected_ids(account_id: int, chosen: Selection) -> list[int]:
+def _selected_ids(account_id: int, selection: Selection) -> list[int]:
     """Return the ids of the selected contacts: those chosen, or all that match the filters now."""
-    if not chosen.is_all:
-        return [id_.id for id_ in store.fetch_by_ids(chosen.ids[:1000]) if id_.account_id == account_id]
-    asks = contacts.read_search(chosen.state)
+    if not selection.is_all:
+        return [id_.id for id_ in store.fetch_by_ids(selection.ids[:1000]) if id_.account_id == account_id]
+    asks = contacts.read_search(selection.state)
     return store.fetch_ids(account_id, asks.query, asks.rules)
 
 
@@ -221,7 +219,7 @@ def _is_confirmed(form: Form, count: int) -> bool:
 
 
 def _render_confirmation(
-    request: Request, form: Form, chosen: Selection, wish: BulkRequest, first: list[Any]
+    request: Request, form: Form, selection: Selection, wish: BulkRequest, first: list[Any]
 ) -> HTTPResponse:
     count = len(wish.ids)
     status = 200
@@ -233,9 +231,9 @@ def _render_confirmation(
             form.add_error("typed", f"Type {formats.number(count)} to go on.")
         form.values["typed"] = ""
     return view.render(
-        request, "contacts/sure.html", status, form=form, fields=[("act", form["act"]), *chosen.fields],
-        count=count, ask=confirmation(wish.act, count), first=[formats.contact_name(item) for item in first],
-        must_type=count > _CONFIRM_BY_TYPING_OVER, back=_table_url(chosen),
+        request, "contacts/sure.html", status, form=form, fields=[("act", form["act"]), *selection.fields],
+        count=count, ask=confirmation(wish.act, count), first=[formats.contact_name(contact) for contact in first],
+        must_type=count > _CONFIRM_BY_TYPING_OVER, back=_table_url(selection),
     )  # fmt: skip
 
 
@@ -258,15 +256,15 @@ def _build_notice(job: Any, name: str, at: int = 0) -> dict[str, Any]:
     return {"text": result_message(job, name), "undo": undo, "follow": ""}
 
 
-def _table_url(chosen: Selection) -> str:
+def _table_url(selection: Selection) -> str:
     """Return the table they were chosen in: that of a list where it was one."""
-    list_id = parse_int(chosen.state.get("of_list"), 0)
+    list_id = parse_int(selection.state.get("of_list"), 0)
     if list_id:
-        chosen.state.pop("of_list")
-        page = chosen.table_url(f"/lists/{list_id}")
-        chosen.state["of_list"] = str(list_id)
+        selection.state.pop("of_list")
+        page = selection.table_url(f"/lists/{list_id}")
+        selection.state["of_list"] = str(list_id)
         return page
-    return chosen.table_url("/contacts")
+    return selection.table_url("/contacts")
 
 
 def _list_url(job: Any) -> str:

@@ -40,12 +40,16 @@ async def choose_template(request: Request, visit: Visit, campaign_id: int) -> H
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
         query = TemplateQuery(**raw, standalone=True, channel="sms" if campaign.channel == "sms" else "email")
-        begin = (
+        offered_starters = (
             starters.build_starters(brands.build_look(brands.get(visit.account_id)))
             if campaign.channel == "email"
             else ()
         )
-        return {"campaign": campaign, "found": templates.fetch_page(visit.account_id, query), "starters": begin}
+        return {
+            "campaign": campaign,
+            "page": templates.fetch_page(visit.account_id, query),
+            "starters": offered_starters,
+        }
 
     return view.render(request, "campaigns/template.html", search=search, **await fetch(read))
 
@@ -56,13 +60,13 @@ async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HT
     """Copy a template into the campaign; the notice offers to undo it."""
     form = Form.from_request(request)
     source: int | str = form["starter"] or parse_int(form["template"], 0)
-    before = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
+    previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        done = await commit(template_changes.apply_template, visit.account_id, campaign_id, source, visit.user.id)
+        campaign = await commit(template_changes.apply_template, visit.account_id, campaign_id, source, visit.user.id)
     except errors.Invalid as error:
         view.flash(request, formats.sentence(next(iter(error.fields.values()))[0]))
         return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
-    view.flash(request, "It has its own copy now.", _undo_action(done, before))
+    view.flash(request, "It has its own copy now.", _undo_action(campaign, previous_revision))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=content#card-content")
 
 
@@ -71,11 +75,11 @@ async def apply_template(request: Request, visit: Visit, campaign_id: int) -> HT
 async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Restore the content from before a template was chosen."""
     form = Form.from_request(request)
-    seen, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
+    seen_revision, at = parse_int(form["revision"], 0) or None, parse_int(form["at"], 0)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     try:
         prepared = await render(templates.prepare_revision, visit.account_id, campaign.template_id, at)
-        args = (visit.account_id, campaign.template_id, at, visit.user.id, seen, prepared)
+        args = (visit.account_id, campaign.template_id, at, visit.user.id, seen_revision, prepared)
         await commit(templates.restore, *args)
         view.flash(request, "The content from before is back.")
     except (errors.Conflict, errors.Invalid):
@@ -83,12 +87,12 @@ async def undo_template(request: Request, visit: Visit, campaign_id: int) -> HTT
     return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
 
 
-def _undo_action(campaign: Campaign, before: int) -> tuple[str, dict[str, str]] | None:
+def _undo_action(campaign: Campaign, previous_revision: int) -> tuple[str, dict[str, str]] | None:
     """Return the undo action that restores the revision `before`, or None if nothing changed."""
     now = campaign.template.revision
-    if now == before:
+    if now == previous_revision:
         return None
-    return f"/campaigns/{campaign.id}/template/undo", {"revision": str(now), "at": str(before)}
+    return f"/campaigns/{campaign.id}/template/undo", {"revision": str(now), "at": str(previous_revision)}
 
 
 @pages.get("/<campaign_id:int>/html")
@@ -101,17 +105,17 @@ async def new_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 @pages.post("/<campaign_id:int>/html")
 @signed_in("campaigns:write")
 async def paste_html(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Replace the content of the campaign by pasted HTML; the notice offers to undo it."""
+    """Replace the content of the campaign with pasted HTML; the notice offers to undo it."""
     form = Form.from_request(request)
     form.require("html", "Paste the HTML of the email.")
     if form.errors:
         return await _render_html_form(request, visit, campaign_id, form, 422)
-    before = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
+    previous_revision = (await fetch(store.get, visit.account_id, campaign_id)).template.revision
     try:
-        done = await commit(template_changes.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
+        campaign = await commit(template_changes.paste_html, visit.account_id, campaign_id, form["html"], visit.user.id)
     except errors.Invalid as error:
         return await _render_html_form(request, visit, campaign_id, form.add_errors(error, {"body": "html"}), 422)
-    view.flash(request, "It says what you pasted now.", _undo_action(done, before))
+    view.flash(request, "It says what you pasted now.", _undo_action(campaign, previous_revision))
     return view.redirect(request, f"/campaigns/{campaign_id}?open=content")
 
 
@@ -123,7 +127,7 @@ async def _render_html_form(request: Request, visit: Visit, campaign_id: int, fo
 @pages.get("/<campaign_id:int>/test")
 @signed_in("campaigns:write")
 async def new_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the form of a test send: the addresses, and the contact whose values it has."""
+    """Show the form of a test send: the addresses, and the contact whose values are used."""
     return await _render_test_form(request, visit, campaign_id, None, 200)
 
 
@@ -131,17 +135,19 @@ async def new_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 @signed_in("campaigns:write")
 @ignore_double_submit
 async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Send a test to some addresses, which are remembered; it is marked as one and counted nowhere."""
+    """Send a marked, uncounted test to some addresses, which are remembered for the next test."""
     form = Form.from_request(request)
     campaign = await fetch(store.get, visit.account_id, campaign_id)
     sms = campaign.channel == "sms"
     # Phone numbers may contain spaces.
-    given = [text.strip() for text in re.split(r"[,;\n]+" if sms else r"[\s,;]+", form["addresses"]) if text.strip()]
+    addresses = [
+        text.strip() for text in re.split(r"[,;\n]+" if sms else r"[\s,;]+", form["addresses"]) if text.strip()
+    ]
     form.require("addresses", "Say where it goes.")
-    to = [lookups.complete_phone(visit, item) for item in given] if sms else given
+    to = [lookups.complete_phone(visit, number) for number in addresses] if sms else addresses
     raw: dict[str, Any] = {"phones" if sms else "emails": to}
-    if as_whom := parse_int(form["as"], 0):
-        raw["contact_id"] = as_whom
+    if contact_id := parse_int(form["as"], 0):
+        raw["contact_id"] = contact_id
     try:
         if form.errors:
             raise errors.Invalid({})
@@ -150,13 +156,13 @@ async def send_test(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         result = await commit(test_sends.send, visit.account_id, campaign.template_id, body, False, prepared)
     except errors.Invalid as error:
         if not form.errors:
-            form.add_error("addresses", _address_error(error, given, sms))
+            form.add_error("addresses", _address_error(error, addresses, sms))
         return await _render_test_form(request, visit, campaign_id, form, 422)
     await commit(
         users.set_preference,
         visit.user.id,
         _PREFERENCE_KEYS[campaign.channel],
-        [result.to for result in result.results],
+        [recipient_result.to for recipient_result in result.results],
     )
     view.flash(request, describe_sent_tests(result))
     return view.redirect(request, f"/campaigns/{campaign_id}")
@@ -166,7 +172,7 @@ async def _render_test_form(
     request: Request, visit: Visit, campaign_id: int, form: Form | None, status: int
 ) -> HTTPResponse:
     raw, search = list_params(request, 6)
-    chosen = parse_int((form["as"] if form else request.args.get("as")) or "", 0)
+    contact_id = parse_int((form["as"] if form else request.args.get("as")) or "", 0)
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
@@ -174,9 +180,9 @@ async def _render_test_form(
             offered = contacts.find_by_words(visit.account_id, search, 1, 6).rows
         else:
             offered = audience.list_group(visit.account_id, campaign_id, validation.read(audience.GroupQuery, raw)).rows
-        names = contacts.get(visit.account_id, chosen) if chosen else None
-        rest = [option for option in offered if names is None or option.id != names.id]
-        return {"campaign": campaign, "people": ([names] if names else []) + rest[:6],
+        selected_contact = contacts.get(visit.account_id, contact_id) if contact_id else None
+        other_contacts = [option for option in offered if selected_contact is None or option.id != selected_contact.id]
+        return {"campaign": campaign, "people": ([selected_contact] if selected_contact else []) + other_contacts[:6],
                 **composer.permissions(visit, campaign)}  # fmt: skip
 
     context = await fetch(read)
@@ -184,28 +190,28 @@ async def _render_test_form(
     sms = context["campaign"].channel == "sms"
     testers = [] if sms else list(visit.account.test_email_recipients or ())
     default = [] if sms else testers or [visit.user.email]
-    form = form or Form({"addresses": ", ".join(stored or default), "as": str(chosen or "")})
+    form = form or Form({"addresses": ", ".join(stored or default), "as": str(contact_id or "")})
     return view.render(request, "campaigns/test.html", status, form=form, search=search, testers=testers, **context)
 
 
-def _address_error(error: errors.Invalid, given: list[str], sms: bool) -> str:
+def _address_error(error: errors.Invalid, addresses: list[str], sms: bool) -> str:
     kind = "a phone number, like +44 7700 900123" if sms else "an address, like name@example.com"
     if {"emails", "phones"} & error.fields.keys():
         return f"Write at most {test_sends.MAX_RECIPIENTS} of them."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in error.fields)
-    wrong = [given[int(item[1])] for item in paths if item]
-    if wrong:
-        return f"{formats.join_names(wrong)} {'is' if len(wrong) == 1 else 'are'} not {kind}."
+    invalid_addresses = [addresses[int(match[1])] for match in paths if match]
+    if invalid_addresses:
+        return f"{formats.join_names(invalid_addresses)} {'is' if len(invalid_addresses) == 1 else 'are'} not {kind}."
     return formats.sentence(next(iter(error.fields.values()), [error.message])[0])
 
 
-def describe_sent_tests(outcome: test_sends.TestsSent) -> str:
-    """Return which addresses a test was sent to, and what is unfinished in it."""
-    good = [result.to for result in outcome.results if result.success]
-    bad = [result.to for result in outcome.results if not result.success]
+def describe_sent_tests(tests: test_sends.TestSendResult) -> str:
+    """Return a sentence with the addresses of a test, and what is unfinished in the message."""
+    good = [result.to for result in tests.results if result.success]
+    bad = [result.to for result in tests.results if not result.success]
     parts = [f"A test is on its way to {formats.join_names(good)}."] if good else []
     parts += [f"{formats.join_names(bad)} may not be written to."] if bad else []
-    return " ".join(parts) + approvals.unfinished_note(outcome.warnings)
+    return " ".join(parts) + approvals.unfinished_note(tests.warnings)
 
 
 # Recipients and previews
@@ -222,12 +228,12 @@ async def show_audience(request: Request, visit: Visit, campaign_id: int) -> HTT
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
         sums = audience.count_audience(campaign)
-        counted = [("", "Get it", sums.sendable)]
-        out = audience.count_left_out(campaign)
-        counted += [(audience.LEFT_OUT, "Left out", out)] if out else []
-        counted += [(code, formats.reason_label(code, campaign.channel), count) for code, count in sums.reasons.items()]
+        chips = [("", "Get it", sums.sendable)]
+        excluded_count = audience.count_excluded(campaign)
+        chips += [(audience.LEFT_OUT, "Left out", excluded_count)] if excluded_count else []
+        chips += [(code, formats.reason_label(code, campaign.channel), count) for code, count in sums.reasons.items()]
         return {
-            "campaign": campaign, "found": audience.list_group(visit.account_id, campaign_id, query), "chips": counted,
+            "campaign": campaign, "page": audience.list_group(visit.account_id, campaign_id, query), "chips": chips,
             "audience": audience_form.describe(campaign, audience_form.load_choices(visit.account_id).names),
         }  # fmt: skip
 
@@ -243,31 +249,31 @@ async def show_previews(request: Request, visit: Visit, campaign_id: int) -> HTT
     nameless = request.args.get("nameless") == "1"
     raw |= {"nameless": True} if nameless else {}
     query = validation.read(audience.GroupQuery, raw)
-    filters = parse_int(request.args.get("as"), 0, 2**62)
+    contact_id = parse_int(request.args.get("as"), 0, 2**62)
 
     def read() -> dict[str, Any]:
         campaign = store.get(visit.account_id, campaign_id)
         page = audience.list_group(visit.account_id, campaign_id, query)
-        person = contacts.get(visit.account_id, filters) if filters else None
+        person = contacts.get(visit.account_id, contact_id) if contact_id else None
         person = person or (page.rows[0] if page.rows else None)
         rendered = preview.render_preview(visit.account_id, campaign_id, person.id if person else None)
         next_to = audience.find_neighbours(campaign, person.id) if person else None
         return {
-            "campaign": campaign, "found": page, "person": person, "shown": rendered, "next_to": next_to,
+            "campaign": campaign, "page": page, "person": person, "preview": rendered, "neighbours": next_to,
             **composer.permissions(visit, campaign),
         }  # fmt: skip
 
     width = "phone" if request.args.get("width") == "phone" else ""
-    stored = {"who": filters or "", "search": search, "nameless": "1" if nameless else "", "width": width,
+    params = {"who": contact_id or "", "search": search, "nameless": "1" if nameless else "", "width": width,
             "page": query.page if query.page > 1 else ""}  # fmt: skip
 
-    def to(**changed: Any) -> str:
-        values = stored | changed
+    def build_url(**changed: Any) -> str:
+        values = params | changed
         return f"/campaigns/{campaign_id}/previews" + formats.query_string({"as": values.pop("who"), **values})
 
     return view.render(
-        request, "campaigns/previews.html", search=search, nameless=nameless, width=width, asked=filters, to=to,
-        **await render_for(visit.account_id, read),
+        request, "campaigns/previews.html", search=search, nameless=nameless, width=width, contact_id=contact_id,
+        build_url=build_url, **await render_for(visit.account_id, read),
     )  # fmt: skip
 
 
@@ -289,5 +295,5 @@ async def show_rehearsal(request: Request, visit: Visit, campaign_id: int) -> HT
     """Show how far the message is rendered for all recipients, and which lack a value."""
     facts = await render(composer.load_render_check, visit.account_id, campaign_id)
     # The number of SMS parts is exact once the message is rendered for all recipients.
-    also = ("sms_meter",) if facts["shown"] and facts["shown"]["sms"] else ()
+    also = ("sms_meter",) if facts["preview"] and facts["preview"]["sms"] else ()
     return view.render(request, "campaigns/rehearsal.html", also=also, **facts)

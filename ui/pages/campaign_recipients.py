@@ -25,7 +25,7 @@ from ui.session import Pages, Visit
 
 pages = Pages("ui_recipients", url_prefix="/campaigns")
 
-# Spreadsheets recognise UTF-8 only by this mark.
+# The byte order mark, without which spreadsheets do not recognise UTF-8.
 _BOM = "\ufeff"
 # Filters of recipients, and their labels.
 _FILTER_LABELS = {
@@ -47,26 +47,26 @@ _CHIPS: tuple[tuple[str, str, str], ...] = (
 @signed_in()
 async def list_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Show the recipients of a campaign and the state of their messages."""
-    chosen = _read_filters(request)
+    filters = _read_filters(request)
     try:
-        filters = _parse_filters(chosen, parse_int(request.args.get("page")))
+        query = _parse_filters(filters, parse_int(request.args.get("page")))
     except errors.Invalid:
         return view.redirect(request, f"/campaigns/{campaign_id}/people")
-    return await _render_recipients(request, visit, campaign_id, chosen, filters, None)
+    return await _render_recipients(request, visit, campaign_id, filters, query, None)
 
 
 async def _render_recipients(
-    request: Request, visit: Visit, campaign_id: int, chosen: dict[str, str], query: recipients.RecipientQuery,
-    listed: Form | None,
+    request: Request, visit: Visit, campaign_id: int, filters: dict[str, str], query: recipients.RecipientQuery,
+    list_form: Form | None,
 ) -> HTTPResponse:  # fmt: skip
-    """Show the recipients; `listed` is the form of a list that could not be saved."""
+    """Show the recipients; `list_form` is the form of a list that could not be saved."""
     page = await fetch(recipients.list_recipients, visit.account_id, campaign_id, query)
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in page.rows if row.contact_id})
-    text = await fetch(_describe_filters, visit.account_id, campaign_id, chosen) if chosen else ""
+    text = await fetch(_describe_filters, visit.account_id, campaign_id, filters) if filters else ""
     return await campaign_report.render_tab(
-        request, visit, campaign_id, "people", 422 if listed else 200, listed=listed, found=page, known=contacts_by_id,
-        chosen=chosen, said=text, chips=_list_chips,
-        keeps=audience.build_recipient_filters(campaign_id, query) is not None,
+        request, visit, campaign_id, "people", 422 if list_form else 200, list_form=list_form, page=page,
+        contacts_by_id=contacts_by_id, filters=filters, filters_text=text, chips=_list_chips,
+        can_save_segment=audience.build_recipient_filters(campaign_id, query) is not None,
         form=Form({"name": _suggest_name(text)}),
     )  # fmt: skip
 
@@ -76,14 +76,14 @@ async def _render_recipients(
 async def export_recipients(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse | None:
     """Export the filtered recipients as CSV."""
     try:
-        filters = _parse_filters(_read_filters(request), 1)
+        query = _parse_filters(_read_filters(request), 1)
     except errors.Invalid:
         return view.redirect(request, f"/campaigns/{campaign_id}/people")
     campaign = await fetch(store.get, visit.account_id, campaign_id)
-    page = await fetch(recipients.list_message_ids, visit.account_id, campaign_id, filters)
-    lines = records.write_recipients_csv(page)
+    message_ids = await fetch(recipients.list_message_ids, visit.account_id, campaign_id, query)
+    lines = records.write_recipients_csv(message_ids)
     name = f"campaign-{campaign.id}-people.csv"
-    await audit.record_export(visit.actor, visit.account_id, name, _read_filters(request), len(page))
+    await audit.record_export(visit.actor, visit.account_id, name, _read_filters(request), len(message_ids))
     return await view.stream_file(request, name, "text/csv; charset=utf-8", chain((_BOM,), lines))
 
 
@@ -93,11 +93,11 @@ async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> H
     """Save the filtered recipients as a segment, which also finds contacts that match later."""
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, campaign_id)
-    chosen = {name: form[name] for name in _FILTER_LABELS if form[name]}
-    filters = audience.build_recipient_filters(campaign_id, _parse_filters(chosen, 1))
-    if filters is None:
+    filters = {name: form[name] for name in _FILTER_LABELS if form[name]}
+    segment_filters = audience.build_recipient_filters(campaign_id, _parse_filters(filters, 1))
+    if segment_filters is None:
         raise errors.Invalid({"base": ["cannot be kept as a segment"]})
-    body = validation.read(segments.SegmentCreate, {"name": form["name"] or "People", "filters": filters})
+    body = validation.read(segments.SegmentCreate, {"name": form["name"] or "People", "filters": segment_filters})
     created = await commit(segments.create, visit.account_id, body)
     view.flash(request, f"{created.name} is kept as a segment.")
     return view.redirect(request, f"/segments/{created.id}")
@@ -106,20 +106,20 @@ async def save_as_segment(request: Request, visit: Visit, campaign_id: int) -> H
 @pages.post("/<campaign_id:int>/list", name="list")
 @signed_in("campaigns:write")
 async def save_as_list(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Save the filtered recipients as a new list; very many as a job. The notice offers to undo it."""
+    """Save the filtered recipients as a new list, with a job if there are very many. The notice offers to undo it."""
     form = Form.from_request(request)
     form.require("name", "Give the list a name.")
-    chosen = {name: form[name] for name in _FILTER_LABELS if form[name]}
-    params = _parse_filters(chosen, 1)
-    who = await fetch(recipients.list_contact_ids, visit.account_id, campaign_id, params)
+    filters = {name: form[name] for name in _FILTER_LABELS if form[name]}
+    query = _parse_filters(filters, 1)
+    contact_ids = await fetch(recipients.list_contact_ids, visit.account_id, campaign_id, query)
     try:
         if form.errors:
             raise errors.Invalid({})
-        read = validation.read(lists.ListCreate, {"name": form["name"]})
-        created = await commit(lists.create, visit.account_id, read)
+        list_request = validation.read(lists.ListCreate, {"name": form["name"]})
+        created = await commit(lists.create, visit.account_id, list_request)
     except errors.Invalid as error:
-        return await _render_recipients(request, visit, campaign_id, chosen, params, form.add_errors(error))
-    args = (visit.account_id, visit.user.id, "list_add", {"contact_list_id": created.id}, who, visit.evidence())
+        return await _render_recipients(request, visit, campaign_id, filters, query, form.add_errors(error))
+    args = (visit.account_id, visit.user.id, "list_add", {"contact_list_id": created.id}, contact_ids, visit.evidence())
     await bulk_action_pages.run_or_follow(request, visit, await commit(bulk_actions.start, *args))
     return view.redirect(request, f"/lists/{created.id}")
 
@@ -134,28 +134,30 @@ async def list_unresolved(request: Request, visit: Visit, campaign_id: int) -> H
     page = await fetch(ledger.list_messages, visit.account_id, validation.read(ledger.MessageQuery, raw))
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in page.rows if row.contact_id})
     return view.render(
-        request, "campaigns/decide.html", campaign=campaign, found=page, status=status, known=contacts_by_id
+        request, "campaigns/decide.html", campaign=campaign, page=page, status=status, contacts_by_id=contacts_by_id
     )
 
 
 def _add_decision(name: str, verb: Callable[[int, MessageSelection, str], tuple[int, int]], done: str) -> None:
-    """Register a button of that page: it decides about the messages chosen, or all of them, in short transactions."""
+    """Register a button of that page: a decision about the selected messages, or all, in short transactions."""
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
     @signed_in("campaigns:send")
     async def act(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
         campaign, form = await fetch(store.get, visit.account_id, campaign_id), Form.from_request(request)
-        chosen = form.ids("message")
+        message_ids = form.ids("message")
         for key in form.getlist("problem"):
-            chosen += await fetch(report.list_affected_messages, campaign, key)
+            message_ids += await fetch(report.list_affected_messages, campaign, key)
         decided = 0
         # A statement takes a limited number of parameters, and a transaction should be short.
-        parts = [None] if form["all"] else [tuple(chosen[at : at + 500]) for at in range(0, len(chosen), 500)]
-        for ids in parts:
-            part, more = MessageSelection(form["status"], ids=ids), True
-            while more:
-                count, after = await commit(verb, campaign.id, part, visit.actor_id)
-                decided, part, more = decided + count, part._replace(after_id=after), after > 0
+        batches = (
+            [None] if form["all"] else [tuple(message_ids[at : at + 500]) for at in range(0, len(message_ids), 500)]
+        )
+        for ids in batches:
+            selection, has_more = MessageSelection(form["status"], ids=ids), True
+            while has_more:
+                count, last_id = await commit(verb, campaign.id, selection, visit.actor_id)
+                decided, selection, has_more = decided + count, selection._replace(after_id=last_id), last_id > 0
         if decided:
             args = (f"campaign_{name}", f"campaign:{campaign.id}", {"messages": decided})
             await commit(audit.record, visit.actor, visit.account_id, *args)
@@ -173,12 +175,12 @@ def _read_filters(request: Request) -> dict[str, str]:
     return {name: request.args.get(name) for name in _FILTER_LABELS if request.args.get(name)}
 
 
-def _parse_filters(chosen: dict[str, str], page: int) -> recipients.RecipientQuery:
+def _parse_filters(filters: dict[str, str], page: int) -> recipients.RecipientQuery:
     """Return the filters of a query; raises Invalid."""
     truth = {"true": True, "false": False}
     typed = {
         name: int(value) if name == "link" and value.isdecimal() and len(value) < 9 else truth.get(value, value)
-        for name, value in chosen.items()
+        for name, value in filters.items()
     }
     return validation.read(recipients.RecipientQuery, {**typed, "page": page, "limit": 50})
 
@@ -202,11 +204,11 @@ def _suggest_name(text: str) -> str:
     return formats.sentence(text).rstrip(".") if text else ""
 
 
-def _describe_filters(account_id: int, campaign_id: int, chosen: dict[str, str]) -> str:
+def _describe_filters(account_id: int, campaign_id: int, filters: dict[str, str]) -> str:
     """Return the filters in words."""
     phrases = []
     labels: dict[tuple[str, str], str] = {(name, value): label for name, value, label in _CHIPS}
-    for name, value in chosen.items():
+    for name, value in filters.items():
         if (name, value) in labels:
             phrases.append(labels[name, value])
         elif name == "link":
@@ -216,9 +218,13 @@ def _describe_filters(account_id: int, campaign_id: int, chosen: dict[str, str])
             }
             phrases.append(f"clicked {urls.get(value, value)}")
         elif name == "problem":
-            page = report.list_problems(store.get(account_id, campaign_id))
-            same = [item["text"] or formats.reason_label(item["reason"]) for item in page if item["key"] == value]
-            phrases.append(same[0] if same else "a problem that is gone")
+            problems = report.list_problems(store.get(account_id, campaign_id))
+            problem_labels = [
+                problem["text"] or formats.reason_label(problem["reason"])
+                for problem in problems
+                if problem["key"] == value
+            ]
+            phrases.append(problem_labels[0] if problem_labels else "a problem that is gone")
         elif name == "status":
             phrases.append(formats.STATUSES.get(value, ("", value))[1])
         else:

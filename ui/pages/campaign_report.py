@@ -31,7 +31,7 @@ _MAX_TOP_ROWS = 5
 
 
 class ResultFact(NamedTuple):
-    """A number of a report: its label, the total it is a share of, its contacts, and the usual share."""
+    """A number of a report: its label, its total, the path to its contacts, and the usual share."""
 
     label: str
     many: int
@@ -44,7 +44,7 @@ class ResultFact(NamedTuple):
 
 
 def shorten_url(url: str, limit: int = 60) -> str:
-    """Return a URL without scheme and `www.`, at most `most` characters long."""
+    """Return a URL without scheme and `www.`, at most `limit` characters long."""
     bare = url.partition("://")[2].removeprefix("www.").rstrip("/") or url
     return bare if len(bare) <= limit else f"{bare[: limit - 1]}…"
 
@@ -71,18 +71,24 @@ def list_facts(figures: Report, stats: dict[str, int], usual: UsualResults | Non
         f"{formats.number(opens.total_human)} in all" if opens.total_human else "",
         (opens.machines.count, "opened=machines") if opens.machines.count else None,
     )  # fmt: skip
-    back, spam = (usual.bounced, usual.complained) if usual else (None, None)
+    usual_bounced, usual_complained = (usual.bounced, usual.complained) if usual else (None, None)
     return [
         clicked,
         opened,
         ResultFact("Unsubscribed", unsubscribed, reached, "unsubscribed=true", tone="warn"),
-        ResultFact("Called it spam", figures.complaints.count, reached, "status=complained", spam, tone="bad"),
-        ResultFact("Bounced", figures.bounces.count, stats["accepted"], "status=bounced", back, tone="bad"),
+        ResultFact(
+            "Called it spam", figures.complaints.count, reached, "status=complained", usual_complained, tone="bad"
+        ),
+        ResultFact("Bounced", figures.bounces.count, stats["accepted"], "status=bounced", usual_bounced, tone="bad"),
     ]
 
 
 def list_funnel_steps(
-    campaign_id: int, figures: Report, stats: dict[str, int], usual: UsualResults | None, after: Sequence[Conversion]
+    campaign_id: int,
+    figures: Report,
+    stats: dict[str, int],
+    usual: UsualResults | None,
+    conversions: Sequence[Conversion],
 ) -> list[FunnelStep]:
     """Return the steps of the funnel: reached, opened, clicked, converted."""
     to, reached = f"/campaigns/{campaign_id}/people?", figures.ledger.delivered_to
@@ -94,10 +100,10 @@ def list_funnel_steps(
         items.append(FunnelStep("Opened, about", figures.opens.people.count, reached, f"{to}opened=people",
                          usual.opened if usual else None))  # fmt: skip
     if figures.tracking:
-        whole = items[0].total
-        items.append(FunnelStep("Clicked", figures.clicks.people.count, whole, f"{to}clicked=people",
+        total = items[0].total
+        items.append(FunnelStep("Clicked", figures.clicks.people.count, total, f"{to}clicked=people",
                          usual.clicked if usual else None))  # fmt: skip
-    for conversion in after:
+    for conversion in conversions:
         amount = f", {formats.number(round(conversion.amount))} in all" if conversion.amount else ""
         note = f"within a week after the click{amount}"
         items.append(FunnelStep(formats.event(conversion.event)[2], conversion.people, items[0].total, note=note))
@@ -105,7 +111,7 @@ def list_funnel_steps(
 
 
 def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
-    """Return the links that most people followed."""
+    """Return the links that the most people clicked."""
     links = sorted(
         (link for link in figures.links if link.counted and link.clicked.count), key=lambda row: -row.clicked.count
     )
@@ -116,7 +122,7 @@ def list_top_links(campaign_id: int, figures: Report) -> list[tuple[str, int, st
 
 
 def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int, str]]:
-    """Return where most people are: the providers of their mailboxes, or the countries of their numbers."""
+    """Return the mailbox providers, or for SMS the countries, with the most recipients."""
     to = f"/campaigns/{campaign_id}/people"
     if figures.sms is not None:
         return [
@@ -131,26 +137,28 @@ def list_top_providers(campaign_id: int, figures: Report) -> list[tuple[str, int
 
 
 def summarize_timeline(buckets: Sequence[Bucket]) -> str:
-    """Return a chart as a sentence: when most people clicked, and how soon half of them had."""
-    what = "clicked" if any(bucket.clicked for bucket in buckets) else "opened"
-    counts = [getattr(bucket, what) for bucket in buckets]
+    """Return a chart as a sentence: when most people clicked, and how soon half of them had clicked."""
+    verb = "clicked" if any(bucket.clicked for bucket in buckets) else "opened"
+    counts = [getattr(bucket, verb) for bucket in buckets]
     total = sum(counts)
     if not total:
         return ""
-    limit = max(counts)
-    peak = buckets[counts.index(limit)]
-    deleted, half = 0, 0
+    peak_count = max(counts)
+    peak = buckets[counts.index(peak_count)]
+    running_count, half_index = 0, 0
     for index, count in enumerate(counts):
-        deleted += count
-        if 2 * deleted >= total:
-            half = index
+        running_count += count
+        if 2 * running_count >= total:
+            half_index = index
             break
-    begin, end = formats.parse_time(buckets[0].from_) or 0, formats.parse_time(buckets[half].until) or 0
+    begin, end = formats.parse_time(buckets[0].from_) or 0, formats.parse_time(buckets[half_index].until) or 0
     hours = max(1, round((end - begin) / 3_600_000))
     soon = f"{hours} hours" if hours < 48 else f"{round(hours / 24)} days"
     soon = "an hour" if hours == 1 else soon
     at = formats.when(formats.parse_time(peak.from_))
-    return f"Most people {what} from {at} on ({formats.number(limit)}); half of all who {what} did so within {soon}."
+    return (
+        f"Most people {verb} from {at} on ({formats.number(peak_count)}); half of all who {verb} did so within {soon}."
+    )
 
 
 _MOVING_PHASES = ("sending", "holding")
@@ -181,13 +189,13 @@ async def show_live(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
     base = await fetch(_load_cached_status, visit.account_id, campaign_id)
     base = {**base, "tab": "", "wide": not request.args.get("slim"), **_permissions(visit)}
     if not view.is_partial(request) or base["campaign"].phase in ("draft", "scheduled"):
-        # The send was undone meanwhile, and a draft has another page.
+        # The send was undone meanwhile; a draft has another page.
         return view.redirect(request, f"/campaigns/{campaign_id}")
     # Only this block is rendered: the rest of the page needs values that were not loaded here.
-    answer = view.render_blocks(request, "campaigns/report.html", ("live",), **base)
+    response = view.render_blocks(request, "campaigns/report.html", ("live",), **base)
     if not base["moving"]:
-        answer.headers["HX-Trigger"] = "settled"  # the figures below look once more, and not ten seconds later
-    return answer
+        response.headers["HX-Trigger"] = "settled"  # reload the figures below at once, not after ten seconds
+    return response
 
 
 @pages.get("/<campaign_id:int>/links", name="links")
@@ -224,7 +232,7 @@ async def show_domains(request: Request, visit: Visit, campaign_id: int) -> HTTP
 @pages.get("/<campaign_id:int>/problems", name="problems")
 @signed_in()
 async def show_problems(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Show the messages that did not arrive, by the server's response, and those that need a decision."""
+    """Show the messages that did not arrive, by the server's response, and the messages that need a decision."""
     return await render_tab(request, visit, campaign_id, "problems")
 
 
@@ -239,7 +247,7 @@ async def render_tab(
 
 
 def _add_action(name: str, verb: Callable[..., Any], done: str) -> None:
-    """Register a button of the report: it moves the campaign on and comes back to it."""
+    """Register a button of the report that changes the state of the campaign and redirects to the report."""
 
     @pages.post(f"/<campaign_id:int>/{name}", name=name)
     @signed_in("campaigns:send")
@@ -298,7 +306,7 @@ def _load_status(account_id: int, campaign_id: int) -> dict[str, Any]:
         "act": states.find_last_action(campaign),
         "audience": audience_form.describe(campaign, audience_form.load_choices(account_id).names),
         "progress": report.get_progress(campaign),
-        "wrong": ledger_check.check_quickly(campaign) if campaign.started_at else [],
+        "ledger_differences": ledger_check.check_quickly(campaign) if campaign.started_at else [],
         "skips": [(formats.reason_label(code, campaign.channel), count) for code,
             count in report.count_skips(campaign).items()],
     }  # fmt: skip
@@ -311,11 +319,11 @@ def _permissions(visit: Visit) -> dict[str, bool]:
 def _list_tabs(campaign: Any, links: int) -> list[tuple[str, str, int, str]]:
     """Return the tabs: path, label, count and tone."""
     stats = campaign.stats
-    wrong = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
+    problem_count = stats["failed"] + stats["bounced"] + stats["uncertain"] + stats["complained"]
     return [
         ("", "Overview", 0, ""), ("links", "Links", links, ""), ("people", "People", stats["audience"], ""),
         ("domains", "Countries" if campaign.channel == "sms" else "Mailboxes", 0, ""),
-        ("problems", "Problems", wrong, "bad"),
+        ("problems", "Problems", problem_count, "bad"),
     ]  # fmt: skip
 
 
@@ -325,11 +333,11 @@ def _load_overview(account_id: int, base: dict[str, Any], by: str) -> dict[str, 
         return {"by": by}
     figures = base["figures"]
     usual = results.find_usual_results(campaign)
-    after = results.list_conversions(campaign) if figures.tracking else []
+    conversions = results.list_conversions(campaign) if figures.tracking else []
     return {
-        "by": by, "usual": usual, "after": after,
+        "by": by, "usual": usual, "after": conversions,
         "facts": list_facts(figures, stats, usual),
-        "steps": list_funnel_steps(campaign.id, figures, stats, usual, after),
+        "steps": list_funnel_steps(campaign.id, figures, stats, usual, conversions),
         "columns": charts.build_columns(figures.over_time, by), "is_long": charts.exceeds_two_days(figures.over_time),
         "summary": summarize_timeline(figures.over_time),
         "top_links": list_top_links(campaign.id, figures), "places": list_top_providers(campaign.id, figures),

@@ -48,19 +48,19 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     phase = table.state["phase"]
 
     def read() -> dict[int, str]:
-        counted, waiting = store.count_by_phase(visit.account_id), store.count_awaiting_approval(visit.account_id)
+        counts, waiting = store.count_by_phase(visit.account_id), store.count_awaiting_approval(visit.account_id)
         for key, (label, phases) in CHIPS.items():
-            many = sum(counted.get(item, 0) for item in phases) if phases else sum(counted.values())
-            many = waiting if key == "asked" else many
-            if many or key in ("", "draft", phase):
-                table.chips = [*table.chips, Chip(key, label, many)]
+            count = sum(counts.get(phase_name, 0) for phase_name in phases) if phases else sum(counts.values())
+            count = waiting if key == "asked" else count
+            if count or key in ("", "draft", phase):
+                table.chips = [*table.chips, Chip(key, label, count)]
         table.results = store.list_campaigns(
             visit.account_id, _build_query(table.list_params, phase), table.sort, sums=False
         )
         names = audience_form.load_choices(visit.account_id).names
         return {row.id: audience_form.describe(row, names) for row in table.results.rows}
 
-    return tables.render_table(request, "campaigns/index.html", table, to=await fetch(read))
+    return tables.render_table(request, "campaigns/index.html", table, audiences=await fetch(read))
 
 
 def _build_query(raw: dict[str, Any], phase: str) -> store.CampaignQuery:
@@ -99,8 +99,8 @@ async def _render_new(request: Request, visit: Visit, form: Form, status: int) -
 
 
 def _create_draft(account_id: int, form: Form, user_id: int) -> Any:
-    chosen = next(iter(form.ids("template")), 0 if form["template"] else None)
-    source = templates.get(account_id, chosen) if chosen is not None else None
+    template_id = next(iter(form.ids("template")), 0 if form["template"] else None)
+    source = templates.get(account_id, template_id) if template_id is not None else None
     channel = source.channel if source is not None else "sms" if form["channel"] == "sms" else "email"
     untitled = "Untitled SMS" if channel == "sms" else "Untitled email"
     name = form["name"] or (source.name if source is not None else "") or untitled
@@ -122,8 +122,8 @@ async def show_live_rows(request: Request, visit: Visit) -> HTTPResponse:
     """Show the cells of the campaigns in the query; the response polls again for those still sending."""
     if not view.is_partial(request):
         return view.redirect(request, "/campaigns")
-    named = (request.args.get("ids") or "").split(",")[:_MAX_LIVE_ROWS]
-    ids = [int(item) for item in named if item.isdecimal() and len(item) < 16]
+    raw_ids = (request.args.get("ids") or "").split(",")[:_MAX_LIVE_ROWS]
+    ids = [int(text) for text in raw_ids if text.isdecimal() and len(text) < 16]
     return view.render(request, "live/campaigns.html", rows=await fetch(store.get_many, visit.account_id, ids))
 
 
@@ -133,7 +133,9 @@ async def show_queue(request: Request, visit: Visit) -> HTTPResponse:
     """Show the state of the queue in one line."""
     if not view.is_partial(request):
         return view.redirect(request, "/outbox")
-    return view.render(request, "live/queue.html", standing=await fetch(delivery_status.get_summary, visit.account_id))
+    return view.render(
+        request, "live/queue.html", queue_summary=await fetch(delivery_status.get_summary, visit.account_id)
+    )
 
 
 # Copy, resend, delete, restore
@@ -154,7 +156,7 @@ async def duplicate(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.post("/campaigns/<campaign_id:int>/not-opened")
 @signed_in("campaigns:write")
 async def resend_to_non_openers(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Create a draft for recipients who did not open it, with a segment of them."""
+    """Create a draft for the recipients who did not open a campaign, with a segment of those recipients."""
     created = await commit(send.create_resend_to_non_openers, visit.account_id, campaign_id, visit.user.id)
     view.flash(request, "A draft for those who did not open it. Another subject often helps.")
     return view.redirect(request, f"/campaigns/{created.id}?open=from")
@@ -179,9 +181,11 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
         for id_ in Form.from_request(request)["back"].split(",")[:_MAX_IDS]
         if id_.isdecimal() and len(id_) < 16
     ]
-    back = [await commit(states.restore, visit.account_id, id_) for id_ in ids]
-    view.flash(request, f"{back[0].name} is back." if len(back) == 1 else f"{len(back)} campaigns are back.")
-    return view.redirect(request, f"/campaigns/{back[0].id}" if len(back) == 1 else "/campaigns")
+    restored = [await commit(states.restore, visit.account_id, id_) for id_ in ids]
+    view.flash(
+        request, f"{restored[0].name} is back." if len(restored) == 1 else f"{len(restored)} campaigns are back."
+    )
+    return view.redirect(request, f"/campaigns/{restored[0].id}" if len(restored) == 1 else "/campaigns")
 
 
 @pages.post("/campaigns/acts")
@@ -189,36 +193,36 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     """Copy or delete the selected campaigns; deleting others than drafts is confirmed first."""
     form = Form.from_request(request)
-    chosen = Selection.from_request(request, form)
-    back = chosen.table_url("/campaigns")
-    rows = await fetch(_selected_campaigns, visit.account_id, chosen)
+    selection = Selection.from_request(request, form)
+    return_url = selection.table_url("/campaigns")
+    rows = await fetch(_selected_campaigns, visit.account_id, selection)
     if not rows:
         view.flash(request, "Choose some campaigns first.")
     elif form["act"] == "duplicate":
         for row in reversed(rows):
             await commit(store.duplicate, visit.account_id, row.id, visit.user.id)
         view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made, as drafts.")
-        back = "/campaigns?phase=draft"
+        return_url = "/campaigns?phase=draft"
     elif form["act"] == "delete" and any(row.phase != "draft" for row in rows):
-        return view.render(request, "campaigns/delete.html", rows=rows, chosen=chosen, back=back)
+        return view.render(request, "campaigns/delete.html", rows=rows, chosen=selection, back=return_url)
     elif form["act"] in ("delete", "delete_sure"):
         for row in rows:
-            store.check_end(row, visit.actor)  # all of them or none
+            store.check_end(row, visit.actor)  # the selected campaigns are deleted all or none
         args = (audit.run_and_record, visit.actor, "campaign_delete", states.delete, visit.account_id)
         _flash_deleted(request, [await commit(*args, row.id, visit.actor) for row in rows])
-    return view.redirect(request, back)
+    return view.redirect(request, return_url)
 
 
-def _selected_campaigns(account_id: int, chosen: Selection) -> list[Any]:
+def _selected_campaigns(account_id: int, selection: Selection) -> list[Any]:
     """Return the selected campaigns, by id or all that match; deleted ones are left out."""
-    if chosen.is_all:
-        raw: dict[str, Any] = {name: value for name, value in chosen.state.items() if name in ("search", "phase")}
+    if selection.is_all:
+        raw: dict[str, Any] = {name: value for name, value in selection.state.items() if name in ("search", "phase")}
         if raw.get("phase") == "asked":
             raw |= {"phase": "", "asked": True}
         query = validation.read(store.CampaignQuery, raw)
         return list(store.select_matching(account_id, query).limit(_MAX_IDS))
     campaigns = []
-    for id_ in chosen.ids[:_MAX_IDS]:
+    for id_ in selection.ids[:_MAX_IDS]:
         try:
             campaigns.append(store.get(account_id, id_))
         except errors.NotFound:
@@ -227,12 +231,12 @@ def _selected_campaigns(account_id: int, chosen: Selection) -> list[Any]:
 
 
 def _flash_deleted(request: Request, deleted: list[Any]) -> None:
-    """Flash what was deleted; drafts can be restored."""
+    """Flash the number of deleted campaigns; drafts can be restored."""
     message = (
         f"{deleted[0].name} is deleted."
         if len(deleted) == 1
         else f"{formats.number(len(deleted))} campaigns are deleted."
     )
-    drafts = [str(item.id) for item in deleted if not item.started_at]
+    drafts = [str(campaign.id) for campaign in deleted if not campaign.started_at]
     undo = ("/campaigns/restore", {"back": ",".join(drafts)}) if len(drafts) == len(deleted) else None
     view.flash(request, message, undo)

@@ -30,7 +30,7 @@ pages = Pages("ui_canvas", url_prefix="/templates")
 
 
 def list_rows(draft: preview.Canvas, present: set[str]) -> dict[str, Any]:
-    """Return every row by its digest, with its HTML where the canvas does not `have` it."""
+    """Return every row by its digest, with the HTML of rows whose digest is not in `present`."""
     rows = [_serialize_row(row, present) for row in draft.rows] if draft.rows is not None else None
     return {"revision": draft.revision, "rows": rows, "frame": _serialize_row(draft.frame, present)}
 
@@ -44,14 +44,16 @@ async def render_update(request: Request, visit: Visit, template_id: int) -> str
 
     Empty if the email cannot be rendered.
     """
-    whose, _, present = str(request.headers.get("x-canvas") or "").partition(";")
+    contact_id, _, present = str(request.headers.get("x-canvas") or "").partition(";")
     if not present:
         return ""
     try:
-        draft = await fetch(preview.render_canvas, visit.account_id, template_id, parse_int(whose, 0, 10**9) or None)
+        draft = await fetch(
+            preview.render_canvas, visit.account_id, template_id, parse_int(contact_id, 0, 10**9) or None
+        )
     except (errors.Invalid, errors.NotFound):
         return ""
-    text = msgspec.json.encode({**list_rows(draft, set(present.split(","))), "as": whose}).decode()
+    text = msgspec.json.encode({**list_rows(draft, set(present.split(","))), "as": contact_id}).decode()
     return f'<data id="drawn" value="{escape(text)}"></data>'
 
 
@@ -64,7 +66,7 @@ _HEAD_END_TAG = re.compile(r"</head\s*>", re.IGNORECASE)
 @pages.get("/<template_id:int>/canvas", name="show")
 @signed_in()
 async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the email in the editor's frame; `as` is a contact."""
+    """Show the email in the editor's frame; `as` is the id of the contact whose values are shown."""
     try:
         draft = await render(preview.render_canvas, visit.account_id, template_id, _contact_id(request))
     except errors.Invalid as error:
@@ -73,7 +75,7 @@ async def show_canvas(request: Request, visit: Visit, template_id: int) -> HTTPR
     head = view.template_environment().get_template("canvas/head.html").render(have=present)
     html = draft.html if "<" in draft.html else f"<p>{draft.html}</p>"
     if _HEAD_END_TAG.search(html):
-        html = _HEAD_END_TAG.sub(lambda result: head + result[0], html, count=1)
+        html = _HEAD_END_TAG.sub(lambda match: head + match[0], html, count=1)
     else:
         html = f"<!doctype html><html><head>{head}</head>{html}</html>"
     headers = {"content-security-policy": _build_policy(request), "referrer-policy": "no-referrer"}
@@ -101,7 +103,7 @@ async def show_size(request: Request, visit: Visit, template_id: int) -> HTTPRes
         return view.redirect(request, f"/templates/{template_id}/edit")
     near = size_bytes is not None and size_bytes > preview.GMAIL_WARN_BYTES
     over = size_bytes is not None and size_bytes > preview.GMAIL_CLIP_BYTES
-    return view.render_fragment(request, "editor/size.html", size=size_bytes, near=near, over=over)
+    return view.render_fragment(request, "editor/size.html", size=size_bytes, is_near_limit=near, is_over_limit=over)
 
 
 @pages.get("/<template_id:int>/people", name="people")
@@ -112,8 +114,8 @@ async def choose_contact(request: Request, visit: Visit, template_id: int) -> HT
     await fetch(templates.get, visit.account_id, template_id)
     if not view.is_partial(request):
         return view.redirect(request, f"/templates/{template_id}/edit")
-    result, nameless = await fetch(_find_contacts, visit.account_id, search)
-    return view.render(request, "canvas/people.html", rows=result, nameless=nameless, search=search)
+    found_contacts, nameless = await fetch(_find_contacts, visit.account_id, search)
+    return view.render(request, "canvas/people.html", rows=found_contacts, nameless=nameless, search=search)
 
 
 def _find_contacts(account_id: int, search: str) -> tuple[list[Contact], Contact | None]:
@@ -141,8 +143,8 @@ def _build_policy(request: Request) -> str:
     They are named by URL: the frame has no origin, so not every browser resolves 'self'. The hosts are the requested
     one and that of `base_url`, because a proxy may use another name than the browser did.
     """
-    params = request.host if _HOST_PATTERN.match(request.host) else "invalid."
-    hosts = dict.fromkeys((params, urlsplit(config.base_url(config.current())).netloc))
+    requested_host = request.host if _HOST_PATTERN.match(request.host) else "invalid."
+    hosts = dict.fromkeys((requested_host, urlsplit(config.base_url(config.current())).netloc))
 
     def at(*names: str) -> str:
         places = [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]

@@ -41,7 +41,7 @@ CARD_PARTS = {
     "name": FormParts(FormPart("Name", ("name",))),
 }  # fmt: skip
 SENDER_FIELDS = ("subject", "preheader", "from_name", "from_email", "reply_to")
-# Shown with the contacts concerned by the render check itself.
+# The render check shows these itself, with the contacts concerned.
 _RENDER_CHECK_CODES = ("missing_value", "render_error")
 # The card that fixes a finding, by the start of its field; other pages, by its code.
 _CARD_BY_FIELD = (
@@ -71,29 +71,32 @@ def load_draft(visit: Visit, campaign_id: int, exact: bool = True) -> dict[str, 
     """
     account_id, account = visit.account_id, visit.account
     campaign = store.get(account_id, campaign_id)
-    flight = preflight.run_preflight(
+    checks = preflight.run_preflight(
         account_id, campaign_id, visit.actor, audience.count_audience if exact else audience.get_cached_counts
     )
     choices = audience_form.load_choices(account_id)
-    sums, sender = flight.facts, preflight.get_sender(campaign, account)
+    facts, sender = checks.facts, preflight.get_sender(campaign, account)
     rendered = preview.render_preview(account_id, campaign_id)
     sms = campaign.channel == "sms"
-    sending = sums["sms"]["parts"] if sms and sums["sms"]["parts"] else sums["sendable"]
-    later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
+    message_count = facts["sms"]["parts"] if sms and facts["sms"]["parts"] else facts["sendable"]
+    is_later = campaign.scheduled_at is not None and campaign.scheduled_at > clock.now_ms()
     return {
         "campaign": campaign, "sms": sms, "template": campaign.template, "choices": choices, "names": choices.names,
         "audience": audience_form.describe(campaign, choices.names), "has_audience": audience.is_set(campaign),
-        "sums": sums, "without": audience.count_left_out(campaign),
-        "less": [(why, formats.reason_label(why, campaign.channel), count) for why, count in sums["skipped"].items()],
-        "flight": flight, "findings": _build_checklist(flight, campaign_id, visit),
-        "unfinished": approvals.filter_unfinished(flight.warnings),
-        **describe_render_check(sums), "sender": sender,
-        "offered": [] if sms else senders.list_from_addresses(account), "shown": rendered,
+        "sums": facts, "excluded_count": audience.count_excluded(campaign),
+        "skip_counts": [
+            (reason, formats.reason_label(reason, campaign.channel), count)
+            for reason, count in facts["skipped"].items()
+        ],
+        "preflight": checks, "findings": _build_checklist(checks, campaign_id, visit),
+        "unfinished": approvals.filter_unfinished(checks.warnings),
+        **describe_render_check(facts), "sender": sender,
+        "from_addresses": [] if sms else senders.list_from_addresses(account), "preview": rendered,
         "sections": len(designs.get_sections(campaign.template.design)) if not sms else 0,
         "approval": approvals.load_approval(
-            visit, campaign, [finding.code for finding in flight.blockers]
+            visit, campaign, [finding.code for finding in checks.blockers]
         ),
-        "is_later": later, "speed": hold_reasons.forecast_duration(campaign, sending, sender["email"]),
+        "is_later": is_later, "speed": hold_reasons.forecast_duration(campaign, message_count, sender["email"]),
         **permissions(visit, campaign),
     }  # fmt: skip
 
@@ -126,7 +129,7 @@ def build_card_forms(campaign: Any, visit: Visit) -> dict[str, Form]:
 
 
 def complete_cards(context: dict[str, Any]) -> dict[str, bool]:
-    """Return which of the cards have all they need."""
+    """Return which cards are complete."""
     template = context["template"]
     return {
         "to": context["has_audience"] and context["sums"]["sendable"] > 0,
@@ -141,24 +144,29 @@ def load_render_check(account_id: int, campaign_id: int) -> dict[str, Any]:
     counts = preflight.run_preflight(account_id, campaign_id, count=audience.get_cached_counts).facts
     campaign = store.get(account_id, campaign_id)
     rendered = preview.render_preview(account_id, campaign_id) if campaign.channel == "sms" else None
-    return {"campaign": campaign, "shown": rendered, "people": counts["sendable"], **describe_render_check(counts)}
+    return {"campaign": campaign, "preview": rendered, "people": counts["sendable"], **describe_render_check(counts)}
 
 
 def describe_render_check(counts: dict[str, Any]) -> dict[str, Any]:
     """Return the findings of rendering for all recipients, with the contacts concerned."""
-    outcome = counts.get("rehearsal")
-    if outcome is None:
-        return {"rehearsal": None, "trouble": []}
+    rehearsal = counts.get("rehearsal")
+    if rehearsal is None:
+        return {"rehearsal": None, "render_problems": []}
     phrases = [(f"{merge.tag_label(item['name'])} is empty for {formats.count_people(item['count'])}", "",
         item["contact_ids"])
-            for item in outcome["lacking"] if item["count"]]  # fmt: skip
-    if outcome["failed"]:
-        what = f"Cannot be made for {formats.count_people(outcome['failed'])}, who would be skipped"
-        phrases.insert(0, (what, outcome["failures"][0]["error"], [item["contact_id"] for item in outcome["failures"]]))
-    ids = list(dict.fromkeys(number for _, _, people in phrases for number in people))
-    named = {contact.id: formats.contact_name(contact) for contact in contacts.fetch_by_ids(ids)}
-    trouble = [(what, why, [(item, named[item]) for item in people if item in named]) for what, why, people in phrases]
-    return {"rehearsal": outcome, "trouble": trouble}
+            for item in rehearsal["lacking"] if item["count"]]  # fmt: skip
+    if rehearsal["failed"]:
+        text = f"Cannot be made for {formats.count_people(rehearsal['failed'])}, who would be skipped"
+        phrases.insert(
+            0, (text, rehearsal["failures"][0]["error"], [item["contact_id"] for item in rehearsal["failures"]])
+        )
+    ids = list(dict.fromkeys(number for _, _, contact_ids in phrases for number in contact_ids))
+    names = {contact.id: formats.contact_name(contact) for contact in contacts.fetch_by_ids(ids)}
+    trouble = [
+        (text, reason, [(item, names[item]) for item in contact_ids if item in names])
+        for text, reason, contact_ids in phrases
+    ]
+    return {"rehearsal": rehearsal, "render_problems": trouble}
 
 
 def _build_checklist(flight: preflight.Preflight, campaign_id: int, visit: Visit) -> list[tuple[str, str, str]]:
@@ -180,7 +188,7 @@ def finding_sentence(finding: Any) -> str:
 
 
 def fix_url(finding: Any, campaign_id: int) -> str:
-    """Return where a finding is mended."""
+    """Return the URL of the page that fixes a finding."""
     if "postal" in finding.message:
         return "/brand"
     if finding.code in _FIX_PAGES:
@@ -195,27 +203,27 @@ def fix_url(finding: Any, campaign_id: int) -> str:
     return f"/campaigns/{campaign_id}?open={match}#card-{match}" if match else ""
 
 
-# Blocks that follow from a saved card.
+# Blocks that depend on a saved card.
 _FOLLOWING_BLOCKS = ("side", "saved", "title_line", "ready", "approval")
 
 
 async def render_composer(
     request: Request, visit: Visit, campaign_id: int, form: Form | None = None, card: str = ""
 ) -> HTTPResponse:
-    """Return the composer, or the one card that saved itself with all that follows from it."""
-    facts = await render_for(visit.account_id, load_draft, visit, campaign_id, exact=False)
-    forms = build_card_forms(facts["campaign"], visit)
+    """Return the composer, or one saved card with the blocks that depend on it."""
+    context = await render_for(visit.account_id, load_draft, visit, campaign_id, exact=False)
+    forms = build_card_forms(context["campaign"], visit)
     if form is not None:
         forms[card] = form
-    done = complete_cards(facts)
-    first = next((name for name in CARDS if not done[name]), "")
+    complete = complete_cards(context)
+    first = next((name for name in CARDS if not complete[name]), "")
     # The size of an SMS depends on the recipients, so its card follows the audience.
     also = (*_FOLLOWING_BLOCKS, "card_content") if card == "to" else _FOLLOWING_BLOCKS
     return view.render(
         request, "campaigns/compose.html", 422 if form and form.errors else 409 if form and form.conflicts else 200,
-        also=also, forms=forms, done=done, opened=(card in CARDS and card) or request.args.get("open") or first,
-        wrong=bool(form and card in CARDS and (form.errors or form.conflicts)),
-        **facts,
+        also=also, forms=forms, complete=complete, opened=(card in CARDS and card) or request.args.get("open") or first,
+        has_errors=bool(form and card in CARDS and (form.errors or form.conflicts)),
+        **context,
     )  # fmt: skip
 
 
@@ -224,9 +232,9 @@ async def render_composer(
 @edit_conflicts.retry_on_change
 async def save_audience(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
     """Save the audience."""
-    form, present = await _merge_card(request, visit, campaign_id, "to")
-    filters = audience_form.read_form(form, present.trigger.data)
-    return await _save_card(request, visit, campaign_id, form, "to", {"trigger_attributes": filters})
+    form, campaign = await _merge_card(request, visit, campaign_id, "to")
+    audience = audience_form.read_form(form, campaign.trigger.data)
+    return await _save_card(request, visit, campaign_id, form, "to", {"trigger_attributes": audience})
 
 
 @pages.post("/<campaign_id:int>/from")
@@ -249,7 +257,7 @@ async def save_content(request: Request, visit: Visit, campaign_id: int) -> HTTP
     if "body" in form.values:
         params["template_attributes"] = {"body": form.text("body")}
     if form["asks"] == "tracking":
-        # An unchecked checkbox is not sent; the hidden field says that it was shown.
+        # A browser omits an unchecked checkbox; the hidden field shows that the form had it.
         params["tracking"] = form["tracking"] == "yes"
     return await _save_card(request, visit, campaign_id, form, "content", params)
 
@@ -263,7 +271,7 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
     moment = None
     if form["when"] == "later":
         if not form["day"]:
-            # Later is selected without a day yet: nothing to save and no error.
+            # "Later" is selected without a day yet: there is nothing to save and no error.
             return await render_composer(request, visit, campaign_id, form, "when")
         moment = form.moment("day", "hour", visit.zone)
         if moment is not None and moment <= clock.now_ms():
@@ -279,7 +287,7 @@ async def save_schedule(request: Request, visit: Visit, campaign_id: int) -> HTT
 @signed_in("campaigns:write")
 @edit_conflicts.retry_on_change
 async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Give it another name, which only the team sees."""
+    """Rename the campaign; only the team sees its name."""
     form, _ = await _merge_card(request, visit, campaign_id, "name")
     if not form["name"]:
         return view.redirect(request, f"/campaigns/{campaign_id}")
@@ -289,29 +297,29 @@ async def rename(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 async def _merge_card(request: Request, visit: Visit, campaign_id: int, card: str) -> tuple[Form, Any]:
     """Return the posted form of a card, merged with the stored one, and the campaign."""
     form = Form.from_request(request)
-    present = await fetch(store.get, visit.account_id, campaign_id)
+    campaign = await fetch(store.get, visit.account_id, campaign_id)
     names = (await fetch(audience_form.load_choices, visit.account_id)).names if card == "to" else {}
     parts = CARD_PARTS[card]
     edit_conflicts.merge_form(
-        form, parts, build_card_forms(present, visit)[card], dict.fromkeys(parts.all_keys(form), names)
+        form, parts, build_card_forms(campaign, visit)[card], dict.fromkeys(parts.all_keys(form), names)
     )
-    return form, present
+    return form, campaign
 
 
 async def _save_card(
-    request: Request, visit: Visit, campaign_id: int, form: Form, card: str, filters: dict[str, Any]
+    request: Request, visit: Visit, campaign_id: int, form: Form, card: str, raw: dict[str, Any]
 ) -> HTTPResponse:
     if form.conflicts:
         return await render_composer(request, visit, campaign_id, form, card)
 
-    def kept() -> Form:
+    def load_stored() -> Form:
         return build_card_forms(store.get(visit.account_id, campaign_id), visit)[card]
 
     try:
-        patch = validation.read(store.CampaignPatch, filters)
+        patch = validation.read(store.CampaignPatch, raw)
         content = await render(store.prepare, visit.account_id, campaign_id, patch.template_attributes)
         args = (send.update, visit.account_id, campaign_id, patch, visit.actor, content)
-        await commit(edit_conflicts.write_if_unchanged, form, CARD_PARTS[card], kept, *args)
+        await commit(edit_conflicts.write_if_unchanged, form, CARD_PARTS[card], load_stored, *args)
     except errors.Invalid as error:
         if error.reason == "campaign_locked":
             # The campaign was sent meanwhile, in another window or by a colleague.
@@ -340,20 +348,20 @@ async def review(request: Request, visit: Visit, campaign_id: int) -> HTTPRespon
 @pages.post("/<campaign_id:int>/send")
 @signed_in("campaigns:send")
 async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Send to exactly the number of recipients that was shown; if it changed, show the page again."""
+    """Send to exactly the number of recipients that the review showed; if it changed, show the review again."""
     form = Form.from_request(request)
     unfinished = approvals.filter_unfinished(
         (await render(preflight.run_preflight, visit.account_id, campaign_id, visit.actor)).warnings
     )
     try:
         prepared = await render(preflight.prepare_send, visit.account_id, campaign_id)
-        done = await commit(_send, visit, campaign_id, form, unfinished, prepared)
+        campaign = await commit(_send, visit, campaign_id, form, unfinished, prepared)
     except errors.Invalid as error:
         if not form.errors:
             form.add_errors(error)
         return await _render_review(request, visit, campaign_id, form, 422)
-    if done.phase == "scheduled":
-        message = f"It goes out {formats.when(done.scheduled_at)}. The audience is counted again then."
+    if campaign.phase == "scheduled":
+        message = f"It goes out {formats.when(campaign.scheduled_at)}. The audience is counted again then."
         view.flash(request, message, (f"/campaigns/{campaign_id}/undo", {}))
     return view.redirect(request, f"/campaigns/{campaign_id}")
 
@@ -361,8 +369,8 @@ async def send_now(request: Request, visit: Visit, campaign_id: int) -> HTTPResp
 @pages.post("/<campaign_id:int>/undo")
 @signed_in("campaigns:send")
 async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Cancel a send before anything left, or the schedule of a later one."""
-    before = await fetch(store.get, visit.account_id, campaign_id)
+    """Undo a send during its hold, or cancel the schedule of a later send."""
+    previous = await fetch(store.get, visit.account_id, campaign_id)
     try:
         await commit(
             audit.run_and_record, visit.actor, "campaign_unsend", states.return_to_draft, visit.account_id, campaign_id
@@ -373,9 +381,9 @@ async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
         # The page was stale: show the present state instead of an error.
         view.flash(request, "It has moved on meanwhile. This is how it stands.")
     else:
-        if before.phase == "scheduled":
-            when = formats.when(before.scheduled_at)
-            again = (f"/campaigns/{campaign_id}/schedule", {"at": str(before.scheduled_at)})
+        if previous.phase == "scheduled":
+            when = formats.when(previous.scheduled_at)
+            again = (f"/campaigns/{campaign_id}/schedule", {"at": str(previous.scheduled_at)})
             view.flash(request, f"Not scheduled any more. It is a draft again, with {when} as its time.", again)
         else:
             view.flash(request, "Nothing was sent. It is a draft again.")
@@ -385,7 +393,7 @@ async def undo_send(request: Request, visit: Visit, campaign_id: int) -> HTTPRes
 @pages.post("/<campaign_id:int>/schedule")
 @signed_in("campaigns:send")
 async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Restore a cancelled schedule, if its time is unchanged and still to come."""
+    """Restore a cancelled schedule, if its time is unchanged and in the future."""
     form = Form.from_request(request)
 
     def arm() -> bool:
@@ -407,7 +415,7 @@ async def schedule_again(request: Request, visit: Visit, campaign_id: int) -> HT
 
 
 async def render_scheduled(request: Request, visit: Visit, campaign_id: int) -> HTTPResponse:
-    """Return the page of a campaign whose time is still to come."""
+    """Return the page of a scheduled campaign."""
     facts = await render_for(visit.account_id, load_draft, visit, campaign_id)
     return view.render(request, "campaigns/scheduled.html", **facts)
 

@@ -34,7 +34,7 @@ LINES_PER_PAGE = 30
 class Conversation(NamedTuple):
     """A conversation, the oldest line first; `older_page` is the page before it, or None.
 
-    `takes` is the size of the typed reply as SMS.
+    `sms` is the size of the typed reply as SMS.
     """
 
     contact: Contact
@@ -43,11 +43,11 @@ class Conversation(NamedTuple):
     total: int
     older_page: int | None
     form: Form
-    takes: SmsPreview
+    sms: SmsPreview
 
     @staticmethod
     def is_outgoing(line: ConversationLine) -> bool:
-        """Return whether a line is a message of ours."""
+        """Return whether a line is an outgoing message."""
         return line.message is not None
 
     @staticmethod
@@ -57,7 +57,7 @@ class Conversation(NamedTuple):
 
     @staticmethod
     def find_unseen_refusal(line: ConversationLine) -> Any:
-        """Return the incoming message if it may be an opt-out that is still to be reviewed, else None."""
+        """Return the incoming message if it is a possible opt-out that was not reviewed yet, else None."""
         incoming = line.incoming
         return incoming if incoming is not None and incoming.kind == "refusal" and incoming.seen_at is None else None
 
@@ -70,11 +70,11 @@ def load_conversation(
     number = sms_conversations.find_phone_channel(contact)
     if number is None and not rows.total:
         return None
-    # The random value makes a reply idempotent.
+    # The random token makes a reply idempotent.
     form = form or Form({"once": secrets.token_hex(8)})
     older = page + 1 if page < rows.pages else None
-    takes = sms_conversations.measure_text(account_id, form["text"])
-    return Conversation(contact, number, list(reversed(rows.rows)), rows.total, older, form, takes)
+    sms = sms_conversations.measure_text(account_id, form["text"])
+    return Conversation(contact, number, list(reversed(rows.rows)), rows.total, older, form, sms)
 
 
 _SEND_ERRORS = {
@@ -94,7 +94,7 @@ async def show_conversation(request: Request, visit: Visit, contact_id: int) -> 
 @signed_in("messages:send")
 @ignore_double_submit
 async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Send an answer; the words that were typed stay where they are if it cannot be sent."""
+    """Send a reply; if that fails, the typed text is kept."""
     form = Form.from_request(request)
     form.require("text", "Write what you want to say.")
     try:
@@ -120,8 +120,8 @@ async def send_reply(request: Request, visit: Visit, contact_id: int) -> HTTPRes
 async def count_parts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Show how many SMS the typed text takes."""
     await fetch(store.get, visit.account_id, contact_id)
-    takes = await fetch(sms_conversations.measure_text, visit.account_id, Form.from_request(request)["text"])
-    return view.render_fragment(request, "contacts/parts.html", takes=takes)
+    sms = await fetch(sms_conversations.measure_text, visit.account_id, Form.from_request(request)["text"])
+    return view.render_fragment(request, "contacts/parts.html", sms=sms)
 
 
 @pages.post("/<contact_id:int>/conversation/seen")
@@ -130,21 +130,21 @@ async def mark_seen(request: Request, visit: Visit, contact_id: int) -> HTTPResp
     """Mark an incoming message as reviewed, as an opt-out or not."""
     form = Form.from_request(request)
     await fetch(store.get, visit.account_id, contact_id)
-    meant = form["opt_out"] == "yes"
+    is_opt_out = form["opt_out"] == "yes"
     incoming = parse_int(form["incoming"], 0, 2**53)
-    heard = await fetch(sms_conversations.get_incoming, visit.account_id, incoming)
-    if heard.contact_id not in (None, contact_id):
+    message = await fetch(sms_conversations.get_incoming, visit.account_id, incoming)
+    if message.contact_id not in (None, contact_id):
         raise errors.NotFound
-    await commit(sms_conversations.mark_seen, visit.account_id, incoming, Review(meant), visit.actor_id)
+    await commit(sms_conversations.mark_seen, visit.account_id, incoming, Review(is_opt_out), visit.actor_id)
     if view.is_partial(request):
         return await _render_conversation(request, visit, contact_id, None, 200)
-    view.flash(request, "They get no more SMS." if meant else "Noted: they may be written to as before.")
+    view.flash(request, "They get no more SMS." if is_opt_out else "Noted: they may be written to as before.")
     return view.redirect(request, _conversation_url(request, contact_id))
 
 
 def _conversation_url(request: Request, contact_id: int) -> str:
-    whole = Form.from_request(request)["from"] == "conversation"
-    return f"/contacts/{contact_id}/conversation" if whole else f"/contacts/{contact_id}#conversation"
+    is_conversation_page = Form.from_request(request)["from"] == "conversation"
+    return f"/contacts/{contact_id}/conversation" if is_conversation_page else f"/contacts/{contact_id}#conversation"
 
 
 async def _render_conversation(
@@ -162,7 +162,7 @@ async def _render_conversation(
         "contacts/conversation.html",
         status,
         contact=contact,
-        talk=conversation,
+        conversation=conversation,
         name=formats.contact_name(contact),
     )
 
@@ -204,7 +204,7 @@ def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dic
         "flows": timeline.fetch_live_runs(account_id, contact_id),
         "alike": timeline.find_similar_contacts(account_id, contact_id),
         "tags": write.tags_of(contact.data),
-        "talk": load_conversation(account_id, contact),
+        "conversation": load_conversation(account_id, contact),
     }
 
 
@@ -213,14 +213,14 @@ def _load_contact(account_id: int, contact_id: int, kind: str, page: int) -> dic
 async def change_consent(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
     """Opt one address of a contact in or out, with this request as the evidence."""
     form = Form.from_request(request)
-    wanted = form["subscribed"] == "yes"
-    raw = {"channels_attributes": [{"id": parse_int(form["channel"], 0), "subscribed": wanted}]}
+    is_subscribed = form["subscribed"] == "yes"
+    raw = {"channels_attributes": [{"id": parse_int(form["channel"], 0), "subscribed": is_subscribed}]}
     body = validation.read(store.ContactPatch, raw)
-    done = await commit(write.update, visit.account_id, contact_id, body, visit.evidence())
-    if wanted and done.kept_opt_out:
+    update = await commit(write.update, visit.account_id, contact_id, body, visit.evidence())
+    if is_subscribed and update.kept_opt_out:
         view.flash(request, "They asked not to be written to, and that stays until they say otherwise.")
     else:
-        view.flash(request, "Subscribed." if wanted else "Unsubscribed. Campaigns will skip this address.")
+        view.flash(request, "Subscribed." if is_subscribed else "Unsubscribed. Campaigns will skip this address.")
     return view.redirect(request, f"/contacts/{contact_id}")
 
 
@@ -263,17 +263,17 @@ _MAX_CANDIDATES = 20
 @pages.get("/<contact_id:int>/merge")
 @signed_in("contacts:write")
 async def review_merge(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Show whom to merge with, then both contacts and the result."""
+    """Show the contacts to merge with, then both contacts and the result."""
     return await _render_merge(request, visit, contact_id, parse_int(request.args.get("with"), 0), Form(), 200)
 
 
 @pages.post("/<contact_id:int>/merge")
 @signed_in("contacts:write")
 async def merge_contacts(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Merge two contacts; the one that is kept keeps its own name and data where both have some."""
+    """Merge two contacts; where both have a name or data, those of the kept contact win."""
     form = Form.from_request(request)
-    other = parse_int(form["with"], 0)
-    stored, deleted = (other, contact_id) if form["keep"] == "other" else (contact_id, other)
+    other_id = parse_int(form["with"], 0)
+    stored, deleted = (other_id, contact_id) if form["keep"] == "other" else (contact_id, other_id)
     try:
         await fetch(store.get, visit.account_id, contact_id)
         args = (removal.merge, visit.account_id, stored, deleted, visit.evidence())
@@ -296,11 +296,13 @@ async def _render_merge(
 
 def _load_merge(account_id: int, contact_id: int, other_id: int, raw: dict[str, Any]) -> dict[str, Any]:
     contact = store.get(account_id, contact_id)
-    other = next(iter(store.fetch_by_ids([other_id])), None) if other_id and other_id != contact_id else None
+    other_contact = next(iter(store.fetch_by_ids([other_id])), None) if other_id and other_id != contact_id else None
     return {
         "contact": contact,
-        "other": other if other and other.account_id == account_id else None,
+        "other": other_contact if other_contact and other_contact.account_id == account_id else None,
         "alike": timeline.find_similar_contacts(account_id, contact_id),
-        "found": store.fetch_page(account_id, validation.read(store.ContactQuery, raw)) if raw.get("search") else None,
+        "matches": store.fetch_page(account_id, validation.read(store.ContactQuery, raw))
+        if raw.get("search")
+        else None,
         "lists": {row.id: row.name for row in lookups.list_contact_lists(account_id)},
     }

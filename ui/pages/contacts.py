@@ -57,11 +57,11 @@ class ContactSearch(NamedTuple):
 
 
 def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
-    """Return the query and rules of a table; raises Invalid. A misspelt filter finds nobody rather than everybody."""
+    """Return the query and rules of a table; raises Invalid. A misspelt filter is an error, not ignored."""
     show = state.get("show", "")
     if show and show not in _SHOW_FILTERS:
         raise errors.Invalid({"show": ["is not included in the list"]})
-    query_values, also = _SHOW_FILTERS.get(show, ({}, []))
+    query_values, rules = _SHOW_FILTERS.get(show, ({}, []))
     raw: dict[str, Any] = {**query_values, **more}
     for name in ("list_id", "segment_id"):
         if state.get(name):
@@ -71,11 +71,11 @@ def read_search(state: dict[str, str], **more: Any) -> ContactSearch:
     for name in ("search", "tag", "source"):
         if state.get(name):
             raw[name] = state[name]
-    return ContactSearch(validation.read(store.ContactQuery, raw), [*also, *parse_rules(state.get("filters", ""))])
+    return ContactSearch(validation.read(store.ContactQuery, raw), [*rules, *parse_rules(state.get("filters", ""))])
 
 
 def parse_rules(text: str) -> list[Any]:
-    """Read the rules of an address; raises Invalid."""
+    """Parse the rules in a URL; raises Invalid."""
     if not text:
         return []
     try:
@@ -88,7 +88,7 @@ def parse_rules(text: str) -> list[Any]:
 
 
 def _table_order(table: Table) -> Order:
-    """Return the order of a table of people."""
+    """Return the order of a contacts table."""
     order = ORDERS[table.sort.removeprefix("-")]
     return order._replace(is_descending=table.sort.startswith("-"))
 
@@ -96,21 +96,21 @@ def _table_order(table: Table) -> Order:
 def fill_table(account_id: int, table: Table, **more: Any) -> dict[int, Any]:
     """Fill a table with contacts, chips and filter labels; return the contact lists by id.
 
-    A filter that names a deleted list or segment shows nobody, and can be removed.
+    A filter that names a deleted list or segment matches no contact, and can be removed.
     """
     all_lists = {row.id: row for row in lookups.list_contact_lists(account_id)}
     table.active_filters = describe_filters(account_id, table.state, all_lists)
     table.chips = UNCOUNTED_CHIPS if more else count_chips(account_id)
     try:
-        asks = read_search(table.filter_params, **table.list_params, **more)
-        table.results = store.fetch_page(account_id, asks.query, _table_order(table), asks.rules)
+        search = read_search(table.filter_params, **table.list_params, **more)
+        table.results = store.fetch_page(account_id, search.query, _table_order(table), search.rules)
     except errors.Invalid:
         table.results = table.results._replace(rows=[], total=0)
     return all_lists
 
 
 def count_chips(account_id: int) -> tuple[Chip, ...]:
-    """Return the filters most people use, with how many each shows."""
+    """Return the common filters with the number of contacts that each shows."""
     counts = store.count_contacts(account_id)
     return (
         Chip("", "Everyone", counts.total),
@@ -121,7 +121,7 @@ def count_chips(account_id: int) -> tuple[Chip, ...]:
 
 
 def describe_filters(account_id: int, state: dict[str, str], all_lists: dict[int, Any]) -> list[ActiveFilter]:
-    """Return the filters in force that are no chips, in words."""
+    """Return the labels of the active filters that have no chip."""
     filters = []
     if state.get("list_id"):
         filters.append(ActiveFilter(f"In {_list_name(account_id, state['list_id'], all_lists)}", ("list_id",)))
@@ -156,7 +156,7 @@ def _segment_name(account_id: int, text: str) -> str:
 
 
 def _describe_rules(account_id: int, text: str) -> str:
-    """Return rules in words, or that they cannot be read."""
+    """Return the rules as a sentence, or a sentence that they cannot be read."""
     try:
         return explain.describe_filters(
             account_id,
@@ -218,22 +218,22 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
         body = validation.read(store.ContactWrite, {name: value for name, value in raw.items() if value is not None})
         evidence = visit.evidence()
         evidence.text = form["agreed"][:1000] or None
-        done = await commit(_add_contact, visit.account_id, body, evidence, form["new_list"])
+        created = await commit(_add_contact, visit.account_id, body, evidence, form["new_list"])
     except errors.Invalid as error:
         form = await _add_errors(visit, form, error, {"name": "new_list"})
         return await _render_form(request, visit, form, None, 422)
-    view.flash(request, _added_message(done, form["opt_in"] == "yes"))
-    return view.redirect(request, f"/contacts/{done.contact.id}")
+    view.flash(request, _added_message(created, form["opt_in"] == "yes"))
+    return view.redirect(request, f"/contacts/{created.contact.id}")
 
 
-def _added_message(done: write.WriteResult, wanted: bool) -> str:
+def _added_message(result: write.WriteResult, is_opt_in: bool) -> str:
     """Return the notice for a new contact, with its subscription."""
-    who = formats.contact_name(done.contact)
-    first = f"{who} was added"
-    if not done.contact.channels:
+    name = formats.contact_name(result.contact)
+    first = f"{name} was added"
+    if not result.contact.channels:
         return f"{first}."
-    if any(channel.subscribed for channel in done.contact.channels):
-        return f"{first}, subscribed." if wanted else f"{first}."
+    if any(channel.subscribed for channel in result.contact.channels):
+        return f"{first}, subscribed." if is_opt_in else f"{first}."
     return f"{first}, not subscribed: campaigns skip them."
 
 
@@ -242,8 +242,8 @@ def _add_contact(account_id: int, body: store.ContactWrite, evidence: Evidence, 
 
     Raises Invalid, also if another contact has one of the addresses: no existing contact is overwritten.
     """
-    given = {kind: getattr(body, kind) for kind in ("email", "phone")}
-    used = [kind for kind, text in given.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
+    addresses = {kind: getattr(body, kind) for kind in ("email", "phone")}
+    used = [kind for kind, text in addresses.items() if isinstance(text, str) and _has_owner(account_id, kind, text)]
     if used:
         raise errors.Invalid({kind: ["has already been taken"] for kind in used})
     if new_list:
@@ -324,7 +324,7 @@ async def confirm_delete(request: Request, visit: Visit, contact_id: int) -> HTT
 @pages.post("/<contact_id:int>/delete")
 @signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Delete a person for good; an opt-out of theirs stays as a mark that cannot be read."""
+    """Delete a contact permanently; an opt-out is kept as a hash of the address."""
     deleted = await commit(
         audit.run_and_record, visit.actor, "contact_delete", removal.delete, visit.account_id, contact_id
     )
@@ -335,7 +335,7 @@ async def delete(request: Request, visit: Visit, contact_id: int) -> HTTPRespons
 @pages.post("/<contact_id:int>/erase")
 @signed_in("contacts:write")
 async def erase_person(request: Request, visit: Visit, contact_id: int) -> HTTPResponse:
-    """Erase a contact with every trace; only the block on their addresses remains."""
+    """Erase a contact and all its data; only the hashed suppression of its addresses remains."""
     contact = await fetch(store.get, visit.account_id, contact_id)
     args = (removal.erase, visit.account_id, contact_id, visit.evidence())
     await commit(audit.run_and_record, visit.actor, "contact_erase", *args)
@@ -357,13 +357,13 @@ def _build_form(contact: Any, offered: list[Any]) -> Form:
 
 
 def _unlisted_list_ids(contact: Any, offered: list[Any]) -> list[int]:
-    """Return the lists of a person that a form has no room for."""
-    rest = set(contact.list_ids) - {option.id for option in offered}
-    return [item for item in rest if lists.get(contact.account_id, item).segment_id is None]
+    """Return the ids of a contact's lists that the form does not offer."""
+    unlisted_ids = set(contact.list_ids) - {option.id for option in offered}
+    return [list_id for list_id in unlisted_ids if lists.get(contact.account_id, list_id).segment_id is None]
 
 
 def _complete_form_phone(visit: Visit, form: Form) -> None:
-    """Write the phone number of a form in E.164 by the country of the account, where it can be read."""
+    """Rewrite the phone number of a form in E.164, by the country of the account, if it can be parsed."""
     form.values["phone"] = lookups.complete_phone(visit, form["phone"])
 
 
@@ -374,17 +374,17 @@ def _read_fields(form: Form) -> dict[str, Any]:
 
 def _changed_channels(contact: Any, form: Form) -> list[tuple[str, dict[str, Any]]]:
     """Return the changes to the first email address and the first phone number, by kind."""
-    wanted: list[tuple[str, dict[str, Any]]] = []
+    changes: list[tuple[str, dict[str, Any]]] = []
     for kind in ("email", "phone"):
         present = next((channel for channel in contact.channels if channel.kind == kind), None)
         if present and not form[kind]:
-            wanted.append((kind, {"id": present.id, "_destroy": True}))
+            changes.append((kind, {"id": present.id, "_destroy": True}))
         elif present and form[kind] != present.value:
-            wanted.append((kind, {"id": present.id, "value": form[kind]}))
+            changes.append((kind, {"id": present.id, "value": form[kind]}))
         elif not present and form[kind]:
             # An added address has no consent yet; the contact's page can subscribe it.
-            wanted.append((kind, {"value": form[kind], "kind": kind, "subscribed": False}))
-    return wanted
+            changes.append((kind, {"value": form[kind], "kind": kind, "subscribed": False}))
+    return changes
 
 
 async def _render_form(request: Request, visit: Visit, form: Form, contact: Any, status: int) -> HTTPResponse:
@@ -394,14 +394,14 @@ async def _render_form(request: Request, visit: Visit, form: Form, contact: Any,
     shown_keys = form.values.get("data_shown", shown_keys)
     return view.render(
         request, "contacts/form.html", status, form=form, contact=contact, lists=contact_lists, data=data,
-        shown=shown_keys,
+        shown_keys=shown_keys,
         kinds=custom_data.VALUE_KINDS, country=dict(lookups.country_names()).get(visit.account.country_code or ""),
         countries=lookups.country_options("None", form["country_code"]),
     )  # fmt: skip
 
 
 async def _add_errors(visit: Visit, form: Form, error: errors.Invalid, names: dict[str, str]) -> Form:
-    """Note the faults of the domain, and whose an address is already; none where the form found some itself."""
+    """Add the errors of the domain, with the owner of a taken address; fields that have an error keep it."""
     for path, messages in error.fields.items():
         kind = names.get(path, path)
         if (
@@ -426,7 +426,7 @@ async def _add_errors(visit: Visit, form: Form, error: errors.Invalid, names: di
 @pages.get("/filter", strict_slashes=False)
 @signed_in()
 async def edit_filter(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the rules in force; the Apply button redirects to the filtered table."""
+    """Show the active rules; the Apply button redirects to the filtered table."""
     posted: dict[str, list[str]] = {name: list(values) for name, values in request.args.items()}
     state = {name: tables.query_text(request, name) for name in ("search", *TABLE_FILTERS) if request.args.get(name)}
     if "rows" not in posted:
@@ -465,7 +465,7 @@ async def save_as_segment(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _load_rows(account_id: int, text: str) -> FilterRows:
-    """Return the rows of the filters in force, or one blank row if they cannot be read."""
+    """Return the rows of the active filters, or one blank row if they cannot be parsed."""
     try:
         rules = parse_rules(text)
         segment_people.parse_filters(account_id, rules)
@@ -485,6 +485,6 @@ async def _render_filter(
         rows.add_errors(error)
     state = {name: value for name, value in state.items() if name != "filters"}
     return view.render(
-        request, "contacts/filter.html", status, form=form, shown=filter_view, state=state,
+        request, "contacts/filter.html", status, form=form, filter_view=filter_view, state=state,
         may_keep=visit.can("contacts:write"),
     )  # fmt: skip

@@ -66,12 +66,16 @@ def load_guide(name: str, base: str) -> Guide:
     if name not in guide_names():
         raise KeyError(name)
     text = executable.shipped_path("ui", "guides", f"{name}.md").read_text(encoding="utf-8")
-    title, lead, rest = (part.strip() for part in text.split("\n\n", 2))
+    title, lead, body = (part.strip() for part in text.split("\n\n", 2))
     markdown = _markdown_renderer()
-    draft = markdown.render(rest).replace(_EXAMPLE_BASE_URL, escape(base))
+    draft = markdown.render(body).replace(_EXAMPLE_BASE_URL, escape(base))
     parts = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', draft)
     return Guide(
-        name, title.removeprefix("# "), lead, draft, tuple((item, _strip_tags(words)) for item, words in parts)
+        name,
+        title.removeprefix("# "),
+        lead,
+        draft,
+        tuple((heading_id, _strip_tags(heading)) for heading_id, heading in parts),
     )
 
 
@@ -86,7 +90,7 @@ def _strip_tags(words: str) -> str:
 
 @cache
 def _markdown_renderer() -> Any:
-    """Return the one reader of Markdown: HTML in it is text, so that a guide cannot break the page policy."""
+    """Return the Markdown renderer, which escapes HTML, so that a guide cannot break the page policy."""
     from markdown_it import MarkdownIt
 
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -123,13 +127,13 @@ _RENDERER_POLICY = (
     f"sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'self' '{_RENDERER_STYLE}'; "
     "style-src-attr 'unsafe-inline'; img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 )
-# Keys whose values are literals instead of schemas, and the types without parts.
+# Keys whose values are literals instead of schemas, and the types without nested schemas.
 _LITERAL_KEYS = frozenset({"example", "examples", "default", "enum", "const"})
 _SIMPLE_TYPES = frozenset({"string", "integer", "number", "boolean"})
 
 
 class Operation(NamedTuple):
-    """One operation of the interface, in a list of them."""
+    """One operation of the API, for the list of operations."""
 
     method: str
     path: str
@@ -166,11 +170,11 @@ async def show_api(request: Request) -> HTTPResponse:
 @public_page
 async def show_reference(request: Request) -> HTTPResponse:
     """Show the reference, rendered in the browser by RapiDoc from `document.js`."""
-    answer = _render_page(request, "docs/reference.html")
-    answer.headers["content-security-policy"] = _RENDERER_POLICY
+    response = _render_page(request, "docs/reference.html")
+    response.headers["content-security-policy"] = _RENDERER_POLICY
     # A page without an origin cannot be same-origin with itself.
-    answer.headers["cross-origin-opener-policy"] = "unsafe-none"
-    return answer
+    response.headers["cross-origin-opener-policy"] = "unsafe-none"
+    return response
 
 
 @pages.get("/api/document.js", name="document")
@@ -182,9 +186,9 @@ async def show_document(request: Request) -> HTTPResponse:
 
 def _render_page(request: Request, template: str, **context: Any) -> HTTPResponse:
     guides = list_guides(config.base_url(config.current()))
-    answer = view.render_whole(request, template, guides=guides, **context)
-    answer.headers["x-robots-tag"] = "noindex"
-    return answer
+    response = view.render_whole(request, template, guides=guides, **context)
+    response.headers["x-robots-tag"] = "noindex"
+    return response
 
 
 @cache
@@ -193,7 +197,7 @@ def _build_script(build: Any) -> bytes:
 
 
 def _simplify_schema(node: Any) -> Any:
-    """Return a part of the document as RapiDoc draws it in one line: words with their type, and null as one more."""
+    """Return a schema that RapiDoc shows in one line: literals with their type, and null as one more type."""
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):
@@ -226,5 +230,5 @@ def _group_operations(build: Any) -> list[tuple[str, str, list[Operation]]]:
 
 
 def _operation_anchor(method: str, path: str) -> str:
-    """Return how RapiDoc calls an operation."""
+    """Return the anchor that RapiDoc gives an operation."""
     return re.sub(r"[\s#:?&={}]", "-", f"{method}-{path}")

@@ -33,7 +33,7 @@ _present: dict[int, dict[str, "PresentUser"]] = {}
 
 
 class PresentUser(NamedTuple):
-    """A user who has the email open too."""
+    """A user who has the email open."""
 
     user: int
     name: str
@@ -41,27 +41,27 @@ class PresentUser(NamedTuple):
     at: int
 
 
-def mark_present(template_id: int, who: str, user: int, name: str, key: str) -> None:
+def mark_present(template_id: int, session_key: str, user: int, name: str, key: str) -> None:
     """Record that a user has the email open; `who` identifies the browser session."""
     now = clock.now_ms()
     users = _present.setdefault(template_id, {})
-    users[who] = PresentUser(user, name, key, now)
-    for key_ in [key_ for key_, other in users.items() if now - other.at > _TIMEOUT_MS]:
-        del users[key_]
+    users[session_key] = PresentUser(user, name, key, now)
+    for expired_key in [expired_key for expired_key, user_entry in users.items() if now - user_entry.at > _TIMEOUT_MS]:
+        del users[expired_key]
 
 
 def list_others(template_id: int, user: int) -> list[PresentUser]:
     """Return the other users who have the email open, each once, with their last section."""
     now = clock.now_ms()
-    row = sorted(_present.get(template_id, {}).values(), key=lambda other: other.at)
-    return list({item.user: item for item in row if item.user != user and now - item.at <= _TIMEOUT_MS}.values())
+    users = sorted(_present.get(template_id, {}).values(), key=lambda other: other.at)
+    return list({entry.user: entry for entry in users if entry.user != user and now - entry.at <= _TIMEOUT_MS}.values())
 
 
-def mark_left(template_id: int, who: str) -> None:
+def mark_left(template_id: int, session_key: str) -> None:
     """Record that a user closed the email."""
-    row = _present.get(template_id, {})
-    row.pop(who, None)
-    if not row:
+    users = _present.get(template_id, {})
+    users.pop(session_key, None)
+    if not users:
         _present.pop(template_id, None)
 
 
@@ -74,7 +74,7 @@ _PALETTES = (
     ("Plum", {"brand_color": "#6b3fa0", "text_color": "#2a2433", "bg_color": "#f4f1f8"}),
     ("Night", {"brand_color": "#f2b84b", "text_color": "#f3f1ea", "bg_color": "#17191d"}),
 )  # fmt: skip
-# The characters of a subject and a preheader that a phone shows.
+# The number of characters of a subject and a preheader that a phone shows.
 SUBJECT_CHARACTERS, PREHEADER_CHARACTERS = 45, 90
 
 
@@ -115,7 +115,7 @@ async def render_errors(request: Request, visit: Visit, row: Template, values: d
 
 
 def build_context(visit: Visit, template_id: int, key: str | None = None, asks_palette: bool = True) -> dict[str, Any]:
-    """Return everything the page shows; raises NotFound."""
+    """Return the context of the page; raises NotFound."""
     row = store.get(visit.account_id, template_id)
     home = store.find_owner(row)
     page = document.list_entries(row.design)
@@ -148,7 +148,7 @@ def _position_among_siblings(rows: list[document.Entry], entry: document.Entry |
     """Return the position of a section among its siblings, and their number."""
     if entry is None:
         return 0, 0
-    return entry.position + 1, len([item for item in entry.siblings if isinstance(item, dict)])
+    return entry.position + 1, len([sibling for sibling in entry.siblings if isinstance(sibling, dict)])
 
 
 def _unknown_section_json(entry: document.Entry | None) -> str:
@@ -159,12 +159,12 @@ def _unknown_section_json(entry: document.Entry | None) -> str:
 
 
 def _describe_audience(visit: Visit, entry: document.Entry | None) -> str:
-    """Return in words who sees a section; empty for everybody."""
-    present = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
-    if not isinstance(present, list) or not present:
+    """Return a sentence about which contacts see a section; empty for all contacts."""
+    filters = entry.section.props.get("show_if") if entry is not None and entry.section.kind is not None else None
+    if not isinstance(filters, list) or not filters:
         return ""
     return (
-        filter_builder.build_view(visit.account_id, FilterRows.from_filters(present), counted=False).sentence
+        filter_builder.build_view(visit.account_id, FilterRows.from_filters(filters), counted=False).sentence
         or "People who match its rules"
     )
 
@@ -177,7 +177,7 @@ def editor_url(home: store.TemplateOwner) -> str:
 
 
 def back_url(home: store.TemplateOwner) -> str:
-    """Return where the editor came from."""
+    """Return the URL of the page that the editor was opened from."""
     if home.kind == "campaign":
         return f"/campaigns/{home.id}"
     return f"/flows/{home.id}?step={home.step}" if home.kind == "flow" else "/templates"
@@ -226,10 +226,10 @@ async def show_details(request: Request, visit: Visit, template_id: int) -> HTTP
 @pages.post("/templates/<template_id:int>/sections/<key:str>")
 @signed_in("templates:write")
 async def save_section(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Save values of a section, merged with what others changed elsewhere."""
-    filters = read_changes(request)
+    """Save values of a section; other users' changes of other values are kept."""
+    changes = read_changes(request)
     return await _save_changes(
-        request, visit, template_id, key, filters, editing.edit_values, visit.account_id, template_id, key
+        request, visit, template_id, key, changes, editing.edit_values, visit.account_id, template_id, key
     )
 
 
@@ -237,9 +237,9 @@ async def save_section(request: Request, visit: Visit, template_id: int, key: st
 @signed_in("templates:write")
 async def save_theme(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Save values of the theme."""
-    filters = read_changes(request)
+    changes = read_changes(request)
     return await _save_changes(
-        request, visit, template_id, None, filters, editing.edit_values, visit.account_id, template_id, None
+        request, visit, template_id, None, changes, editing.edit_values, visit.account_id, template_id, None
     )
 
 
@@ -247,9 +247,9 @@ async def save_theme(request: Request, visit: Visit, template_id: int) -> HTTPRe
 @signed_in("templates:write")
 async def save_details(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Save subject, preheader and sender."""
-    filters = read_changes(request)
+    changes = read_changes(request)
     return await _save_changes(
-        request, visit, template_id, None, filters, editing.edit_details, visit.account_id, template_id
+        request, visit, template_id, None, changes, editing.edit_details, visit.account_id, template_id
     )
 
 
@@ -271,7 +271,7 @@ async def _save_changes(
         row = await fetch(store.get, visit.account_id, template_id)
         edit = await fetch(_prepare_edit, row, key, changes)
         prepared = await render_for(visit.account_id, editing.prepare, row, edit)
-        done = await commit(verb, *args, changes, visit.user.id, prepared)
+        edited = await commit(verb, *args, changes, visit.user.id, prepared)
     except Invalid as error:
         return await _render_refused(request, visit, template_id, key, changes, error)
     except Conflict as error:
@@ -282,8 +282,8 @@ async def _save_changes(
         names = (*names, "inspector")
     elif path in ("email.from_name", "email.subject", "email.preheader"):
         names = (*names, "inboxrow", "subject_length", "preheader_length")
-    seen = await fetch(_current_digests, done.template, key, changes)
-    return await render_blocks(request, visit, template_id, key, names, kept=True, seen=seen)
+    digests = await fetch(_current_digests, edited.template, key, changes)
+    return await render_blocks(request, visit, template_id, key, names, kept=True, seen=digests)
 
 
 def _prepare_edit(row: Template, key: str | None, changes: list[Change]) -> Any:
@@ -293,15 +293,15 @@ def _prepare_edit(row: Template, key: str | None, changes: list[Change]) -> Any:
 
 
 def _current_digests(row: Template, key: str | None, changes: list[Change]) -> dict[str, str]:
-    """Return the present digest of each value."""
+    """Return the current digest of each value."""
     digests = {}
     entry = document.find_section(document.list_entries(row.design), key) if key else None
     for change in changes:
         if change.path.startswith("email."):
             value = getattr(row, change.path.removeprefix("email."))
         else:
-            current = editing.parse_path(change.path, entry.section.kind if entry else None)
-            value = editing.get_value(current, editing.get_holder(entry, row.design, current))
+            value_path = editing.parse_path(change.path, entry.section.kind if entry else None)
+            value = editing.get_value(value_path, editing.get_holder(entry, row.design, value_path))
         digests[change.path] = editing.hash_value(value)
     return digests
 
@@ -310,16 +310,16 @@ async def _render_refused(
     request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], error: Invalid
 ) -> HTTPResponse:
     """Render field errors at their fields and all others beside the title."""
-    kinds = {item.path: item.typed for item in changes}
-    values = {path: value_error_sentence(path, result[0]) for path, result in error.fields.items() if path in kinds}
-    base = [formats.sentence(result[0]) for path, result in error.fields.items() if path not in kinds]
+    kinds = {change.path: change.typed for change in changes}
+    values = {path: value_error_sentence(path, messages[0]) for path, messages in error.fields.items() if path in kinds}
+    base = [formats.sentence(messages[0]) for path, messages in error.fields.items() if path not in kinds]
     return await _render_messages(request, visit, template_id, key, 422, values, " ".join(base), None)
 
 
 async def _render_conflict(
     request: Request, visit: Visit, template_id: int, key: str | None, changes: list[Change], error: Conflict
 ) -> HTTPResponse:
-    """Render who changed a value first, and keep the typed one."""
+    """Render a conflict: who changed the value first, and the typed value."""
     return await _render_messages(request, visit, template_id, key, 409, {}, "", error.extra)
 
 
@@ -332,7 +332,7 @@ async def _render_messages(
         return await render_blocks(request, visit, template_id, key, (), status, say=text)
     values = await render_for(visit.account_id, build_context, visit, template_id, key)
     response = view.render_blocks(
-        request, "editor/told.html", ("told",), status, said=said, base=base, theirs=theirs, **values
+        request, "editor/told.html", ("told",), status, field_errors=said, base=base, conflict=theirs, **values
     )
     response.headers["x-editor"] = json.dumps({"rev": values["row"].revision, "base": base, "wrong": list(said)})
     return response
@@ -366,25 +366,25 @@ AUDIENCE_PATH = "props.show_if"
 async def show_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
     """Show the rules of a section, with the number of matching contacts."""
     row, entry = await fetch(_load_section, visit, template_id, key)
-    present = entry.section.props.get("show_if")
-    rows = FilterRows.from_filters(present) if isinstance(present, list) and present else FilterRows.blank()
+    filters = entry.section.props.get("show_if")
+    rows = FilterRows.from_filters(filters) if isinstance(filters, list) and filters else FilterRows.blank()
     return await _render_audience(request, visit, row, entry, rows)
 
 
 @pages.post("/templates/<template_id:int>/sections/<key:str>/audience")
 @signed_in("templates:write")
 async def save_audience(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Save the rules; without any everybody sees the section."""
+    """Save the rules; without rules all contacts see the section."""
     form = Form.from_request(request)
     row, entry = await fetch(_load_section, visit, template_id, key)
     rows = FilterRows.from_form(form.lists)
     if rows.apply_action(form.lists):
         return await _render_audience(request, visit, row, entry, rows)
     try:
-        params = [Change(AUDIENCE_PATH, json.dumps(rows.to_filters()))]
-        edit = await fetch(editing.build_value_edit, row, key, params)
+        changes = [Change(AUDIENCE_PATH, json.dumps(rows.to_filters()))]
+        edit = await fetch(editing.build_value_edit, row, key, changes)
         prepared = await render_for(visit.account_id, editing.prepare, row, edit)
-        await commit(editing.edit_values, visit.account_id, template_id, key, params, visit.user.id, prepared)
+        await commit(editing.edit_values, visit.account_id, template_id, key, changes, visit.user.id, prepared)
     except errors.Invalid as error:
         rows.add_errors(error, AUDIENCE_PATH)
         return await _render_audience(request, visit, row, entry, rows, 422)
@@ -407,7 +407,7 @@ async def _render_audience(
     values: dict[str, Any] = {
         "row": row, "entry": entry, "home": home, "page": editor_url(home),
         "locked": home.is_locked or visit.user.role == "viewer",
-        "shown": await filter_builder.load_view(visit.account_id, rows),
+        "filter_view": await filter_builder.load_view(visit.account_id, rows),
     }  # fmt: skip
     return view.render(request, "editor/audience.html", status, **values)
 

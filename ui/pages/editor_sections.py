@@ -38,7 +38,7 @@ async def add(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
 @pages.post("/<template_id:int>/sections/<key:str>/move", name="move")
 @signed_in("templates:write")
 async def move(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Move a section up or down, or to a place."""
+    """Move a section up or down, or to a position."""
     form = Form.from_request(request)
     by = {"up": -1, "down": 1}.get(form["way"])
     edit = section_edits.shift_section(key, by) if by else section_edits.move_section(key, _read_spot(form))
@@ -48,7 +48,7 @@ async def move(request: Request, visit: Visit, template_id: int, key: str) -> HT
 @pages.post("/<template_id:int>/sections/<key:str>/duplicate", name="duplicate")
 @signed_in("templates:write")
 async def duplicate(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Add a copy of a section behind it."""
+    """Add a copy of a section after it."""
     return await _arrange(request, visit, template_id, section_edits.duplicate_section(key), "duplicated")
 
 
@@ -66,7 +66,7 @@ async def remove(request: Request, visit: Visit, template_id: int, key: str) -> 
 @pages.post("/<template_id:int>/sections/<key:str>/items", name="items")
 @signed_in("templates:write")
 async def change_items(request: Request, visit: Visit, template_id: int, key: str) -> HTTPResponse:
-    """Add an entry to a list of a section, take one out, or move it."""
+    """Add, remove or move an entry in a list of a section."""
     name, _, act = Form.from_request(request)["entry"].partition(".")
     act, _, at = act.partition(".")
     edit = section_edits.edit_list(key, name, act, int(at) if at in _NUMBERS else 0)
@@ -78,11 +78,11 @@ async def change_items(request: Request, visit: Visit, template_id: int, key: st
 async def reset_theme(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
     """Reset the theme to the brand."""
 
-    def made(design: dict[str, Any], result: Any) -> tuple[str, str | None]:
+    def clear_theme(design: dict[str, Any], result: Any) -> tuple[str, str | None]:
         design["theme"] = {}
         return "Theme: as the brand", None
 
-    return await _arrange(request, visit, template_id, made, "", also=("theme",))
+    return await _arrange(request, visit, template_id, clear_theme, "", also=("theme",))
 
 
 async def _arrange(
@@ -93,21 +93,21 @@ async def _arrange(
         row = await fetch(store.get, visit.account_id, template_id)
         edit, _ = await fetch(editing.build_section_edit, row, change)
         prepared = await render_for(visit.account_id, editing.prepare, row, edit)
-        done = await commit(editing.edit_sections, visit.account_id, template_id, change, visit.user.id, prepared)
+        edited = await commit(editing.edit_sections, visit.account_id, template_id, change, visit.user.id, prepared)
     except Invalid as error:
         text = formats.sentence(next(iter(error.fields.values()))[0])
         return await render_blocks(request, visit, template_id, None, ("state",), 422, base=text, say=text)
-    notice = {"text": undo, "undo": (f"/templates/{template_id}/undo", {"revision": str(done.template.revision)})}
-    text = await fetch(_announcement, visit, template_id, done.key, verb) if verb else ""
+    notice = {"text": undo, "undo": (f"/templates/{template_id}/undo", {"revision": str(edited.template.revision)})}
+    text = await fetch(_announcement, visit, template_id, edited.key, verb) if verb else ""
     return await render_blocks(
         request,
         visit,
         template_id,
-        done.key,
+        edited.key,
         (*_ALL_BLOCKS, *also),
         say=text,
         changed=True,
-        select=done.key,
+        select=edited.key,
         notice=notice if undo else None,
     )
 
@@ -158,16 +158,16 @@ async def restore(request: Request, visit: Visit, template_id: int) -> HTTPRespo
 async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: Any) -> HTTPResponse:
     """Go to a revision by undo, redo or number; the history page is redirected to itself."""
     form = Form.from_request(request)
-    seen, key = parse_int(form["revision"], 0) or None, form.text("s")
+    seen_revision, key = parse_int(form["revision"], 0) or None, form.text("s")
     verb = {"undo": store.undo, "redo": store.redo}.get(to)
     text, status = "Done. Nothing is lost: every step is in the history.", 200
     try:
         prepared = await render(store.prepare_revision, visit.account_id, template_id, to)
         if verb is not None:
-            await commit(verb, visit.account_id, template_id, visit.user.id, seen, prepared)
+            await commit(verb, visit.account_id, template_id, visit.user.id, seen_revision, prepared)
             text = "Undone." if to == "undo" else "Done again."
         else:
-            await commit(store.restore, visit.account_id, template_id, to, visit.user.id, seen, prepared)
+            await commit(store.restore, visit.account_id, template_id, to, visit.user.id, seen_revision, prepared)
     except Conflict as error:
         text, status = f"{describe_conflict(error)} Look at it first.", 409
     except Invalid as error:
@@ -183,16 +183,16 @@ async def _go_to_revision(request: Request, visit: Visit, template_id: int, to: 
 @pages.post("/<template_id:int>/presence", name="presence")
 @signed_in("templates:write")
 async def update_presence(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Record that the user has the email open, and show who else has and what changed."""
+    """Record that the user has the email open; return the other users who have it open, and the changes."""
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, template_id)
-    who, name = str(visit.session.id), visit.user.name or visit.user.email
+    session_key, name = str(visit.session.id), visit.user.name or visit.user.email
     if form["gone"]:
-        editor.mark_left(template_id, who)
+        editor.mark_left(template_id, session_key)
         return view.render_blocks(request, "editor/told.html", ())
-    editor.mark_present(template_id, who, visit.user.id, name, form["s"][:64])
+    editor.mark_present(template_id, session_key, visit.user.id, name, form["s"][:64])
     moved = parse_int(form["revision"], 0) not in (0, row.revision)
     # The outline is only replaced when it changed, as the user may be dragging in it.
-    crowd = form["crowd"] or editor.list_others(template_id, visit.user.id)
-    names = ("state", "steps", "list") if moved else ("state", "list") if crowd else ("state",)
+    has_others = form["crowd"] or editor.list_others(template_id, visit.user.id)
+    names = ("state", "steps", "list") if moved else ("state", "list") if has_others else ("state",)
     return await render_blocks(request, visit, template_id, form.text("s"), names, changed=moved)

@@ -27,7 +27,7 @@ from ui.session import Pages, Visit
 pages = Pages("ui_exports", url_prefix="/exports")
 
 
-# Parameters of a list's URL that only say how it is displayed.
+# Parameters of a list's URL that only affect how it is displayed.
 _VIEW_PARAMS = ("page", "limit", "per", "per_page", "sort", "order", "density", "format", "ticket")
 
 # Filters of the table of contacts, as its URL names them.
@@ -85,20 +85,20 @@ _FILTER_LABELS = {
 
 
 def read_filters(kind: ExportKind, args: Any) -> dict[str, str]:
-    """Return the filters of a list's URL, without parameters that only say how it is displayed."""
+    """Return the filters of a list's URL, without parameters that only affect how it is displayed."""
     filters = {name: str(args.get(name))[:500] for name in args if name not in _VIEW_PARAMS}
     return {name: value for name, value in filters.items() if value.strip()}
 
 
 def parse_filters(kind: ExportKind, filters: dict[str, str]) -> tuple[Any, ...]:
-    """Read filters; raises Invalid also for one that is not known, so that none is lost on the way."""
-    own = {
+    """Parse filters; raises Invalid, also for an unknown filter, so that none is ignored."""
+    query_filters = {
         name: value for name, value in filters.items() if kind.query is not ContactQuery or name not in _TABLE_PARAMS
     }
     names = {info.name for info in validation.declared_fields(kind.query)}
-    if unknown := sorted(set(own) - names):
+    if unknown := sorted(set(query_filters) - names):
         raise errors.Invalid({name: ["is not a filter of this list"] for name in unknown})
-    query = validation.read(kind.query, {**own, "limit": 1}, loose=True)
+    query = validation.read(kind.query, {**query_filters, "limit": 1}, loose=True)
     if kind.query is not ContactQuery:
         return (query,)
     if filters.get("show", "") not in contact_pages.SHOW_VALUES:
@@ -108,23 +108,23 @@ def parse_filters(kind: ExportKind, filters: dict[str, str]) -> tuple[Any, ...]:
 
 
 def filter_chips(account_id: int, kind: ExportKind, filters: dict[str, str]) -> list[tuple[str, str]]:
-    """Return each filter in words, with the query of the page without it."""
+    """Return the label of each filter, with the query of the page without that filter."""
     chips: list[tuple[str, str]] = []
-    rest = dict(filters)
+    remaining = dict(filters)
     if kind.query is ContactQuery:
-        chosen = {chip.value: chip.label for chip in contact_pages.count_chips(account_id)}
+        chip_labels = {chip.value: chip.label for chip in contact_pages.count_chips(account_id)}
         if filters.get("show"):
-            chips.append((chosen[filters["show"]], _query_without(filters, "show")))
+            chips.append((chip_labels[filters["show"]], _query_without(filters, "show")))
         for active_filter in contact_pages.describe_filters(account_id, filters, {}):
             chips.append((active_filter.text, _query_without(filters, *active_filter.names)))
-        rest = {name: value for name, value in filters.items() if name == "search" or name not in _TABLE_PARAMS}
+        remaining = {name: value for name, value in filters.items() if name == "search" or name not in _TABLE_PARAMS}
     return chips + [
-        (_filter_label(account_id, name, value), _query_without(filters, name)) for name, value in rest.items()
+        (_filter_label(account_id, name, value), _query_without(filters, name)) for name, value in remaining.items()
     ]
 
 
 def _query_without(filters: dict[str, str], *names: str) -> str:
-    return formats.query_string({item: value for item, value in filters.items() if item not in names})
+    return formats.query_string({name: value for name, value in filters.items() if name not in names})
 
 
 def _filter_label(account_id: int, name: str, value: str) -> str:
@@ -142,7 +142,7 @@ def _filter_label(account_id: int, name: str, value: str) -> str:
 
 
 class Progress(NamedTuple):
-    """A file that is being sent: whose, how many rows of how many, and whether it is whole, broken off or neither."""
+    """The progress of a download: its account, its rows so far, its total, and whether it ended or broke off."""
 
     account_id: int
     rows: int
@@ -156,7 +156,7 @@ _MAX_EXPORTS = 64
 
 
 def get_progress(account_id: int, ticket: str) -> Progress | None:
-    """Return how far the file of a ticket is, or None if it has not begun."""
+    """Return the progress of the file with a ticket, or None if it has not begun."""
     row = _progress.get(ticket)
     return row if row is not None and row.account_id == account_id else None
 
@@ -167,25 +167,25 @@ def track_progress(
     """Yield the chunks of a file, and record its rows under a ticket; `head` lines are not counted."""
     end, rows = b"\r\n" if head else b"\n", -head
 
-    def note(state: str) -> None:
+    def record(state: str) -> None:
         if ticket:
             _progress[ticket] = Progress(account_id, max(rows, 0), total, state, time.monotonic())
             _progress.move_to_end(ticket)
             while len(_progress) > _MAX_EXPORTS:
                 _progress.popitem(last=False)
 
-    note("going")
+    record("going")
     state = "broken"
     try:
         for piece in pieces:
-            sent = piece.encode() if isinstance(piece, str) else bytes(piece)
-            rows += sent.count(end)
-            note("going")
-            yield mark + sent
+            chunk = piece.encode() if isinstance(piece, str) else bytes(piece)
+            rows += chunk.count(end)
+            record("going")
+            yield mark + chunk
             mark = b""
         state = "done"
     finally:
-        note(state)
+        record(state)
 
 
 # The page stops polling after this many requests before the file has begun.
@@ -205,8 +205,8 @@ async def show_export(request: Request, visit: Visit, of: str) -> HTTPResponse:
 
     total, chips = await fetch(read)
     return view.render(
-        request, "exports/show.html", of=of, kind=kind, asked=filters, total=total, chips=chips, file_formats=FORMATS,
-        ticket=secrets.token_hex(8), going=None, tries=0,
+        request, "exports/show.html", of=of, kind=kind, filters=filters, total=total, chips=chips, file_formats=FORMATS,
+        ticket=secrets.token_hex(8), progress=None, tries=0,
     )  # fmt: skip
 
 
@@ -219,16 +219,16 @@ async def download(request: Request, visit: Visit, of: str) -> HTTPResponse | No
     if form is None:
         raise errors.NotFound
     filters = read_filters(kind, request.args)
-    _, _, ending, marked = form
+    _, _, ending, has_bom = form
     ticket = (request.args.get("ticket") or "")[:32]
-    read = parse_filters(kind, filters)
-    total = (await fetch(kind.page, visit.account_id, *read)).total
-    lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, *read)
-    mark, head = b"\xef\xbb\xbf" if marked else b"", 1 if ending == "csv" else 0
+    parsed = parse_filters(kind, filters)
+    total = (await fetch(kind.page, visit.account_id, *parsed)).total
+    lines: Any = (kind.csv if ending == "csv" else kind.jsonl)(visit.account_id, *parsed)
+    mark, head = b"\xef\xbb\xbf" if has_bom else b"", 1 if ending == "csv" else 0
     await audit.record_export(visit.actor, visit.account_id, f"{of}.{ending}", filters, total)
     pieces = track_progress(visit.account_id, ticket, total, lines, mark, head)
-    seen = progress.track_progress(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
-    return await view.stream_file(request, f"{of}.{ending}", TYPES[ending], seen)
+    chunks = progress.track_progress(visit.account_id, f"{of}.{ending}", total, pieces, lines=not head)
+    return await view.stream_file(request, f"{of}.{ending}", TYPES[ending], chunks)
 
 
 @pages.get("/<of:str>/progress", name="progress")
@@ -241,7 +241,14 @@ async def show_progress(request: Request, visit: Visit, of: str) -> HTTPResponse
     tried = request.args.get("tries") or "0"
     tries = min(int(tried) + 1, _MAX_TRIES) if tried.isdecimal() and len(tried) < 4 else _MAX_TRIES
     return view.render(
-        request, "exports/progress.html", of=of, kind=kind, ticket=ticket, going=progress, tries=tries, most=_MAX_TRIES
+        request,
+        "exports/progress.html",
+        of=of,
+        kind=kind,
+        ticket=ticket,
+        progress=progress,
+        tries=tries,
+        max_tries=_MAX_TRIES,
     )
 
 

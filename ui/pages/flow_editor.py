@@ -39,13 +39,13 @@ START = "start"
 def load_page(
     visit: Visit, flow_id: int, query: Mapping[str, Any], form: StepForm | None = None, shows: str | None = None
 ) -> dict[str, Any]:
-    """Return everything the page of a flow shows; `shows` is the open panel, `form` what was typed in it."""
+    """Return the context of a flow's page; `shows` is the open panel, `form` its submitted form."""
     flow = store.find(visit.account_id, flow_id)
     draft = drafts.build_draft(flow)
-    text = drafts.add_contents(draft.steps)
+    steps = drafts.add_contents(draft.steps)
     span = query.get("range") if query.get("range") in dict(RANGES) else "all"
-    names = report.build_report(flow, span) if flow.version else None  # type: ignore[arg-type]  # one of the three
-    numbers = flow_tree.index_report(names)
+    figures = report.build_report(flow, span) if flow.version else None  # type: ignore[arg-type]  # one of the three
+    numbers = flow_tree.index_report(figures)
     changes = drafts.list_changes(visit.account_id, flow_id) if draft.is_changed else []
     blocked = drafts.list_blockers(draft, visit.actor) if flow.status != "archived" else []
     lacks: dict[int, list[str]] = {}
@@ -53,24 +53,24 @@ def load_page(
         if step_id is not None:
             lacks.setdefault(step_id, []).append(formats.sentence(blocker.message))
     marks = {change.step_id: change.kind for change in changes if change.step_id is not None}
-    chosen = _selected_panel(query) if shows is None else shows
-    step = document.find_step(text, int(chosen)) if chosen.isdecimal() else None
+    panel = _selected_panel(query) if shows is None else shows
+    step = document.find_step(steps, int(panel)) if panel.isdecimal() else None
     where = document.parse_position(str(query.get("at") or ""))
     kind = str(query.get("add") or "")
     return {
-        "flow": flow, "drawn": draft, "cards": flow_tree.build_cards(draft, text, numbers, lacks, marks),
-        "known": names, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
+        "flow": flow, "draft": draft, "cards": flow_tree.build_cards(draft, steps, numbers, lacks, marks),
+        "report": figures, "numbers": numbers, "span": span, "ranges": RANGES, "changes": changes,
         "start": flow_tree.describe_trigger(visit.account_id, draft.trigger), "lookup": flow_tree.contacts_url,
-        "findings": build_checklist(draft, blocked, text), "unfinished": list_unfinished(draft, text),
+        "findings": build_checklist(draft, blocked, steps), "unfinished": list_unfinished(draft, steps),
         "start_lacks": [blocker for step_id,
             blocker in blocked if step_id is None and blocker.field.startswith("trigger")],
         "approval": approvals.load_approval(visit, flow, [blocker.code for _, blocker in blocked]),
         "inside": sum(drafts.count_inside(flow_id).values()), "kinds": KINDS, "wants_start": False, "form_errors": {},
-        "saved": shows is not None, "wrong": _has_problems(form),
+        "saved": shows is not None, "has_errors": _has_problems(form),
         "may_edit": visit.user.role != "viewer" and flow.status != "archived",
         "may_send": visit.user.role in ("owner", "admin", "editor"), "range_query": "" if span == "all" else span,
         "at": str(where) if where is not None else "", "adding": kind if kind in BY_TYPE and where else "",
-        **_load_panel(visit, draft, text, step, kind if where else "", form, names),
+        **_load_panel(visit, draft, steps, step, kind if where else "", form, figures),
     }  # fmt: skip
 
 
@@ -80,29 +80,29 @@ def _has_problems(form: StepForm | None) -> bool:
 
 
 def build_checklist(
-    draft: FlowDraft, blocked: Sequence[tuple[int | None, Blocker]], text: Sequence[Any]
+    draft: FlowDraft, blocked: Sequence[tuple[int | None, Blocker]], steps: Sequence[Any]
 ) -> list[tuple[str, str, str]]:
     """Return the blockers of a flow as a checklist, each with a link to its step."""
-    titles = {step["id"]: flow_tree.describe_step(draft.flow.account_id, step)[0] for _, step in document.walk(text)}
+    titles = {step["id"]: flow_tree.describe_step(draft.flow.account_id, step)[0] for _, step in document.walk(steps)}
     checklist = []
     for step_id, blocker in blocked:
-        words_of = _BLOCKER_SENTENCES.get(blocker.field) or formats.sentence(blocker.message)
+        sentence = _BLOCKER_SENTENCES.get(blocker.field) or formats.sentence(blocker.message)
         if step_id is not None:
-            words_of = f"{titles[step_id]}: {formats.uncapitalize(words_of)}"
-        checklist.append(("bad", words_of, f"/flows/{draft.flow.id}?step={step_id or START}"))
+            sentence = f"{titles[step_id]}: {formats.uncapitalize(sentence)}"
+        checklist.append(("bad", sentence, f"/flows/{draft.flow.id}?step={step_id or START}"))
     return checklist
 
 
-def list_unfinished(draft: FlowDraft, text: Sequence[Any]) -> list[tuple[str, str, str]]:
+def list_unfinished(draft: FlowDraft, steps: Sequence[Any]) -> list[tuple[str, str, str]]:
     """Return the unfinished emails of a flow as a checklist, each with a link to its section."""
     flow, rows = draft.flow, []
-    for _, step, finding in lifecycle.list_unfinished(flow.account_id, text):
-        title, current = (
+    for _, step, finding in lifecycle.list_unfinished(flow.account_id, steps):
+        title, editor = (
             flow_tree.describe_step(flow.account_id, step)[0],
             f"/flows/{flow.id}/steps/{step['id']}/content",
         )
         path = finding.field.removeprefix("design.")
-        href = f"{current}?path={path}" if path != finding.field else current
+        href = f"{editor}?path={path}" if path != finding.field else editor
         rows.append(("warn", f"{title}: {formats.uncapitalize(formats.sentence(finding.message))}", href))
     return rows
 
@@ -114,30 +114,30 @@ _BLOCKER_SENTENCES = {
 
 
 def _selected_panel(query: Mapping[str, Any]) -> str:
-    params = str(query.get("step") or "")
-    return params if params.isdecimal() and len(params) < 10 else START
+    panel = str(query.get("step") or "")
+    return panel if panel.isdecimal() and len(panel) < 10 else START
 
 
 def _load_panel(
-    visit: Visit, draft: FlowDraft, text: list[Any], step: Any, kind: str, form: StepForm | None, names: Any
+    visit: Visit, draft: FlowDraft, steps: list[Any], step: Any, kind: str, form: StepForm | None, names: Any
 ) -> dict[str, Any]:
     """Return the panel beside the tree: the form of a step, of a new one, or of the trigger."""
     page: dict[str, Any] = {
         "step": step, "chosen": step["id"] if step else START, "kind": None, "figures": None, "title": "",
         "places": [], "below": 0, "waiting": 0, "above": 0, "sibling": (0, 0),
         "starts": flow_forms.TRIGGER_GROUPS, "events": flow_forms.list_client_events(), "units": flow_forms.UNITS,
-        "revision": 0, "texted": None, "shown": None, "pickable": [],
+        "revision": 0, "sms_preview": None, "filter_view": None, "pickable": [],
         "conditions": len(draft.trigger.data.get("where") or []), "where": None, "pick_segments": [], "usual": "",
     }  # fmt: skip
     if kind in BY_TYPE:
         page |= {"kind": BY_TYPE[kind], "form": form or flow_forms.build_step_form({"type": kind, "duration": 86_400})}
     elif step is not None:
-        page["texted"] = _preview_sms(visit, step) if step["type"] == "sms" else None
+        page["sms_preview"] = _preview_sms(visit, step) if step["type"] == "sms" else None
         page |= {
-            "kind": BY_TYPE[step["type"]], "form": form or _open_step_form(step), **_load_position(draft, text, step),
+            "kind": BY_TYPE[step["type"]], "form": form or _open_step_form(step), **_load_position(draft, steps, step),
             "title": flow_tree.describe_step(visit.account_id, step)[0],
             "revision": versions.list_step_templates([step])[0].revision if step.get("template_id") else 0,
-            "figures": next((item for item in names.steps if item.id == step["id"]), None) if names else None,
+            "figures": next((figures for figures in names.steps if figures.id == step["id"]), None) if names else None,
         }  # fmt: skip
     else:
         page["form"] = form or edit_conflicts.open_form(
@@ -151,19 +151,19 @@ def _load_panel(
         plain = draft.trigger._replace(data={})
         page["usual"] = "As usual: " + ("once" if triggers.get_frequency(plain) == "once" else "each time")
     page["tone"] = flow_tree.TONES.get(page["kind"].icon, "good") if page["kind"] else "good"
-    takes = {field.type for field in page["kind"].fields} if page["kind"] else {"list", "filters"}
-    if "list" in takes:
+    field_types = {field.type for field in page["kind"].fields} if page["kind"] else {"list", "filters"}
+    if "list" in field_types:
         # Members of a list that mirrors a segment cannot be added or removed.
         page["pickable"] = [
             (str(row.id), row.name) for row in lookups.list_contact_lists(visit.account_id) if row.segment_id is None
         ]
-    if "filters" in takes:
-        params = draft.trigger.data.get("where") if page["kind"] is None else step["filters"] if step else []
+    if "filters" in field_types:
+        filters = draft.trigger.data.get("where") if page["kind"] is None else step["filters"] if step else []
         rows = (form.rows if form is not None else None) or (
-            FilterRows.from_filters(params) if params else FilterRows.blank()
+            FilterRows.from_filters(filters) if filters else FilterRows.blank()
         )
         rows.event = draft.trigger.event or ""
-        page["shown"] = filter_builder.build_view(visit.account_id, rows, BRANCH)
+        page["filter_view"] = filter_builder.build_view(visit.account_id, rows, BRANCH)
     return page
 
 
@@ -181,12 +181,12 @@ def _preview_sms(visit: Visit, step: Any) -> Any:
         return None
 
 
-def _load_position(draft: FlowDraft, text: list[Any], step: Any) -> dict[str, Any]:
+def _load_position(draft: FlowDraft, steps: list[Any], step: Any) -> dict[str, Any]:
     """Return the position of a step, where it can be moved, and how many contacts are in it and before it."""
     place = document.locate_step(draft.steps, step["id"])
-    stand = drafts.count_inside(draft.flow.id)
-    above = sum(stand.get(item["id"], 0) for item in document.list_predecessors(draft.steps, step["id"]))
-    titles = {item["id"]: flow_tree.describe_step(draft.flow.account_id, item)[0] for _, item in document.walk(text)}
+    counts = drafts.count_inside(draft.flow.id)
+    above = sum(counts.get(item["id"], 0) for item in document.list_predecessors(draft.steps, step["id"]))
+    titles = {item["id"]: flow_tree.describe_step(draft.flow.account_id, item)[0] for _, item in document.walk(steps)}
     places = [
         (str(item.position), "\u2003" * item.depth + _move_target_label(item, titles))
         for item in document.list_move_targets(draft.steps, step["id"])
@@ -194,7 +194,7 @@ def _load_position(draft: FlowDraft, text: list[Any], step: Any) -> dict[str, An
     below = [item["id"] for item in document.list_descendants(step)]
     return {
         "places": places, "below": len(below), "above": above,
-        "waiting": sum(stand.get(item, 0) for item in (step["id"], *below)),
+        "waiting": sum(counts.get(item, 0) for item in (step["id"], *below)),
         "sibling": (place.at, len(place.siblings)) if place else (0, 0),
     }  # fmt: skip
 
@@ -216,7 +216,7 @@ async def render_panel(
 
 
 def step_url(flow_id: int, shows: int | str) -> str:
-    """Return the page of a flow with a step beside it."""
+    """Return the URL of a flow's page with the panel of a step."""
     return f"/flows/{flow_id}?step={shows}"
 
 
@@ -242,13 +242,13 @@ async def save_trigger(request: Request, visit: Visit, flow_id: int) -> HTTPResp
     if form.conflicts:
         return await render_panel(request, visit, flow_id, START, form, 409)
 
-    def now() -> Form:
+    def load_stored() -> Form:
         stored_draft = drafts.load_draft(visit.account_id, flow_id)
         return flow_forms.build_trigger_form(stored_draft.trigger, stored_draft.goal)
 
     try:
         write = (_write_trigger, visit, flow_id, form)
-        await commit(edit_conflicts.write_if_unchanged, form, flow_forms.TRIGGER_PARTS, now, *write)
+        await commit(edit_conflicts.write_if_unchanged, form, flow_forms.TRIGGER_PARTS, load_stored, *write)
     except errors.Invalid as error:
         return await render_panel(request, visit, flow_id, START, flow_forms.add_errors(form, error), 422)
     return await render_saved(request, visit, flow_id, START)
@@ -266,18 +266,21 @@ async def save_conditions(request: Request, visit: Visit, flow_id: int) -> HTTPR
     start.rows = rows
     if rows.apply_action(form.lists):
         return await render_panel(request, visit, flow_id, START, start)
-    now, stored = (
+    stored_form, stored = (
         flow_forms.build_conditions_form(draft.trigger),
         FilterRows.from_filters(draft.trigger.data.get("where") or []),
     )
     form.values["rules"] = flow_forms.serialize_rules(rows)
     descriptions = await fetch(flow_forms.describe_rules, visit.account_id, rows, stored)
     edit_conflicts.merge_form(
-        form, flow_forms.CONDITION_PARTS, now, dict.fromkeys(flow_forms.CONDITION_PARTS.all_keys(now), descriptions)
+        form,
+        flow_forms.CONDITION_PARTS,
+        stored_form,
+        dict.fromkeys(flow_forms.CONDITION_PARTS.all_keys(stored_form), descriptions),
     )
     if form.conflicts:
         return await render_panel(request, visit, flow_id, START, start, 409)
-    rows = start.rows = stored if form["rules"] == now["rules"] else rows
+    rows = start.rows = stored if form["rules"] == stored_form["rules"] else rows
 
     def load_stored() -> Form:
         return flow_forms.build_conditions_form(drafts.load_draft(visit.account_id, flow_id).trigger)
@@ -307,7 +310,7 @@ def _write_trigger(visit: Visit, flow_id: int, form: StepForm) -> None:
 @pages.get("/<flow_id:int>/met")
 @signed_in()
 async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the contacts that the trigger would have enrolled in the last days, and why not the others."""
+    """Show the contacts that the trigger would have enrolled in the last days, and why it refused others."""
 
     def read() -> dict[str, Any]:
         draft = drafts.load_draft(visit.account_id, flow_id)
@@ -316,9 +319,9 @@ async def show_recent_matches(request: Request, visit: Visit, flow_id: int) -> H
         if draft.trigger.segment_id is not None:
             inside = simulation_sandbox.count_segment(visit.account_id, draft.trigger.segment_id)
         return {
-            "flow": draft.flow, "drawn": draft, "met": recent, "inside_segment": inside,
+            "flow": draft.flow, "draft": draft, "lookback": recent, "inside_segment": inside,
             "start": flow_tree.describe_trigger(visit.account_id, draft.trigger),
-            "known": lookups.contacts_by_id({item.contact_id for item in recent.people}),
+            "contacts_by_id": lookups.contacts_by_id({match.contact_id for match in recent.contacts}),
         }  # fmt: skip
 
     return view.render(request, "flows/met.html", **await fetch(read))
@@ -375,8 +378,8 @@ async def _render_new_step(
 @edit_conflicts.retry_on_change
 async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Save a step."""
-    form, at = StepForm.from_request(request), (visit.account_id, flow_id, step_id)
-    step = await fetch(flow_forms.load_step, *at)
+    form, args = StepForm.from_request(request), (visit.account_id, flow_id, step_id)
+    step = await fetch(flow_forms.load_step, *args)
     kind, parts, shows = step["type"], flow_forms.step_parts(step["type"]), str(step_id)
     if _has_rules(kind):
         form.rows = FilterRows.from_form(form.lists)
@@ -387,13 +390,13 @@ async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
         return await render_panel(request, visit, flow_id, shows, form, 409)
     try:
         raw = flow_forms.read_step(form, kind) | ({"filters": form.rows.to_filters() or None} if form.rows else {})
-        stored = (drafts.change_step, *at, raw, visit.actor)
+        write = (drafts.change_step, *args, raw, visit.actor)
         await commit(
             edit_conflicts.write_if_unchanged,
             form,
             parts,
-            lambda: flow_forms.build_stored_step_form(flow_forms.load_step(*at)),
-            *stored,
+            lambda: flow_forms.build_stored_step_form(flow_forms.load_step(*args)),
+            *write,
         )
     except errors.Invalid as error:
         _add_step_errors(form, error)
@@ -403,21 +406,21 @@ async def save_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
 
 def _merge_step(account_id: int, form: StepForm, parts: FormParts, step: dict[str, Any]) -> None:
     """Merge the form of a step with the stored one; rules are one value."""
-    now, names = (
+    stored_form, names = (
         flow_forms.build_stored_step_form(step),
         dict(flow_forms.load_step_names(account_id, step["type"])),
     )
     if form.rows is None:
-        return edit_conflicts.merge_form(form, parts, now, names)
+        return edit_conflicts.merge_form(form, parts, stored_form, names)
     stored = FilterRows.from_filters(step["filters"] or [])
     form.values["rules"] = flow_forms.serialize_rules(form.rows)
     edit_conflicts.merge_form(
         form,
         parts,
-        now,
-        names | dict.fromkeys(parts.all_keys(now), flow_forms.describe_rules(account_id, form.rows, stored)),
+        stored_form,
+        names | dict.fromkeys(parts.all_keys(stored_form), flow_forms.describe_rules(account_id, form.rows, stored)),
     )
-    if form["rules"] == now["rules"]:
+    if form["rules"] == stored_form["rules"]:
         form.rows = stored
     return None
 
@@ -427,15 +430,15 @@ def _has_rules(kind: str) -> bool:
 
 
 def _add_step_errors(form: StepForm, error: errors.Invalid) -> None:
-    """Show faults where they are: of rules at their rows, the others at their fields."""
-    rules = {path: words for path, words in error.fields.items() if path.startswith("filters")}
-    others = {path: words for path, words in error.fields.items() if path not in rules}
+    """Add errors of rules to their rows, and all other errors to their fields."""
+    rules = {path: messages for path, messages in error.fields.items() if path.startswith("filters")}
+    other_errors = {path: messages for path, messages in error.fields.items() if path not in rules}
     if rules.get("filters") == ["can't be blank"]:
         rules = {"filters": ["choose what is asked about somebody"]}
     if rules and form.rows is not None:
         form.rows.add_errors(errors.Invalid(rules))
-    if others or not rules:
-        flow_forms.add_errors(form, errors.Invalid(others, reason=error.reason) if others else error)
+    if other_errors or not rules:
+        flow_forms.add_errors(form, errors.Invalid(other_errors, reason=error.reason) if other_errors else error)
 
 
 def _read_new_step(form: StepForm, kind: str) -> Any:
@@ -452,7 +455,7 @@ def _read_new_step(form: StepForm, kind: str) -> Any:
 @pages.post("/<flow_id:int>/steps/<step_id:int>/move")
 @signed_in("flows:write")
 async def move_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Move a step up, down, or to a place."""
+    """Move a step up or down, or to a position."""
     form = StepForm.from_request(request)
     where: Any = {"up": -1, "down": 1}.get(form["to"]) or document.parse_position(form["to"])
     if where is None:
@@ -464,7 +467,7 @@ async def move_step(request: Request, visit: Visit, flow_id: int, step_id: int) 
 @pages.post("/<flow_id:int>/steps/<step_id:int>/duplicate")
 @signed_in("flows:write")
 async def duplicate_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
-    """Add a copy of a step behind it."""
+    """Add a copy of a step after it."""
     created = await commit(drafts.duplicate_step, visit.account_id, flow_id, step_id, visit.actor)
     return await _render_after(request, visit, flow_id, str(created))
 
@@ -473,18 +476,20 @@ async def duplicate_step(request: Request, visit: Visit, flow_id: int, step_id: 
 @signed_in("flows:write")
 async def remove_step(request: Request, visit: Visit, flow_id: int, step_id: int) -> HTTPResponse:
     """Remove a step; the notice offers to undo it."""
-    before = await commit(drafts.delete_step, visit.account_id, flow_id, step_id, visit.actor)
-    _steps_before_removal[flow_id] = before
+    previous_steps = await commit(drafts.delete_step, visit.account_id, flow_id, step_id, visit.actor)
+    _steps_before_removal[flow_id] = previous_steps
     _steps_before_removal.move_to_end(flow_id)
     while len(_steps_before_removal) > _MAX_REMOVED:
         _steps_before_removal.popitem(last=False)
-    deleted = document.find_step(before, step_id) or {"type": "exit"}
+    deleted = document.find_step(previous_steps, step_id) or {"type": "exit"}
     below = len(document.list_descendants(deleted))
-    more = f" and {formats.count(below, 'step', 'steps')} in its branches" if below else ""
+    branch_note = f" and {formats.count(below, 'step', 'steps')} in its branches" if below else ""
     view.flash(
-        request, f"{BY_TYPE[deleted['type']].label} removed{more}.", (f"/flows/{flow_id}/undo", {"step": str(step_id)})
+        request,
+        f"{BY_TYPE[deleted['type']].label} removed{branch_note}.",
+        (f"/flows/{flow_id}/undo", {"step": str(step_id)}),
     )
-    location = document.locate_step(before, step_id)
+    location = document.locate_step(previous_steps, step_id)
     near: int | str = location.parent["id"] if location and location.parent else START
     if location and location.at:
         near = location.siblings[location.at - 1]["id"]
@@ -496,12 +501,12 @@ async def remove_step(request: Request, visit: Visit, flow_id: int, step_id: int
 async def undo_remove_step(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
     """Restore the step that was removed last."""
     await fetch(store.find, visit.account_id, flow_id)
-    before = _steps_before_removal.pop(flow_id, None)
+    previous_steps = _steps_before_removal.pop(flow_id, None)
     shows: str = StepForm.from_request(request)["step"] or START
-    if before is None or not shows.isdecimal():
+    if previous_steps is None or not shows.isdecimal():
         view.flash(request, "There is nothing to bring back any more.")
         return view.redirect(request, f"/flows/{flow_id}")
-    await commit(drafts.restore_steps, visit.account_id, flow_id, before, visit.actor)
+    await commit(drafts.restore_steps, visit.account_id, flow_id, previous_steps, visit.actor)
     return view.redirect(request, step_url(flow_id, shows))
 
 

@@ -42,13 +42,13 @@ class SimulationForm(NamedTuple):
     choices: tuple[str, ...]
 
     def query(self, **other: str) -> str:
-        """Return the query of this wish, with some of it otherwise."""
+        """Return the query of this form with some values replaced."""
         return formats.query_string({**self.values, **other}) or "?"
 
     def toggle(self, choice: str) -> str:
-        """Return the query with a choice made, or taken back."""
-        left = [item for item in self.choices if item != choice]
-        return self.query(do=" ".join(left if choice in self.choices else [*left, choice]))
+        """Return the query with a choice added, or removed if it was there."""
+        remaining = [other_choice for other_choice in self.choices if other_choice != choice]
+        return self.query(do=" ".join(remaining if choice in self.choices else [*remaining, choice]))
 
 
 _QUERY_NAMES = ("contact", "first_name", "email", "data", "event", "day", "hour", "q", "do")
@@ -90,23 +90,25 @@ def _event_before(draft: FlowDraft, choice: str) -> dict[str, Any]:
     step_id = int(number)
     steps = document.list_predecessors(draft.steps, step_id)
     if event in simulation_events.MESSAGE_EVENTS:
-        wrote = [step["id"] for step in steps if step["type"] == ("sms" if event.startswith("sms_") else "email")]
-        return {"event": event, "after": _HOUR_SECONDS, **({"step": wrote[-1]} if wrote else {})}
-    before = document.min_seconds_before(draft.steps, step_id)
-    return {"event": event, "after": max(before - _HOUR_SECONDS, min(60, before // 2))}
+        message_step_ids = [
+            step["id"] for step in steps if step["type"] == ("sms" if event.startswith("sms_") else "email")
+        ]
+        return {"event": event, "after": _HOUR_SECONDS, **({"step": message_step_ids[-1]} if message_step_ids else {})}
+    waited_seconds = document.min_seconds_before(draft.steps, step_id)
+    return {"event": event, "after": max(waited_seconds - _HOUR_SECONDS, min(60, waited_seconds // 2))}
 
 
 def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
-    """Mark the cards that the person came to, and those that they did not."""
-    came = {entry.step_id for entry in simulated.timeline if entry.told in ("step", "message")}
-    shares = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.type == "split"}
+    """Mark the cards that the simulated contact reached, and the cards that it did not reach."""
+    visited_ids = {entry.step_id for entry in simulated.timeline if entry.told in ("step", "message")}
+    outcomes = {entry.step_id: entry.outcome for entry in simulated.timeline if entry.type == "split"}
 
     def mark(entry: Card) -> Card:
-        way = shares.get(entry.id)
+        outcome = outcomes.get(entry.id)
         return entry._replace(
-            change="path" if entry.id in came else "off", faults=[], yes=[mark(inner) for inner in entry.yes],
+            change="path" if entry.id in visited_ids else "off", faults=[], yes=[mark(inner) for inner in entry.yes],
             no=[mark(inner) for inner in entry.no],
-            branch_percents=("taken" if way == "yes" else "", "taken" if way == "no" else ""),
+            branch_percents=("taken" if outcome == "yes" else "", "taken" if outcome == "no" else ""),
         )  # fmt: skip
 
     return [mark(card) for card in cards]
@@ -115,31 +117,33 @@ def highlight_path(cards: list[Card], simulated: Simulation) -> list[Card]:
 def add_counts(draft: FlowDraft, cards: list[Card], steps: list[StepCount], entered: int) -> list[Card]:
     """Add the counts of a bulk simulation to cards; steps are matched by their paths."""
     by_path = {step.path: step for step in steps}
-    names = {step["id"]: by_path[path] for path, step in document.walk(draft.steps) if path in by_path}
+    counts_by_id = {step["id"]: by_path[path] for path, step in document.walk(draft.steps) if path in by_path}
 
-    def fill(item: Card) -> Card:
-        row = names.get(item.id)
-        item = item._replace(yes=[fill(each) for each in item.yes], no=[fill(each) for each in item.no], faults=[])
-        if row is None:
-            return item
-        number, label = {"email": (row.sent, "sent"), "sms": (row.sent, "sent")}.get(
-            item.type, (row.entered, "decided" if item.is_fork else "came")
+    def fill(card: Card) -> Card:
+        count = counts_by_id.get(card.id)
+        card = card._replace(yes=[fill(each) for each in card.yes], no=[fill(each) for each in card.no], faults=[])
+        if count is None:
+            return card
+        number, label = {"email": (count.sent, "sent"), "sms": (count.sent, "sent")}.get(
+            card.type, (count.entered, "decided" if card.is_fork else "came")
         )
-        whole = row.yes + row.no
-        on = row.entered - row.exited - row.waiting
-        lines = [f"{formats.number(row.unsent)} not sent"] if row.unsent else []
-        return item._replace(
+        total = count.yes + count.no
+        on = count.entered - count.exited - count.waiting
+        lines = [f"{formats.number(count.unsent)} not sent"] if count.unsent else []
+        return card._replace(
             number=number, label=label, contacts_url="", left_label=", ".join(lines),
             continuing_share=on / entered if entered else 0.0,
-            branch_percents=(formats.percent(row.yes, whole), formats.percent(row.no, whole)) if whole else ("", ""),
-            branch_shares=(row.yes / entered, row.no / entered) if entered else (0.0, 0.0),
+            branch_percents=(
+                (formats.percent(count.yes, total), formats.percent(count.no, total)) if total else ("", "")
+            ),
+            branch_shares=(count.yes / entered, count.no / entered) if entered else (0.0, 0.0),
         )  # fmt: skip
 
     return [fill(card) for card in cards]
 
 
 def list_branch_events(simulated: Simulation, form: SimulationForm) -> dict[int, list[tuple[str, str, bool]]]:
-    """Return for each branch on an event: the event, where choosing it leads, whether it is chosen."""
+    """Return for each branch on an event: the event, the URL that toggles it, and whether it is chosen."""
     offers: dict[int, list[tuple[str, str, bool]]] = {}
     for entry in simulated.timeline:
         if entry.type == "split" and entry.step_id is not None:
@@ -168,8 +172,8 @@ def list_expectations(simulated: Simulation, titles: Mapping[int, str]) -> list[
             continue
         title = titles.get(entry.step_id, "")
         if entry.outcome in ("yes", "no"):
-            words_of = f"“{title}” is answered {entry.outcome.capitalize()}"
-            items.append((f"s{entry.step_id}", words_of, {"step": entry.step_id, "outcome": entry.outcome}))
+            label = f"“{title}” is answered {entry.outcome.capitalize()}"
+            items.append((f"s{entry.step_id}", label, {"step": entry.step_id, "outcome": entry.outcome}))
         elif entry.message is not None and entry.message.status == "sent" and entry.message.subject:
             expectation = {"step": entry.step_id, "subject": entry.message.subject[:200]}
             items.append((f"s{entry.step_id}", f"They get “{entry.message.subject}”", expectation))
@@ -198,43 +202,43 @@ async def show_simulation(request: Request, visit: Visit, flow_id: int) -> HTTPR
 
 
 async def _render_simulation(
-    request: Request, visit: Visit, flow_id: int, wish: SimulationForm, form: Form, status: int
+    request: Request, visit: Visit, flow_id: int, query: SimulationForm, form: Form, status: int
 ) -> HTTPResponse:
     draft = await fetch(drafts.load_draft, visit.account_id, flow_id)
     step_form = flow_forms.StepForm(dict.fromkeys(_FORM_FIELDS, ""))
-    step_form.values |= wish.values | form.values
+    step_form.values |= query.values | form.values
     step_form.errors = form.errors
-    simulated: Simulation | None = None
+    result: Simulation | None = None
     try:
-        params = build_request(draft, wish, visit.zone)
-        simulated = await run_in_turn(simulation.simulate_draft, draft, params)
+        params = build_request(draft, query, visit.zone)
+        result = await run_in_turn(simulation.simulate_draft, draft, params)
     except errors.Invalid as error:
         flow_forms.add_errors(step_form, error)
         status = 422 if status == 200 else status
     stored = await run_in_turn(simulation_bulk.run_scripts, draft.flow, True, range(MAX_SCRIPTS), draft)
-    more = await fetch(_load_tree, visit, draft, wish, simulated)
+    tree = await fetch(_load_tree, visit, draft, query, result)
     return view.render(
-        request, "flows/try.html", status, form=step_form, wish=wish, found=simulated, scripts=stored,
-        may=visit.can("flows:write"), **more,
+        request, "flows/try.html", status, form=step_form, query=query, simulation=result, scripts=stored,
+        may_save_test=visit.can("flows:write"), **tree,
     )  # fmt: skip
 
 
-def _load_tree(visit: Visit, draft: Any, wish: SimulationForm, simulated: Simulation | None) -> dict[str, Any]:
-    text = drafts.add_contents(draft.steps)
-    cards = flow_tree.build_cards(draft, text, flow_tree.index_report(None), {}, {})
-    titles = {step["id"]: flow_tree.describe_step(visit.account_id, step)[0] for _, step in document.walk(text)}
-    raw: dict[str, Any] = {"limit": 8} | ({"search": wish.values["q"]} if wish.values.get("q") else {})
-    near = list(contacts.fetch_page(visit.account_id, validation.read(contacts.ContactQuery, raw)).rows)
-    number_of = wish.values.get("contact", "")
-    if number_of.isdecimal() and all(str(item.id) != number_of for item in near):
-        near = [
-            id_ for id_ in contacts.fetch_by_ids([int(number_of[:18])]) if id_.account_id == visit.account_id
-        ] + near
+def _load_tree(visit: Visit, draft: Any, query: SimulationForm, simulated: Simulation | None) -> dict[str, Any]:
+    steps = drafts.add_contents(draft.steps)
+    cards = flow_tree.build_cards(draft, steps, flow_tree.index_report(None), {}, {})
+    titles = {step["id"]: flow_tree.describe_step(visit.account_id, step)[0] for _, step in document.walk(steps)}
+    raw: dict[str, Any] = {"limit": 8} | ({"search": query.values["q"]} if query.values.get("q") else {})
+    contact_options = list(contacts.fetch_page(visit.account_id, validation.read(contacts.ContactQuery, raw)).rows)
+    contact_text = query.values.get("contact", "")
+    if contact_text.isdecimal() and all(str(item.id) != contact_text for item in contact_options):
+        contact_options = [
+            id_ for id_ in contacts.fetch_by_ids([int(contact_text[:18])]) if id_.account_id == visit.account_id
+        ] + contact_options
     return {
-        "flow": draft.flow, "drawn": draft, "near": near,
+        "flow": draft.flow, "draft": draft, "contact_options": contact_options,
         "start": flow_tree.describe_trigger(visit.account_id, draft.trigger),
         "cards": highlight_path(cards, simulated) if simulated is not None else cards, "icons": flow_tree.step_icons(),
-        "offers": list_branch_events(simulated, wish) if simulated is not None else {},
+        "offers": list_branch_events(simulated, query) if simulated is not None else {},
         "expected": list_expectations(simulated, titles) if simulated is not None else [],
         "messages": list_messages(simulated) if simulated is not None else [],
     }  # fmt: skip
@@ -270,8 +274,10 @@ async def save_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
             raise errors.Invalid({})
         params = build_request(draft, wish, visit.zone)
         simulated = await run_in_turn(simulation.simulate_draft, draft, params)
-        wanted = [item for key, _, item in list_expectations(simulated, {}) if key in form.getlist("expect")]
-        script = {**validation.sent_fields(params), "name": form["name"][:255], "expect": wanted}
+        expectations = [
+            expectation for key, _, expectation in list_expectations(simulated, {}) if key in form.getlist("expect")
+        ]
+        script = {**validation.sent_fields(params), "name": form["name"][:255], "expect": expectations}
         await _save_tests(visit, flow_id, [*_stored_tests(draft.flow), _serialize_test(script)])
     except errors.Invalid as error:
         if error.fields:
@@ -289,7 +295,7 @@ async def delete_test(request: Request, visit: Visit, flow_id: int) -> HTTPRespo
     flow = await fetch(store.get, visit.account_id, flow_id)
     at, stored = parse_int(form["at"], 0), _stored_tests(flow)
     if 0 < at <= len(stored) and stored[at - 1].get("name") == form["name"]:
-        await _save_tests(visit, flow_id, [item for index, item in enumerate(stored, 1) if index != at])
+        await _save_tests(visit, flow_id, [script for index, script in enumerate(stored, 1) if index != at])
         view.flash(request, f"The test “{form['name']}” is gone.")
     return view.redirect(request, f"/flows/{flow_id}/try")
 
@@ -335,7 +341,7 @@ async def show_bulk_simulation(request: Request, visit: Visit, flow_id: int) -> 
         return {"cards": cards, "start": flow_tree.describe_trigger(visit.account_id, draft.trigger)}
 
     return view.render(
-        request, "flows/crowd.html", flow=draft.flow, drawn=draft, form=form, found=simulated, days=BULK_DAYS,
+        request, "flows/crowd.html", flow=draft.flow, draft=draft, form=form, simulation=simulated, days=BULK_DAYS,
         **await fetch(read),
     )  # fmt: skip
 

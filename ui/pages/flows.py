@@ -53,10 +53,10 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
         starts = {row.id: flow_tree.describe_trigger(visit.account_id, draft[row.id].trigger) for row in rows}
         return {"stats": report.load_stats(rows), "starts": starts}
 
-    seen = await fetch(read)
+    context = await fetch(read)
     offers = await fetch(_list_starters, visit) if not table.chips[0].number else []
     may_send = visit.can("campaigns:send")
-    return tables.render_table(request, "flows/index.html", table, starters=offers, may_send=may_send, **seen)
+    return tables.render_table(request, "flows/index.html", table, starters=offers, may_send=may_send, **context)
 
 
 def _list_starters(visit: Visit) -> list[Any]:
@@ -94,23 +94,23 @@ async def show(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @pages.post("/<flow_id:int>")
 @signed_in("flows:write")
 async def update(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Give a flow another name."""
+    """Rename a flow."""
     form = Form.from_request(request)
     name = form["name"][:255]
     await fetch(store.get, visit.account_id, flow_id)
     if not name:
         view.flash(request, "A flow needs a name.")
     else:
-        read = validation.read(store.FlowPatch, {"name": name})
-        draft = await render(store.parse_request, visit.account_id, read, flow_id)
-        await commit(store.update, visit.account_id, flow_id, read, draft, visit.actor)
+        patch = validation.read(store.FlowPatch, {"name": name})
+        draft = await render(store.parse_request, visit.account_id, patch, flow_id)
+        await commit(store.update, visit.account_id, flow_id, patch, draft, visit.actor)
     return view.redirect(request, f"/flows/{flow_id}")
 
 
 @pages.get("/<flow_id:int>/publish")
 @signed_in()
 async def review(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the unpublished changes, and what they mean for waiting contacts."""
+    """Show the unpublished changes, and their effect on waiting contacts."""
     return await _render_review(request, visit, flow_id, Form({"time": "keep"}), 200)
 
 
@@ -130,9 +130,9 @@ async def publish(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
         return await _render_review(request, visit, flow_id, form, 422)
     if form["time"] == "new":
         for change in changes:
-            after: int | None = 0
-            while change.seconds is not None and change.step_id is not None and after is not None:
-                after = await commit(drafts.retime_runs, flow_id, change.step_id, change.seconds, after)
+            last_run_id: int | None = 0
+            while change.seconds is not None and change.step_id is not None and last_run_id is not None:
+                last_run_id = await commit(drafts.retime_runs, flow_id, change.step_id, change.seconds, last_run_id)
     view.flash(request, "Published. People who come from now on take the new way.")
     return view.redirect(request, f"/flows/{flow_id}")
 
@@ -176,7 +176,7 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
     """Activate a flow with its changes; a paused one resumes."""
     form = Form.from_request(request)
     skip = parse_int(form["skip"], 0) * 3600 if form["overdue"] == "skip" else None
-    before = await fetch(store.get, visit.account_id, flow_id)
+    flow = await fetch(store.get, visit.account_id, flow_id)
     if not approvals.check_confirmed(form, await fetch(_list_unfinished, visit, flow_id)):
         page = await fetch(load_page, visit, flow_id, request.args) | {"wants_start": True, "form_errors": form.errors}
         return view.render(request, "flows/show.html", 422, **page)
@@ -190,12 +190,12 @@ async def activate(request: Request, visit: Visit, flow_id: int) -> HTTPResponse
             return view.redirect(request, f"/flows/{flow_id}")
         page = await fetch(load_page, visit, flow_id, request.args) | {"wants_start": True}
         return view.render(request, "flows/show.html", 422, **page)
-    view.flash(request, "Going on." if before.status == "paused" else "The flow is live.")
+    view.flash(request, "Going on." if flow.status == "paused" else "The flow is live.")
     return view.redirect(request, f"/flows/{flow_id}")
 
 
 def _add_action(name: str, done: str, verb: Any) -> None:
-    """Register a button that moves a flow, and comes back to it."""
+    """Register a button that changes the state of a flow and redirects to it."""
 
     @pages.post(f"/<flow_id:int>/{name}", name=name)
     @signed_in("campaigns:send")
@@ -234,11 +234,11 @@ _ALLOWED_LABELS = {
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     """Copy, pause, resume, archive or delete the selected flows; changes for contacts inside are confirmed first."""
     form = Form.from_request(request)
-    chosen = Selection.from_request(request, form)
-    name, back = form["act"], chosen.table_url("/flows")
+    selection = Selection.from_request(request, form)
+    name, return_url = form["act"], selection.table_url("/flows")
     if name in _ALLOWED_STATUSES and not visit.can("campaigns:send"):
         raise errors.NotAllowed("whoever may not start a flow moves none")
-    rows = await fetch(_selected_flows, visit.account_id, chosen)
+    rows = await fetch(_selected_flows, visit.account_id, selection)
     if not rows:
         view.flash(request, "Choose some flows first.")
     elif name == "duplicate":
@@ -247,8 +247,8 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
         inside = await fetch(_count_live_runs, rows)
         if form["expected"] != str(len(rows)) and (name == "delete" or inside):
             return view.render(
-                request, "flows/sure.html", rows=rows, act=name, inside=inside, back=back,
-                fields=[("act", name), *chosen.fields],
+                request, "flows/sure.html", rows=rows, act=name, inside=inside, back=return_url,
+                fields=[("act", name), *selection.fields],
             )  # fmt: skip
         await (
             _delete_flows(request, visit, rows)
@@ -257,7 +257,7 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
         )
     elif name in _ALLOWED_STATUSES:
         await _change_status(request, visit, rows, name, form)
-    return view.redirect(request, back)
+    return view.redirect(request, return_url)
 
 
 async def _duplicate_flows(request: Request, visit: Visit, rows: list[Flow]) -> HTTPResponse:
@@ -271,7 +271,7 @@ async def _duplicate_flows(request: Request, visit: Visit, rows: list[Flow]) -> 
 
 async def _change_status(request: Request, visit: Visit, rows: list[Flow], name: str, form: Form) -> None:
     """Change the status of flows, report those that failed, and offer to undo it."""
-    moved, wrong = [], []
+    moved, failed = [], []
     takes_out = form["inside"] == "out"
     for row in rows:
         if row.status not in _ALLOWED_STATUSES[name]:
@@ -281,16 +281,16 @@ async def _change_status(request: Request, visit: Visit, rows: list[Flow], name:
             await commit(audit.run_and_record, visit.actor, f"flow_{name}", *args)
             moved.append(row)
         except errors.Invalid:
-            wrong.append(row.name)
-    left = f" Not yet, as something is missing: {formats.join_names(wrong)}." if wrong else ""
+            failed.append(row.name)
+    failed_note = f" Not yet, as something is missing: {formats.join_names(failed)}." if failed else ""
     if not moved:
-        view.flash(request, left.strip() or f"Only {_ALLOWED_LABELS[name]}.")
+        view.flash(request, failed_note.strip() or f"Only {_ALLOWED_LABELS[name]}.")
         return
-    who = f"{moved[0].name} is" if len(moved) == 1 else f"{formats.number(len(moved))} flows are"
+    subject = f"{moved[0].name} is" if len(moved) == 1 else f"{formats.number(len(moved))} flows are"
     stays = {"pause": " Everybody stays where they are.", "archive": " Nobody enters any more."}.get(name, "")
     # Contacts removed from the flow do not return.
     undo = None if takes_out else ("/flows/put-back", {"stood": " ".join(f"{row.id}:{row.status}" for row in moved)})
-    view.flash(request, f"{who} {_DONE_LABELS[name]}.{stays}{left}", undo)
+    view.flash(request, f"{subject} {_DONE_LABELS[name]}.{stays}{failed_note}", undo)
 
 
 def _status_change(
@@ -309,14 +309,14 @@ async def _delete_flows(request: Request, visit: Visit, rows: list[Flow]) -> Non
     view.flash(request, f"{deleted[0].name} is deleted." if len(deleted) == 1 else f"{len(deleted)} flows are deleted.")
 
 
-def _selected_flows(account_id: int, chosen: Selection) -> list[Flow]:
+def _selected_flows(account_id: int, selection: Selection) -> list[Flow]:
     """Return the selected flows, by id or all that match; deleted ones are left out."""
     raw: dict[str, Any] = {}
-    if chosen.is_all:
-        raw = {name: value for name, value in chosen.state.items() if name in ("search", "status")}
+    if selection.is_all:
+        raw = {name: value for name, value in selection.state.items() if name in ("search", "status")}
     query = store.select_flows(account_id, validation.read(store.FlowQuery, raw))
-    if not chosen.is_all:
-        query = query.where(Flow.id.in_(chosen.ids[:_MAX_IDS]))
+    if not selection.is_all:
+        query = query.where(Flow.id.in_(selection.ids[:_MAX_IDS]))
     return list(query.order_by(Flow.id.desc()).limit(_MAX_IDS))
 
 
@@ -337,9 +337,9 @@ async def archive(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
 @signed_in("campaigns:send")
 async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
     """Restore the status that flows had before it was changed."""
-    stood = [pair.partition(":")[::2] for pair in Form.from_request(request)["stood"].split()[:_MAX_IDS]]
-    back, wrong = [], 0
-    for flow_id, status in stood:
+    previous_statuses = [pair.partition(":")[::2] for pair in Form.from_request(request)["stood"].split()[:_MAX_IDS]]
+    restored, failed_count = [], 0
+    for flow_id, status in previous_statuses:
         if not flow_id.isdecimal() or len(flow_id) > 18 or status not in lifecycle.TRANSITIONS:
             continue
         try:
@@ -351,21 +351,23 @@ async def undo_status_change(request: Request, visit: Visit) -> HTTPResponse:
                 status,
                 visit.actor,
             )
-            back.append(await commit(audit.run_and_record, visit.actor, "flow_put_back", *args))
+            restored.append(await commit(audit.run_and_record, visit.actor, "flow_put_back", *args))
         except errors.Invalid:
-            wrong += 1
+            failed_count += 1
     message = (
-        f"{back[0].name} is back." if len(back) == 1 else f"{formats.count(len(back), 'flow is', 'flows are')} back."
+        f"{restored[0].name} is back."
+        if len(restored) == 1
+        else f"{formats.count(len(restored), 'flow is', 'flows are')} back."
     )
-    lost = " What has moved on meanwhile, or lacks something, stays as it is." if wrong else ""
+    lost = " What has moved on meanwhile, or lacks something, stays as it is." if failed_count else ""
     view.flash(request, message + lost)
-    return view.redirect(request, f"/flows/{back[0].id}" if len(stood) == 1 and back else "/flows")
+    return view.redirect(request, f"/flows/{restored[0].id}" if len(previous_statuses) == 1 and restored else "/flows")
 
 
 @pages.post("/<flow_id:int>/delete")
 @signed_in("flows:write")
 async def delete(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Delete a flow; its contacts leave it, and sent messages remain."""
+    """Delete a flow; its contacts exit, and sent messages are kept."""
     await _delete_flows(request, visit, [await fetch(store.get, visit.account_id, flow_id)])
     return view.redirect(request, "/flows")
 
@@ -391,7 +393,7 @@ RUN_ACTIONS_DONE = {"move_on": "moved on", "take_out": "taken out"}
 @pages.get("/<flow_id:int>/people")
 @signed_in()
 async def list_runs(request: Request, visit: Visit, flow_id: int) -> HTTPResponse:
-    """Show the contacts behind a number of a flow, or all who ever entered it."""
+    """Show the contacts behind a number of a flow, or all contacts who ever entered it."""
     stored: dict[str, str] = {name: str(request.args[name][0]) for name in _RUN_FILTERS if request.args.get(name)}
     raw: dict[str, Any] = {
         **_parse_run_filters(stored),
@@ -404,12 +406,12 @@ async def list_runs(request: Request, visit: Visit, flow_id: int) -> HTTPRespons
         context = await fetch(_load_runs, visit, flow_id, query, stored)
     except errors.Invalid:
         return view.redirect(request, f"/flows/{flow_id}/people")
-    return view.render(request, "flows/people.html", kept=stored, **context)
+    return view.render(request, "flows/people.html", filters=stored, **context)
 
 
 def _parse_run_filters(stored: dict[str, str]) -> dict[str, Any]:
-    whole: dict[str, Any] = {name: parse_int(stored[name], 0) for name in ("step", "contact_id") if name in stored}
-    return {**stored, **whole}
+    filters: dict[str, Any] = {name: parse_int(stored[name], 0) for name in ("step", "contact_id") if name in stored}
+    return {**stored, **filters}
 
 
 def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[str, str]) -> dict[str, Any]:
@@ -418,10 +420,10 @@ def _load_runs(visit: Visit, flow_id: int, query: runs.RunQuery, stored: dict[st
     titles = _step_titles(draft)
     step = stored.get("step", "")
     return {
-        "flow": draft.flow, "found": page, "titles": titles, "heading": _runs_heading(stored, titles),
-        "known": lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id}),
+        "flow": draft.flow, "page": page, "titles": titles, "heading": _runs_heading(stored, titles),
+        "contacts_by_id": lookups.contacts_by_id({row.contact_id for row in page.rows if row.contact_id}),
         "waiting": stored.get("outcome") == "waiting" and step.isdecimal(),
-        "may": visit.can("campaigns:send"), "states": _RUN_STATES,
+        "may_send": visit.can("campaigns:send"), "states": _RUN_STATES,
     }  # fmt: skip
 
 
@@ -463,9 +465,9 @@ async def show_run(request: Request, visit: Visit, flow_id: int, run_id: int) ->
         flow = store.find(visit.account_id, flow_id)
         contacts_by_id = lookups.contacts_by_id({run.contact_id}) if run.contact_id else {}
         return {
-            "flow": flow, "run": run, "who": contacts_by_id.get(run.contact_id),
+            "flow": flow, "run": run, "contact": contacts_by_id.get(run.contact_id),
             "history": runs.list_visited_steps(run),
-            "may": visit.can("campaigns:send"), "states": _RUN_STATES,
+            "may_send": visit.can("campaigns:send"), "states": _RUN_STATES,
             "icons": flow_tree.step_icons(),
         }  # fmt: skip
 
@@ -488,13 +490,18 @@ def _add_run_action(act: RunAction) -> None:
             changed += len(await commit(runs.act_on_runs, flow_id, group, act))
         if changed:
             await commit(runs.audit_bulk_action, visit.account_id, flow_id, act, changed, visit.actor)
-        left = f" {formats.count_people(len(ids) - changed)} not inside any more." if changed < len(ids) else ""
-        view.flash(
-            request, f"{formats.count_people(changed)} {RUN_ACTIONS_DONE[act]}.{left}" if ids else "Nobody was chosen."
+        unchanged_note = (
+            f" {formats.count_people(len(ids) - changed)} not inside any more." if changed < len(ids) else ""
         )
-        back = safe_path(form["back"])
+        view.flash(
+            request,
+            f"{formats.count_people(changed)} {RUN_ACTIONS_DONE[act]}.{unchanged_note}"
+            if ids
+            else "Nobody was chosen.",
+        )
+        return_path = safe_path(form["back"])
         return view.redirect(
-            request, back if back.startswith(f"/flows/{flow_id}/people") else f"/flows/{flow_id}/people"
+            request, return_path if return_path.startswith(f"/flows/{flow_id}/people") else f"/flows/{flow_id}/people"
         )
 
 

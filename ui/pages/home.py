@@ -39,7 +39,7 @@ pages = Pages("ui_home")
 _CURRENT_PHASES: tuple[Phase, ...] = ("holding", "sending", "paused")
 _MAX_ROWS = 5
 _activity_cache: CostAwareCache[dict[str, Any]] = CostAwareCache(min_age_seconds=0.8, cost_factor=5)
-# Above these rates mailbox providers begin to refuse (docs/decisions.md#6).
+# Above these rates mailbox providers begin to reject messages (docs/decisions.md#6).
 _MAX_BOUNCED, _MAX_COMPLAINED = states.MAX_BOUNCES, states.MAX_COMPLAINTS
 
 
@@ -77,14 +77,14 @@ def _list_approval_requests(account_id: int) -> list[tuple[str, str, int]]:
 
 def _load_home(account_id: int, account: Any) -> dict[str, Any]:
     phases = campaigns.count_by_phase(account_id)
-    people, lists = accounts.count_audience(account_id)
+    contact_count, list_count = accounts.count_audience(account_id)
     has_sent = any(phases.get(name) for name in (*_CURRENT_PHASES, "completed", "cancelled"))
-    fared = log.get_mail_health(account_id)
+    health = log.get_mail_health(account_id)
     return {
         **_load_activity(account_id),
-        "steps": _list_setup_steps(brand.get(account_id), account, people, lists, has_sent),
-        "people": people, "lists": lists, "campaigns": sum(phases.values()), "fared": fared,
-        "limits": _list_rates(fared),
+        "steps": _list_setup_steps(brand.get(account_id), account, contact_count, list_count, has_sent),
+        "people": contact_count, "lists": list_count, "campaigns": sum(phases.values()), "health": health,
+        "limits": _list_rates(health),
         "growing": [item for item in contact_lists.measure_growth(account_id) if item.size],
         "drafts": _list_by_phases(account_id, phases, ("draft",))[:_MAX_ROWS],
         "done_rows": _list_by_phases(account_id, phases, ("completed", "cancelled"))[:_MAX_ROWS],
@@ -92,14 +92,14 @@ def _load_home(account_id: int, account: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _list_rates(fared: log.MailHealth) -> list[tuple[str, int, float, float, str]]:
+def _list_rates(health: log.MailHealth) -> list[tuple[str, int, float, float, str]]:
     """Return the rates that mailbox providers judge by: label, count, share, limit and URL."""
-    if fared.sent < states.FROM_MESSAGES:
-        return []  # too few to say anything
-    reached = max(fared.sent - fared.bounced, 1)
+    if health.sent < states.FROM_MESSAGES:
+        return []  # too few messages for meaningful rates
+    reached = max(health.sent - health.bounced, 1)
     return [
-        ("Bounced", fared.bounced, fared.bounced / fared.sent, _MAX_BOUNCED, "/activity?event=email_bounced"),
-        ("Called spam", fared.complained, fared.complained / reached, _MAX_COMPLAINED,
+        ("Bounced", health.bounced, health.bounced / health.sent, _MAX_BOUNCED, "/activity?event=email_bounced"),
+        ("Called spam", health.complained, health.complained / reached, _MAX_COMPLAINED,
          "/activity?event=email_complained"),
     ]  # fmt: skip
 
@@ -113,16 +113,18 @@ def _list_by_phase(account_id: int, phase: Phase) -> list[Any]:
 
 
 def _domain_step(account_id: int) -> list[tuple[str, str, str, str, str, bool]]:
-    """Return the step that only mail which really leaves needs."""
+    """Return the setup step for a sending domain, which only real sending needs."""
     email = config.current().email
     if email.transport == "capture" or email.allow_unverified_domains:
         return []
-    done = domains.find_default_domain(account_id) is not None
+    is_done = domains.find_default_domain(account_id) is not None
     text = "A few lines in DNS, and receivers know that mail in your name is from you."
-    return [("Show that your domain is yours", text, "/settings/domains", "zap", "domains:write", done)]
+    return [("Show that your domain is yours", text, "/settings/domains", "zap", "domains:write", is_done)]
 
 
-def _list_setup_steps(look: Any, account: Any, people: int, lists: int, has_sent: bool) -> list[dict[str, Any]]:
+def _list_setup_steps(
+    look: Any, account: Any, contact_count: int, list_count: int, has_sent: bool
+) -> list[dict[str, Any]]:
     first = "In capture mode it goes to the inbox here, so nothing can go wrong."
     if config.current().email.transport != "capture":
         first = "You see for how many people it is before anything leaves."
@@ -133,7 +135,8 @@ def _list_setup_steps(look: Any, account: Any, people: int, lists: int, has_sent
          "account:write", bool(account.email_from_email)),
         *_domain_step(account.id),
         ("Bring in your people", "Add one person, and put them into a list.",
-         "/lists/new" if people else "/contacts/new", "users", "contacts:write", people > 0 and lists > 0),
+         "/lists/new" if contact_count else "/contacts/new", "users", "contacts:write",
+         contact_count > 0 and list_count > 0),
         ("Send a first email", first, "/campaigns/new", "send", "campaigns:write", has_sent),
     )  # fmt: skip
     return [dict(zip(("title", "text", "href", "icon", "scope", "done"), line, strict=True)) for line in lines]
@@ -189,13 +192,13 @@ class Destination(NamedTuple):
 @pages.get("/jump")
 @signed_in()
 async def jump(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the matches of a search; without one the pages, the commands and the latest campaigns."""
+    """Show the matches of a search; without a search the pages, the commands and the latest campaigns."""
     q = (request.args.get("q") or "").strip()[:100]
     matches = await fetch(_search, visit, q)
     groups = [
         (label, group)
         for key, label in _GROUP_LABELS.items()
-        if (group := [item for item in matches if item.group == key])
+        if (group := [destination for destination in matches if destination.group == key])
     ]
     return view.render(request, "jump.html", q=q, count=len(matches), groups=groups)
 
@@ -203,9 +206,9 @@ async def jump(request: Request, visit: Visit) -> HTTPResponse:
 def _search(visit: Visit, q: str) -> list[Destination]:
     account_id, low = visit.account_id, q.lower()
     current = [
-        Destination("page", item.label, item.href, item.icon)
-        for item in view.list_navigation("")
-        if low in item.label.lower()
+        Destination("page", page.label, page.href, page.icon)
+        for page in view.list_navigation("")
+        if low in page.label.lower()
     ]
     below = [
         Destination("page", title, href, icon)
@@ -219,8 +222,8 @@ def _search(visit: Visit, q: str) -> list[Destination]:
 
 def _list_subpages(role: str) -> Iterator[tuple[str, str, str]]:
     yield from _SUBPAGES
-    for name, href, rulers in view.SETTINGS_TABS[1:]:
-        if not rulers or role in view.ADMIN_ROLES:
+    for name, href, is_admin_only in view.SETTINGS_TABS[1:]:
+        if not is_admin_only or role in view.ADMIN_ROLES:
             yield f"Settings: {name}", href, "settings"
 
 

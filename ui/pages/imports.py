@@ -76,33 +76,33 @@ def build_columns(job: Import, form: Form) -> list[ImportColumn]:
         to = CUSTOM_FIELD if target.startswith("data.") else target
         if f"to-{index}" in form.values:
             to, own = form[f"to-{index}"], form[f"key-{index}"] or own
-        items.append(ImportColumn(column["name"], [item for item in column["samples"] if item], to, own))
+        items.append(ImportColumn(column["name"], [sample for sample in column["samples"] if sample], to, own))
     return items
 
 
 def _read_mapping(job: Import, form: Form) -> dict[str, str]:
-    """Return the target of each column, by name; adds errors for duplicates."""
-    goes: dict[str, str] = {}
+    """Return the target of each column by its name; adds errors for duplicate targets."""
+    mapping: dict[str, str] = {}
     used: dict[str, str] = {}
     for index, column in enumerate(job.columns):
         to, name = form[f"to-{index}"], column["name"]
         if to == CUSTOM_FIELD:
             key = form[f"key-{index}"] or columns.normalize_name(name) or f"column_{index + 1}"
-            goes[name] = f"data.{key}"
-            if goes[name] in used:
-                form.add_error(f"to-{index}", f"“{used[goes[name]]}” has this name already.")
+            mapping[name] = f"data.{key}"
+            if mapping[name] in used:
+                form.add_error(f"to-{index}", f"“{used[mapping[name]]}” has this name already.")
         else:
-            goes[name] = to
+            mapping[name] = to
             if to in used and to not in _REPEATABLE_TARGETS:
                 form.add_error(f"to-{index}", f"“{used[to]}” goes there already. Choose one of the two.")
-        used.setdefault(goes[name], name)
-    if not {"email", "phone", "channels"} & set(goes.values()):
+        used.setdefault(mapping[name], name)
+    if not {"email", "phone", "channels"} & set(mapping.values()):
         form.add_error("columns", "Say which column holds the email addresses or phone numbers.")
-    return goes
+    return mapping
 
 
 def read_options(job: Import, form: Form) -> dict[str, Any]:
-    """Return the import options of a form; adds errors for missing ones."""
+    """Return the import options of a form; adds errors for missing options."""
     if job.resource == "suppressions":
         return {"map": _read_mapping(job, form)}
     form.require("consent_source", "Say where these contacts come from. It is kept with each of them as evidence.")
@@ -118,18 +118,18 @@ def read_options(job: Import, form: Form) -> dict[str, Any]:
 
 def build_options_form(job: Import, country: str) -> Form:
     """Return the options form of an import; a new one proposes a `country` for phone numbers."""
-    asked_for: ImportOptions = store.get_options(job)
+    options: ImportOptions = store.get_options(job)
     is_new = job.phase == store.MAPPING
     form = Form(
         {
             # The subscription is not preselected, so that it is a deliberate choice.
-            "on_conflict": asked_for.on_conflict, "opt_in": "" if is_new else "yes" if asked_for.opt_in else "no",
-            "consent_source": asked_for.consent_source or "", "trigger_flows": "yes" if asked_for.trigger_flows else "",
-            "new_list": ", ".join(asked_for.list_names[:1]), "date_order": asked_for.date_order or "",
-            "default_country": asked_for.default_country or (country if is_new else ""),
+            "on_conflict": options.on_conflict, "opt_in": "" if is_new else "yes" if options.opt_in else "no",
+            "consent_source": options.consent_source or "", "trigger_flows": "yes" if options.trigger_flows else "",
+            "new_list": ", ".join(options.list_names[:1]), "date_order": options.date_order or "",
+            "default_country": options.default_country or (country if is_new else ""),
         }
     )  # fmt: skip
-    form.lists["list_ids"] = [str(id_) for id_ in asked_for.list_ids]
+    form.lists["list_ids"] = [str(id_) for id_ in options.list_ids]
     return form
 
 
@@ -137,9 +137,7 @@ def has_ambiguous_dates(job: Import) -> bool:
     """Return whether a column has dates that can be read in two ways, as far as known."""
     return any(
         column.get("dates") in ("ambiguous", "mixed")
-        or any(
-            (written := columns.parse_date(sample)) is not None and not written.is_clear for sample in column["samples"]
-        )
+        or any((date := columns.parse_date(sample)) is not None and not date.is_clear for sample in column["samples"])
         for column in job.columns
     )
 
@@ -159,7 +157,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     raw.pop("search", None)
     page = await fetch(store.fetch_page, visit.account_id, validation.read(ImportQuery, raw))
     repeats = {row.id: store.count_repeated(row) for row in page.rows}
-    return view.render(request, "imports/index.html", found=page, repeats=repeats, may_write=_can_edit(visit))
+    return view.render(request, "imports/index.html", page=page, repeats=repeats, may_write=_can_edit(visit))
 
 
 @pages.get("/new", name="new")
@@ -177,8 +175,8 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     form = Form({"resource": "contacts"})
     try:
         upload = await _receive_file(request, target, form)
-        seen = await asyncio.to_thread(store.preview, upload, mapped=False)
-        created = await commit(store.create_unmapped, visit.account_id, upload, seen, visit.actor_id)
+        preview = await asyncio.to_thread(store.preview, upload, mapped=False)
+        created = await commit(store.create_unmapped, visit.account_id, upload, preview, visit.actor_id)
     except errors.Invalid as error:
         form.add_error("file", formats.sentence(next(iter(error.fields.values()))[0]))
         return _render_new(request, visit, form, 422)
@@ -236,7 +234,7 @@ async def apply_import(request: Request, visit: Visit, import_id: int) -> HTTPRe
 @pages.post("/<import_id:int>/stop", name="stop")
 @signed_in("contacts:write")
 async def stop_import(request: Request, visit: Visit, import_id: int) -> HTTPResponse:
-    """Cancel an import; what was written stays until it is undone."""
+    """Cancel an import; rows that were written stay until the import is undone."""
     return await _run_and_show(
         request,
         import_id,
@@ -279,7 +277,7 @@ async def download_results(request: Request, visit: Visit, import_id: int) -> HT
 
 
 async def _run_and_show(request: Request, import_id: int, act: Awaitable[Any]) -> HTTPResponse:
-    """Run an action and redirect to the import; a second or late click shows the present state."""
+    """Run an action and redirect to the import; a second or late click shows the current state."""
     try:
         await act
     except errors.Invalid as error:
@@ -295,36 +293,36 @@ def _can_edit(visit: Visit) -> bool:
 
 def _render_new(request: Request, visit: Visit, form: Form, status: int) -> HTTPResponse:
     limit = config.current().limits.import_bytes
-    return view.render(request, "imports/new.html", status, form=form, most=limit, may_write=_can_edit(visit))
+    return view.render(request, "imports/new.html", status, form=form, max_bytes=limit, may_write=_can_edit(visit))
 
 
 async def _read_again(visit: Visit, import_id: int, body: ImportOptions, verb: Any) -> None:
-    upload, seen = await fetch(store.preview_again, visit.account_id, import_id, body)
-    args = (verb, visit.account_id, import_id, upload, seen, visit.actor_id)
+    upload, preview = await fetch(store.preview_again, visit.account_id, import_id, body)
+    args = (verb, visit.account_id, import_id, upload, preview, visit.actor_id)
     await (commit(audit.run_and_record, visit.actor, "import_create", *args) if verb is store.apply else commit(*args))
 
 
 async def _receive_file(request: Request, target: Path, form: Form) -> Upload:
-    """Write the file of a form to disk; raises Invalid in words about the file."""
+    """Write the file of a form to disk; raises Invalid with errors of the field `file`."""
     stream: Any = request.stream
     limit = config.current().limits.import_bytes
     try:
-        used = await uploads.receive(request.headers, stream, target, limit)
+        upload = await uploads.receive(request.headers, stream, target, limit)
     except uploads.NotAForm:
         raise errors.Invalid({"file": ["choose a file"]}) from None
     except uploads.MalformedForm:
         raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
     except uploads.TooLarge:
-        left = _MAX_DRAIN_FACTOR * limit
-        while left > 0 and (piece := await stream.read()):
-            left -= len(piece)
-        words_ = f"this file is larger than {formats.size(limit)}: split it into parts"
-        raise errors.Invalid({"file": [words_]}) from None
-    form.values["resource"] = used.texts.get("resource", "contacts")
-    if not used.filename and not used.size:
+        remaining_bytes = _MAX_DRAIN_FACTOR * limit
+        while remaining_bytes > 0 and (piece := await stream.read()):
+            remaining_bytes -= len(piece)
+        message = f"this file is larger than {formats.size(limit)}: split it into parts"
+        raise errors.Invalid({"file": [message]}) from None
+    form.values["resource"] = upload.texts.get("resource", "contacts")
+    if not upload.filename and not upload.size:
         raise errors.Invalid({"file": ["choose a file"]})
     kind = validation.read(ImportForm, {"resource": form["resource"]}).resource
-    return Upload(str(target), used.filename or "", used.size, kind, ImportOptions(), True)
+    return Upload(str(target), upload.filename or "", upload.size, kind, ImportOptions(), True)
 
 
 async def _render_import(
@@ -333,7 +331,7 @@ async def _render_import(
     row = await fetch(store.get, visit.account_id, import_id)
     state = _page_state(row, form is not None or request.args.get("columns") == "yes")
     stored = await asyncio.to_thread(store.has_file, import_id)
-    context: dict[str, Any] = {"lists": [], "seen": None, "told": None, "countries": []}
+    context: dict[str, Any] = {"lists": [], "file_review": None, "outcome_review": None, "countries": []}
     form = form or build_options_form(
         row, visit.account.country_code or sms_numbers.country_of_time_zone(visit.account.time_zone) or ""
     )
@@ -342,10 +340,10 @@ async def _render_import(
     if state in ("columns", "checked", "done", "undone"):
         context["lists"] = await fetch(lookups.list_contact_lists, visit.account_id)
     if state in ("checked", "done"):
-        context["seen"], context["told"] = await _load_review(row)
+        context["file_review"], context["outcome_review"] = await _load_review(row)
     return view.render(
-        request, "imports/show.html", status, job=row, state=state, kept=stored, form=form,
-        asked=store.get_options(row),
+        request, "imports/show.html", status, job=row, state=state, has_file=stored, form=form,
+        options=store.get_options(row),
         columns=build_columns(row, form),
         groups=SUPPRESSION_TARGET_GROUPS if _is_suppression_import(row) else TARGET_GROUPS,
         may_write=_can_edit(visit), asks_order=has_ambiguous_dates(row), arriving=store.count_arriving(row),
@@ -375,8 +373,8 @@ async def _load_review(job: Import) -> tuple[results.FileReview | None, results.
     key = (job.id, job.completed_at or 0)
     if key not in _reviews:
         path = store.import_directory(job.id) / "staging.db"
-        seen = await asyncio.to_thread(results.review_file, path)
-        if seen is None:
+        review = await asyncio.to_thread(results.review_file, path)
+        if review is None:
             return None, None
         gathering = results.OutcomeReviewer(job.id)
         while await fetch(gathering.more):
@@ -384,5 +382,5 @@ async def _load_review(job: Import) -> tuple[results.FileReview | None, results.
         summary = await asyncio.to_thread(gathering.told, job, path)
         while len(_reviews) >= _MAX_REVIEWS:
             _reviews.pop(next(iter(_reviews)))
-        _reviews[key] = seen, summary
+        _reviews[key] = review, summary
     return _reviews[key]

@@ -42,8 +42,8 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     table.bulk_action_url = "/lists/acts" if visit.can("contacts:write") else ""
     query = validation.read(lists.ListQuery, table.list_params)
     table.results = await fetch(lists.fetch_page, visit.account_id, query, table.sort)
-    named = await fetch(_segment_names, visit.account_id)
-    return tables.render_table(request, "lists/index.html", table, segments=named)
+    segment_names = await fetch(_segment_names, visit.account_id)
+    return tables.render_table(request, "lists/index.html", table, segments=segment_names)
 
 
 @pages.post("/acts", name="acts")
@@ -51,15 +51,15 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     """Delete the selected lists after confirmation; lists in use are kept."""
     form = Form.from_request(request)
-    chosen = Selection.from_request(request, form)
-    rows = await fetch(_selected_lists, visit.account_id, chosen)
+    selection = Selection.from_request(request, form)
+    rows = await fetch(_selected_lists, visit.account_id, selection)
     if not rows or form["act"] != "delete":
         view.flash(request, "Nothing was chosen.")
-        return view.redirect(request, chosen.table_url("/lists"))
+        return view.redirect(request, selection.table_url("/lists"))
     if form["expected"] != str(len(rows)):
         return view.render(
-            request, "lists/sure.html", form=form, rows=rows, fields=[("act", "delete"), *chosen.fields],
-            back=chosen.table_url("/lists"),
+            request, "lists/sure.html", form=form, rows=rows, fields=[("act", "delete"), *selection.fields],
+            back=selection.table_url("/lists"),
         )  # fmt: skip
     deleted, needed = 0, []
     for row in rows:
@@ -70,15 +70,15 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
             needed.append(row.name)
     stored = f" Kept: {formats.join_names(needed)}, which a campaign or a flow needs." if needed else ""
     view.flash(request, f"{formats.count(deleted, 'list', 'lists')} deleted.{stored}")
-    return view.redirect(request, chosen.table_url("/lists"))
+    return view.redirect(request, selection.table_url("/lists"))
 
 
-def _selected_lists(account_id: int, chosen: Selection) -> list[Any]:
-    """Return the lists meant: by their ids, or all that match."""
-    query = lists.ListQuery(search=chosen.state["search"]) if chosen.state.get("search") else lists.ListQuery()
+def _selected_lists(account_id: int, selection: Selection) -> list[Any]:
+    """Return the selected lists, by id or all that match."""
+    query = lists.ListQuery(search=selection.state["search"]) if selection.state.get("search") else lists.ListQuery()
     rows: list[Any] = []
-    if not chosen.is_all:
-        return [row for id_ in chosen.ids[:500] if (row := _find_list(account_id, id_)) is not None]
+    if not selection.is_all:
+        return [row for id_ in selection.ids[:500] if (row := _find_list(account_id, id_)) is not None]
     while len(rows) < 500:
         query.page, query.limit = len(rows) // 100 + 1, 100
         page = lists.fetch_page(account_id, query)
@@ -96,7 +96,7 @@ def _find_list(account_id: int, list_id: int) -> Any:
 
 
 def _segment_names(account_id: int) -> dict[int, str]:
-    """Return the names of segments by their ids, enough of them to choose from."""
+    """Return the names of segments by id, up to the limit of a select field."""
     rows = segments.fetch_page(account_id, SegmentQuery(limit=lookups.MAX_OPTIONS)).rows
     return {row.id: row.name for row in sorted(rows, key=lambda row: row.name.casefold())}
 
@@ -147,8 +147,8 @@ async def update(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Save the name and settings of a list."""
     form = Form.from_request(request)
     row = await fetch(lists.get, visit.account_id, list_id)
-    named = {str(item): name for item, name in (await fetch(_segment_names, visit.account_id)).items()}
-    edit_conflicts.merge_form(form, _FORM_PARTS, Form(_form_values(row)), {"Who is in it": named})
+    segment_names = {str(item): name for item, name in (await fetch(_segment_names, visit.account_id)).items()}
+    edit_conflicts.merge_form(form, _FORM_PARTS, Form(_form_values(row)), {"Who is in it": segment_names})
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
     form.require("name", "A list needs a name.")
@@ -182,17 +182,17 @@ async def choose_contacts(request: Request, visit: Visit, list_id: int) -> HTTPR
     row = await fetch(lists.get, visit.account_id, list_id)
     raw, search = list_params(request, 30)
     page = await fetch(store.fetch_page, visit.account_id, validation.read(store.ContactQuery, raw))
-    return view.render(request, "lists/add.html", row=row, found=page, search=search)
+    return view.render(request, "lists/add.html", row=row, page=page, search=search)
 
 
 @pages.post("/<list_id:int>/people", name="join")
 @signed_in("contacts:write")
 async def add_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Add the selected contacts to the list."""
-    chosen = Form.from_request(request).ids("contact_ids")
-    done = await commit(_add_existing, visit.account_id, list_id, chosen)
-    stored = " Who had left it by their own act stays out." if done.kept_opt_outs else ""
-    view.flash(request, f"{formats.count_people(done[0])} added.{stored}" if chosen else "Nobody was chosen.")
+    contact_ids = Form.from_request(request).ids("contact_ids")
+    addition = await commit(_add_existing, visit.account_id, list_id, contact_ids)
+    stored = " Who had left it by their own act stays out." if addition.kept_opt_outs else ""
+    view.flash(request, f"{formats.count_people(addition[0])} added.{stored}" if contact_ids else "Nobody was chosen.")
     return view.redirect(request, f"/lists/{list_id}")
 
 
@@ -200,17 +200,17 @@ async def add_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResp
 @signed_in("contacts:write")
 async def remove_contacts(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
     """Remove contacts from the list; the notice offers to undo it."""
-    chosen = Form.from_request(request).ids("contact_ids")
-    done = await commit(lists.remove_members, visit.account_id, list_id, chosen)
-    undo = (f"/lists/{list_id}/people", {"contact_ids": str(chosen[0])}) if len(chosen) == 1 else None
-    view.flash(request, f"{formats.count_people(done[0])} taken out of the list.", undo)
+    contact_ids = Form.from_request(request).ids("contact_ids")
+    removal = await commit(lists.remove_members, visit.account_id, list_id, contact_ids)
+    undo = (f"/lists/{list_id}/people", {"contact_ids": str(contact_ids[0])}) if len(contact_ids) == 1 else None
+    view.flash(request, f"{formats.count_people(removal[0])} taken out of the list.", undo)
     return view.redirect(request, f"/lists/{list_id}")
 
 
 @pages.post("/<list_id:int>/delete", name="delete")
 @signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, list_id: int) -> HTTPResponse:
-    """Delete a list; its people stay."""
+    """Delete a list; its contacts are kept."""
     try:
         deleted = await commit(
             audit.run_and_record, visit.actor, "list_delete", lists.delete, visit.account_id, list_id
@@ -232,8 +232,8 @@ _FORM_PARTS = FormParts(
 
 
 def _read_fields(form: Form) -> dict[str, Any]:
-    chosen = form["segment_id"]
-    segment = int(chosen) if chosen.isdecimal() and len(chosen) < 19 else None
+    segment_id = form["segment_id"]
+    segment = int(segment_id) if segment_id.isdecimal() and len(segment_id) < 19 else None
     return {"name": form["name"], "segment_id": segment, **{name: form[name] == "yes" for name in _SWITCHES}}
 
 
@@ -244,8 +244,8 @@ def _form_values(row: Any) -> dict[str, str]:
 
 def _add_existing(account_id: int, list_id: int, contact_ids: list[int]) -> lists.MembershipChange:
     """Add contacts that exist; a stale page may name deleted ones."""
-    there = [contact.id for contact in store.fetch_by_ids(contact_ids) if contact.account_id == account_id]
-    return lists.add_members(account_id, list_id, there)
+    ids = [contact.id for contact in store.fetch_by_ids(contact_ids) if contact.account_id == account_id]
+    return lists.add_members(account_id, list_id, ids)
 
 
 def _add_errors(form: Form, error: errors.Invalid) -> Form:
@@ -255,8 +255,8 @@ def _add_errors(form: Form, error: errors.Invalid) -> Form:
 
 
 async def _render_form(request: Request, visit: Visit, form: Form, row: Any, status: int) -> HTTPResponse:
-    named = await fetch(_segment_names, visit.account_id)
-    choices = [(item, f"Everyone in the segment {name}") for item, name in named.items()]
+    segment_names = await fetch(_segment_names, visit.account_id)
+    choices = [(item, f"Everyone in the segment {name}") for item, name in segment_names.items()]
     return view.render(request, "lists/form.html", status, form=form, row=row, choices=choices)
 
 
@@ -280,7 +280,7 @@ async def _render_list(
 async def _count_sendable(row: Any) -> dict[str, int] | None:
     """Return how many contacts marketing can be sent to; cached for a large list until its members change.
 
-    None while the count takes longer than a page may wait: the page asks again.
+    None while the count takes longer than a page may wait; the page polls for it.
     """
     if row.contacts_count < _LARGE_LIST_SIZE:
         return await fetch(lists.count_sendable, row.id)

@@ -33,7 +33,7 @@ async def show_login(request: Request) -> HTTPResponse:
 @pages.post("/login")
 @public_page
 async def log_in(request: Request) -> HTTPResponse:
-    """Sign in and go where the person wanted to; a wrong address and a wrong password read alike."""
+    """Sign in and redirect to the requested page; a wrong address and a wrong password give the same error."""
     form = Form.from_request(request)
     where = safe_path(form["next"])
     try:
@@ -44,16 +44,16 @@ async def log_in(request: Request) -> HTTPResponse:
     if user is None:
         return await _render_again(request, form, where, 422)
     if form["again"]:
-        # The page is still open under the dialog.
-        answer = HTTPResponse("", 200, {"hx-retarget": "#dialog"}, "text/html; charset=utf-8")
+        # The sign-in dialog is over a page, which stays open.
+        response = HTTPResponse("", 200, {"hx-retarget": "#dialog"}, "text/html; charset=utf-8")
     elif typed := guard.load_fields(form["typed"]):
-        answer = view.render_whole(
-            request, "login/kept.html", goes=safe_path(form["path"]), fields=typed, next=where
+        response = view.render_whole(
+            request, "login/kept.html", return_path=safe_path(form["path"]), fields=typed, next=where
         )  # fmt: skip
     else:
-        answer = view.redirect(request, where)
-    await session.sign_in(request, answer, user.id)
-    return answer
+        response = view.redirect(request, where)
+    await session.sign_in(request, response, user.id)
+    return response
 
 
 async def _authenticate(request: Request, form: Form) -> User | None:
@@ -78,9 +78,9 @@ async def _authenticate(request: Request, form: Form) -> User | None:
 @public_page
 async def log_out(request: Request) -> HTTPResponse:
     """End the session of this browser."""
-    answer = view.redirect(request, "/login?bye=1")
-    await session.sign_out(request, answer)
-    return answer
+    response = view.redirect(request, "/login?bye=1")
+    await session.sign_out(request, response)
+    return response
 
 
 async def _render_again(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
@@ -93,7 +93,7 @@ async def _render_again(request: Request, form: Form, where: str, status: int) -
 async def _render_login(request: Request, form: Form, where: str, status: int) -> HTTPResponse:
     return view.render(
         request, "login/login.html", status, form=form, next=where,
-        bye=bool(request.args.get("bye")), chosen=bool(request.args.get("chosen")),
+        is_signed_out=bool(request.args.get("bye")), chosen=bool(request.args.get("chosen")),
         is_new=not await fetch(users.has_users),
     )  # fmt: skip
 

@@ -58,9 +58,9 @@ async def show_outbox(request: Request, visit: Visit) -> HTTPResponse:
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id for row in rows.rows if row.contact_id})
     standing = await fetch(delivery_status.read_summary, visit.account_id)
     return view.render(
-        request, "outbox/index.html", counts=counts, state=state, states=OUTBOX_STATES, found=rows,
-        known=contacts_by_id,
-        standing=standing, may_send=_can_send(visit), moving=standing.state == "busy",
+        request, "outbox/index.html", counts=counts, state=state, states=OUTBOX_STATES, page=rows,
+        contacts_by_id=contacts_by_id,
+        queue_summary=standing, may_send=_can_send(visit), moving=standing.state == "busy",
     )  # fmt: skip
 
 
@@ -70,20 +70,20 @@ async def show_message(request: Request, visit: Visit, message_id: int) -> HTTPR
     """Show a message: its state, the server's response, and its events, content or source."""
     row = await fetch(ledger.get, visit.account_id, message_id)
     contacts_by_id = await fetch(lookups.contacts_by_id, {row.contact_id} if row.contact_id else set())
-    chosen = request.args.get("view") if request.args.get("view") in ("message", "source") else "events"
+    tab = request.args.get("view") if request.args.get("view") in ("message", "source") else "events"
     kind = await fetch(prepare.get_bounce_class, row)
-    values: dict[str, Any] = {"events": [], "source": "", "gone": ""}
-    if chosen == "events":
+    values: dict[str, Any] = {"events": [], "source": "", "source_error": ""}
+    if tab == "events":
         query = EventQuery(limit=50, resource_uid=f"message:{row.id}")
         values["events"] = (await fetch(activity.load_events, visit.account_id, query)).rows
-    if chosen == "source":
+    if tab == "source":
         try:
             content = await fetch(prepare.get_source, visit.account_id, message_id)
             values["source"] = content[:_MAX_SOURCE_BYTES].decode(errors="replace")
         except prepare.NotReproducible as error:
-            values["gone"] = formats.sentence(str(error))
+            values["source_error"] = formats.sentence(str(error))
     return view.render(
-        request, "outbox/show.html", row=row, who=contacts_by_id.get(row.contact_id), view=chosen,
+        request, "outbox/show.html", row=row, contact=contacts_by_id.get(row.contact_id), view=tab,
         where=_outbox_state(row),
         meant=bounce_classes.CLASSES_BY_NAME.get(kind or ""), may_send=_can_send(visit), **values,
     )  # fmt: skip
@@ -103,19 +103,19 @@ async def show_message_html(request: Request, visit: Visit, message_id: int) -> 
 @pages.post("/outbox/retry")
 @signed_in("campaigns:send")
 async def retry_selected(request: Request, visit: Visit) -> HTTPResponse:
-    """Send those chosen again, or all that are in this state."""
+    """Retry the selected messages, or all that are in this state."""
     form = Form.from_request(request)
     state = "uncertain" if form["state"] == "uncertain" else "failed"
     again = 0
     if form["all"]:
-        before = 2**62
+        before_id = 2**62
         while ids := await fetch(
-            delivery_status.list_outbox_ids, visit.account_id, cast(Any, state), before, _RETRY_CHUNK
+            delivery_status.list_outbox_ids, visit.account_id, cast(Any, state), before_id, _RETRY_CHUNK
         ):
             again += await commit(retries.retry_by_ids, visit.account_id, ids, visit.actor_id)
-            before = ids[-1]
-    elif chosen := form.ids("message")[:1000]:
-        again = await commit(retries.retry_by_ids, visit.account_id, chosen, visit.actor_id)
+            before_id = ids[-1]
+    elif message_ids := form.ids("message")[:1000]:
+        again = await commit(retries.retry_by_ids, visit.account_id, message_ids, visit.actor_id)
     if again:
         await commit(audit.record, visit.actor, visit.account_id, "messages_retry", None, {"messages": again})
     message = f"On its way again: {formats.count(again, 'message', 'messages')}."
@@ -228,7 +228,7 @@ async def clear_inbox(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/inbox/<captured_id:int>/simulate")
 @signed_in("events:write")
 async def simulate_event(request: Request, visit: Visit, captured_id: int) -> HTTPResponse:
-    """Simulate an event of a captured message, through the path that real ones take."""
+    """Simulate an event of a captured message with the code that handles real events."""
     form = Form.from_request(request)
     row = await fetch(capture_inbox.get, visit.account_id, captured_id)
     # The button of a link implies a click.
@@ -265,16 +265,16 @@ async def _render_inbox(request: Request, visit: Visit, captured_id: int | None,
         search or None,
         channel=channel or None,
     )
-    seen = f"{page.rows[0].id if page.rows else 0}.{page.total}"
-    if view.is_partial(request) and request.args.get("seen") == seen:
+    inbox_version = f"{page.rows[0].id if page.rows else 0}.{page.total}"
+    if view.is_partial(request) and request.args.get("seen") == inbox_version:
         # The list polls for new messages.
         return HTTPResponse(status=204)
     views = MESSAGE_VIEWS[opened["row"].channel if opened is not None else "email"]
-    chosen = request.args.get("view") or ("text" if opened and not opened["sms"] and not opened["html"] else "")
+    tab = request.args.get("view") or ("text" if opened and not opened["sms"] and not opened["html"] else "")
     return view.render(
-        request, "inbox/index.html", found=page, search=search, channel=channel, channels=CHANNELS, opened=opened,
-        seen=seen,
-        views=views, view=chosen if chosen in dict(views) else views[0][0], said=text,
+        request, "inbox/index.html", page=page, search=search, channel=channel, channels=CHANNELS, opened=opened,
+        version=inbox_version,
+        views=views, view=tab if tab in dict(views) else views[0][0], status_text=text,
         keep={"search": search, "channel": channel, "page": page.page if page.page > 1 else ""},
         plays=SMS_SIMULATIONS if opened is not None and opened["sms"] is not None else EMAIL_SIMULATIONS,
         may_write=visit.can("events:write"),
@@ -298,15 +298,15 @@ def _load_captured(account_id: int, captured_id: int) -> dict[str, Any]:
     context |= {
         "message": message, "links": simulation.list_links(message), "events": log.list_events(account_id, query).rows,
     }  # fmt: skip
-    people = contacts.fetch_by_ids([message.contact_id]) if message.contact_id else []
-    context["person"] = people[0] if people else None
+    recipients = contacts.fetch_by_ids([message.contact_id]) if message.contact_id else []
+    context["person"] = recipients[0] if recipients else None
     for event in context["events"]:
         event.who = None
     return context
 
 
 def _simulation_error(error: errors.Invalid) -> str:
-    """Return why something cannot happen to a message."""
+    """Return why an event of a message cannot be simulated."""
     if "link" in error.fields:
         return "This message has no link that leads through us."
     return "Write what they answer." if "text" in error.fields else "This cannot happen to this message."

@@ -59,16 +59,16 @@ async def _receive_form(request: Request, target: Path) -> uploads.Form:
     except uploads.MalformedForm:
         raise errors.Invalid({"file": ["the upload broke off: try again"]}) from None
     except uploads.TooLarge:
-        left = _MAX_DRAIN_BYTES
-        while left > 0 and (piece := await stream.read()):
-            left -= len(piece)
+        remaining_bytes = _MAX_DRAIN_BYTES
+        while remaining_bytes > 0 and (piece := await stream.read()):
+            remaining_bytes -= len(piece)
         limit = media.MAX_UPLOAD_BYTES // 1_048_576
         raise errors.Invalid({"file": [f"this file is larger than {limit} MB: make the picture smaller"]}) from None
 
 
 # The sides of thumbnails in lists and on the page of a picture.
 _THUMBNAIL_SIDES = (480, 1200)
-# What uses a picture: its label, and its URL if it has a page.
+# Label and URL (if it has a page) of each kind of object that uses a picture.
 _USAGE_LABELS = {
     "template_id": ("Template", "/templates/{}/edit"), "campaign_id": ("Campaign", "/campaigns/{}"),
     "flow_id": ("Flow", ""), "brand_id": ("Brand", "/brand"),
@@ -142,15 +142,15 @@ async def _render_index(request: Request, visit: Visit, form: Form, status: int 
     search = (request.args.get("search") or "").strip()[:255]
     page = await fetch(media.fetch_page, visit.account_id, parse_int(request.args.get("page")), search=search)
     return view.render(
-        request, "pictures/index.html", status, found=page, search=search, form=form,
-        most=media.MAX_UPLOAD_BYTES // 1_048_576, may_write=visit.can("templates:write"),
+        request, "pictures/index.html", status, page=page, search=search, form=form,
+        max_megabytes=media.MAX_UPLOAD_BYTES // 1_048_576, may_write=visit.can("templates:write"),
     )  # fmt: skip
 
 
 async def _render_picture(request: Request, visit: Visit, picture_id: int, status: int = 200) -> HTTPResponse:
     def read() -> tuple[Media, list[tuple[str, str, str]]]:
         row = media.get(visit.account_id, picture_id)
-        return row, [describe_usage(item) for item in media.find_uses(visit.account_id, picture_id)]
+        return row, [describe_usage(use) for use in media.find_uses(visit.account_id, picture_id)]
 
     row, places = await fetch(read)
     return view.render(
@@ -160,7 +160,7 @@ async def _render_picture(request: Request, visit: Visit, picture_id: int, statu
 
 
 def describe_usage(used: dict[str, Any]) -> tuple[str, str, str]:
-    """Return the noun, the name and the page of something that shows a picture."""
+    """Return the label, the name and the URL of an object that uses a picture."""
     kind, value = next(iter(used.items()))
     if kind == "messages":
         return "Messages", formats.count(value, "single message", "single messages"), ""
@@ -184,7 +184,7 @@ async def show_drawer(request: Request, visit: Visit) -> HTTPResponse:
     page = await fetch(
         media.fetch_page, visit.account_id, parse_int(request.args.get("page")), _DRAWER_PAGE_SIZE, search
     )
-    return _render_drawer(request, found=page, search=search)
+    return _render_drawer(request, page=page, search=search)
 
 
 @pages.get("/media/<picture_id:int>")
@@ -200,7 +200,7 @@ async def show_in_drawer(request: Request, visit: Visit, picture_id: int) -> HTT
 @pages.post("/media", strict_slashes=False, stream=True)
 @signed_in("templates:write")
 async def upload_to_drawer(request: Request, visit: Visit) -> HTTPResponse:
-    """Save a picture and show it as the chosen one, or the error of the file."""
+    """Save a picture and show it as selected, or show the error of the file."""
     try:
         filename, picture = await receive_picture(request, visit.account_id)
         created = await commit(media.add, visit.account_id, filename, picture)
@@ -212,7 +212,7 @@ async def upload_to_drawer(request: Request, visit: Visit) -> HTTPResponse:
 async def _render_chosen(request: Request, visit: Visit, picture_id: int) -> HTTPResponse:
     def read() -> tuple[Media, list[str]]:
         row = media.get(visit.account_id, picture_id)
-        places = [describe_usage(item)[1] for item in media.find_uses(visit.account_id, picture_id)]
+        places = [describe_usage(use)[1] for use in media.find_uses(visit.account_id, picture_id)]
         return row, places if len(places) <= _MAX_PLACES else [
             *places[:_MAX_PLACES],
             f"{len(places) - _MAX_PLACES} more",
@@ -223,5 +223,5 @@ async def _render_chosen(request: Request, visit: Visit, picture_id: int) -> HTT
 
 
 def _render_drawer(request: Request, status: int = 200, **context: Any) -> HTTPResponse:
-    empty: dict[str, Any] = {"found": None, "search": "", "row": None, "error": "", "places": [], "url": ""}
+    empty: dict[str, Any] = {"page": None, "search": "", "row": None, "error": "", "places": [], "url": ""}
     return view.render(request, "media/drawer.html", status, **{**empty, **context})

@@ -46,8 +46,10 @@ async def update_rows(request: Request, visit: Visit) -> HTTPResponse:
     filter_view = await filter_builder.load_view(visit.account_id, rows, place)
     panels = form["panels"] == "yes"
     sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view) if panels else None
-    answer = await load_contact_check(visit, form, rows) if panels else None
-    return view.render_fragment(request, "segments/_rows.html", shown=filter_view, sample=sample, checked=answer)
+    contact_check = await load_contact_check(visit, form, rows) if panels else None
+    return view.render_fragment(
+        request, "segments/_rows.html", filter_view=filter_view, sample=sample, checked=contact_check
+    )
 
 
 @pages.get("/count/<asker:str>")
@@ -61,7 +63,7 @@ async def show_count(request: Request, visit: Visit, asker: str) -> HTTPResponse
     filter_view = FilterView(rows, running_count=under_way, note=note)
     ended = under_way is not None and under_way.is_done and request.args.get("panels") == "yes"
     sample = await fetch(filter_builder.load_sample, visit.account_id, filter_view) if ended else None
-    return view.render_fragment(request, "segments/_count.html", shown=filter_view, sample=sample)
+    return view.render_fragment(request, "segments/_count.html", filter_view=filter_view, sample=sample)
 
 
 @pages.post("/check")
@@ -113,7 +115,7 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _load_counts(account_id: int, rows: list[Any]) -> dict[str, Any]:
-    """Return sentence and number of each; where there are very many people, numbers follow as they are counted."""
+    """Return the sentence and count of each segment; in a very large account counts follow once they are computed."""
     scope = members.build_scope(account_id)
     sentences = {
         row.id: explain.describe_filters(account_id, filter_parser.parse_filters(row.filters, scope), scope)
@@ -158,7 +160,7 @@ async def show(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 @signed_in("contacts:write")
 @edit_conflicts.retry_on_change
 async def update(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
-    """Save name and rules."""
+    """Save the name and the rules of a segment."""
     return await _save(request, visit, await fetch(store.get, visit.account_id, segment_id))
 
 
@@ -204,12 +206,13 @@ def _serialize_rules(rows: FilterRows) -> str:
 
 
 def _describe_rules(account_id: int, rows: FilterRows, row: Any) -> dict[str, str]:
-    """Return the rules of a form and the stored ones in words, by their value."""
-    both = (rows, FilterRows.from_filters(row.filters))
-    text = (
-        (_serialize_rules(item), filter_builder.build_view(account_id, item, counted=False).sentence) for item in both
+    """Return the sentences of a form's rules and of the stored rules, by their value."""
+    row_sets = (rows, FilterRows.from_filters(row.filters))
+    sentences = (
+        (_serialize_rules(row_set), filter_builder.build_view(account_id, row_set, counted=False).sentence)
+        for row_set in row_sets
     )
-    return {rules: sentence or "nobody is chosen yet" for rules, sentence in text}
+    return {rules: sentence or "nobody is chosen yet" for rules, sentence in sentences}
 
 
 async def _render_builder(
@@ -228,8 +231,8 @@ async def _render_builder(
     used = await fetch(store.find_usage, visit.account_id, row.id) if row else []
     drafts = await fetch(store.find_drafts_using, visit.account_id, row.id) if row else []
     return view.render(
-        request, "segments/show.html", status, form=form, shown=filter_view, row=row, sample=sample, checked=checked,
-        used=used, drafts=drafts, writes=visit.user.role != "viewer",
+        request, "segments/show.html", status, form=form, filter_view=filter_view, row=row, sample=sample,
+        checked=checked, used=used, drafts=drafts, writes=visit.user.role != "viewer",
     )  # fmt: skip
 
 
@@ -241,7 +244,7 @@ _KIND_PATHS = {"campaign_id": "campaigns", "flow_id": "flows", "list_id": "lists
 
 
 class SelectedSegment(NamedTuple):
-    """A segment to delete: what uses it and so keeps it, and the drafts that chose it."""
+    """A segment to delete, with the objects that use it and prevent its deletion, and the drafts that name it."""
 
     row: Segment
     used: list[tuple[str, str]]
@@ -263,27 +266,28 @@ async def copy(request: Request, visit: Visit, segment_id: int) -> HTTPResponse:
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     """Copy or delete the selected segments; deleting one in use or chosen by a draft is confirmed first."""
     form = Form.from_request(request)
-    chosen = Selection.from_request(request, form)
-    back = chosen.table_url("/segments")
-    rows = await fetch(_selected_segments, visit.account_id, chosen)
+    selection = Selection.from_request(request, form)
+    return_url = selection.table_url("/segments")
+    rows = await fetch(_selected_segments, visit.account_id, selection)
     if not rows:
         view.flash(request, "Choose some segments first.")
     elif form["act"] == "duplicate":
-        for one_of in reversed(rows):
-            await commit(store.create, visit.account_id, _copy_segment(one_of.row))
+        for selected in reversed(rows):
+            await commit(store.create, visit.account_id, _copy_segment(selected.row))
         view.flash(request, f"{formats.count(len(rows), 'copy is', 'copies are')} made.")
     elif (
         form["act"] == "delete"
         and form["expected"] != _confirmation_token(rows)
-        and any(item.used + item.drafts for item in rows)
+        and any(segment.used + segment.drafts for segment in rows)
     ):
         return view.render(
-            request, "segments/sure.html", found=rows, going=[item.row for item in rows if not item.used],
-            expected=_confirmation_token(rows), fields=[("act", "delete"), *chosen.fields], back=back,
+            request, "segments/sure.html", selected=rows,
+            deletable=[segment.row for segment in rows if not segment.used], expected=_confirmation_token(rows),
+            fields=[("act", "delete"), *selection.fields], back=return_url,
         )  # fmt: skip
     elif form["act"] == "delete":
         await _delete_segments(request, visit, rows)
-    return view.redirect(request, back)
+    return view.redirect(request, return_url)
 
 
 async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSegment]) -> None:
@@ -299,24 +303,26 @@ async def _delete_segments(request: Request, visit: Visit, rows: list[SelectedSe
     if not deleted:
         view.flash(request, stays.strip())
         return
-    what = f"The segment {deleted[0].name} is" if len(deleted) == 1 else f"{formats.number(len(deleted))} segments are"
+    subject = (
+        f"The segment {deleted[0].name} is" if len(deleted) == 1 else f"{formats.number(len(deleted))} segments are"
+    )
     again = json.dumps([{"name": row.name, "filters": row.filters} for row in deleted])
     view.flash(
-        request, f"{what} deleted. The people are still in Contacts.{stays}", ("/segments/restore", {"gone": again})
+        request, f"{subject} deleted. The people are still in Contacts.{stays}", ("/segments/restore", {"gone": again})
     )
 
 
-def _selected_segments(account_id: int, chosen: Selection) -> list[SelectedSegment]:
+def _selected_segments(account_id: int, selection: Selection) -> list[SelectedSegment]:
     """Return the selected segments, by id or all that match; deleted ones are left out."""
-    if chosen.is_all:
-        words_of = chosen.state.get("search", "")[:254]
-        query = SegmentQuery(search=words_of) if words_of else SegmentQuery()
+    if selection.is_all:
+        search = selection.state.get("search", "")[:254]
+        query = SegmentQuery(search=search) if search else SegmentQuery()
         every, used = store.fetch_ids(account_id), store.find_segments_in_use(account_id)
-        only = {"used": used, "unused": every - used}.get(chosen.state.get("show", ""))
+        only = {"used": used, "unused": every - used}.get(selection.state.get("show", ""))
         rows = list(store.select_matching(account_id, query, only).order_by(Segment.id.desc()).limit(_MAX_IDS))
     else:
         rows = list(
-            store.select_matching(account_id, SegmentQuery(), chosen.ids[:_MAX_IDS]).order_by(Segment.id.desc())
+            store.select_matching(account_id, SegmentQuery(), selection.ids[:_MAX_IDS]).order_by(Segment.id.desc())
         )
     return [SelectedSegment(row, _list_usages(store.find_usage(account_id, row.id)),
         _list_usages(store.find_drafts_using(account_id, row.id)))
@@ -325,12 +331,14 @@ def _selected_segments(account_id: int, chosen: Selection) -> list[SelectedSegme
 
 def _list_usages(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Return the name and URL of objects that use a segment."""
-    return [(item["name"], f"/{base}/{item[key]}") for item in rows for key, base in _KIND_PATHS.items() if key in item]
+    return [
+        (usage["name"], f"/{base}/{usage[key]}") for usage in rows for key, base in _KIND_PATHS.items() if key in usage
+    ]
 
 
 def _confirmation_token(rows: list[SelectedSegment]) -> str:
-    """Return a token of what the confirmation showed, so that it is shown again if that changed."""
-    return f"{sum(not item.used for item in rows)}-{sum(len(item.drafts) for item in rows)}"
+    """Return a token of the confirmation's content, so that it is shown again if the content changed."""
+    return f"{sum(not segment.used for segment in rows)}-{sum(len(segment.drafts) for segment in rows)}"
 
 
 def _copy_segment(row: Segment) -> SegmentCreate:
@@ -347,8 +355,10 @@ async def restore(request: Request, visit: Visit) -> HTTPResponse:
         deleted = None
     if not isinstance(deleted, list) or not deleted or validation.is_too_deep(deleted):
         raise errors.NotFound
-    body = [validation.read(SegmentCreate, id_) for id_ in deleted[:_MAX_IDS]]
-    back = [await commit(store.create, visit.account_id, item) for item in body]
-    only = len(back) == 1
-    view.flash(request, f"{back[0].name} is back." if only else f"{formats.number(len(back))} segments are back.")
-    return view.redirect(request, f"/segments/{back[0].id}" if only else "/segments")
+    body = [validation.read(SegmentCreate, raw) for raw in deleted[:_MAX_IDS]]
+    restored = [await commit(store.create, visit.account_id, segment) for segment in body]
+    only = len(restored) == 1
+    view.flash(
+        request, f"{restored[0].name} is back." if only else f"{formats.number(len(restored))} segments are back."
+    )
+    return view.redirect(request, f"/segments/{restored[0].id}" if only else "/segments")

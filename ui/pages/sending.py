@@ -100,7 +100,7 @@ _FIELD_ERRORS = {
 @pages.get("/sending", strict_slashes=False)
 @signed_in()
 async def show_transports(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the settings in force, their sources, and the form; a preset fills in its server."""
+    """Show the active settings, their sources, and the form; a preset fills in its server."""
     form = edit_conflicts.open_form(build_transport_form(EMAIL_SETTINGS + SMS_SETTINGS), FORM_PARTS)
     fill_preset(form, request.args.get("preset") or "")
     return _render_transports(request, visit, form, 200)
@@ -128,12 +128,12 @@ async def save_transports(request: Request, visit: Visit) -> HTTPResponse:
 async def test_relay(request: Request, visit: Visit) -> HTTPResponse:
     """Test the relay of the form, and show its response; nothing is saved or sent."""
     form = Form.from_request(request)
-    answer = await check_relay(visit, form)
-    return _render_transports(request, visit, form, 422 if form.errors else 200, answer=answer)
+    test_result = await check_relay(visit, form)
+    return _render_transports(request, visit, form, 422 if form.errors else 200, test_result=test_result)
 
 
 def build_transport_form(names: tuple[str, ...]) -> Form:
-    """Return a form with the settings in force, without secrets."""
+    """Return a form with the active settings, without secrets."""
     loaded = config.current()
     return Form({name: "" if name in _SECRETS else _format_setting(config.get_value(loaded, name)) for name in names})
 
@@ -164,7 +164,9 @@ async def save_settings(request: Request, visit: Visit, form: Form, names: tuple
     loaded = await commit(verb)
     config.set_current(loaded.config, loaded)
     request.app.ctx.config = loaded.config
-    if (works := request.app.ctx.works) is not None:  # or they begin with these a moment later
+    if (
+        works := request.app.ctx.works
+    ) is not None:  # at start the workers do not exist yet, and read the settings later
         works.renew()
 
 
@@ -174,10 +176,10 @@ def _require_first_account(visit: Visit) -> None:
 
 
 def _changed_settings(form: Form, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the settings that differ from those in force; empty secrets are unchanged, empty fields the default."""
-    before = build_transport_form(names)
+    """Return the settings that a form changes; an empty secret is unchanged, another empty field is the default."""
+    current = build_transport_form(names)
     posted = [name for name in names if name in form.values and settings.can_set(name)]
-    changes: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != before[name]}
+    changes: dict[str, Any] = {name: form.text(name) for name in posted if form[name] != current[name]}
     for name in changes:
         if name in _SECRETS:
             changes[name] = form.raw(name) or None
@@ -204,7 +206,7 @@ async def check_relay(visit: Visit, form: Form) -> dict[str, Any] | None:
         title = _FAILURE_TITLES.get(error.cause, "{} cannot be used with these settings").format(
             _server_label(email, error.cause)
         )
-        phrases = [formats.sentence(item) for item in (error.text, error.help) if item]
+        phrases = [formats.sentence(text) for text in (error.text, error.help) if text]
         return {"good": False, "title": title, "words": " ".join(phrases)}
     except TimeoutError:
         title = _FAILURE_TITLES["timed_out"].format(_server_label(email, "timed_out"))
@@ -220,14 +222,16 @@ def _server_label(email: Email, cause: str) -> str:
 
 
 def add_transport_errors(form: Form, error: errors.Invalid) -> Form:
-    """Note faults at their fields, in words for people."""
+    """Add the errors to their fields, as sentences for users."""
     for name, messages in error.fields.items():
         field = name if name in form.values else "base"
         form.add_error(field, _FIELD_ERRORS.get(name) or f"{name}: {messages[0]}")
     return form
 
 
-def _render_transports(request: Request, visit: Visit, form: Form, status: int, answer: Any = None) -> HTTPResponse:
+def _render_transports(
+    request: Request, visit: Visit, form: Form, status: int, test_result: Any = None
+) -> HTTPResponse:
     loaded = config.current()
     locked = {
         name: config.get_loaded().sources[name]
@@ -238,7 +242,8 @@ def _render_transports(request: Request, visit: Visit, form: Form, status: int, 
     elsewhere = visit.account_id != _FIRST_ACCOUNT
     may_change = not elsewhere and visit.can("account:write")
     return view.render(
-        request, "settings/sending.html", status, form=form, answer=answer, relays=RELAY_PRESETS if may_change else {},
+        request, "settings/sending.html", status, form=form, test_result=test_result,
+        relays=RELAY_PRESETS if may_change else {},
         locked=locked, stored=stored, config=loaded, may_change=may_change, elsewhere=elsewhere,
     )  # fmt: skip
 
@@ -246,7 +251,7 @@ def _render_transports(request: Request, visit: Visit, form: Form, status: int, 
 # Sending domains
 
 _PAGE_SIZE = 50
-# What each record does for the sender, and its benefit.
+# The purpose of each record, and its benefit for the sender.
 RECORD_PURPOSES = {
     "ownership": ("Shows that the domain is yours", ""),
     "dkim": ("Signs your mail (DKIM)", "Receivers check with it that a message is from you and unchanged."),
@@ -279,10 +284,10 @@ async def list_domains(request: Request, visit: Visit) -> HTTPResponse:
     return view.render(
         request,
         "settings/domains.html",
-        found=page,
+        page=page,
         state=domain_badge,
-        shown=records.display_domain,
-        may=_can_edit_domains(visit),
+        display_domain=records.display_domain,
+        may_edit=_can_edit_domains(visit),
     )
 
 
@@ -290,7 +295,7 @@ async def list_domains(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in("domains:write")
 async def new_domain(request: Request, visit: Visit) -> HTTPResponse:
     """Show an empty form."""
-    return view.render(request, "settings/domain_new.html", form=Form(), may=_can_edit_domains(visit))
+    return view.render(request, "settings/domain_new.html", form=Form(), may_edit=_can_edit_domains(visit))
 
 
 @pages.post("/domains", strict_slashes=False)
@@ -301,7 +306,7 @@ async def create_domain(request: Request, visit: Visit) -> HTTPResponse:
     form = Form.from_request(request)
     created = await add_domain(request, visit, form)
     if created is None:
-        return view.render(request, "settings/domain_new.html", 422, form=form, may=_can_edit_domains(visit))
+        return view.render(request, "settings/domain_new.html", 422, form=form, may_edit=_can_edit_domains(visit))
     view.flash(
         request, f"{records.display_domain(created.name)} is added. Now enter its records where you manage the domain."
     )
@@ -362,7 +367,7 @@ async def delete_domain(request: Request, visit: Visit, domain_id: int) -> HTTPR
         deleted = await commit(store.delete, visit.account_id, domain_id, visit.actor)
     except errors.Invalid as error:
         form = Form()
-        used = ", ".join(str(item["name"]) for item in error.extra["used_by"])
+        used = ", ".join(str(sender["name"]) for sender in error.extra["used_by"])
         form.add_error(
             "base", f"Campaigns that are scheduled or sending are from this domain: {used}. Stop them first."
         )
@@ -376,28 +381,27 @@ async def _render_domain(
 ) -> HTTPResponse:
     row = await fetch(store.get, visit.account_id, domain_id)
     dns_records = await fetch(records.get_records, row)
-    needed = [item for item in dns_records if item.required or item.purpose == "dkim_next"]
+    required_records = [record for record in dns_records if record.required or record.purpose == "dkim_next"]
     return view.render(
-        request, "settings/domain.html", status, row=row, form=form or Form(), may=_can_edit_domains(visit),
-        state=domain_badge,
-        shown=records.display_domain, needed=needed, others=[item for item in dns_records if item not in needed],
-        purposes=RECORD_PURPOSES,
+        request, "settings/domain.html", status, row=row, form=form or Form(), may_edit=_can_edit_domains(visit),
+        state=domain_badge, display_domain=records.display_domain, required_records=required_records,
+        other_records=[record for record in dns_records if record not in required_records], purposes=RECORD_PURPOSES,
         zone=records.write_zone_file(dns_records), look=record_badge, host=records.get_link_host(),
         public=records.has_public_name(),
         listens=bool(request.app.ctx.config.inbound.listen),
-        waits=any(item.purpose == "dkim_next" for item in dns_records),
+        has_next_key=any(record.purpose == "dkim_next" for record in dns_records),
     )  # fmt: skip
 
 
 def domain_badge(row: SendingDomain) -> tuple[str, str]:
-    """Return how a domain is, as a colour and a word."""
+    """Return the state of a domain, as a colour and a label."""
     if row.status == "verified":
         return ("paused", "Needs attention") if row.attention else ("done", "Verified")
     return ("failed", "Failed") if row.status == "failed" else ("sched", "Waiting for DNS")
 
 
 def record_badge(record: Record) -> tuple[str, str]:
-    """Return how a record was found, as a colour and a word."""
+    """Return the state of a DNS record, as a colour and a label."""
     if record.valid == "valid":
         return "done", "Found"
     if not record.value:

@@ -69,13 +69,13 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
             raise errors.Invalid({})
         raw: dict[str, Any] = {name: form.text(name) for name in _FIELDS if name in form.values}
         if form["asks"] == "approval":
-            # An unchecked checkbox is not sent; the hidden field says that it was shown.
+            # A browser omits an unchecked checkbox; the hidden field shows that the form had it.
             raw |= {name: form[name] == "yes" for name in _APPROVAL_SWITCHES}
         if form["rules"] == "asked":
             raw |= {name: form[name] == "yes" for name in _CONTENT_SWITCHES}
         testers = re.split(r"[\s,;]+", form["test_email_recipients"])
         if "test_email_recipients" in form.values:
-            raw["test_email_recipients"] = [item for item in testers if item]
+            raw["test_email_recipients"] = [tester for tester in testers if tester]
         body = validation.read(accounts.AccountWrite, raw)
         details = audit.changed_fields(body)
         write = partial(
@@ -98,7 +98,7 @@ async def save_account(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/settings/stop")
 @signed_in("account:write")
 async def stop_sending(request: Request, visit: Visit) -> HTTPResponse:
-    """Stop all sending of the account, or let it go on."""
+    """Stop all sending of the account, or resume it."""
     form = Form.from_request(request)
     stopped = form["stop"] == "1"
     params = {"sending_stopped": stopped, "stop_reason": form["stop_reason"][:255] if stopped else None}
@@ -119,7 +119,7 @@ async def set_theme(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/settings/keyboard")
 @signed_in(access.SELF_SCOPE)
 async def set_shortcuts(request: Request, visit: Visit) -> HTTPResponse:
-    """Switch the single keys on or off in this browser, and come back to the same page."""
+    """Turn single-key shortcuts on or off in this browser, and redirect to the same page."""
     return _set_browser_choice(request, "keys", ("on", "off"))
 
 
@@ -132,16 +132,16 @@ def _build_account_form(account: Any) -> Form:
 
 
 def _set_browser_choice(request: Request, name: str, offered: tuple[str, ...]) -> HTTPResponse:
-    chosen = Form.from_request(request)[name]
-    back = safe_path(guard.referring_path(request))
-    answer = view.redirect(request, back)
-    if chosen in offered:
-        session.set_choice(request, answer, name, chosen)
-    return answer
+    choice = Form.from_request(request)[name]
+    return_path = safe_path(guard.referring_path(request))
+    response = view.redirect(request, return_path)
+    if choice in offered:
+        session.set_choice(request, response, name, choice)
+    return response
 
 
 def _list_languages(form: Form) -> list[tuple[str, str]]:
-    """Return the languages that recipients may read, and the account's own where it names another one."""
+    """Return the available languages of recipients, and the account's language if it is another one."""
     names = list(recipient_texts.LANGUAGE_NAMES.items())
     locale = form["locale"]
     if locale and locale not in recipient_texts.LANGUAGE_NAMES:
@@ -210,7 +210,7 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
         return _render_consent(request, form, 409)
     raw = {
         "privacy_ip": form["privacy_ip"], "sms_opt_out_hint": form.text("sms_opt_out_hint"),
-        "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", whole=True),
+        "frequency_cap": _read_pair(form, "cap_messages", "messages", "cap_days", "days", is_pair_required=True),
         "sms_quiet_hours": _read_pair(form, "quiet_from", "from", "quiet_to", "to"),
     }  # fmt: skip
     try:
@@ -237,15 +237,15 @@ async def save_consent(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _read_pair(
-    form: Form, first: str, first_key: str, second: str, second_key: str, whole: bool = False
+    form: Form, first: str, first_key: str, second: str, second_key: str, is_pair_required: bool = False
 ) -> dict[str, Any] | None:
-    """Return two fields that are filled in together or not at all."""
+    """Return two fields that must both be filled in, or both be empty."""
     if not form[first] and not form[second]:
         return None
     for name in (first, second):
         form.require(name, "Fill in both, or neither.")
     values = (form[first], form[second])
-    if whole:
+    if is_pair_required:
         for name in (first, second):
             if form[name] and not (form[name].isdecimal() and len(form[name]) < 9):
                 form.add_error(name, "Write a number.")
@@ -262,7 +262,7 @@ _MAX_BACKUPS = 12
 @pages.get("/settings/data")
 @signed_in()
 async def show_data(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the size and place of the data, its retention, backups and exports."""
+    """Show the size and location of the data, its retention, backups and exports."""
     loaded = config.current()
     directory = Path(loaded.data_dir)
     counts = await fetch(accounts.count_objects, visit.account_id)
@@ -271,9 +271,9 @@ async def show_data(request: Request, visit: Visit) -> HTTPResponse:
     stored = (await fetch(create.list_backups, directory))[:_MAX_BACKUPS] if rules else []
     return view.render(
         request, "settings/data.html", counts=counts, size=size, where=str(loaded.data_dir) if rules else "",
-        keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION, kept=stored,
+        keep=config.parse_seconds(loaded.events.keep) // 86_400, version=VERSION, backups=stored,
         state=create.get_schedule_state(),
-        every=_interval_label(config.parse_seconds(loaded.backup.every)), most=loaded.backup.keep,
+        every=_interval_label(config.parse_seconds(loaded.backup.every)), max_backups=loaded.backup.keep,
     )  # fmt: skip
 
 
@@ -292,13 +292,13 @@ async def back_up(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in()
 async def show_restored(request: Request, visit: Visit) -> HTTPResponse:
     """Show what would be sent after a restored backup is released."""
-    held = restore.is_account_held(visit.account)
-    held_sending = await fetch(restore.find_held_sending, visit.account_id) if held else None
-    return view.render(request, "settings/restored.html", held=held_sending)
+    is_held = restore.is_account_held(visit.account)
+    held_sending = await fetch(restore.find_held_sending, visit.account_id) if is_held else None
+    return view.render(request, "settings/restored.html", held_sending=held_sending)
 
 
 def _manages_installation(visit: Visit) -> bool:
-    """Return whether the user looks after the installation; its directory holds the data of all accounts."""
+    """Return whether the user administers the installation, whose directory holds the data of all accounts."""
     return visit.user.role in ("owner", "admin") and visit.account_id == _FIRST_ACCOUNT
 
 
@@ -307,12 +307,16 @@ def _directory_bytes(directory: Path) -> int:
 
 
 def _interval_label(seconds: float) -> str:
-    """Return how often, as `every day`; nothing for never."""
-    whole = int(seconds)
+    """Return an interval as text, such as `every day`; empty for 0."""
+    total_seconds = int(seconds)
     for span, unit, many in ((86_400, "day", "days"), (3_600, "hour", "hours"), (60, "minute", "minutes")):
-        if whole and whole % span == 0:
-            return f"every {unit}" if whole == span else f"every {formats.count(whole // span, unit, many)}"
-    return f"every {whole} seconds" if whole else ""
+        if total_seconds and total_seconds % span == 0:
+            return (
+                f"every {unit}"
+                if total_seconds == span
+                else f"every {formats.count(total_seconds // span, unit, many)}"
+            )
+    return f"every {total_seconds} seconds" if total_seconds else ""
 
 
 # Health: the findings of `campanero doctor`, run on request
@@ -351,4 +355,4 @@ def _render_doctor(request: Request, visit: Visit, rows: list[dict[str, Any]] | 
     order = {"fail": 0, "warn": 1, "ok": 2}
     ordered = None if rows is None else sorted(rows, key=lambda finding: order[finding["level"]])
     may = visit.can("account:write")
-    return view.render(request, "settings/doctor.html", found=ordered, may=may)
+    return view.render(request, "settings/doctor.html", findings=ordered, may_run=may)

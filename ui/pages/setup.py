@@ -59,9 +59,9 @@ async def create_owner(request: Request, token: str) -> HTTPResponse:
         if error.fields or not form.errors:
             form.add_errors(error)
         return view.render(request, "setup/you.html", 422, form=form, token=token, steps=STEPS)
-    answer = view.redirect(request, "/welcome")
-    await session.sign_in(request, answer, user.id)
-    return answer
+    response = view.redirect(request, "/welcome")
+    await session.sign_in(request, response, user.id)
+    return response
 
 
 async def _render_closed(request: Request) -> HTTPResponse:
@@ -124,25 +124,25 @@ async def _write_sender(visit: Visit, form: Form) -> None:
     about = validation.read(
         accounts.AccountWrite, {name: form.text(name) for name in _ACCOUNT_FIELDS if name in form.values}
     )
-    look = {name: form.text(name) for name in _BRAND_FIELDS if name in form.values}
+    brand_values = {name: form.text(name) for name in _BRAND_FIELDS if name in form.values}
 
-    def both() -> None:
+    def write() -> None:
         audit.run_and_record(
             visit.actor, "account_update", accounts.update, visit.account_id, about, data=audit.changed_fields(about)
         )
         audit.run_and_record(
-            visit.actor, "brand_update", brand.update, visit.account_id, validation.read(brand.BrandWrite, look)
+            visit.actor, "brand_update", brand.update, visit.account_id, validation.read(brand.BrandWrite, brand_values)
         )
 
     await commit(
-        edit_conflicts.write_if_unchanged, form, _SENDER_PARTS, lambda: _build_sender_form(visit.account_id), both
+        edit_conflicts.write_if_unchanged, form, _SENDER_PARTS, lambda: _build_sender_form(visit.account_id), write
     )
 
 
 def time_zone_options() -> list[tuple[str, str]]:
-    """Return the time zones of this machine as choices, the plain one first."""
-    named = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "SystemV/")))
-    return [("UTC", "UTC"), *((zone, zone.replace("_", " ")) for zone in named)]
+    """Return the time zones of this machine as choices, UTC first."""
+    zones = sorted(zone for zone in available_timezones() if "/" in zone and not zone.startswith(("Etc/", "SystemV/")))
+    return [("UTC", "UTC"), *((zone, zone.replace("_", " ")) for zone in zones)]
 
 
 @pages.get("/welcome/mail")
@@ -174,16 +174,16 @@ async def save_transport(request: Request, visit: Visit) -> HTTPResponse:
 async def test_transport(request: Request, visit: Visit) -> HTTPResponse:
     """Test the relay of the form; nothing is saved or sent."""
     form = Form.from_request(request)
-    answer = await sending.check_relay(visit, form)
-    return _render_transport(request, form, 422 if form.errors else 200, answer=answer)
+    test_result = await sending.check_relay(visit, form)
+    return _render_transport(request, form, 422 if form.errors else 200, test_result=test_result)
 
 
-def _render_transport(request: Request, form: Form, status: int = 200, answer: Any = None) -> HTTPResponse:
+def _render_transport(request: Request, form: Form, status: int = 200, test_result: Any = None) -> HTTPResponse:
     layers = config.get_loaded().sources
     locked = {name: layers[name] for name in sending.EMAIL_SETTINGS if not settings.can_set(name)}
     stored = {name for name in sending.EMAIL_SETTINGS if config.get_value(config.current(), name)}
     return _render_screen(
-        request, "mail", form, status, locked=locked, stored=stored, relays=RELAY_PRESETS, answer=answer
+        request, "mail", form, status, locked=locked, stored=stored, relays=RELAY_PRESETS, test_result=test_result
     )
 
 
@@ -212,7 +212,7 @@ async def _render_domain(request: Request, visit: Visit, form: Form, status: int
     rows = [
         (row, *sending.domain_badge(row)) for row in (await fetch(store.list_domains, visit.account_id, query)).rows
     ]
-    return _render_screen(request, "domain", form, status, rows=rows, shown=records.display_domain)
+    return _render_screen(request, "domain", form, status, rows=rows, display_domain=records.display_domain)
 
 
 @pages.get("/welcome/brand")

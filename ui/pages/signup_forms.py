@@ -39,13 +39,13 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     """Show the table of forms."""
     raw, search = list_params(request, _PAGE_SIZE)
     page = await fetch(store.list_forms, visit.account_id, validation.read(store.FormQuery, raw))
-    return view.render(request, "forms/index.html", found=page, search=search)
+    return view.render(request, "forms/index.html", page=page, search=search)
 
 
 @pages.get("/new", name="new")
 @signed_in("contacts:write")
 async def new(request: Request, visit: Visit) -> HTTPResponse:
-    """Show a form with the usual fields."""
+    """Show the settings of a new form with the default fields."""
     form = Form({"double_opt_in": "yes"}, {"asked": ["first_name"]})
     return await _render_form(request, visit, form, None, 200)
 
@@ -80,10 +80,10 @@ async def show(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     ]
     style = await fetch(page_style.get_page_style, visit.account_id)
     html = submissions.render_snippet(row, style.language)
-    unready = await fetch(_list_sender_problems, visit.account_id)
+    sender_problems = await fetch(_list_sender_problems, visit.account_id)
     return view.render(
-        request, "forms/show.html", row=row, lists=lists, snippet=html, asked=store.list_fields(row), unready=unready,
-        code=charts.draw_qr(row.url), public=records.has_public_name(),
+        request, "forms/show.html", row=row, lists=lists, snippet=html, fields=store.list_fields(row),
+        sender_problems=sender_problems, code=charts.draw_qr(row.url), public=records.has_public_name(),
     )  # fmt: skip
 
 
@@ -122,11 +122,13 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
     """Save the changes."""
     form = Form.from_request(request)
     row = await fetch(store.get, visit.account_id, form_id)
-    named = {
+    list_names = {
         str(contact_list.id): contact_list.name
         for contact_list in await fetch(lookups.list_contact_lists, visit.account_id)
     }
-    edit_conflicts.merge_form(form, _FORM_PARTS, _build_form(row), {"Lists they join": named, "Ask for": _FIELD_LABELS})
+    edit_conflicts.merge_form(
+        form, _FORM_PARTS, _build_form(row), {"Lists they join": list_names, "Ask for": _FIELD_LABELS}
+    )
     if form.conflicts:
         return await _render_form(request, visit, form, row, 409)
     form.require("name", "A form needs a name.")
@@ -151,7 +153,7 @@ async def update(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
 @pages.post("/<form_id:int>/delete", name="delete")
 @signed_in("contacts:write")
 async def delete(request: Request, visit: Visit, form_id: int) -> HTTPResponse:
-    """Delete a form; its contacts stay."""
+    """Delete a form; its contacts are kept."""
     deleted = await commit(audit.run_and_record, visit.actor, "form_delete", store.delete, visit.account_id, form_id)
     view.flash(request, f"The form {deleted.name} is deleted. Who signed up is still in Contacts.")
     return view.redirect(request, "/forms")
@@ -167,22 +169,22 @@ def _list_sender_problems(account_id: int) -> list[str]:
 
 def _build_form(row: Any) -> Form:
     """Return the settings of a sign-up form as a form."""
-    params = store.list_fields(row)
+    fields = store.list_fields(row)
     values = {
         "name": row.name, "consent_text": row.consent_text or "", "redirect_url": row.redirect_url or "",
         "origins": "\n".join(row.origins), "double_opt_in": "yes" if row.double_opt_in else "",
-        "others": "\n".join(item.key for item in params if item.key),
+        "others": "\n".join(field.key for field in fields if field.key),
     }  # fmt: skip
-    names = [item.name for item in params if item.name in _FIELD_NAMES]
+    names = [field.name for field in fields if field.name in _FIELD_NAMES]
     return Form(values, {"asked": names, "list_ids": [str(id_) for id_ in row.list_ids]})
 
 
-def _read_fields(form: Form, before: list[Any]) -> dict[str, Any]:
-    """Return the settings of the page; a known field keeps its label and whether it is required."""
-    fields_by_name = {item["name"]: item for item in before if isinstance(item, dict)}
+def _read_fields(form: Form, stored_fields: list[Any]) -> dict[str, Any]:
+    """Return the submitted settings; a field that the form already has keeps its label and whether it is required."""
+    fields_by_name = {item["name"]: item for item in stored_fields if isinstance(item, dict)}
     names = ["email", *(name for name in _FIELD_NAMES if name in form.getlist("asked"))]
-    others = [line.strip() for line in form["others"].splitlines() if line.strip()]
-    keys = [f"data.{line.removeprefix('data.').replace(' ', '_').lower()}" for line in others]
+    data_keys = [line.strip() for line in form["others"].splitlines() if line.strip()]
+    keys = [f"data.{line.removeprefix('data.').replace(' ', '_').lower()}" for line in data_keys]
     return {
         "name": form["name"], "list_ids": form.ids("list_ids"), "double_opt_in": form["double_opt_in"] == "yes",
         "fields": [fields_by_name.get(name, name) for name in (*names, *keys)],
@@ -201,8 +203,10 @@ def _add_errors(form: Form, error: errors.Invalid) -> Form:
             form.add_error("others", "Use letters, digits and _ only, each name once.")
         elif path == "redirect_url":
             form.add_error("redirect_url", "Write a whole address, like https://shop.example/thanks.")
-    rest = {path: words for path, words in error.fields.items() if not path.startswith(("origins", "fields"))}
-    return form.add_errors(errors.Invalid(rest)) if rest else form
+    other_errors = {
+        path: messages for path, messages in error.fields.items() if not path.startswith(("origins", "fields"))
+    }
+    return form.add_errors(errors.Invalid(other_errors)) if other_errors else form
 
 
 async def _render_form(request: Request, visit: Visit, form: Form, row: Any, status: int) -> HTTPResponse:

@@ -88,13 +88,15 @@ async def lift(request: Request, visit: Visit, suppression_id: int) -> HTTPRespo
     form = Form.from_request(request)
     try:
         args = (suppressions.lift, visit.account_id, suppression_id, form["reason"][:1000], visit.evidence())
-        deleted = await commit(audit.run_and_record, visit.actor, "suppression_lift", *args)
+        suppression = await commit(audit.run_and_record, visit.actor, "suppression_lift", *args)
     except errors.Invalid as error:
         return await _render_suppression(request, visit, suppression_id, form.add_errors(error), 422)
-    left = deleted.reason in ("complaint", "erased")
+    stays_unsubscribed = suppression.reason in ("complaint", "erased")
     view.flash(
         request,
-        "Lifted. They are still unsubscribed from campaigns." if left else "Lifted. This address may get mail again.",
+        "Lifted. They are still unsubscribed from campaigns."
+        if stays_unsubscribed
+        else "Lifted. This address may get mail again.",
     )
     return view.redirect(request, "/contacts/suppressions")
 
@@ -116,4 +118,4 @@ async def _render_suppression(
     row = await fetch(suppressions.get, visit.account_id, suppression_id)
     history = await fetch(suppressions.fetch_history, row)
     names = await fetch(timeline.fetch_actor_names, visit.account_id, list(history.rows))
-    return view.render(request, "suppressions/show.html", status, row=row, known=history, actors=names, form=form)
+    return view.render(request, "suppressions/show.html", status, row=row, history=history, actors=names, form=form)

@@ -42,11 +42,9 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
     try:
         if form.errors:
             raise errors.Invalid({})
-        filters = _read_form(form)
-        prepared = await render(store.prepare, visit.account_id, filters)
-        created = await commit(
-            partial(store.create, visit.account_id, filters, user_id=visit.user.id, prepared=prepared)
-        )
+        body = _read_form(form)
+        prepared = await render(store.prepare, visit.account_id, body)
+        created = await commit(partial(store.create, visit.account_id, body, user_id=visit.user.id, prepared=prepared))
     except errors.Invalid as error:
         return view.render(
             request, "templates/form.html", 422, form=form.add_errors(error), row=None, sections=0, advice=[]
@@ -58,7 +56,7 @@ async def create(request: Request, visit: Visit) -> HTTPResponse:
 @pages.get("/<template_id:int>/edit")
 @signed_in()
 async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show the editor, or a form for HTML and SMS, with the message beside it."""
+    """Show the editor, or for HTML and SMS a form with a preview beside it."""
     row = await fetch(store.get, visit.account_id, template_id)
     if row.flow_id is not None:
         return view.redirect(request, editor.editor_url(await fetch(store.find_owner, row)))
@@ -69,7 +67,7 @@ async def edit(request: Request, visit: Visit, template_id: int) -> HTTPResponse
 
 
 def uses_editor(row: Any) -> bool:
-    """Return whether an email is made of sections, or may still be."""
+    """Return whether the section editor can edit an email: it has sections, or is empty."""
     return row.channel == "email" and bool(designs.get_sections(row.design) or not row.body or row.flow_id is not None)
 
 
@@ -77,7 +75,7 @@ async def render_form(request: Request, row: Any, form: Form, status: int = 200)
     """Render the form of a template, with values and errors."""
     sections = len(designs.get_sections(row.design))
     warnings = await render(preview.find_warnings, row.account_id, revisions.to_document(row)) if sections else []
-    lines = [("warn", formats.sentence(text), "") for text in dict.fromkeys(item.message for item in warnings)]
+    lines = [("warn", formats.sentence(text), "") for text in dict.fromkeys(warning.message for warning in warnings)]
     return view.render(request, "templates/form.html", status, form=form, row=row, sections=sections, advice=lines)
 
 
@@ -91,10 +89,10 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
     try:
         if form.errors:
             raise errors.Invalid({})
-        filters = _read_form(form)
-        prepared = await render(store.prepare, visit.account_id, filters, template_id)
-        seen = parse_int(form["revision"], 0) or None
-        await commit(store.update, visit.account_id, template_id, filters, visit.user.id, seen, prepared)
+        body = _read_form(form)
+        prepared = await render(store.prepare, visit.account_id, body, template_id)
+        seen_revision = parse_int(form["revision"], 0) or None
+        await commit(store.update, visit.account_id, template_id, body, visit.user.id, seen_revision, prepared)
     except errors.Invalid as error:
         return await render_form(request, row, form.add_errors(error), 422)
     except errors.Conflict as error:
@@ -106,10 +104,10 @@ async def update(request: Request, visit: Visit, template_id: int) -> HTTPRespon
 
 
 def describe_conflict(error: errors.Conflict) -> str:
-    """Return which user changed what first."""
-    who = error.extra.get("changed_by") or "Somebody"
-    names = list(dict.fromkeys(_FIELD_LABELS[item] for item in error.extra.get("changed") or []))
-    return f"{who} changed {formats.join_names(names) if names else 'this template'} since you opened it."
+    """Return a sentence that says which user changed which fields first."""
+    user_name = error.extra.get("changed_by") or "Somebody"
+    names = list(dict.fromkeys(_FIELD_LABELS[name] for name in error.extra.get("changed") or []))
+    return f"{user_name} changed {formats.join_names(names) if names else 'this template'} since you opened it."
 
 
 @pages.get("/<template_id:int>/preview")
@@ -120,13 +118,13 @@ async def show_preview(request: Request, visit: Visit, template_id: int) -> HTTP
 
     def read() -> str:
         row = store.get(visit.account_id, template_id)
-        text = revisions.get(visit.account_id, template_id, at).document if at else revisions.to_document(row)
+        fields = revisions.get(visit.account_id, template_id, at).document if at else revisions.to_document(row)
         if row.channel == "sms":
-            body = preview.PreviewRequest(document={}, body=text["body"] or "", channel="sms")
+            body = preview.PreviewRequest(document={}, body=fields["body"] or "", channel="sms")
             return email_frame.sms_html(preview.render_preview(visit.account_id, body).text)
-        if not (text["body"] or designs.get_sections(text["design"])):
+        if not (fields["body"] or designs.get_sections(fields["design"])):
             return ""
-        return preview.render_fields(visit.account_id, text).html
+        return preview.render_fields(visit.account_id, fields).html
 
     try:
         return email_frame.render_html(await render_for(visit.account_id, read))
@@ -158,13 +156,13 @@ async def download_design(request: Request, visit: Visit, template_id: int) -> H
 @pages.post("/<template_id:int>/design")
 @signed_in("templates:write")
 async def upload_design(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Replace the design by an uploaded one; all errors are shown, also a conflict."""
-    seen = parse_int(Form.from_request(request)["revision"], 0) or None
+    """Replace the design with an uploaded one; all errors are shown, also a conflict."""
+    seen_revision = parse_int(Form.from_request(request)["revision"], 0) or None
     row = await fetch(store.get, visit.account_id, template_id)
     try:
         body = validation.read(TemplateWrite, {"design": _read_design(request)})
         prepared = await render(store.prepare, visit.account_id, body, template_id)
-        await commit(store.update, visit.account_id, template_id, body, visit.user.id, seen, prepared)
+        await commit(store.update, visit.account_id, template_id, body, visit.user.id, seen_revision, prepared)
     except errors.Invalid as error:
         form = _build_form(row)
         lines = [f"{path} {messages[0]}" for path, messages in error.fields.items()]
@@ -188,13 +186,13 @@ async def _render_file_error(request: Request, visit: Visit, row: Any, form: For
 
 
 def _read_design(request: Request) -> Any:
-    given = request.files.get("file") if request.files else None
-    if given is None or not given.body:
+    file = request.files.get("file") if request.files else None
+    if file is None or not file.body:
         raise errors.Invalid({"the file": ["is empty"]})
-    if len(given.body) > 2 * MAX_DESIGN_BYTES:
+    if len(file.body) > 2 * MAX_DESIGN_BYTES:
         raise errors.Invalid({"the file": ["is too large"]})
     try:
-        data = msgspec.json.decode(given.body)
+        data = msgspec.json.decode(file.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise errors.Invalid({"the file": ["is not JSON"]}) from None
     if validation.is_too_deep(data):
@@ -215,13 +213,13 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
     is_sms = row.channel == "sms"
     edits = uses_editor(row)
     # Phone numbers may contain spaces.
-    given = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
-    emails = [item.strip() for item in given if item.strip()] or ([] if is_sms else [visit.user.email])
+    parts = re.split(r"[,;\n]+" if is_sms else r"[\s,;]+", typed["emails"])
+    emails = [part.strip() for part in parts if part.strip()] or ([] if is_sms else [visit.user.email])
     to = [lookups.complete_phone(visit, address) for address in emails] if is_sms else emails
     try:
         body = validation.read(test_sends.TestRequest, {"phones" if is_sms else "emails": to})
         prepared = await render(test_sends.prepare, visit.account_id, template_id)
-        result = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared)
+        tests = await commit(test_sends.send, visit.account_id, template_id, body, False, prepared)
     except errors.Invalid as error:
         form = _build_form(row)
         form.values["emails"] = typed["emails"]
@@ -231,9 +229,9 @@ async def send_test(request: Request, visit: Visit, template_id: int) -> HTTPRes
         return await render_form(request, row, form, 422)
     if edits:
         return await editor.render_blocks(
-            request, visit, template_id, None, (), notice={"text": describe_sent_tests(result), "undo": None}
+            request, visit, template_id, None, (), notice={"text": describe_sent_tests(tests), "undo": None}
         )
-    view.flash(request, describe_sent_tests(result))
+    view.flash(request, describe_sent_tests(tests))
     return view.redirect(request, f"/templates/{template_id}/edit")
 
 
@@ -241,16 +239,17 @@ def _address_error(error: errors.Invalid, emails: list[str]) -> str:
     if {"emails", "phones"} & error.fields.keys():
         return f"Write at most {test_sends.MAX_RECIPIENTS} addresses."
     paths = (re.match(r"(?:emails|phones)\[(\d+)\]", path) for path in error.fields)
-    wrong = [emails[int(item[1])] for item in paths if item]
-    if wrong:
-        return f"{formats.join_names(wrong)} {'is no address' if len(wrong) == 1 else 'are no addresses'}."
+    invalid_addresses = [emails[int(match[1])] for match in paths if match]
+    if invalid_addresses:
+        verdict = "is no address" if len(invalid_addresses) == 1 else "are no addresses"
+        return f"{formats.join_names(invalid_addresses)} {verdict}."
     return formats.sentence(next(iter(error.fields.values()))[0])
 
 
 @pages.get("/<template_id:int>/history")
 @signed_in()
 async def show_history(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Show every revision with its author, and the selected one."""
+    """Show all revisions with their authors, and the content of the selected one."""
     filters = parse_int(request.args.get("at"), 0)
 
     def read() -> dict[str, Any]:
@@ -260,7 +259,7 @@ async def show_history(request: Request, visit: Visit, template_id: int) -> HTTP
         page = revisions.fetch_page(visit.account_id, template_id, query)
         home = store.find_owner(row)
         may_write = visit.user.role != "viewer" and not home.is_locked
-        return {"row": row, "found": page, "at": at, "reach": store.find_undo_steps(row), "title": home.name,
+        return {"row": row, "page": page, "at": at, "reach": store.find_undo_steps(row), "title": home.name,
                 "back": editor_url(home), "may_write": may_write}  # fmt: skip
 
     return view.render(request, "templates/history.html", **await fetch(read))

@@ -35,7 +35,7 @@ _MAX_FAULTS = 5
 @pages.get("/", strict_slashes=False)
 @signed_in()
 async def index(request: Request, visit: Visit) -> HTTPResponse:
-    """Show the templates as cards; without any, the starters."""
+    """Show the templates as cards, or the starters if there are no templates."""
     table = tables.Table(request, "/templates", ("template", "templates"), _COLUMNS, "-updated", ("show",))
     table.is_cards = True
     table.bulk_action_url = "/templates/acts" if visit.can("templates:write") else ""
@@ -118,7 +118,7 @@ async def import_file(request: Request, visit: Visit) -> HTTPResponse:
         text = _read_file(request)
         return await _create_template(request, visit, text, "Taken from a file", "The file is a template now.")
     except errors.Invalid as error:
-        lines = [f"{path} {result[0]}" for path, result in error.fields.items()]
+        lines = [f"{path} {messages[0]}" for path, messages in error.fields.items()]
         more = f" and {len(lines) - _MAX_FAULTS} more" if len(lines) > _MAX_FAULTS else ""
         form = Form()
         form.add_error("file", f"This file cannot be used: {'; '.join(lines[:_MAX_FAULTS])}{more}.")
@@ -126,14 +126,14 @@ async def import_file(request: Request, visit: Visit) -> HTTPResponse:
 
 
 def _read_file(request: Request) -> dict[str, Any]:
-    given = request.files.get("file") if request.files else None
-    if given is None or not given.body.strip():
+    file = request.files.get("file") if request.files else None
+    if file is None or not file.body.strip():
         raise errors.Invalid({"it": ["is empty"]})
-    if len(given.body) > 2 * MAX_DESIGN_BYTES:
+    if len(file.body) > 2 * MAX_DESIGN_BYTES:
         raise errors.Invalid({"it": ["is too large"]})
-    name = PurePath(str(given.name or "")).stem.strip()[:255] or store.UNTITLED
+    name = PurePath(str(file.name or "")).stem.strip()[:255] or store.UNTITLED
     try:
-        text = given.body.decode("utf-8-sig")
+        text = file.body.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise errors.Invalid({"it": ["is not text in UTF-8"]}) from None
     if not text.lstrip().startswith(("{", "[")):
@@ -197,7 +197,7 @@ async def duplicate(request: Request, visit: Visit, template_id: int) -> HTTPRes
 @pages.post("/<template_id:int>/delete")
 @signed_in("templates:write")
 async def delete(request: Request, visit: Visit, template_id: int) -> HTTPResponse:
-    """Delete a template with its history; copies in campaigns stay."""
+    """Delete a template with its history; copies in campaigns are kept."""
     deleted = await commit(
         audit.run_and_record, visit.actor, "template_delete", store.delete, visit.account_id, template_id
     )
@@ -210,9 +210,9 @@ async def delete(request: Request, visit: Visit, template_id: int) -> HTTPRespon
 async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     """Copy, archive, unarchive or delete the selected templates; deleting is confirmed first."""
     form = Form.from_request(request)
-    chosen = Selection.from_request(request, form)
-    name, back = form["act"], chosen.table_url("/templates")
-    rows = await fetch(_selected_templates, visit.account_id, chosen)
+    selection = Selection.from_request(request, form)
+    name, return_url = form["act"], selection.table_url("/templates")
+    rows = await fetch(_selected_templates, visit.account_id, selection)
     if not rows:
         view.flash(request, "Choose some templates first.")
     elif name == "duplicate":
@@ -226,16 +226,16 @@ async def run_bulk_action(request: Request, visit: Visit) -> HTTPResponse:
     elif name == "bring":
         await _unarchive(request, visit, [row.id for row in rows])
     elif name == "delete" and form["expected"] != str(len(rows)):
-        sent = await fetch(store.count_sent_messages, [row.id for row in rows])
+        sent_counts = await fetch(store.count_sent_messages, [row.id for row in rows])
         return view.render(
-            request, "templates/sure.html", rows=rows, used=sum(sent.values()), back=back,
-            fields=[("act", name), *chosen.fields],
+            request, "templates/sure.html", rows=rows, used=sum(sent_counts.values()), back=return_url,
+            fields=[("act", name), *selection.fields],
         )  # fmt: skip
     elif name == "delete":
         args = (audit.run_and_record, visit.actor, "template_delete", store.delete, visit.account_id)
         deleted = [await commit(*args, row.id) for row in rows]
         view.flash(request, f"{_subject_phrase(deleted)} deleted. Campaigns keep their own copies.")
-    return view.redirect(request, back)
+    return view.redirect(request, return_url)
 
 
 @pages.post("/bring-back")
@@ -250,13 +250,13 @@ async def unarchive(request: Request, visit: Visit) -> HTTPResponse:
 
 
 async def _unarchive(request: Request, visit: Visit, ids: list[int]) -> None:
-    back = []
+    restored = []
     for id_ in ids:
         try:
-            back.append(await commit(store.unarchive, visit.account_id, id_))
+            restored.append(await commit(store.unarchive, visit.account_id, id_))
         except errors.NotFound:
             continue
-    view.flash(request, f"{_subject_phrase(back)} back." if back else "They are gone meanwhile.")
+    view.flash(request, f"{_subject_phrase(restored)} back." if restored else "They are gone meanwhile.")
 
 
 def _subject_phrase(rows: list[Template]) -> str:
@@ -265,12 +265,12 @@ def _subject_phrase(rows: list[Template]) -> str:
     return f"{formats.number(len(rows))} templates are"
 
 
-def _selected_templates(account_id: int, chosen: Selection) -> list[Template]:
+def _selected_templates(account_id: int, selection: Selection) -> list[Template]:
     """Return the selected stand-alone templates, by id (archived or not), or all that match."""
-    search, show = chosen.state.get("search", "")[:254], chosen.state.get("show", "")
-    if not chosen.is_all:
+    search, show = selection.state.get("search", "")[:254], selection.state.get("show", "")
+    if not selection.is_all:
         params: Any = Template.select().where(
-            Template.account == account_id, Template.flow.is_null(), Template.id.in_(chosen.ids[:_MAX_IDS])
+            Template.account == account_id, Template.flow.is_null(), Template.id.in_(selection.ids[:_MAX_IDS])
         )
     elif show == "away":
         params = store.build_archive_query(account_id, search)

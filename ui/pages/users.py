@@ -73,7 +73,7 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
         return await _render_team(request, visit, Form({"role": "editor"}), 409, (user_id, form))
     try:
         args = (users.change_role, visit.actor, user_id, form["role"])
-        done = await commit(
+        user = await commit(
             edit_conflicts.write_if_unchanged,
             form,
             parts,
@@ -82,7 +82,7 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
         )
     except errors.Invalid:
         return await _render_refused(request, visit, "An account needs an owner. Make somebody else one first.")
-    view.flash(request, f"{done.name} is {ROLES[done.role][0].lower()} now.")
+    view.flash(request, f"{user.name} is {ROLES[user.role][0].lower()} now.")
     return view.redirect(request, "/settings/team")
 
 
@@ -91,14 +91,14 @@ async def change_role(request: Request, visit: Visit, user_id: int) -> HTTPRespo
 async def disable_member(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Disable a member; the notice offers to undo it."""
     try:
-        done = await commit(users.disable, visit.actor, user_id)
+        user = await commit(users.disable, visit.actor, user_id)
     except errors.Invalid as error:
         own = "disabled" in error.fields
         message = "You cannot shut yourself out." if own else "An account needs an owner. Make somebody else one first."
         return await _render_refused(request, visit, message)
     theirs = (await fetch(_keys_by_user, visit.account_id)).get(user_id)
-    left = f" Still working: {formats.join_names(theirs)}, under API keys." if theirs else ""
-    view.flash(request, f"{done.name} signs in no more.{left}", (f"/settings/team/{user_id}/reopen", {}))
+    keys_note = f" Still working: {formats.join_names(theirs)}, under API keys." if theirs else ""
+    view.flash(request, f"{user.name} signs in no more.{keys_note}", (f"/settings/team/{user_id}/reopen", {}))
     return view.redirect(request, "/settings/team")
 
 
@@ -106,8 +106,8 @@ async def disable_member(request: Request, visit: Visit, user_id: int) -> HTTPRe
 @signed_in(access.ADMIN_SCOPE)
 async def enable_member(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Enable a member."""
-    done = await commit(users.enable, visit.actor, user_id)
-    view.flash(request, f"{done.name} may sign in again, with the password they had.")
+    user = await commit(users.enable, visit.actor, user_id)
+    view.flash(request, f"{user.name} may sign in again, with the password they had.")
     return view.redirect(request, "/settings/team")
 
 
@@ -116,10 +116,10 @@ async def enable_member(request: Request, visit: Visit, user_id: int) -> HTTPRes
 async def reset_password(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Set a new password of a member, which is shown once."""
     secret = users.generate_password()
-    done = await commit(
+    user = await commit(
         users.set_password, visit.actor, user_id, await asyncio.to_thread(passwords.hash_password, secret)
     )
-    session.store_secret(visit.session.id, "password", {"name": done.name, "email": done.email, "password": secret})
+    session.store_secret(visit.session.id, "password", {"name": user.name, "email": user.email, "password": secret})
     return view.redirect(request, "/settings/team")
 
 
@@ -138,7 +138,7 @@ def _role_parts(row: Any) -> FormParts:
 
 
 async def _render_team(
-    request: Request, visit: Visit, form: Form, status: int, met: tuple[int, Form] | None = None
+    request: Request, visit: Visit, form: Form, status: int, conflict: tuple[int, Form] | None = None
 ) -> HTTPResponse:
     """Render the team; `conflict` is a member whose role another user changed, with the posted form."""
     if visit.user.role not in ("owner", "admin"):
@@ -149,10 +149,10 @@ async def _render_team(
         "settings/team.html",
         status,
         form=form,
-        found=page,
-        forms={item.id: edit_conflicts.open_form(_build_role_form(item), _role_parts(item)) for item in page}
-        | dict(filter(None, (met,))),
-        met=met,
+        members=page,
+        forms={member.id: edit_conflicts.open_form(_build_role_form(member), _role_parts(member)) for member in page}
+        | dict(filter(None, (conflict,))),
+        conflict=conflict,
         roles=ROLES,
         keys=await fetch(_keys_by_user, visit.account_id),
         made=session.pop_secret(visit.session.id, "password"),
@@ -160,7 +160,7 @@ async def _render_team(
 
 
 def _keys_by_user(account_id: int) -> dict[int, list[str]]:
-    """Return the keys that each person made and that open something, by their names and ends."""
+    """Return (name, end) of the active API keys by the user who created them."""
     keys: dict[int, list[str]] = {}
     for key in users.list_keys(account_id):
         if key.created_by_id is not None:
@@ -231,8 +231,8 @@ def list_scopes() -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def describe_scope(scope: str) -> str:
-    """Return a scope in words."""
-    names = next((words for name, words, _ in SCOPE_PRESETS if name == scope), None)
+    """Return the label of a scope."""
+    names = next((label for name, label, _ in SCOPE_PRESETS if name == scope), None)
     if names:
         return names
     labels = dict(SCOPE_AREAS)
@@ -249,7 +249,7 @@ async def _render_keys(request: Request, visit: Visit, form: Form, status: int) 
     rows = await fetch(users.list_keys, visit.account_id)
     names: dict[int, Any] = {user.id: user.name for user in await fetch(users.list_members, visit.account_id)}
     return view.render(
-        request, "settings/keys.html", status, form=form, found=rows, names=names, said=describe_scope,
+        request, "settings/keys.html", status, form=form, api_keys=rows, names=names, describe_scope=describe_scope,
         scopes=list_scopes(),
         reaches=SCOPE_PRESETS, made=session.pop_secret(visit.session.id, "key"), base=config.base_url(config.current()),
         last_used=access.last_used_at,
@@ -317,12 +317,12 @@ async def show_otp(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you/otp")
 @signed_in(access.SELF_SCOPE)
 async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
-    """Switch the second factor on, once its first code was typed."""
+    """Enable the second factor, after its first code is verified."""
     form = Form.from_request(request)
     if not login.is_otp_key(form["secret"]):
         form.values["secret"] = login.generate_otp_key()
-    if wrong := await login.find_wrong_proofs(visit.user, form.raw("password"), None, request.ctx.client):
-        form.add_error(wrong[0], _PROOF_ERRORS[wrong[0]])
+    if wrong_proofs := await login.find_wrong_proofs(visit.user, form.raw("password"), None, request.ctx.client):
+        form.add_error(wrong_proofs[0], _PROOF_ERRORS[wrong_proofs[0]])
         return _render_otp(request, visit, form, 422)
     try:
         codes = await commit(
@@ -345,12 +345,12 @@ async def enable_otp(request: Request, visit: Visit) -> HTTPResponse:
 @pages.post("/you/otp/off")
 @signed_in(access.SELF_SCOPE)
 async def disable_otp(request: Request, visit: Visit) -> HTTPResponse:
-    """Switch the second factor off, with password and code."""
+    """Disable the second factor, after password and code are verified."""
     form = Form.from_request(request)
     form.values["name"] = visit.user.name
-    wrong = await login.find_wrong_proofs(visit.user, form.raw("password"), form["otp"], request.ctx.client)
-    if wrong:
-        form.add_error(wrong[0], _PROOF_ERRORS[wrong[0]])
+    wrong_proofs = await login.find_wrong_proofs(visit.user, form.raw("password"), form["otp"], request.ctx.client)
+    if wrong_proofs:
+        form.add_error(wrong_proofs[0], _PROOF_ERRORS[wrong_proofs[0]])
         return await _render_profile(request, visit, form, 422)
     await commit(login.disable_second_factor, visit.user.id, visit.session.id, visit.actor)
     view.flash(request, "You sign in with your password alone now. Other browsers are signed out.")
@@ -379,8 +379,8 @@ async def end_sessions(request: Request, visit: Visit) -> HTTPResponse:
 @signed_in(access.ADMIN_SCOPE)
 async def reset_member_otp(request: Request, visit: Visit, user_id: int) -> HTTPResponse:
     """Reset the second factor of a member who lost it."""
-    done = await commit(login.reset_second_factor, visit.actor, user_id)
-    view.flash(request, f"{done.name} signs in with the password alone now, and was signed out.")
+    user = await commit(login.reset_second_factor, visit.actor, user_id)
+    view.flash(request, f"{user.name} signs in with the password alone now, and was signed out.")
     return view.redirect(request, "/settings/team")
 
 
@@ -392,7 +392,7 @@ def _render_otp(request: Request, visit: Visit, form: Form, status: int = 200) -
 
 
 def _describe_device(browser_session: Session) -> str:
-    """Return the device of a session in words."""
+    """Return the browser and system of a session as text."""
     if browser_session.kind == "token":
         return "A program"
     device = user_agents.parse_device(browser_session.user_agent)
@@ -402,6 +402,7 @@ def _describe_device(browser_session: Session) -> str:
 async def _render_profile(request: Request, visit: Visit, form: Form, status: int = 200) -> HTTPResponse:
     page = await fetch(sessions.list_by_user, visit.user.id)
     return view.render(
-        request, "settings/you.html", status, form=form, found=page, has_otp=login.has_second_factor(visit.user),
-        left=len(visit.user.otp_codes), codes=session.pop_secret(visit.session.id, "codes"), look=_describe_device,
+        request, "settings/you.html", status, form=form, sessions=page, has_otp=login.has_second_factor(visit.user),
+        recovery_code_count=len(visit.user.otp_codes), codes=session.pop_secret(visit.session.id, "codes"),
+        look=_describe_device,
     )  # fmt: skip

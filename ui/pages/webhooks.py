@@ -42,11 +42,11 @@ class _WebhookParts(edit_conflicts.FormParts):
     """The parts of the webhook form; the events are one part, whether checked or typed."""
 
     def value(self, form: Form, key: str) -> Any:
-        """Return the value of a part; everything is the empty list."""
+        """Return the value of a part; the empty list stands for all events."""
         return super().value(form, key) if key == "Address" else sorted(set(_read_events(form)))
 
     def describe(self, form: Form, key: str, names: Mapping[str, str]) -> str:
-        """Return a part in words."""
+        """Return the value of a part as text."""
         return (
             super().describe(form, key, names) if key == "Address" else ", ".join(self.value(form, key)) or "everything"
         )
@@ -66,10 +66,10 @@ async def index(request: Request, visit: Visit) -> HTTPResponse:
     return view.render(
         request,
         "webhooks/index.html",
-        found=page,
-        shown=_url_formatter(visit),
+        page=page,
+        format_url=_url_formatter(visit),
         state=_webhook_badge,
-        may=_can_edit(visit),
+        may_edit=_can_edit(visit),
     )
 
 
@@ -139,17 +139,17 @@ async def update(request: Request, visit: Visit, webhook_id: int) -> HTTPRespons
 @pages.post("/<webhook_id:int>/switch", name="switch")
 @signed_in("account:write")
 async def enable_or_disable(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Switch a webhook on or off."""
-    wanted = Form.from_request(request)["enabled"] == "yes"
-    await commit(subscriptions.update, visit.account_id, webhook_id, WebhookPatch(enabled=wanted), visit.actor)
-    view.flash(request, "Switched on: it hears of what happens from now on." if wanted else "Switched off.")
+    """Enable or disable a webhook."""
+    is_enabled = Form.from_request(request)["enabled"] == "yes"
+    await commit(subscriptions.update, visit.account_id, webhook_id, WebhookPatch(enabled=is_enabled), visit.actor)
+    view.flash(request, "Switched on: it hears of what happens from now on." if is_enabled else "Switched off.")
     return view.redirect(request, f"/settings/webhooks/{webhook_id}")
 
 
 @pages.post("/<webhook_id:int>/secret", name="secret")
 @signed_in("account:write")
 async def rotate_secret(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Give it another secret, and show it once."""
+    """Replace the secret of a webhook, and show the new secret once."""
     _, fresh = await commit(subscriptions.rotate_secret, visit.account_id, webhook_id, visit.actor)
     session.store_secret(visit.session.id, "webhook", (webhook_id, fresh))
     return view.redirect(request, f"/settings/webhooks/{webhook_id}")
@@ -161,14 +161,14 @@ async def send_test(request: Request, visit: Visit, webhook_id: int) -> HTTPResp
     """Send a test event, and show the response."""
     webhook, event = await fetch(deliveries.prepare_test, visit.account_id, webhook_id, WebhookTest())
     await asyncio.to_thread(safe_http.preload)
-    outcome = await deliveries.send_test(webhook, event)
-    return await _render_webhook(request, visit, webhook_id, outcome)
+    test_result = await deliveries.send_test(webhook, event)
+    return await _render_webhook(request, visit, webhook_id, test_result)
 
 
 @pages.post("/<webhook_id:int>/again", name="again")
 @signed_in("account:write")
 async def replay(request: Request, visit: Visit, webhook_id: int) -> HTTPResponse:
-    """Send one delivery once more, or all that were given up."""
+    """Repeat one delivery, or all that were given up."""
     form = Form.from_request(request)
     if form["delivery"]:
         await commit(deliveries.replay, visit.account_id, webhook_id, parse_int(form["delivery"], 0, 2**53))
@@ -222,12 +222,12 @@ def _read_events(form: Form) -> list[str]:
 
 
 def _read_fields(form: Form) -> dict[str, Any]:
-    chosen = _read_events(form)
-    if form["which"] != "all" and not chosen:
+    events = _read_events(form)
+    if form["which"] != "all" and not events:
         form.add_error("which", "Choose at least one event, or everything.")
-    if any(log.find_name_error(name) == "is invalid" for name in chosen):
+    if any(log.find_name_error(name) == "is invalid" for name in events):
         form.add_error("own", _EVENT_NAME_ERROR)
-    return {"url": form["url"], "events": chosen}
+    return {"url": form["url"], "events": events}
 
 
 def _parse_form(kind: Any, form: Form) -> Any:
@@ -280,9 +280,9 @@ async def _render_webhook(request: Request, visit: Visit, webhook_id: int, teste
 
     webhook, outcome = await fetch(read)
     return view.render(
-        request, "webhooks/show.html", webhook=webhook, told=outcome, status=status if status in STATUSES else "",
+        request, "webhooks/show.html", webhook=webhook, deliveries=outcome, status=status if status in STATUSES else "",
         statuses=STATUSES, secret=_pop_new_secret(visit, webhook_id), tested=tested, state=_webhook_badge(webhook),
-        why_off=_DISABLED_REASONS.get(webhook.disabled_reason or ""), shown=_url_formatter(visit)(webhook),
+        why_off=_DISABLED_REASONS.get(webhook.disabled_reason or ""), display_url=_url_formatter(visit)(webhook),
         host=subscriptions.webhook_host(webhook),
-        may=_can_edit(visit),
+        may_edit=_can_edit(visit),
     )  # fmt: skip

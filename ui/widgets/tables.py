@@ -199,7 +199,7 @@ def read_density(request: Request) -> str:
 
 def render_table(request: Request, template: str, table: Table, status: int = 200, /, **context: Any) -> HTTPResponse:
     """Render a page with a table, or its block `rows`; chosen size and density are stored in cookies."""
-    response = view.render(request, template, status, t=table, found=table.results, also=("filters",), **context)
+    response = view.render(request, template, status, t=table, page=table.results, also=("filters",), **context)
     chosen = {"rows": request.args.get("limit"), "density": request.args.get("density")}
     names = {"rows": {str(size) for size in PAGE_SIZES}, "density": {"compact", "roomy"}}
     for name, value in chosen.items():

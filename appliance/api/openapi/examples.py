@@ -303,7 +303,7 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
     "ApiKey": {"id": 2, "hint": "9fQz", "name": "Shop"},
     "ApiKeyWithSecret": {"id": 2, "hint": "9fQz", "key": "camp_live_mB7cQ2xV9tR4sYw8Kd1nLp6hJz3gFq5a9fQz"},
     "AudiencePart": {"kind": "list", "name": "Newsletter, weekly"},
-    "Books": {"delivered_to": 1, "sum": 1, "adds_up": True},
+    "LedgerFigures": {"delivered_to": 1, "sum": 1, "adds_up": True},
     "Brand": {"brand_color": "#0a7d52", "links": [{"url": "https://example.com", "icon": "", "title": "Our shop"}]},
     "Campaign": {
         "name": "Spring menu",
@@ -314,7 +314,7 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "sent_count": 1,
         "audience_count": 1,
     },
-    "CampaignExplained": {"in_audience": True, "sentence": "Ann Martin gets it: she is in Newsletter, weekly."},
+    "AudienceExplanation": {"in_audience": True, "sentence": "Ann Martin gets it: she is in Newsletter, weekly."},
     "Captured": {"from": "Petit Four <hello@example.com>"},
     "CapturedDetail": {
         "from": "Petit Four <hello@example.com>",
@@ -335,7 +335,7 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
         "found": [],
         "problem": None,
     },
-    "End": {"status": "completed", "reason": None, "says": "Alex Sample has come to the end."},
+    "SimulationEnd": {"status": "completed", "reason": None, "says": "Alex Sample has come to the end."},
     "Entry": {"says": '"Welcome, Alex" is sent.', "reason": None, "event": None, "data": None},
     "Event": {"data": {"items": ["tartelette"]}, "amount": 59.9, "idempotency_key": "order-4711-paid"},
     "Flow": {

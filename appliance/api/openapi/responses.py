@@ -150,7 +150,7 @@ REASONS: dict[str, Refusal] = {
     **_invalid(
         "campaign_locked",
         "content, audience, channel or time of a locked campaign cannot be changed; a completed one cannot be sent",
-        "base", "is locked: duplicate it to change it", status="completed",
+        "base", "this campaign is locked: duplicate it to change it", status="completed",
     ),
     **_refusal(
         "validation_error", "the action is not allowed in the current status", "A draft campaign cannot be resumed. "
@@ -163,7 +163,7 @@ REASONS: dict[str, Refusal] = {
     ),
     **_invalid(
         "transactional_disabled", "transactional messages are disabled in the account", "base",
-        "single messages are switched off",
+        "single messages are disabled in this account",
     ),
     **_invalid(
         "in_use", "the object is used by an active flow or a scheduled campaign", "base", "is in use",

@@ -49,7 +49,7 @@ class ValuePath(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label of this value in the history."""
+        """Return the label of this value in the history."""
         label = self.owner.label if self.prop is self.owner else f"{self.owner.label}, {_lower_first(self.prop.label)}"
         return _lower_first(label)
 
@@ -152,7 +152,7 @@ def _set_prop(values: dict[str, Any], prop: Prop, value: Any) -> None:
 
 
 def read_padding(raw: Any, kind: Kind | None) -> tuple[int, int, int, int]:
-    """Return top, right, bottom and left of a padding, else those of the kind."""
+    """Return the top, right, bottom and left padding, by default the padding of the kind."""
     sizes_text = str(raw).split() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else []
     if not 1 <= len(sizes_text) <= 4 or not all(_SPACE.match(word) for word in sizes_text):
         return kind.padding if kind is not None else (12, 32, 12, 32)
@@ -207,7 +207,7 @@ def parse_typed(value_path: ValuePath, typed: str) -> Any:
     if prop.kind == "filters":
         return _parse_filters(value_path, typed)
     faults: list[str] = []
-    validate_value(prop, typed, value_path.path, lambda path, words: faults.append(words))
+    validate_value(prop, typed, value_path.path, lambda path, message: faults.append(message))
     if faults:
         raise Invalid({value_path.path: faults})
     return sanitizer.normalize_rich_text(typed) if prop.kind == "rich" else typed
@@ -262,7 +262,7 @@ class Change(Struct):
 
 
 class Edit(NamedTuple):
-    """The result of an edit: new fields, a label for the history, and the only changed value if it is one."""
+    """The result of an edit: new fields, a label for the history, and the changed value's name if only one changed."""
 
     values: dict[str, Any]
     label: str
@@ -283,7 +283,7 @@ def edit_values(
     account_id: int, template_id: int, key: str | None, changes: list[Change], user_id: int | None,
     prepared: PreparedContent | None = None,
 ) -> EditResult:  # fmt: skip
-    """Write values of a section, or of the theme without a `key`; raises NotFound, Conflict, or Invalid at the path."""
+    """Write values of a section (without `key`: of the theme); raises NotFound, Conflict, or Invalid at the path."""
     require_write_transaction()
     template = store.get(account_id, template_id)
     edit = build_value_edit(template, key, changes)
@@ -366,7 +366,7 @@ def _validate_design(design: dict[str, Any]) -> dict[str, Any]:
 def find_design_faults(design: dict[str, Any]) -> list[tuple[str, str]]:
     """Return every error of a design as (path, message)."""
     faults: list[tuple[str, str]] = []
-    designs.validate(design, lambda path, words: faults.append((path, words)))
+    designs.validate(design, lambda path, message: faults.append((path, message)))
     return faults
 
 
@@ -397,7 +397,7 @@ def build_detail_edit(template: Template, changes: list[Change]) -> Edit | None:
         validation.validate_content(template.account_id, request, "", faults, template.channel)
         faults.check()
     except Invalid as refused:
-        raise Invalid({f"email.{name}": words for name, words in refused.fields.items()}) from None
+        raise Invalid({f"email.{name}": messages for name, messages in refused.fields.items()}) from None
     values = {}
     for name in raw:
         value, current = getattr(request, name), getattr(template, name)
@@ -442,7 +442,7 @@ def edit_sections(
 
 
 def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str | None]:
-    """Return the edit of a section edit, and the key of the section to select."""
+    """Return the edit that a section edit makes, and the key of the section to select."""
     design = copy.deepcopy(template.design)
     if not isinstance(design.get("sections"), list):
         design["sections"] = []
@@ -451,5 +451,5 @@ def build_section_edit(template: Template, make: SectionEdit) -> tuple[Edit, str
 
 
 def prepare(template: Template, edit: Edit | None) -> PreparedContent | None:
-    """Parse the document that an edit leads to, outside of the write transaction."""
+    """Parse the document that an edit produces, outside of the write transaction."""
     return None if edit is None else store.prepare_values(template, edit.values)

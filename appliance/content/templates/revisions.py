@@ -56,7 +56,7 @@ class Origin(Struct):
 
     @property
     def position(self) -> int:
-        """The number of the edit whose content a template with this revision has."""
+        """Return the number of the edit whose content a template has at this revision."""
         return self.restored_number if self.restored_number is not None and self.parent_number is None else self.number
 
 
@@ -68,7 +68,7 @@ def to_document(template: Template) -> dict[str, Any]:
 def add_revision(
     template: Template, label: str, user_id: int | None, origin: Origin, edited_field: str | None = None
 ) -> TemplateRevision:
-    """Store the current template as a revision; `edited_field` names the only changed value, if it is one."""
+    """Store the current template as a revision; `edited_field` names the changed value if only one changed."""
     require_write_transaction()
     revision = TemplateRevision.create(
         template=template, number=origin.number, parent_number=origin.parent_number,

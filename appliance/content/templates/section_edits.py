@@ -36,10 +36,10 @@ INITIAL_PROPS: dict[str, dict[str, Any]] = {
 
 
 class SectionTarget(Struct):
-    """The target of a section: before or behind another section, or last in a column or the email; sections by key."""
+    """The target of a section: before or after another section (by key), or at the end of a column or of the email."""
 
     before: str | None = None
-    behind: str | None = None
+    after: str | None = None
     parent: str | None = None
     column: int = 0
 
@@ -47,7 +47,7 @@ class SectionTarget(Struct):
 def add_section(kind: str, spot: SectionTarget) -> SectionEdit:
     """Return an edit that adds a section; it raises NotFound for an unknown kind, Invalid if it cannot be placed there.
 
-    A section that is not allowed in columns goes behind the columns; the footer stays last.
+    A section that is not allowed in columns is placed after the columns; the footer stays last.
     """
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
@@ -66,9 +66,9 @@ def move_section(key: str, spot: SectionTarget) -> SectionEdit:
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
-        targets = [target for target in (spot.before, spot.behind, spot.parent) if target]
+        targets = [target for target in (spot.before, spot.after, spot.parent) if target]
         if any(target == key or _is_inside(entries, target, key) for target in targets):
-            raise Invalid({"base": ["a section cannot stand in itself"]})
+            raise Invalid({"base": ["a section cannot be moved into itself"]})
         # A marker holds the old position until the section is inserted, so that no index shifts.
         mark: dict[str, Any] = {}
         entry.siblings[entry.position] = mark
@@ -92,7 +92,7 @@ def shift_section(key: str, by: int) -> SectionEdit:
 
 
 def duplicate_section(key: str) -> SectionEdit:
-    """Return an edit that inserts a copy behind a section; it raises NotFound."""
+    """Return an edit that inserts a copy after a section; it raises NotFound."""
 
     def make(design: dict[str, Any], entries: list[Entry]) -> tuple[str, str | None]:
         entry = _get_entry(entries, key)
@@ -150,8 +150,8 @@ def edit_list(key: str, name: str, act: str, at: int = 0) -> SectionEdit:
         props[name] = entries
         if name == "columns" and props.get("preset") and act in ("add", "remove"):
             props.pop("preset")
-        outcome = {"add": "one more", "remove": "one removed"}.get(act, "order changed")
-        return f"{entry.label}: {prop.label.lower()}, {outcome}", key
+        change_label = {"add": "one more", "remove": "one removed"}.get(act, "order changed")
+        return f"{entry.label}: {prop.label.lower()}, {change_label}", key
 
     return make
 
@@ -176,14 +176,14 @@ def _insert(
     design: dict[str, Any], entries: list[Entry], raw: dict[str, Any], kind: Kind | None, target: SectionTarget,
     lenient: bool = False,
 ) -> None:  # fmt: skip
-    beside = target.before or target.behind
+    beside = target.before or target.after
     if beside:
         entry = _get_entry(entries, beside)
-        is_behind = target.behind is not None and not target.before
+        is_behind = target.after is not None and not target.before
         while entry.parent and lenient and not _fits_in_column(kind, entry.level):
             entry, is_behind = _get_entry(entries, entry.parent), True
         if entry.parent and not _fits_in_column(kind, entry.level):
-            raise Invalid({"base": ["this cannot stand in a column"]})
+            raise Invalid({"base": ["this section is not allowed in a column"]})
         place = next(index for index, other in enumerate(entry.siblings) if other is entry.raw) + is_behind
         entry.siblings.insert(place, raw)
         if lenient and not entry.parent:
@@ -195,7 +195,7 @@ def _insert(
         if not 0 <= target.column < len(columns) or not isinstance(columns[target.column], dict):
             raise NotFound
         if not _fits_in_column(kind, parent.level + 1):
-            raise Invalid({"base": ["this cannot stand in a column"]})
+            raise Invalid({"base": ["this section is not allowed in a column"]})
         inner = columns[target.column].setdefault("sections", [])
         if not isinstance(inner, list):
             inner = columns[target.column]["sections"] = []
@@ -214,8 +214,8 @@ def _fits_in_column(kind: Kind | None, level: int) -> bool:
 
 
 def _keep_footer_last(siblings: list[Any], raw: dict[str, Any], kind: Kind | None) -> None:
-    """Move the footer behind a new section at the end."""
-    place = next(index for index, one in enumerate(siblings) if one is raw)
+    """Move the footer after a new section at the end."""
+    place = next(index for index, sibling in enumerate(siblings) if sibling is raw)
     previous = siblings[place - 1] if place else None
     is_last = place == len(siblings) - 1
     if kind is not None and kind.name != "footer" and is_last and isinstance(previous, dict):
@@ -225,7 +225,7 @@ def _keep_footer_last(siblings: list[Any], raw: dict[str, Any], kind: Kind | Non
 
 
 def _remove_marker(siblings: list[Any], mark: dict[str, Any]) -> None:
-    del siblings[next(index for index, one in enumerate(siblings) if one is mark)]
+    del siblings[next(index for index, sibling in enumerate(siblings) if sibling is mark)]
 
 
 def _find_key(design: dict[str, Any], raw: dict[str, Any]) -> str | None:

@@ -56,7 +56,7 @@ def _add_frame(inner: Sections, look: Look, bare: bool) -> Sections:
     header = [] if bare else [_section("header", layout="left")]
     social = [_section("social", links=links, align="center", style="ink")] if links and not bare else []
     framed = [*header, *inner, *social, _section("footer", view_in_browser=not bare)]
-    return [{"id": f"s{number}", **one} for number, one in enumerate(framed, 1)]
+    return [{"id": f"s{number}", **section} for number, section in enumerate(framed, 1)]
 
 
 def _section(kind: str, styles: dict[str, str] | None = None, **props: Any) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _build_flow_email(subject: str, preheader: str, heading: str, text: str, but
         _flow_section("button", text=button, href=home),
         _flow_section("footer", view_in_browser=True),
     ]
-    design = {"sections": [{"id": f"s{number}", **one} for number, one in enumerate(sections, 1)], "theme": {}}
+    design = {"sections": [{"id": f"s{number}", **section} for number, section in enumerate(sections, 1)], "theme": {}}
     return {"subject": subject, "preheader": preheader, "design": design}
 
 
@@ -315,7 +315,9 @@ def find_placeholders(document: Mapping[str, Any]) -> list[Placeholder]:
             continue
         place, path = f"the section “{entry.label}”", f"design.{entry.section.path}"
         texts = list(_iterate_texts(kind.props, entry.section.props))
-        placeholder_text = next((words for text in texts for words in _find_text_placeholders(kind.name, text)), None)
+        placeholder_text = next(
+            (paragraph for text in texts for paragraph in _find_text_placeholders(kind.name, text)), None
+        )
         if placeholder_text is not None:
             placeholders.append(_text_placeholder(place, placeholder_text, path))
         placeholders += _find_link_placeholder(place, _iterate_addresses(kind.props, entry.section.props), path)
@@ -348,11 +350,11 @@ def _is_placeholder_link(address: str) -> bool:
 
 def _find_text_placeholders(kind: str, text: _PlaceholderText) -> Iterator[str]:
     """Yield the paragraphs of a text that are placeholders."""
-    for words in _split_paragraphs(text.text):
-        is_sample = text.prop.wording != "label" and words in _initial_texts(kind)
-        is_starter = text.prop.wording == "own" and words in _starter_texts()
-        if is_sample or is_starter or _LOREM.search(words):
-            yield words
+    for paragraph in _split_paragraphs(text.text):
+        is_sample = text.prop.wording != "label" and paragraph in _initial_texts(kind)
+        is_starter = text.prop.wording == "own" and paragraph in _starter_texts()
+        if is_sample or is_starter or _LOREM.search(paragraph):
+            yield paragraph
 
 
 def _split_paragraphs(text: str) -> list[str]:
@@ -364,8 +366,8 @@ def _split_paragraphs(text: str) -> list[str]:
 def _iterate_texts(props: Iterable[Prop], values: Any) -> Iterator[_PlaceholderText]:
     """Yield the texts of a section, including defaults of its kind."""
     for prop, value in _iterate_values(props, values):
-        if prop.kind in _TEXT_KINDS and isinstance(words := value or prop.default, str):
-            yield _PlaceholderText(prop, words)
+        if prop.kind in _TEXT_KINDS and isinstance(property_text := value or prop.default, str):
+            yield _PlaceholderText(prop, property_text)
 
 
 def _iterate_addresses(props: Iterable[Prop], values: Any) -> Iterator[str]:
@@ -418,4 +420,4 @@ def _starter_texts() -> frozenset[str]:
 
 
 def _to_paragraphs(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(words for text in texts for words in _split_paragraphs(text))
+    return frozenset(paragraph for text in texts for paragraph in _split_paragraphs(text))

@@ -28,14 +28,14 @@ from appliance.storage.models import Campaign, Flow, Template, User
 from appliance.storage.transactions import require_write_transaction
 
 UNTITLED = "Untitled template"
-# The orders of the list of templates; a minus in front reverses them.
+# The orders of the template list; a minus before the name reverses the order.
 ORDERS = {"name": fn.lower(Template.name), "updated": Template.updated_at, "created": Template.created_at}
 # The links of compiled messages, (address, text) each, by the source of the message; an error if it does not compile.
 StepMessages = Mapping[Any, tuple[tuple[str, str], ...] | MergeError]
 NO_STEP_MESSAGES: StepMessages = {}
-# Sent in the transaction that changed the template of a flow's step.
+# The signal that the template of a flow's step changed, sent in the transaction of the change.
 step_template_changed = Signal[[Template, StepMessages]]()
-# Compiles, outside of the write transaction, the message of a live flow's step from its template and new fields.
+# The function that compiles the message of a live flow's step from its template and new fields, before the transaction.
 compile_step_template: Provider[[Template, dict[str, Any]], StepMessages] = Provider(NO_STEP_MESSAGES)
 
 
@@ -82,8 +82,8 @@ def get(account_id: int, template_id: int) -> Template:
 class PreparedContent(NamedTuple):
     """A change of a template, checked and parsed outside of the write transaction by `prepare` or `prepare_values`.
 
-    A write uses each part only if it was made from what is written then, and makes it anew otherwise: the faults belong
-    to one request and channel, the variables to one document's texts.
+    A write uses a part only if it was made from the values that it writes, and makes the part again otherwise. The
+    faults belong to one request and channel; the variables belong to the texts of one document.
     """
 
     request: Content | None
@@ -91,10 +91,10 @@ class PreparedContent(NamedTuple):
     faults: TextFaults
     texts: dict[str, Any]  # the fields that may have variables, as they are after the change
     variables: dict[str, Any]
-    step_messages: StepMessages  # of the step of a live flow that has the template
+    step_messages: StepMessages  # the message of the live flow's step that owns the template
 
     def get_faults(self, request: Content, channel: str) -> TextFaults | None:
-        """Return the faults of a request, or None if they are those of another one."""
+        """Return the faults of a request, or None if the stored faults belong to another request."""
         return self.faults if (request, channel) == (self.request, self.channel) else None
 
 
@@ -114,7 +114,7 @@ def prepare(
 
 
 def prepare_values(template: Template, values: dict[str, Any]) -> PreparedContent:
-    """Parse the document that a template becomes with some fields in their stored form."""
+    """Parse the document that a template will have after these fields, in their stored form, are written."""
     document = to_document(template) | values
     texts = {name: document[name] for name in validation.FIELDS_WITH_VARIABLES}
     variables = validation.find_variables(texts, template.channel)
@@ -217,9 +217,9 @@ def write(
 ) -> bool:  # fmt: skip
     """Write fields in their stored form, with a revision if any changed; returns whether any did.
 
-    `edited_field` names the only changed value: further changes of it by the same person within moments become the same
-    revision. With `begins`, filling an empty template is where undo ends. For a campaign's template, raises Invalid
-    (`campaign_locked`) past the lock, and resets the approval.
+    `edited_field` names the changed value if only one changed: further changes of it by the same user within moments
+    become the same revision. With `begins`, undo ends at the revision that filled an empty template. For a campaign's
+    template, raises Invalid (`campaign_locked`) after the lock, and resets the approval.
     """
     require_write_transaction()
     campaign = require_unlocked(template)
@@ -319,7 +319,7 @@ def require_unlocked(template: Template) -> Campaign | None:
 
 
 def _require_sender(user_id: int | None) -> None:
-    """Raise NotAllowed for a user who may not send, since a scheduled campaign goes out without another decision."""
+    """Raise NotAllowed for a user who may not send, since a scheduled campaign is sent without another decision."""
     person = User.get_or_none(User.id == user_id) if user_id is not None else None
     if person is not None and not access.role_can_send(person.role):
         raise NotAllowed(
@@ -469,7 +469,7 @@ def get_step_template(account_id: int, flow_id: int, action_id: int) -> Template
 
 # Undo and redo move between revisions; each move is a revision, so nothing is lost.
 #
-# Undo goes to the edit that the current one was based on. Redo goes back the same way, until the next edit.
+# Undo restores the edit that the current edit was based on. Redo reverses undo, step by step, until the next edit.
 
 
 class UndoSteps(Struct):
@@ -497,7 +497,7 @@ def redo(
     account_id: int, template_id: int, user_id: int | None = None, revision: int | None = None,
     prepared: PreparedContent | None = None,
 ) -> Template:  # fmt: skip
-    """Take back an undo; raises NotFound, Conflict, or Invalid if there is none."""
+    """Reverse an undo; raises NotFound, Conflict, or Invalid if there is none."""
     return _undo_or_redo(account_id, template_id, user_id, revision, "redo", prepared)
 
 

@@ -47,7 +47,7 @@ class Content(Struct):
 
 
 class TemplateWrite(Content):
-    """A template as created or changed; its channel is chosen once. `updated_at` of what was read guards it."""
+    """A new or changed template; with `updated_at` as last read, stale changes are refused."""
 
     name: Line | None | UnsetType = UNSET
     channel: Annotated[Literal["email", "sms"], Meta(description="channel; cannot be changed")] | UnsetType = UNSET
@@ -60,7 +60,7 @@ class TemplateWrite(Content):
 
 
 class TemplateCreate(TemplateWrite):
-    """A new template; nothing is needed."""
+    """A new template; all fields are optional."""
 
     name: Annotated[Line, default("Untitled template")] | None | UnsetType = UNSET
     channel: (
@@ -175,7 +175,7 @@ def _design_faults(text: _HashedDocument) -> TextFaults:
     if message := merge.find_code_error(merge.iterate_strings(text.design)):
         return (("sections", message),)
     faults: list[tuple[str, str]] = []
-    document.validate(text.design, lambda path, words: faults.append((path, words)))
+    document.validate(text.design, lambda path, message: faults.append((path, message)))
     # The cache keeps the result and not the document.
     text.design = {}
     return tuple(faults)
@@ -232,8 +232,8 @@ def _iterate_sections(value: Any) -> Iterator[dict[str, Any]]:
 def _set_ids_in_list(raw: Any, path: str, level: int, taken_ids: dict[str, int]) -> Any:
     if not isinstance(raw, list):
         return raw
-    return [_set_id(one, f"{path}[{index}]", level, taken_ids) if isinstance(one, dict) else one
-            for index, one in enumerate(raw)]  # fmt: skip
+    return [_set_id(section, f"{path}[{index}]", level, taken_ids) if isinstance(section, dict) else section
+            for index, section in enumerate(raw)]  # fmt: skip
 
 
 def _set_id(raw: dict[str, Any], path: str, level: int, taken_ids: dict[str, int]) -> dict[str, Any]:

@@ -259,7 +259,7 @@ class MessageStep(StepKind):
     in every update); stored, only `template_id` and whether it is `transactional`.
     """
 
-    says: ClassVar[type[Struct]] = Content
+    content_type: ClassVar[type[Struct]] = Content
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
         """Parse the content with all errors of templates, and whether it is transactional."""
@@ -278,7 +278,7 @@ class MessageStep(StepKind):
         return {"template_id": template_id, "transactional": transactional is True, "content": sent_fields(content)}
 
     def _content(self, raw: dict[str, Any], context: ParseContext) -> Content:
-        parsed = read_partial(self.says, raw, context.path)
+        parsed = read_partial(self.content_type, raw, context.path)
         context.faults.merge(parsed.faults.fields)
         return convert(sent_fields(parsed.value), Content)
 

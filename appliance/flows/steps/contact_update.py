@@ -51,7 +51,7 @@ class ContactUpdate(StepKind):
             return {"data_merge": {}}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:
-        """Update each contact as the API would; data that would be too long or invalid is left as it is."""
+        """Update each contact as the API does; contacts whose data would be too long or invalid stay unchanged."""
         evidence, request = (
             Evidence("flow", f"flow:{context.flow_id}"),
             ContactPatch(data_merge=node.props["data_merge"]),

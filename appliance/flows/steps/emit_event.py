@@ -50,9 +50,9 @@ class EmitEvent(StepKind):
             context.add_fault("event_name", "is invalid")
         elif error := log.find_name_error(name):
             context.add_fault("event_name", error)
-        sent = {key: raw[key] for key in ("event_data", "forward_event_data") if raw.get(key) is not None}
+        raw_values = {key: raw[key] for key in ("event_data", "forward_event_data") if raw.get(key) is not None}
         try:
-            data = read(_EventInput, sent, context.path)
+            data = read(_EventInput, raw_values, context.path)
         except Invalid as error_raised:
             context.faults.merge(error_raised.fields)
             data = _EventInput()
@@ -62,7 +62,7 @@ class EmitEvent(StepKind):
         }  # fmt: skip
 
     def dump(self, props: dict[str, Any]) -> dict[str, Any]:
-        """Leave out empty data."""
+        """Return the props without empty data."""
         return {key: value for key, value in props.items() if key != "event_data" or value}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:

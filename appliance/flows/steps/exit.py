@@ -14,7 +14,7 @@ class Exit(StepKind):
     icon = "log-out"
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Return no props: it has only its type."""
+        """Return no props, because the step has only its type."""
         return {}
 
     def run(self, node: Node, runs: Sequence[ActiveRun], context: StepContext) -> list[StepResult]:

@@ -30,7 +30,7 @@ class _ListStep(StepKind):
     pattern: ClassVar[str]
 
     def parse(self, raw: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-        """Parse the id of a list that is no mirror of a segment."""
+        """Parse the id of a list, which must not mirror a segment."""
         list_id = raw.get("contact_list_id")
         error = "can't be blank" if list_id is None else _check_list(context.account_id, list_id)
         if error:

@@ -27,7 +27,7 @@ class Sms(MessageStep):
     icon = "message-square"
     claims = frozenset({"body"})
     keys = frozenset({"body", "transactional", "template_id"})
-    says = SmsContent
+    content_type = SmsContent
     fields = (
         StepField("body", "Text", "text", required=True),
         StepField("transactional", "Service message", "boolean", help="Goes to people who left marketing too."),

@@ -1,4 +1,4 @@
-"""Split step: contacts that match its filters go to Yes, all others to No; both branches rejoin behind it."""
+"""Split step: contacts that match its filters go to Yes, all others to No; both branches rejoin after it."""
 
 import json
 from collections.abc import Sequence

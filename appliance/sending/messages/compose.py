@@ -1,4 +1,4 @@
-"""Composes one message: content and values in, an email or the text of an SMS out; the same for previews and sends."""
+"""Compose an email or the text of an SMS from content and values, with the same code for previews and sends."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def _strip_conditionals(source: str, allows_condition: bool) -> str:
 
 
 def _follow_tag(inside: list[str], word: str, tag: str, allows_condition: bool) -> None:
-    """Follow one tag into a block or out of it."""
+    """Update the list of open blocks by one tag."""
     block = inside[-1] if inside else ""
     if block in ("comment", "raw"):
         if word == f"end{block}":
@@ -109,7 +109,7 @@ def _follow_tag(inside: list[str], word: str, tag: str, allows_condition: bool) 
     elif word.startswith("end") and inside:
         inside.pop()
     elif block == "address_condition":
-        inside[-1] = "if"  # what follows `else` is for the other recipients
+        inside[-1] = "if"  # the part after `else` is for the other recipients
 
 
 _END_OF_HEAD = re.compile(r"</head\s*>", re.IGNORECASE)
@@ -128,7 +128,7 @@ class MessageSource(NamedTuple):
     marketing: bool = False
     locale: str = "en"
     design: str | None = None  # a document with sections, as canonical JSON: then the body is the text part
-    look: str = ""  # what of the brand is visible, as JSON
+    look: str = ""  # the visible part of the brand, as JSON
     marked: bool = False  # with comments around its sections, for the editor's canvas
 
 
@@ -153,7 +153,7 @@ class CompiledMessage(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """From whom a message is, and where replies go."""
+    """The sender of a message, and the address for replies."""
 
     email: str
     name: str | None
@@ -172,7 +172,7 @@ class FilledMessage(NamedTuple):
 def build_source(
     document: Mapping[str, Any], look: Look, locale: str = "en", marketing: bool = False, text: str | None = None
 ) -> MessageSource:
-    """Return the source of a message made of a template's fields, the only place that does so."""
+    """Return the source of a message from a template's fields; all messages are built here."""
     design = document.get("design")
     return MessageSource(
         subject=document["subject"] or "", body=document["body"] or "", text=text,
@@ -256,7 +256,7 @@ def _compile(source: MessageSource) -> CompiledMessage:
 
 
 def track_links(content: CompiledMessage, addresses: tuple[str, ...], base: str) -> CompiledMessage:
-    """Return a message whose numbered links lead through us and whose opens are counted."""
+    """Return a message whose numbered links lead through the tracking host, and whose opens are counted."""
     html, text = _rewrite_links(content.html.source, content.text.source, addresses, base)
     return content._replace(html=merge.compile_template(html, "html"), text=merge.compile_template(text, "text"))
 
@@ -336,7 +336,7 @@ def build_marketing_headers(message_id: int, campaign_id: int | None, list_name:
 
 
 def build_unsubscribe_header(link: str, message_id: int = 0, host: str | None = None) -> tuple[str, str]:
-    """Return the List-Unsubscribe header (RFC 8058, section 3), with a mailto address if we receive email at `host`."""
+    """Return the List-Unsubscribe header (RFC 8058, section 3), with a mailto address if `host` receives email."""
     mail = f",\r\n <mailto:{links.build_unsubscribe_address(message_id, host)}>" if host is not None else ""
     return "List-Unsubscribe", f"<{link}>{mail}"
 
@@ -358,29 +358,29 @@ def build_list_headers(
 
 
 # The text of an SMS is filled for one recipient and followed by the opt-out hint, for previews and sends alike. It is
-# written in the merge language, without escaping of values. Its links are numbered as those of email are, and lead
-# through us if clicks are counted, which keeps long addresses short.
+# written in the merge language, without escaping of values. Its links are numbered like the links of email, and lead
+# through the tracking host if clicks are counted, which also shortens long addresses.
 
 
 class SmsText(NamedTuple):
     """An SMS as one recipient gets it."""
 
     body: str
-    counted: SegmentCount
+    size: SegmentCount
     has_opt_out_hint: bool
 
     def find_problem(self) -> str | None:
-        """Return why no provider would carry the SMS, or None."""
+        """Return why the SMS cannot be sent, or None."""
         if not self.body.strip():
             return "it says nothing"
-        if self.counted.characters > MAX_CHARACTERS:
+        if self.size.characters > MAX_CHARACTERS:
             return f"it is too long (maximum is {MAX_CHARACTERS} characters)"
-        if self.counted.parts > MAX_PARTS:
-            return f"it takes {self.counted.parts} parts (maximum is {MAX_PARTS})"
+        if self.size.parts > MAX_PARTS:
+            return f"it takes {self.size.parts} parts (maximum is {MAX_PARTS})"
         return None
 
 
-class Forcing(Struct):
+class ForcingCharacter(Struct):
     """The first character that GSM-7 lacks, and its name."""
 
     character: Annotated[str, Meta(description="character")]
@@ -390,7 +390,7 @@ class Forcing(Struct):
 class SmsPreview(Struct):
     """A preview of an SMS: its cost, its alphabet, and the character that forces UCS-2.
 
-    `left` is the number of units that still fit into the last part; `problem` tells why it could not be sent.
+    `left` is the number of units that still fit into the last part; `problem` is why it cannot be sent.
     """
 
     body: Annotated[str, Meta(description="text as it would arrive")]
@@ -400,14 +400,16 @@ class SmsPreview(Struct):
     units: Annotated[int, Meta(description="number of units of the alphabet")]
     left: Annotated[int, Meta(description="number of units left in the last part")]
     forcing: (
-        Annotated[Forcing, Meta(description="character that requires the larger alphabet; null if there is none")]
+        Annotated[
+            ForcingCharacter, Meta(description="character that requires the larger alphabet; null if there is none")
+        ]
         | None
     )
     problem: Annotated[str, Meta(description="problem; null if there is none")] | None
 
 
 def compile_sms(body: str | None, addresses: Sequence[str] | None = None) -> CompiledTemplate:
-    """Compile the text of an SMS; raises MergeError. Links to `addresses`, numbered by position, lead through us."""
+    """Compile the text of an SMS; raises MergeError. Links to `addresses` are tracked, numbered by their position."""
     source = body or ""
     if addresses:
         merge.scan_tags(source)
@@ -447,11 +449,11 @@ def _normalize_words(text: str) -> str:
 
 def describe_sms(sms: SmsText) -> SmsPreview:
     """Return the preview of an SMS."""
-    counted = sms.counted
+    counted = sms.size
     forcing = (
         None
         if counted.forcing_character is None
-        else Forcing(counted.forcing_character, gsm.character_name(counted.forcing_character))
+        else ForcingCharacter(counted.forcing_character, gsm.character_name(counted.forcing_character))
     )
     return SmsPreview(
         sms.body, counted.parts, counted.alphabet, counted.characters, counted.units, counted.remaining_units, forcing,
@@ -475,13 +477,13 @@ def build_link_tokens(message_id: int = 0) -> dict[str, Any]:
     return {designs_links.TRACK_ROOT: {"click": links.build_click_token(message_id)}}
 
 
-# A marketing SMS tells how to opt out each time, or the first time and then once in thirty days.
+# A marketing SMS has the opt-out hint each time, or the first time and then once in thirty days.
 
 _HINT_INTERVAL_MS = 30 * 86_400_000
 
 
 def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
-    """Return whether a message has to tell how to opt out; for a sent one (`sent_at`), whether it had to then."""
+    """Return whether a message must have the opt-out hint; with `sent_at`, whether it had to when it was sent."""
     if config.current().sms.opt_out_hint == "always":
         return True
     last = scalar(
@@ -495,7 +497,7 @@ def is_hint_due(claim: Claim, sent_at: int | None = None) -> bool:
 
 
 def is_hint_interval_over(opt_out_hint_sent_at: int | None, now: int) -> bool:
-    """Return whether a number has to be told again how to opt out at a time (ms)."""
+    """Return whether the opt-out hint is due again for a number at a time (ms)."""
     return (
         config.current().sms.opt_out_hint == "always"
         or opt_out_hint_sent_at is None

@@ -186,7 +186,7 @@ class MessagePreparer:
         if not sender and not senders.allows_no_sender(claim.provider):
             raise SenderRejected("no number or name is set that it could be from")
         envelope = Envelope(sender, claim.recipient, sms.body.encode())
-        return PreparedMessage(envelope, "", sender, "", sms.counted.parts, sms.has_opt_out_hint)
+        return PreparedMessage(envelope, "", sender, "", sms.size.parts, sms.has_opt_out_hint)
 
     def _get_sms_sender(self, claim: Claim) -> str:
         """Return the sender of an SMS; that of a campaign is the one set when it went live."""

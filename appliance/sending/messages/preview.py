@@ -38,7 +38,7 @@ _SMS_FIELDS: dict[str, merge.Context] = {"body": "text"}
 class PreviewRequest(Struct):
     """A design with its subject and other fields, the contact whose values to show, and the `data`.
 
-    Of an SMS only the body counts. It is shown as marketing, with short links and the opt-out hint, unless it is
+    For an SMS only the body is used. It is shown as marketing, with short links and the opt-out hint, unless it is
     `transactional`.
     """
 
@@ -93,19 +93,19 @@ def render_preview(account_id: int, request: PreviewRequest) -> Preview:
         account_id, document_fields, contact, request.data if isinstance(request.data, dict) else {}
     )
     warnings = [
-        PreviewWarning("section", words[0], path) for path, words in tolerated.fields.items() if "show_if" in path
+        PreviewWarning("section", messages[0], path) for path, messages in tolerated.fields.items() if "show_if" in path
     ]
     warnings += _find_warnings(content, filled) + _find_placeholders(document_fields)
     return Preview(filled.html, filled.text, warnings, len(filled.html.encode()))
 
 
 def validate_preview(account_id: int, request: PreviewRequest, _: int | None = None) -> None:
-    """Raise Invalid with all faults that keep a message from being shown, as far as they are known."""
+    """Raise Invalid with all known faults that prevent a preview."""
     _validate_request(account_id, request)
 
 
 def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact | None, Faults]:
-    """Return the contact whose values are shown, and faults of a design that can be shown anyway; raises Invalid."""
+    """Return the contact whose values are shown, and the faults of a design that still renders; raises Invalid."""
     faults, tolerated = Faults(), Faults()
     contact = _find_contact(account_id, request.contact_id, faults)
     is_text = request.channel == "sms"
@@ -114,13 +114,15 @@ def _validate_request(account_id: int, request: PreviewRequest) -> tuple[Contact
             faults.add(name, error)
     if not is_text and isinstance(request.document, dict):
         validation.validate_design(account_id, request.document, "document.", tolerated)
-    faults.merge({path: words for path, words in tolerated.fields.items() if not _can_be_rendered(path, words)})
+    faults.merge(
+        {path: messages for path, messages in tolerated.fields.items() if not _can_be_rendered(path, messages)}
+    )
     faults.check()
     return contact, tolerated
 
 
 def _preview_sms(account_id: int, request: PreviewRequest, contact: Contact | None) -> Preview:
-    """Render an SMS; raises Invalid if that is impossible. One that is too long is shown."""
+    """Render an SMS; raises Invalid if that is impossible. An SMS that is too long is still rendered."""
     body = request.body if isinstance(request.body, str) else ""
     data = request.data if isinstance(request.data, dict) else {}
     try:
@@ -162,7 +164,7 @@ def render_fields(
 
 
 class InboxLine(NamedTuple):
-    """How an inbox lists an email, and the lengths of subject and preview text in characters."""
+    """An email as an inbox lists it, and the lengths of subject and preview text in characters."""
 
     from_name: str
     subject: str
@@ -187,7 +189,7 @@ def build_inbox_line(account_id: int, fields: Mapping[str, Any]) -> InboxLine:
     return InboxLine(filled.from_name or default, filled.subject, markup.extract_preview_text(filled.html), lengths)
 
 
-def weigh(account_id: int, fields: dict[str, Any], is_tracked: bool) -> int:
+def measure_rendered_bytes(account_id: int, fields: dict[str, Any], is_tracked: bool) -> int:
     """Return the size of a template's HTML in bytes, with tracked links if asked for; raises MergeError."""
     account, brand = Account.get_by_id(account_id), brands.get(account_id)
     content = compose.compile_message(
@@ -222,7 +224,7 @@ def find_warnings(account_id: int, document_fields: dict[str, Any]) -> list[Prev
     try:
         return _find_warnings(*_render(account_id, document_fields, None, {})) + _find_placeholders(document_fields)
     except Invalid as error:
-        return [PreviewWarning("render", words[0], field) for field, words in error.fields.items()]
+        return [PreviewWarning("render", messages[0], field) for field, messages in error.fields.items()]
 
 
 def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewWarning]:
@@ -230,7 +232,7 @@ def find_unfinished(account_id: int, fields: Mapping[str, Any]) -> list[PreviewW
 
     Fields are those of a template: `design.sections[2]`, `preheader`, `body`.
     """
-    warnings = [PreviewWarning(*item) for item in starters.find_placeholders(fields)]
+    warnings = [PreviewWarning(*placeholder) for placeholder in starters.find_placeholders(fields)]
     if designs.get_sections(fields.get("design")):
         account = Account.get_by_id(account_id)
         rendered = render.render_design(fields["design"], brands.build_look(brands.get(account_id)), account.locale)
@@ -293,9 +295,9 @@ def _find_contact(account_id: int, contact_id: Any, faults: Faults) -> Contact |
         return None
 
 
-def _can_be_rendered(path: str, words: list[str]) -> bool:
+def _can_be_rendered(path: str, messages: list[str]) -> bool:
     """Return whether a design can be rendered despite a fault, by leaving a value out."""
-    return "show_if" in path or (words == ["is invalid"] and (".props." in path or ".styles." in path))
+    return "show_if" in path or (messages == ["is invalid"] and (".props." in path or ".styles." in path))
 
 
 def _build_samples(
@@ -332,7 +334,7 @@ def _find_warnings(content: CompiledMessage, filled: FilledMessage) -> list[Prev
 
 _MARKS = re.compile(f"<!--(/?){re.escape(SECTION_MARK)}([^>]*?)-->")
 _COLUMN = re.compile(r"\.columns\[(\d+)\]\.sections\Z")
-# HTML comments, ours or Outlook's, show nothing.
+# HTML comments, including Outlook's, are invisible.
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 _NOTE_STYLE = (
@@ -406,7 +408,9 @@ def measure_html_bytes(account_id: int, template_id: int) -> int | None:
     )
     campaign = query.first() if template.flow_id is not None else None
     try:
-        return weigh(account_id, revisions.to_document(template), campaign is None or campaign.tracking)
+        return measure_rendered_bytes(
+            account_id, revisions.to_document(template), campaign is None or campaign.tracking
+        )
     except MergeError:
         return None
 

@@ -1,4 +1,4 @@
-"""Test sends of a template: the message as it will be, marked, to a few people, never counted (docs/decisions.md#11).
+"""Test sends of a template: the marked message for a few people, not counted in statistics (docs/decisions.md#11).
 
 A test is queued like any message. It needs no consent, but suppressed addresses get none. It is linked to no contact,
 so that it shows in no statistics; the contact whose values it shows is stored with its content.
@@ -57,9 +57,7 @@ def limit_unknown_recipients(account: Account, recipients: list[addresses.Addres
     while times and times[0] <= now - _HOUR_MS:
         times.popleft()
     if len(times) + len(unknown) > MAX_UNKNOWN_PER_HOUR:
-        message = (
-            f"at most {MAX_UNKNOWN_PER_HOUR} tests an hour go to addresses that are no contacts and nobody of the team"
-        )
+        message = f"At most {MAX_UNKNOWN_PER_HOUR} tests an hour can go to addresses outside of your contacts and team."
         raise RateLimitExceeded(message, max(1, -(-(times[0] + _HOUR_MS - now) // 1000)) if times else 3600)
     times.extend(now for _ in unknown)
 
@@ -137,8 +135,8 @@ class TestResult(Struct):
     error: Annotated[str, Meta(description="error; null if there is none")] | None
 
 
-class TestsSent(Struct):
-    """How many tests were queued, the result for each address, and what is still unfinished in the message."""
+class TestSendResult(Struct):
+    """The number of queued tests, the result for each address, and warnings about unfinished content."""
 
     sent: Annotated[int, Meta(description="number of tests queued")]
     results: Annotated[list[TestResult], Meta(description="results by recipient")]
@@ -156,7 +154,7 @@ def prepare(account_id: int, template_id: int) -> PreparedMessage:
 def send(
     account_id: int, template_id: int, request: TestRequest, test_key: bool = False,
     prepared: PreparedMessage = NOT_PREPARED,
-) -> TestsSent:  # fmt: skip
+) -> TestSendResult:  # fmt: skip
     """Queue a test for each address; raises NotFound, Invalid with all faults, or RateLimitExceeded."""
     require_write_transaction()
     template = store.get(account_id, template_id)
@@ -171,7 +169,7 @@ def send(
     warnings = (
         preview.find_unfinished(account_id, revisions.to_document(template)) if template.channel == "email" else []
     )
-    return TestsSent(sum(result.success for result in results), results, warnings)
+    return TestSendResult(sum(result.success for result in results), results, warnings)
 
 
 def validate(account_id: int, request: TestRequest, template_id: int) -> None:
@@ -203,24 +201,24 @@ def _read_recipients(
 ) -> list[addresses.Address]:
     name, kind = ("phone", "phone") if template.channel == "sms" else ("email", "email")
     _check_other_kind(name, request, faults)
-    given: list[tuple[str, str]] = []
+    recipients: list[tuple[str, str]] = []
     single, several = getattr(request, name), getattr(request, f"{name}s")
     if isinstance(single, str):
-        given.append((name, single))
+        recipients.append((name, single))
     if isinstance(several, list):
-        given += [(f"{name}s[{index}]", text) for index, text in enumerate(several)]
-    if not given and isinstance(request.contact_id, int):
+        recipients += [(f"{name}s[{index}]", text) for index, text in enumerate(several)]
+    if not recipients and isinstance(request.contact_id, int):
         channels = contact.channels if contact is not None else []
-        given = [("contact_id", channel.value) for channel in channels if channel.kind == kind][:1]
-        if contact is not None and not given:
+        recipients = [("contact_id", channel.value) for channel in channels if channel.kind == kind][:1]
+        if contact is not None and not recipients:
             faults.add("contact_id", f"has no {'phone number' if kind == 'phone' else 'e-mail address'}")
-    elif not given and kind == "email":
-        given = [("email", text) for text in _get_default_recipients(account_id, faults)]
-    elif not given:
-        # Of an owner only the email address is known.
+    elif not recipients and kind == "email":
+        recipients = [("email", text) for text in _get_default_recipients(account_id, faults)]
+    elif not recipients:
+        # Only the email address of an owner is known.
         faults.add("phone", "can't be blank")
     by_key: dict[str, addresses.Address] = {}
-    for path, text in given:
+    for path, text in recipients:
         if not text:
             faults.add(path, "can't be blank")
             continue
@@ -233,13 +231,13 @@ def _read_recipients(
 
 def _check_other_kind(name: str, request: TestRequest, faults: Faults) -> None:
     """Add a fault for addresses of a kind that this template is not for."""
-    for other in ("email", "emails") if name == "phone" else ("phone", "phones"):
-        if getattr(request, other):
-            faults.add(other, f"is not where this goes: name a {'phone' if name == 'phone' else 'mail address'}")
+    for other_field in ("email", "emails") if name == "phone" else ("phone", "phones"):
+        if getattr(request, other_field):
+            faults.add(other_field, f"is not allowed for this template: use `{name}`")
 
 
 def _get_default_recipients(account_id: int, faults: Faults) -> list[str]:
-    """Return the recipients of a test without any: the account's testers, else its owner."""
+    """Return the default recipients of a test: the account's testers, else its owner."""
     if testers := Account.get_by_id(account_id).test_email_recipients:
         return list(testers)
     owner = User.select().where(User.account == account_id, User.role == "owner").order_by(User.id).first()
@@ -350,7 +348,7 @@ def _is_tracked(template: Template) -> bool:
 
 
 def _pick_sample_contact(account_id: int, address: addresses.Address, contact: Contact | None) -> int | None:
-    """Return the contact whose values a test shows: the one asked for, else the recipient if known."""
+    """Return the contact whose values a test shows: the requested one, else the recipient if it is a contact."""
     if contact is not None:
         return int(contact.id)
     channel = Channel.get_or_none(

@@ -49,7 +49,7 @@ RESET_PURPOSE, RESET_LINK_MS = "reset", 30 * 60 * 1000
 
 # A single SMS is checked in full before it is queued: the caller gets all errors, and no person looks at it later.
 
-# Fields that only emails have are ignored in an SMS, and the caller is told.
+# Fields that only emails have are ignored in an SMS, and the response lists them.
 EMAIL_ONLY_FIELDS = ("subject", "text", "from_email", "from_name", "reply_to", "headers")
 
 
@@ -85,7 +85,7 @@ def validate_sms(account: Account, request: SmsRequest, faults: Faults) -> Check
         except MergeError as error:
             faults.add("body", error.describe())
         else:
-            segments = sms.counted.parts
+            segments = sms.size.parts
             if problem := sms.find_problem():
                 faults.add("body", problem)
     return CheckedMessage(address, links, segments)
@@ -252,13 +252,13 @@ def queue_message(
     faults = Faults()
     template, fields, checked = _validate_request(account, request, faults, prepared)
     if not account.transactional_allowed and request.transactional:
-        raise Invalid({"base": ["single messages are switched off"]}, reason="transactional_disabled")
+        raise Invalid({"base": ["single messages are disabled in this account"]}, reason="transactional_disabled")
     faults.check()
     if not test:
         _require_sender(account, request, template, checked.address)
     address, is_sms = checked.address, request.channel == "sms"
     now = clock.now_ms()
-    held = isinstance(request.send_at, int) and request.send_at > now
+    is_held = isinstance(request.send_at, int) and request.send_at > now
     channel = Channel.get_or_none(
         Channel.account == account_id, Channel.kind == address.kind, Channel.key == address.key
     )
@@ -272,10 +272,10 @@ def queue_message(
         sender=_get_sender(account, request, template, address, transport),
         reply_to=None if is_sms else _text_or_none(request.reply_to),
         subject=fields["subject"], segments=checked.segments,
-        status="skipped" if reason else "held" if held else "queued", skip_reason=reason,
+        status="skipped" if reason else "held" if is_held else "queued", skip_reason=reason,
         source_type="transactional", transactional=request.transactional, test=test,
         provider=transport, idempotency_key=key, tags=_value_or_none(request.tags),
-        due_at=None if reason else (request.send_at if held else DUE_NOW), created_at=now, updated_at=now,
+        due_at=None if reason else (request.send_at if is_held else DUE_NOW), created_at=now, updated_at=now,
     )  # fmt: skip
     MessageContent.create(
         message=message,
@@ -406,7 +406,7 @@ def _validate_email(
 
 
 def _require_sender(account: Account, request: MessageWrite, template: Template | None, to: addresses.Address) -> None:
-    """Raise Invalid if the sender of a message that really leaves may not be used, as for a campaign."""
+    """Raise Invalid if the sender may not be used, as for a campaign; a message that is only captured may use any."""
     transport = _get_transport(request, test=False)
     if request.channel == "sms":
         fault = senders.find_sms_fault(account, to.key, transport)
@@ -513,7 +513,7 @@ def _build_design(content: SystemEmail) -> dict[str, Any]:
     return {"sections": [{"type": kind, "props": props} for kind, props in sections], "theme": {}}
 
 
-# The link of a password reset works once, for half an hour. It is never stored: it is built as the email leaves
+# The link of a password reset works once, for half an hour. It is never stored: it is built when the email is sent
 # (`prepare.fill_secrets`) and verified by its signature.
 
 _RESET_EMAIL = SystemEmail(
@@ -528,7 +528,7 @@ _RESET_EMAIL = SystemEmail(
 
 
 def can_reset_password() -> bool:
-    """Return whether emails reach people; captured ones can be read by all users."""
+    """Return whether emails are really sent; captured emails can be read by all users."""
     return config.current().email.transport != "capture"
 
 

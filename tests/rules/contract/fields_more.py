@@ -35,7 +35,7 @@ D text string
 D warnings [PreviewWarning]
 D bytes integer
 O sms SmsPreview? -- parts and alphabet, where the template is of SMS
-= TestsSent
+= TestSendResult
 D sent integer
 D results [TestResult]
 O warnings [PreviewWarning] -- what is still unfinished in the message
