@@ -210,8 +210,8 @@ _add_run_action(
 
 
 @ROUTES.add(
-    "POST", "/flows/{id}/enroll", scope="campaigns:send", body_type=EnrollWrite, response_type=EnrollmentResult, rate="sends",
-    validate=validator(enrollment.check_enrollment, either=("contact_ids", "segment_id")),
+    "POST", "/flows/{id}/enroll", scope="campaigns:send", body_type=EnrollWrite, response_type=EnrollmentResult,
+    rate="sends", validate=validator(enrollment.check_enrollment, either=("contact_ids", "segment_id")),
 )  # fmt: skip
 async def enroll_contacts(request: ApiRequest) -> ApiResponse:
     """Enroll contacts in an active flow: by id, or all current members of a segment."""
