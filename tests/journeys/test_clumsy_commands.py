@@ -56,7 +56,7 @@ def test_commands_refuse_a_data_directory_with_a_wrong_kind_of_file(
     path.mkdir() if kind == "a directory" else path.write_text("mine")
     wanted = "a file" if kind == "a directory" else "a folder"
     path.chmod(0o700)
-    sentence = f"{path} is {kind}, and Campanero keeps {wanted} there: move it away"
+    sentence = f"{path} is {kind}, but Campanero needs {wanted} with this name: move it away"
     for words in (("serve",), ("setup", "--email", "new@example.com")):
         assert server.cli(*words, stdin=PASSWORD, expect=1, timeout=20).stderr == f"campanero: {sentence}\n"
     report = server.cli("doctor", expect=1)

@@ -156,6 +156,17 @@ def test_a_group_that_asks_for_less_gets_less(fresh_server: FreshServer, smtp_se
     assert Counter(message.to for message in smtp_server.messages).most_common(1)[0][1] == 1
 
 
+def _wait_for_refused(api: Client, campaign_id: int) -> dict[str, Any]:
+    """Return the one queued message that was refused, as soon as its refusal is stored."""
+    deadline = time.monotonic() + soon(10)
+    while True:
+        refused = [row for row in api.all("/messages", campaign_id=campaign_id, status="queued") if row["error"]]
+        if refused or time.monotonic() > deadline:
+            [row] = refused
+            return row
+        time.sleep(0.1)
+
+
 def test_silence_for_ten_minutes(fresh_server: FreshServer, smtp_server: SmtpServer, clock: TestClock) -> None:
     """4.7.28: ten minutes nothing to the group, then one at a time; what was refused says when it is tried again."""
     rule = smtp_server.rules.refuse("body", "*@gmail.com", code=421, text=SILENCE, times=1)
@@ -167,7 +178,7 @@ def test_silence_for_ten_minutes(fresh_server: FreshServer, smtp_server: SmtpSer
     )
     smtp_server.wait_until(lambda: sum(m.to.endswith("other.example") for m in smtp_server.messages) == 9)
     before = {message.to for message in smtp_server.messages if message.to.endswith("gmail.com")}
-    [refused] = [row for row in api.all("/messages", campaign_id=made["id"], status="queued") if row["error"]]
+    refused = _wait_for_refused(api, made["id"])
     minutes = _minutes_until(refused["next_attempt_at"], clock)
     clock.advance(minutes=8)
     time.sleep(6)
