@@ -1,4 +1,7 @@
-"""The command line (docs/decisions.md#17): exit code 0 for success, 1 for failure, 2 for a wrong command line."""
+"""The command line (docs/decisions.md#17).
+
+A command exits with 0 on success, 1 on failure, 2 for an invalid command line, and 130 when Ctrl C interrupts it.
+"""
 
 import argparse
 import gc
@@ -29,18 +32,21 @@ if TYPE_CHECKING:
 
 
 Loader = Callable[[argparse.Namespace], LoadedConfig]
-# The running service has priority.
+# A backup lowers its own priority by this much, because it may run beside the service.
 _NICENESS = 10
 
 
 class BackupCommandFailed(Refused):
-    """A backup or restore failed."""
+    """A failed backup or restore; the message says why."""
 
     code = "not_done"
 
 
 def add_backup_commands(top: Any, command: Callable[..., Any], load: Loader) -> None:
-    """Add the commands `backup` and `restore`."""
+    """Add the commands `backup` and `restore` to the subparsers `top`.
+
+    `command` adds one command, as `_add_command` does; `load` loads the configuration for parsed options.
+    """
     words = "back up everything into a new file, also while the service runs"
     backup_parser = command(top, "backup", lambda options: _run_backup(options, load), words)
     backup_parser.add_argument("file", metavar="FILE", type=Path, help="a new file, such as monday.tar.gz")
@@ -76,7 +82,7 @@ def _run_backup(options: argparse.Namespace, load: Loader) -> None:
 
 
 class _Progress:
-    """A progress line that is overwritten on a terminal; other outputs get none."""
+    """A progress line on stderr that overwrites itself. Nothing is printed if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = ""
@@ -136,20 +142,22 @@ def _print_restore_report(restored: "restore.RestoreResult") -> None:
     print("Start the service and open /restored to decide about messages that may have been sent since the backup.")
 
 
-# The fingerprint of the key is stored in the database on first use. From then on the database is opened only with this
-# key: another key would break every link in sent mail and would not recognize suppressed addresses.
+# The first start stores the fingerprint of the key in the database. From then on the database opens only with this key:
+# another key would break every link in sent mail and would not recognize suppressed addresses.
 
 DATABASE = "campanero.db"
 
 
 def open_installation(directory: Path, report: Callable[[str], None]) -> None:
-    """Open the database, migrate it and load its key; an empty directory becomes a new installation.
+    """Open the database, migrate it and load its key. In an empty directory, create a new installation.
 
-    Raises UnusableDatabase, WrongKey, or the errors of `upgrade_database`. `tell` gets messages about slow steps.
+    `report` receives a message before each slow step. Raises SqliteTooOld, UnusableDatabase, WrongKey, and the errors
+    of `create.upgrade_database`.
     """
     check_version()
     path = directory / DATABASE
-    # Traces are read before the database, because a concurrent first start creates the database first.
+    # The traces are read before the database: a first start in another process creates the database before any other
+    # file, so that reading in the opposite order could find its files without a database.
     traces = _find_traces(directory)
     facts = migrations.NEW_DATABASE if migrations.is_missing_or_empty(path) else migrations.inspect_database(path)
     is_new = facts.schema == 0
@@ -160,7 +168,7 @@ def open_installation(directory: Path, report: Callable[[str], None]) -> None:
             f"backup (campanero restore FILE{' --force' if path.exists() else ''}), or start in an empty "
             "directory (--data)"
         )
-    # After a first start that was killed, no key is bound yet.
+    # A first start that was killed may have left a database without a key fingerprint.
     is_unbound = facts.key_fingerprint is None and not facts.has_accounts
     try:
         migrations.check_key(directory, facts)
@@ -170,7 +178,7 @@ def open_installation(directory: Path, report: Callable[[str], None]) -> None:
     open_database(path)
     journal.open_journal(directory)
     if is_unbound:
-        migrations.migrate()  # a new database needs no backup
+        migrations.migrate()  # A new database needs no backup.
         crypto.create_key(directory)
     else:
         create.upgrade_database(directory, report)
@@ -179,13 +187,13 @@ def open_installation(directory: Path, report: Callable[[str], None]) -> None:
 
 
 def require_installation(directory: Path) -> None:
-    """Raise an error if the directory has no installation; only `serve` and `setup` create one."""
+    """Raise UnusableDatabase if the directory contains no installation; only `serve` and `setup` create one."""
     if migrations.is_missing_or_empty(directory / DATABASE) and not _find_traces(directory):
         raise UnusableDatabase(f"{directory} contains no installation: start with campanero serve, or use --data")
 
 
 def _find_traces(directory: Path) -> list[str]:
-    """Return the names of files that only a used installation has beside its database."""
+    """Return the names of the key, the journal and the non-empty folders that only a used installation contains."""
     single = [name for name in (crypto.KEY_FILE, journal.JOURNAL_FILE) if (directory / name).exists()]
     folders = [
         name for name in (*archive.FILE_DIRECTORIES, create.BACKUP_DIRECTORY) if any((directory / name).glob("*"))
@@ -193,13 +201,16 @@ def _find_traces(directory: Path) -> list[str]:
     return single + folders
 
 
-# Commands for users; they also work while the service runs.
+# The commands of the group `user` also work while the service runs.
 
 OpenDatabase = Callable[[argparse.Namespace], object]
 
 
 def add_user_commands(group: Any, command: Callable[..., Any], opened: OpenDatabase) -> None:
-    """Add the commands of the group `user`; `opened` opens the database."""
+    """Add the commands of the group `user` to its subparsers `group`.
+
+    `command` adds one command, as `_add_command` does; `opened` opens the database before each command.
+    """
 
     def add(name: str, function: Callable[[argparse.Namespace], None], words: str) -> Any:
         def run(options: argparse.Namespace) -> None:
@@ -226,7 +237,7 @@ def add_user_commands(group: Any, command: Callable[..., Any], opened: OpenDatab
 
 
 def parse_account_id(text: str) -> int:
-    """Parse an account id from the command line."""
+    """Parse an account id from the command line. Raises ValueError or ArgumentTypeError, which argparse reports."""
     number = int(text)
     if not 0 < number < 1 << 63:
         raise argparse.ArgumentTypeError("must be the id of an account")
@@ -234,7 +245,7 @@ def parse_account_id(text: str) -> int:
 
 
 def read_password() -> str:
-    """Read a password from the first line of stdin."""
+    """Return the first line of stdin without its line ending; print a prompt on stderr if stdin is a terminal."""
     if sys.stdin.isatty():
         print("Password: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().rstrip("\r\n")
@@ -278,11 +289,11 @@ def _build_actor() -> Any:
 
 
 class CommandFailed(Exception):
-    """A command failed; the message is one line for stderr."""
+    """A failed command; the message is the line that is printed on stderr."""
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code."""
+    """Run the command that the arguments name, print its errors on stderr, and return its exit code."""
     try:
         "".join(arguments).encode()
     except UnicodeEncodeError:
@@ -310,7 +321,7 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         return _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     except (apsw.Error, peewee.PeeweeException) as error:
-        # Damage inside a database appears only when a command reads it.
+        # A damaged database can be opened; the error occurs only when a command reads the damaged part.
         if disk_guard.to_storage_error(error) is None:
             raise
         return _fail(f"the database cannot be read or written ({error}): see campanero doctor")
@@ -369,7 +380,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _add_command(commands: Any, name: str, function: Callable[[argparse.Namespace], int | None], words: str) -> Any:
-    """Add a command with the options of every command."""
+    """Add a command that takes `--data` and `--config`, and return its parser; `words` is its help text."""
     parser = commands.add_parser(name, help=words, description=words)
     parser.add_argument("--data", metavar="DIR", type=_parse_path, help="data directory (default: ./campanero-data)")
     default = "configuration (default: campanero.toml in the data directory)"
@@ -379,7 +390,7 @@ def _add_command(commands: Any, name: str, function: Callable[[argparse.Namespac
 
 
 def _parse_path(text: str) -> str:
-    """Parse a path from the command line; it must not be empty, as it is for an unset variable."""
+    """Return a path from the command line. Raises ArgumentTypeError if it is blank, as an unset shell variable is."""
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     return text
@@ -417,7 +428,10 @@ def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None
 
 
 def _open_database(options: argparse.Namespace) -> LoadedConfig:
-    """Open the database for a command, and load the settings including those of pages."""
+    """Open the database for a command, and return the configuration including the settings saved on pages.
+
+    `serve` and `setup` create a missing installation; every other command raises UnusableDatabase.
+    """
     directory = Path(_load_configuration(options).config.data_dir)
     if options.run in (_serve, _setup):
         data_dir.create(directory)
@@ -439,7 +453,7 @@ def _serve(options: argparse.Namespace) -> None:
         for words in loaded.warnings:
             print(f"campanero: {words}", file=sys.stderr)
         if options.config:
-            # Child processes read the same configuration.
+            # Child processes find the configuration file through this variable.
             os.environ["CAMPANERO_CONFIG"] = str(Path(options.config).resolve())
         from appliance import app
         from appliance.http import server

@@ -1,7 +1,7 @@
-"""Metrics in the Prometheus text format: counters of this process, the tables, and the machine.
+"""Metrics in the Prometheus text format: counters of this process, numbers from the database, process and storage.
 
-We do not use prometheus_client: its registry has one set of values per process, while a scrape here returns either the
-whole installation or one account only, and the text format takes twenty lines.
+We do not use prometheus_client: its registry has one set of values per process, while a scrape of this endpoint returns
+either the whole installation or one account only. Writing the text format takes twenty lines.
 """
 
 import math
@@ -31,13 +31,13 @@ _STATM_PATH, _FD_DIRECTORY = Path("/proc/self/statm"), Path("/proc/self/fd")
 
 
 def set_start_time() -> None:
-    """Record the start time of the service."""
+    """Record the current time as the start time of the service."""
     global _start_time
     _start_time = time.time()
 
 
 def collect_machine_metrics() -> Iterator[Family]:
-    """Yield metrics of the version, the process and the storage."""
+    """Yield the metrics of the installation as a whole: version, start time, process, database files and disk."""
     versions = {"version": VERSION, "python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
     yield gauge_family("build_info", "Always 1; the labels hold the versions.", [(versions, 1)])
     yield gauge_family(
@@ -65,7 +65,7 @@ def _collect_process_metrics() -> Iterator[Family]:
 
 
 def _read_resident_bytes(peak_kib: int) -> int:
-    """Return the resident memory in bytes, or its peak if /proc is not available."""
+    """Return the resident memory of this process in bytes, or `peak_kib` in bytes if /proc is not available."""
     try:
         return int(_STATM_PATH.read_text().split()[1]) * _PAGE_BYTES
     except OSError:
@@ -73,7 +73,7 @@ def _read_resident_bytes(peak_kib: int) -> int:
 
 
 def measure_database(directory: Path) -> tuple[int, int]:
-    """Return the size of the database and of its write-ahead log in bytes."""
+    """Return the sizes of the database and of its write-ahead log in bytes, 0 for a file that cannot be read."""
     sizes = []
     for name in ("campanero.db", "campanero.db-wal"):
         try:
@@ -100,13 +100,17 @@ def _collect_storage_metrics() -> Iterator[Family]:
                 [({}, int(data_dir.has_stop_file(directory)))])  # fmt: skip
 
 
-# Counting a queue of a million takes a third of a second, and is then cached for about six seconds.
+# Counting a queue of a million messages takes a third of a second. The result is then cached for 20 times as long,
+# about six seconds.
 _table_metrics: CostAwareCache[list[Family]] = CostAwareCache(cost_factor=20, min_cost_seconds=0.01)
 _IMPORT_STATES = {"waiting": "status = 'pending'", "running": "status = 'processing'", "failed": "status = 'failed'"}
 
 
 def collect_table_metrics(account_id: int | None) -> list[Family]:
-    """Return the metrics of the tables for one account, or for all (None); slow results are cached briefly."""
+    """Return the metrics of queue, campaigns, imports, flows and webhooks for one account, or for all if None.
+
+    The result is cached for 20 times as long as it took to collect, or not at all if it took less than 10 ms.
+    """
     return _table_metrics.get(
         account_id,
         lambda: [
@@ -177,7 +181,7 @@ _VALUE_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 def format_metrics(collect_table_metrics: Iterable[Family]) -> str:
-    """Return metric families in the text format 0.0.4: help, type and samples of each."""
+    """Return metric families in the text format 0.0.4 of Prometheus. Families without samples are left out."""
     lines = []
     for family in collect_table_metrics:
         if not family.samples:
@@ -196,9 +200,10 @@ def _format_number(value: float) -> str:
 
 
 def render_metrics(account_id: int | None) -> str:
-    """Return the metrics of the whole installation (None) or of one account as text.
+    """Return the metrics of one account, or of the whole installation if `account_id` is None, in the text format.
 
-    An account gets no metrics of the machine, because the growth of the database shows how much other accounts send.
+    The metrics of process and storage are left out for an account, because the growth of the database shows how much
+    other accounts send.
     """
     families: list[Family] = [*metrics.collect(account_id), *collect_table_metrics(account_id)]
     families += [] if account_id is not None else collect_machine_metrics()
@@ -215,7 +220,10 @@ _PATH_PARAMETER = re.compile(r"<(\w+)(?::[^>]*)?>")
 
 
 def record_request(method: str, route: str | None, status: int, seconds: float) -> None:
-    """Record the duration of a request; `route` is the pattern of its path, None if no route matched."""
+    """Record a request and the seconds until its response started.
+
+    `route` is the path pattern in Sanic's syntax, such as `v1/my/contacts/<number>`, or None if no route matched.
+    """
     pattern = (
         "unknown" if route is None else "/" + _PATH_PARAMETER.sub(r"{\1}", route.strip("/")).replace("{number}", "{id}")
     )

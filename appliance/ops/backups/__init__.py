@@ -1,1 +1,1 @@
-"""Backups of an installation: created while it runs, restored with sending stopped (P11)."""
+"""Backups of an installation: created while it runs, restored with sending stopped (docs/promises.md, P11)."""

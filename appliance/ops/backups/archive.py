@@ -1,7 +1,8 @@
-"""The format of a backup file, and putting restored data in its place.
+"""The format of a backup file, and the replacement of the current data by restored data.
 
 A backup is a gzipped tar. `campanero-backup.json` comes first, so that the start of the file identifies it;
-`SHA256SUMS` comes last, so that a truncated file is not taken for a complete one. Only known names are unpacked.
+`SHA256SUMS` comes last, so that a truncated file is recognized. A backup with any other name than those that
+`is_member_name` allows is rejected.
 """
 
 import gzip
@@ -26,12 +27,16 @@ from appliance.storage.journal import JournalPosition
 STAGING_DIRECTORY = ".restoring"
 LOG_SUFFIXES = ("-wal", "-shm")
 _READY_MARKER, _DATABASE, _JOURNAL = "ready", "campanero.db", "optouts.jsonl"
-# Directories of files that rows refer to: uploaded imports and pending audience snapshots.
+# Directories of files that rows of the database refer to: uploaded imports and pending audience snapshots.
 FILE_DIRECTORIES = ("imports", "audiences")
 
 
 def install_restored_data(directory: Path) -> None:
-    """Replace the current data by the staged data. The current database must have no write-ahead log."""
+    """Replace the current data by the data in the staging directory.
+
+    The write-ahead log of the current database is deleted, so call this only after a checkpoint. If the process is
+    killed before the database file is replaced, the old data stays; after it, `finish_installation` completes the rest.
+    """
     staging = directory / STAGING_DIRECTORY
     key = staging / crypto.KEY_FILE
     if key.exists() and not os.path.lexists(directory / crypto.KEY_FILE):
@@ -47,7 +52,10 @@ def install_restored_data(directory: Path) -> None:
 
 
 def finish_installation(directory: Path) -> None:
-    """Move the remaining staged files into place, also after the process was killed; do nothing if there are none."""
+    """Move the files that remain in the staging directory into place, and delete that directory.
+
+    Call this at every start: it completes a restore that was killed after it replaced the database, else does nothing.
+    """
     staging = directory / STAGING_DIRECTORY
     if not (staging / _READY_MARKER).exists() or (staging / _DATABASE).exists():
         return
@@ -63,18 +71,18 @@ def finish_installation(directory: Path) -> None:
 
 MANIFEST, DATABASE, SUMS, KEY = "campanero-backup.json", "campanero.db", "SHA256SUMS", "secret.key"
 FORMAT = 1
-# Up to eight directory levels, without `.` and `..`.
+# One level of a path, neither `.` nor `..`. A member has one to eight of them below its directory.
 _PATH_STEP = r"/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]{1,200}"
 _MEMBER_NAME = re.compile(
     rf"(?:{DATABASE}|optouts\.jsonl|{KEY}|(?:{'|'.join(FILE_DIRECTORIES)})(?:{_PATH_STEP}){{1,8}})"
 )
-# Far more than the files of seven days of imports.
+# Uploaded imports are kept for seven days, which is far fewer files than this limit.
 MAX_FILES = 100_000
 _MAX_MANIFEST_BYTES = 65_536
-# The end of the year 9999, the last one that has dates.
+# The end of the year 9999, the last year that Python's datetime supports.
 _MAX_TIME_MS = 253_402_300_799_999
 _MAX_HEADER_BYTES = 65_536
-# Free disk space that unpacking always leaves.
+# Unpacking always leaves this much disk space free.
 _RESERVED_BYTES = 16 * 1_048_576
 _SQLITE_HEADER = b"SQLite format 3\0"
 _CHUNK_BYTES = 1 << 20
@@ -83,42 +91,42 @@ _COMPRESSION_LEVEL = 1
 
 
 class DamagedArchive(Exception):
-    """The file is not a complete backup."""
+    """The file is not a complete backup that this version can unpack; the message says why."""
 
 
 class Manifest(msgspec.Struct):
-    """The description of a backup at the start of its file."""
+    """The description of a backup, stored as the first member of its file."""
 
-    format: int
-    version: str  # the version that created the backup
-    schema: int
-    taken_at: Annotated[int, msgspec.Meta(ge=0, le=_MAX_TIME_MS)]  # milliseconds
+    format: int  # `FORMAT` of the version that created the backup
+    version: str  # the version of Campanero that created the backup
+    schema: int  # the schema version of the database
+    taken_at: Annotated[int, msgspec.Meta(ge=0, le=_MAX_TIME_MS)]  # milliseconds since 1970
     key: str  # the fingerprint of the key file
-    with_key: bool
-    journal: JournalPosition | None  # the position in the journal before the backup
+    with_key: bool  # whether the backup contains the key file
+    journal: JournalPosition | None  # the end of the journal before the database was copied, None without a journal
 
 
 def is_member_name(name: str) -> bool:
-    """Return whether a backup may contain a file of this name."""
+    """Return whether a backup may contain a file of this name; manifest and checksums are not counted as files."""
     return bool(_MEMBER_NAME.fullmatch(name))
 
 
 class Readable(Protocol):
-    """A readable stream of bytes."""
+    """A stream of bytes with a `read` method."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` further bytes."""
+        """Return at most `size` further bytes, or none at the end."""
         ...
 
 
 class ArchiveWriter:
-    """A writer of the members of a backup file."""
+    """Writes the members of a backup file and collects their checksums for the last one."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar, self._sums = tar, ""
 
     def add(self, name: str, file: Readable, size: int) -> None:
-        """Add the first `size` bytes of a file, which may grow meanwhile."""
+        """Add the first `size` bytes of `file` as a member. The file may grow meanwhile, but not shrink."""
         hashing = _HashingReader(file)
         info = tarfile.TarInfo(name)
         info.size, info.mode = size, 0o600
@@ -126,11 +134,11 @@ class ArchiveWriter:
         self._sums += _sum_line(hashing.digest(), name)
 
     def add_bytes(self, name: str, content: bytes) -> None:
-        """Add bytes as a file."""
+        """Add a member with this content."""
         self.add(name, io.BytesIO(content), len(content))
 
     def finish(self) -> None:
-        """Add the checksums of all files."""
+        """Add the last member, with a checksum for each member before it."""
         content = self._sums.encode()
         info = tarfile.TarInfo(SUMS)
         info.size, info.mode = len(content), 0o600
@@ -152,7 +160,7 @@ class _HashingReader:
 
 @contextmanager
 def open_writer(file: IO[bytes], manifest: Manifest) -> Iterator[ArchiveWriter]:
-    """Yield a writer of a backup, which is complete when the block ends without an error."""
+    """Yield a writer for the members after the manifest. An error in the block leaves `file` incomplete."""
     with (
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_COMPRESSION_LEVEL, mtime=0) as packed,
         tarfile.TarFile(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_CHUNK_BYTES) as tar,
@@ -164,15 +172,16 @@ def open_writer(file: IO[bytes], manifest: Manifest) -> Iterator[ArchiveWriter]:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Return the manifest of a backup. Raises DamagedArchive."""
+    """Return the manifest of a backup without checking the rest of the file. Raises DamagedArchive."""
     with _open_reader(path) as reader:
         return _parse_manifest(reader)[0]
 
 
 def unpack_archive(path: Path, into: Path) -> Manifest:
-    """Unpack a backup into an empty directory and return its manifest. Raises DamagedArchive unless it is complete.
+    """Unpack a backup into an empty directory, verify its checksums, and return its manifest.
 
-    The size of each file is compared with the free disk space before it is unpacked.
+    Raises DamagedArchive if the backup is incomplete, contains an unexpected member, or needs more disk space than is
+    free. The space is checked before each member, so members that fit may already have been unpacked.
     """
     with _open_reader(path) as reader:
         manifest, content = _parse_manifest(reader)
@@ -197,7 +206,7 @@ def unpack_archive(path: Path, into: Path) -> Manifest:
 
 
 class _ArchiveReader:
-    """A reader of the members of a backup, which allows only regular files and limits the size of headers."""
+    """Reads the members of a backup. Only regular files are allowed, and headers up to `_MAX_HEADER_BYTES`."""
 
     def __init__(self, path: Path, packed: Readable) -> None:
         self.path = path
@@ -205,7 +214,7 @@ class _ArchiveReader:
         self._tar = tarfile.open(fileobj=self._bounded, mode="r|", bufsize=_CHUNK_BYTES)  # type: ignore[call-overload]  # noqa: SIM115 - closed with its stream
 
     def next(self) -> tarfile.TarInfo | None:
-        """Return the next member, or None at the end."""
+        """Return the next member, or None at the end. Raises DamagedArchive if it is not a regular file."""
         # tarfile reads headers into memory without checking their declared length.
         self._bounded.allow(_MAX_HEADER_BYTES)
         member: tarfile.TarInfo | None = self._tar.next()
@@ -218,31 +227,31 @@ class _ArchiveReader:
         return member
 
     def file(self, member: tarfile.TarInfo) -> IO[bytes]:
-        """Return a stream of the content of a member."""
+        """Return a stream of the member's content. Read it before the next call of `next`."""
         file: IO[bytes] | None = self._tar.extractfile(member)
         assert file is not None, "a plain file"
         return file
 
     def content(self, member: tarfile.TarInfo, max_bytes: int) -> bytes:
-        """Return the content of a small member. Raises DamagedArchive if it is larger than `max_bytes`."""
+        """Return the member's content. Raises DamagedArchive if it is larger than `max_bytes`."""
         if member.size > max_bytes:
             raise DamagedArchive(f"{self.path} is not a Campanero backup: {member.name} has {member.size:,} bytes")
         return self.file(member).read(max_bytes)
 
 
 class _BoundedStream:
-    """A stream that yields no more bytes than were allowed."""
+    """A stream that raises DamagedArchive once more bytes were read than `allow` permitted."""
 
     def __init__(self, path: Path, packed: Readable) -> None:
         self._path, self._packed = path, packed
         self._left = _CHUNK_BYTES  # tarfile reads ahead by this amount
 
     def allow(self, size: int) -> None:
-        """Allow further bytes."""
+        """Allow reading `size` more bytes."""
         self._left += size
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes. Raises DamagedArchive if they exceed the allowed number."""
+        """Return at most `size` further bytes. Raises DamagedArchive if more were read in total than allowed."""
         content = self._packed.read(size)
         self._left -= len(content)
         if self._left < 0:
@@ -256,7 +265,7 @@ def _open_reader(path: Path) -> Iterator[_ArchiveReader]:
         with gzip.open(path) as packed:
             yield _ArchiveReader(path, packed)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, RecursionError) as error:
-        # tarfile calls itself once for each header that extends the next one.
+        # RecursionError: tarfile calls itself once for each header that extends the next header.
         raise DamagedArchive(f"{path} cannot be read as a backup: {error}") from None
 
 
@@ -299,7 +308,8 @@ def _unpack_member(reader: _ArchiveReader, member: tarfile.TarInfo, into: Path) 
         ) from None
     with os.fdopen(descriptor, "wb") as target:
         while content := file.read(_CHUNK_BYTES):
-            # Checked first, so that a small archive cannot expand into a large invalid file.
+            # The header is checked before anything is written, so that a small archive cannot expand into a large file
+            # that is not a database.
             if member.name == DATABASE and not target.tell() and not content.startswith(_SQLITE_HEADER):
                 raise DamagedArchive(
                     f"{reader.path} is not a Campanero backup: {DATABASE} in it is not a SQLite database"
@@ -312,7 +322,10 @@ def _unpack_member(reader: _ArchiveReader, member: tarfile.TarInfo, into: Path) 
 
 
 def _check_sums(reader: _ArchiveReader, member: tarfile.TarInfo, sums: dict[str, str]) -> None:
-    """Raise DamagedArchive unless the checksums of all members match; the size of the list is limited by them."""
+    """Raise DamagedArchive unless the list of checksums in `member` equals `sums`, the checksums by member name.
+
+    The list is read only if it is not longer than the correct one.
+    """
     longest = sum(len(_sum_line(checksum, name)) for name, checksum in sums.items())
     content = reader.content(member, longest).decode("utf-8", "replace")
     listed_sums = {name: digest for digest, _, name in (line.partition("  ") for line in content.splitlines())}

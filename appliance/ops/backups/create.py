@@ -1,4 +1,4 @@
-"""Creation of backups while the service runs: on request, on a schedule, and before an upgrade (P12)."""
+"""Creation of backups while the service runs: on request, by schedule, before an upgrade (docs/promises.md, P12)."""
 
 import calendar
 import fcntl
@@ -24,7 +24,7 @@ from appliance.storage import journal, migrations
 from appliance.storage.database import scalar
 
 BACKUP_DIRECTORY = "backups"
-# Only scheduled backups are deleted by the schedule.
+# The schedule deletes only backups whose name matches this pattern.
 _SCHEDULED_NAME = re.compile(r"campanero-(\d{8}T\d{6}Z)\.tar\.gz")
 _BACKUP_NAME = re.compile(r"[^.].*\.tar\.gz")
 _TIMESTAMP_FORMAT = "%Y%m%dT%H%M%SZ"
@@ -34,29 +34,29 @@ class BackupFile(NamedTuple):
     """A backup in the backup directory."""
 
     path: Path
-    created_at: int  # milliseconds
-    size: int  # bytes
+    created_at: int  # milliseconds since 1970
+    size: int  # in bytes
     is_scheduled: bool  # created by the schedule, which also deletes it
 
 
 def format_timestamp(moment: int) -> str:
-    """Return a time as it is written in file names, in UTC."""
+    """Return a time in milliseconds as text for a file name, in UTC: `20261124T093000Z`."""
     return time.strftime(_TIMESTAMP_FORMAT, time.gmtime(moment / 1000))
 
 
 def scheduled_name(moment: int) -> str:
-    """Return the file name of a scheduled backup."""
+    """Return the file name of a scheduled backup that starts at this time, in milliseconds."""
     return f"campanero-{format_timestamp(moment)}.tar.gz"
 
 
 def list_backups(directory: Path) -> list[BackupFile]:
-    """List the backups of a data directory, newest first."""
+    """Return the backups in the folder `backups` of a data directory, newest first."""
     backups = []
     for path in (directory / BACKUP_DIRECTORY).glob("*.tar.gz"):
         try:
             status = path.stat()
         except FileNotFoundError:
-            continue  # deleted meanwhile
+            continue  # The file was deleted after the directory was listed.
         if _BACKUP_NAME.fullmatch(path.name) and stat.S_ISREG(status.st_mode):
             match = _SCHEDULED_NAME.fullmatch(path.name)
             moment = calendar.timegm(time.strptime(match[1], _TIMESTAMP_FORMAT)) if match else status.st_mtime
@@ -65,7 +65,7 @@ def list_backups(directory: Path) -> list[BackupFile]:
 
 
 def prune_backups(directory: Path, keep: int) -> int:
-    """Delete the oldest scheduled backups beyond `keep`, and return the number of deleted ones."""
+    """Delete all scheduled backups but the newest `keep`, and return the number of deleted ones."""
     surplus = [backup for backup in list_backups(directory) if backup.is_scheduled][keep:]
     for backup in surplus:
         backup.path.unlink(missing_ok=True)
@@ -74,9 +74,10 @@ def prune_backups(directory: Path, keep: int) -> int:
 
 _PAGES_PER_STEP = 2_000
 _BUSY_TIMEOUT_MS = 10_000
-# The write and read version in the header of a database without a write-ahead log (sqlite.org/fileformat.html, 1.3).
+# The bytes 18 and 19 of the header of a database that uses no write-ahead log: the file format write version and read
+# version (sqlite.org/fileformat.html, section 1.3).
 _VERSIONS_WITHOUT_WAL, _VERSIONS_OFFSET = b"\x01\x01", 18
-# The maximum size of a packed database relative to its own; images do not compress.
+# The maximum size of the compressed database relative to the database, which may contain images that do not compress.
 _MAX_PACKED_RATIO = 1.05
 
 ProgressCallback = Callable[[str, float], None]
@@ -87,16 +88,16 @@ class BackupFailed(Exception):
 
 
 class UnusableSource(BackupFailed):
-    """The database cannot be read, or does not belong to the key."""
+    """The database cannot be read, is damaged or empty, or does not belong to the loaded key."""
 
 
 def create_backup(
     directory: Path, target: Path, with_key: bool = False, report_progress: ProgressCallback = lambda words, part: None
 ) -> Manifest:
-    """Back up a data directory into a new file and return its manifest; the key must be loaded.
+    """Back up a data directory into the new file `target`, and return the backup's manifest. The key must be loaded.
 
-    The service may run meanwhile: the backup is a consistent snapshot. `report_progress` gets the current step and its
-    progress (0 to 1). Raises BackupFailed without leaving a file.
+    The service may write meanwhile: the backup contains the database as it was at one moment. `report_progress` gets
+    the name of the current step and its progress from 0 to 1. Raises BackupFailed or OSError without leaving a file.
     """
     source = directory / DATABASE
     if not os.path.lexists(source):
@@ -131,7 +132,7 @@ def _require_space(source: Path, directory: Path) -> None:
 
 
 def _require_usable_database(source: Path) -> None:
-    """Raise UnusableSource for a database that is damaged, empty, foreign, or does not belong to the loaded key."""
+    """Raise UnusableSource if the database is unreadable, empty, not of Campanero, or not of the loaded key."""
     try:
         facts = migrations.inspect_database(source)
     except migrations.UnusableDatabase as error:
@@ -144,9 +145,10 @@ def _require_usable_database(source: Path) -> None:
 
 @contextmanager
 def _copy_database(source: Path, directory: Path, report_progress: ProgressCallback) -> Iterator[tuple[BinaryIO, int]]:
-    """Yield a consistent copy of a database and its schema version without blocking writers.
+    """Yield a verified copy of a database, as an open file, and its schema version. Writers are not blocked meanwhile.
 
-    The copy is an unlinked file, so it disappears with the process.
+    The file is created in `directory` and unlinked at once, so it disappears with the process. Raises UnusableSource if
+    the database is damaged.
     """
     path = directory / f"{data_dir.PART_PREFIX}{os.getpid()}-{DATABASE}{data_dir.PART_SUFFIX}"
     with ExitStack() as stack:
@@ -154,14 +156,14 @@ def _copy_database(source: Path, directory: Path, report_progress: ProgressCallb
         file = stack.enter_context(os.fdopen(descriptor, "w+b"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Both connections must be opened before the file is unlinked.
+            # SQLite opens a file by its name, so both connections are opened before the file is unlinked.
             copy, checking = stack.enter_context(_open_connection(path)), stack.enter_context(_open_connection(path))
         finally:
             path.unlink()
-        # Without a journal SQLite does not need the file name.
+        # A rollback journal would be created under the name of the unlinked file.
         copy.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
         original = stack.enter_context(_open_connection(source))
-        # The read transaction hides later writes, so the copy never restarts.
+        # The read transaction hides later writes. Without it, SQLite would restart the copy after each write.
         original.execute("BEGIN")
         schema = int(original.execute("SELECT user_version FROM pragma_user_version, sqlite_schema LIMIT 1").get)
         with copy.backup("main", original, "main") as copying:
@@ -198,12 +200,12 @@ def _pack_files(
     for path in paths:
         name = path.relative_to(directory).as_posix()
         if not archive.is_member_name(name):
-            continue  # an unknown file, which a restore would reject
+            continue  # A restore would reject a backup that contains a file of this name.
         try:
             with path.open("rb") as file:
                 writer.add(name, file, os.fstat(file.fileno()).st_size)
         except FileNotFoundError:
-            continue  # deleted meanwhile, with its rows
+            continue  # The service deleted the file and the rows that refer to it after the directory was listed.
 
 
 class _ProgressReader:
@@ -218,22 +220,26 @@ class _ProgressReader:
         return content
 
 
-# Scheduled backups are created by a child process with low priority.
+# A scheduled backup is created by a child process, the command `backup`, which lowers its own priority.
 
 log = logging.getLogger("campanero.backups")
-# A failed backup is retried after this time.
+# A failed scheduled backup is retried after this time.
 _RETRY_AFTER_MS = 3600 * 1000
 
 
 class ScheduleState(NamedTuple):
-    """The state of scheduled backups."""
+    """Whether a backup by the service is requested or running, and how the last one ended."""
 
     is_running: bool
-    failure: str  # the error of the last backup, if it failed
+    failure: str  # the error of the last finished backup, empty if it succeeded or there was none
 
 
 class _Schedule:
-    """The state in this process; everything else is read from the backup directory."""
+    """The state of backups by the service that is only in memory. The backups themselves are found in their folder.
+
+    `not_before` is the earliest time of the next attempt after a failure, and `latest` is the result of `_find_latest`,
+    None until it is needed; both in milliseconds.
+    """
 
     def __init__(self) -> None:
         self.is_requested = self.is_running = False
@@ -247,18 +253,21 @@ _run_lock = threading.Lock()
 
 
 def get_schedule_state() -> ScheduleState:
-    """Return whether a backup is running, and the error of the last one."""
+    """Return whether a backup by the service is requested or running, and the error of the last one."""
     return ScheduleState(_schedule.is_running or _schedule.is_requested, _schedule.failure)
 
 
 def request_backup() -> None:
-    """Request a backup now."""
+    """Request a backup by the service, which starts as soon as its job runs."""
     _schedule.is_requested = True
     signals.wake("backups")
 
 
 def is_due() -> bool:
-    """Return whether a backup is due: requested, or one interval after the last one or the first account."""
+    """Return whether a backup is requested, or the interval of the setting `backup.every` has passed.
+
+    The interval begins at the last scheduled backup, or without one at the creation of the first account.
+    """
     if _schedule.is_requested:
         return True
     every = config.parse_seconds(config.current().backup.every) * 1000
@@ -271,7 +280,7 @@ def is_due() -> bool:
 
 
 def _find_latest() -> int | None:
-    """Return the time of the last scheduled backup, or of the first account."""
+    """Return the time in ms of the last scheduled backup, else of the first account, else None."""
     scheduled = [backup.created_at for backup in list_backups(_get_data_directory()) if backup.is_scheduled]
     latest = scheduled[0] if scheduled else scalar("SELECT min(created_at) FROM account")
     return int(latest) if latest is not None else None
@@ -282,7 +291,10 @@ def _get_data_directory() -> Path:
 
 
 def run_scheduled_backup(is_stopping: threading.Event) -> None:
-    """Create a due backup and delete surplus ones."""
+    """Create a backup if one is due, then delete scheduled ones beyond the setting `backup.keep`. Errors are logged.
+
+    Returns at once if another thread is creating a backup. Setting `is_stopping` terminates a running backup.
+    """
     if not _run_lock.acquire(blocking=False):
         return
     try:
@@ -320,14 +332,14 @@ def _run_backup(directory: Path, is_stopping: threading.Event) -> None:
 
 
 class UpgradeFailed(Exception):
-    """The database was not upgraded."""
+    """The database was not upgraded, because it could not be backed up before."""
 
 
 def upgrade_database(directory: Path, report: Callable[[str], None]) -> int:
-    """Back up and migrate the open database, and return the number of migrations.
+    """Migrate the open database, after a backup if its schema is older, and return the number of applied migrations.
 
-    A backup of the same state from a killed start is reused. Raises SchemaTooNew, or UpgradeFailed if there is no
-    space for a backup.
+    If an earlier start was killed after the backup and nothing was written since, its backup is reused. `report` gets
+    a message before a backup. Raises SchemaTooNew, or UpgradeFailed if the backup fails.
     """
     current, target_schema = migrations.schema_version(), len(migrations.MIGRATIONS)
     if 0 < current < target_schema:
@@ -341,7 +353,7 @@ def upgrade_database(directory: Path, report: Callable[[str], None]) -> int:
 
 
 def _is_up_to_date(directory: Path, target: Path) -> bool:
-    """Return whether a backup is newer than the last write to the database."""
+    """Return whether the backup `target` exists and is newer than the last write to the database."""
     if not target.exists():
         return False
     files = [directory / f"campanero.db{end}" for end in ("", "-wal")]

@@ -1,4 +1,4 @@
-"""Restoring a backup: all or nothing, with sending stopped, and with the opt-outs made since (P11)."""
+"""Restoring a backup: all or nothing, with sending stopped, and with later opt-outs kept (docs/promises.md, P11)."""
 
 import os
 import shutil
@@ -27,15 +27,16 @@ from appliance.storage.migrations import MIGRATIONS, migrate
 from appliance.storage.models import Account, Channel, Flow, Restoration
 from appliance.storage.transactions import require_write_transaction
 
-# The journal is replayed into the restored database. It contains opt-outs only: consent given since the backup is lost
-# with all other newer data, opt-outs are not. Replaying a known opt-out has no effect.
+# A restore replays the journal into the restored database. The journal records refusals (opt-outs, suppressions, left
+# lists, erasures) and choices of tracking, which therefore survive. All other data that is newer than the backup is
+# lost, consent included. Replaying a refusal that the database already contains has no effect.
 
 _EVIDENCE = Evidence("restore", "system")
 _CHUNK_LINES = 500
 
 
 class Replayed(NamedTuple):
-    """The number of replayed journal entries by kind."""
+    """How many lines of the journal changed the restored database, by kind of line."""
 
     opt_outs: int = 0
     suppressions: int = 0
@@ -45,7 +46,10 @@ class Replayed(NamedTuple):
 
 
 def replay_journal(lines: Iterable[dict[str, Any]]) -> Replayed:
-    """Replay the lines of a journal in order, and return how many changed the database."""
+    """Replay the lines of a journal in order, and return how many changed the database, by kind.
+
+    Every `_CHUNK_LINES` lines are one transaction. Lines of accounts that the database lacks are ignored.
+    """
     addresses, counts, chunk = _KnownAddresses(), Counter[str](), list[dict[str, Any]]()
     for line in lines:
         chunk.append(line)
@@ -57,7 +61,7 @@ def replay_journal(lines: Iterable[dict[str, Any]]) -> Replayed:
 
 
 class _KnownAddresses:
-    """A lookup of channels by address hash, built once from all channels."""
+    """A lookup of channels by account, kind and address hash. It is built once, from all channels of the database."""
 
     def __init__(self) -> None:
         hashed = crypto.make_address_hasher()
@@ -67,7 +71,7 @@ class _KnownAddresses:
         }
 
     def find_channel(self, account_id: int, kind: str, hashed: bytes) -> Channel | None:
-        """Return the channel of an address hash, or None."""
+        """Return the channel of an account with this address hash, or None."""
         number = self._ids.get((account_id, kind, hashed))
         return Channel.get_or_none(Channel.id == number) if number is not None else None
 
@@ -78,7 +82,7 @@ def _replay_lines(addresses: _KnownAddresses, lines: list[dict[str, Any]]) -> Co
     for line in lines:
         account = line["account"]
         if fetch_one("SELECT 1 FROM account WHERE id = ?", (account,)) is None:
-            continue  # the account was created after the backup
+            continue  # The account was created after the backup.
         if line["act"] == "erased":
             counts["erased"] += _replay_erasure(account, line["contact"])
         elif replay := _REPLAYERS.get(line["act"]):
@@ -148,25 +152,26 @@ _REPLAYERS = {
 }
 
 
-# Messages that a restored account would send may already have been sent after the backup.
+# A message that is open in the backup may have been sent after the backup was created. A restore therefore stops the
+# sending of every account until a user has decided about its open messages.
 
 HELD_REASON = "restored"  # the `stop_reason` of accounts until a user resumes sending
 _OPEN_SQL = "status IN ('queued', 'held', 'sending')"
 
 
 class HeldCampaign(NamedTuple):
-    """An unfinished campaign and its number of open messages."""
+    """A campaign that is scheduled, being sent or paused."""
 
     campaign_id: int
     name: str
     phase: str
-    scheduled_at: int | None
-    open_count: int
-    sent_count: int
+    scheduled_at: int | None  # milliseconds
+    open_count: int  # messages that would still be sent
+    sent_count: int  # messages sent before the backup
 
 
 class HeldFlow(NamedTuple):
-    """A flow that was active, and its number of runs."""
+    """A flow that the restore paused, and its number of live runs."""
 
     flow_id: int
     name: str
@@ -174,33 +179,33 @@ class HeldFlow(NamedTuple):
 
 
 class HeldSending(NamedTuple):
-    """Everything that an account would send after a restore."""
+    """Everything that an account would send if its sending were resumed. `restoration` is the last restore, if any."""
 
     restoration: Restoration | None
     campaigns: list[HeldCampaign]
     flows: list[HeldFlow]
     flow_message_count: int  # open messages of flows
-    other_message_count: int  # other open messages
+    other_message_count: int  # open messages that belong neither to a campaign nor to a flow
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing would be sent."""
+        """Return whether the account has nothing to send."""
         return not (self.campaigns or self.flows or self.flow_message_count or self.other_message_count)
 
 
 def is_account_held(account: Account) -> bool:
-    """Return whether sending of an account is stopped since a restore."""
+    """Return whether a restore stopped the account's sending, and no user has resumed it."""
     return bool(account.sending_stopped) and account.stop_reason == HELD_REASON
 
 
 def get_last_restoration() -> Restoration | None:
-    """Return the last restore of this installation, or None."""
+    """Return the record of the last restore of this installation, or None."""
     restoration: Restoration | None = Restoration.select().order_by(Restoration.id.desc()).first()
     return restoration
 
 
 def find_held_sending(account_id: int) -> HeldSending:
-    """Return everything that an account would send once sending is resumed."""
+    """Return the campaigns, paused flows and open messages that an account would send if its sending were resumed."""
     restoration = get_last_restoration()
     campaigns = [
         HeldCampaign(*row)
@@ -241,7 +246,8 @@ def _count_other_messages(account_id: int) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-# Without a known position in the journal, lines of this time before the backup are read too.
+# If the manifest's position is not of the present journal, its lines are selected by time, beginning this long before
+# the backup.
 _JOURNAL_MARGIN_MS = 60_000
 
 
@@ -254,13 +260,15 @@ class RestoreResult(NamedTuple):
 
     manifest: Manifest
     replayed: Replayed
-    previous_data_path: Path | None  # where the previous data was saved
+    previous_data_path: Path | None  # the backup of the previous data, None if there was no database
 
 
 def restore_backup(directory: Path, source: Path, force: bool, report: Callable[[str], None]) -> RestoreResult:
-    """Restore a backup into a locked data directory. Raises RestoreFailed or archive.DamagedArchive.
+    """Restore the backup `source` into a data directory that the caller has locked, and open the restored database.
 
-    All data is staged first and put in place by one rename, so a killed process leaves either the old or the new data.
+    `force` allows replacing existing data, which is backed up first. `report` gets a message before each slow step. The
+    data is unpacked and prepared in a staging directory, and one rename replaces the database, so a killed process
+    leaves either the old or the new data. Raises RestoreFailed or archive.DamagedArchive.
     """
     manifest = archive.read_manifest(source)
     if manifest.schema > len(MIGRATIONS):
@@ -272,7 +280,7 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
         raise RestoreFailed(f"{database} is {kind}, not a database: move it away first")
     if exists and not force:
         raise RestoreFailed(f"{directory} holds data: --force puts the backup in its place, after backing it up")
-    # A restore that was killed after its rename may have left the journal in the staging directory.
+    # A restore that was killed after it replaced the database may have left the journal in the staging directory.
     archive.finish_installation(directory)
     staging = directory / archive.STAGING_DIRECTORY
     shutil.rmtree(staging, ignore_errors=True)
@@ -299,7 +307,10 @@ def restore_backup(directory: Path, source: Path, force: bool, report: Callable[
 
 
 def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
-    """Load the key of the backup from the data directory or the backup; no key is ever created."""
+    """Load the key file of the data directory, or of the backup if the directory has none.
+
+    Raises RestoreFailed if neither has a key file, or if the key is not the one that the manifest names.
+    """
     key_path, backup_key_path = directory / KEY, staging / KEY
     has_key = os.path.lexists(key_path)
     if not has_key and not backup_key_path.exists():
@@ -314,7 +325,10 @@ def _load_key(directory: Path, staging: Path, manifest: Manifest) -> None:
 
 
 def _preserve_current_data(directory: Path, manifest: Manifest, report: Callable[[str], None]) -> Path:
-    """Save the current data as a backup, or as plain files if it cannot be read, and return the path."""
+    """Back up the current data, or copy its database files if they cannot be read, and return the path of the copy.
+
+    Raises RestoreFailed if the backup fails for another reason.
+    """
     folder = directory / create.BACKUP_DIRECTORY
     folder.mkdir(mode=0o700, exist_ok=True)
     name = _find_free_name(folder)
@@ -335,14 +349,21 @@ def _preserve_current_data(directory: Path, manifest: Manifest, report: Callable
 
 
 def _find_free_name(folder: Path) -> str:
-    """Return an unused name; a killed restore may be repeated within a second."""
+    """Return a name with the current time that no file in the folder has.
+
+    The time alone is not unique, because a killed restore may be repeated within a second.
+    """
     base = f"before-restore-{create.format_timestamp(clock.now_ms())}"
     names = (base, *(f"{base}-{number}" for number in range(2, 1_000)))
     return next(name for name in names if not any((folder / f"{name}{end}").exists() for end in ("", ".tar.gz")))
 
 
 def _prepare_database(directory: Path, staging: Path, manifest: Manifest) -> Replayed:
-    """Migrate the unpacked database, stop sending, and replay the journal."""
+    """Check and migrate the unpacked database, stop all sending, replay the journal, and return the replayed numbers.
+
+    The journal is the one of the data directory, or of the backup if the directory has none. Raises RestoreFailed if
+    the database is damaged or unusable.
+    """
     _require_usable_database(staging / DATABASE, manifest)
     open_database(staging / DATABASE)
     damage = sql.integrity_check(3)
@@ -366,7 +387,7 @@ def _prepare_database(directory: Path, staging: Path, manifest: Manifest) -> Rep
 
 
 def _require_tables() -> None:
-    """Raise RestoreFailed for a database that lacks a table or a column of the schema that it says it has."""
+    """Raise RestoreFailed if the open database lacks a table or a column of the current schema."""
     columns = sql.list_columns(connection())
     missing = [
         f"{model._meta.table_name}.{column}"
@@ -379,9 +400,10 @@ def _require_tables() -> None:
 
 
 def _reject_triggers() -> None:
-    """Raise RestoreFailed for triggers and views, which could change data later, such as the stopped sending.
+    """Raise RestoreFailed if the open database has triggers or views of unknown origin.
 
-    Our own triggers belong to indexes, which are dropped here and recreated when needed.
+    A trigger could change data later, and for example resume the stopped sending. Our own triggers belong to the
+    indexes of custom data, which are dropped here first; the service creates them again when they are needed.
     """
     query_plan.drop_indexes()
     names = [name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')")]
@@ -392,7 +414,7 @@ def _reject_triggers() -> None:
 
 
 def _require_usable_database(path: Path, manifest: Manifest) -> None:
-    """Raise RestoreFailed unless the unpacked database matches the manifest."""
+    """Raise RestoreFailed unless the unpacked database can be read and has the manifest's schema version and key."""
     try:
         facts = migrations.inspect_database(path, "take another backup")
     except migrations.UnusableDatabase as error:
@@ -404,7 +426,7 @@ def _require_usable_database(path: Path, manifest: Manifest) -> None:
 
 
 def _hold_sending() -> list[int]:
-    """Stop all sending and pause active flows, and return the ids of these flows."""
+    """Stop the sending of all accounts, end all sessions, pause all active flows, and return the ids of those flows."""
     require_write_transaction()
     run("UPDATE account SET sending_stopped = 1, stop_reason = ?", (HELD_REASON,))
     # Sessions that ended after the backup must not become valid again.
@@ -425,7 +447,10 @@ def _record_restoration(manifest: Manifest, replayed: Replayed, paused: list[int
 
 
 def _checkpoint_current_database(path: Path) -> None:
-    """Checkpoint the current database, so that its write-ahead log is not applied to the restored one."""
+    """Write the write-ahead log of the current database into it, and truncate the log.
+
+    A log that is left beside the restored database would be applied to it.
+    """
     if not path.exists():
         return
     try:
@@ -435,4 +460,4 @@ def _checkpoint_current_database(path: Path) -> None:
         finally:
             database.close()
     except apsw.Error:
-        return  # the unreadable database was saved as files
+        return  # The database is unreadable, and `_preserve_current_data` has copied its files.

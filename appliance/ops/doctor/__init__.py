@@ -1,6 +1,7 @@
-"""The command `doctor`: checks of an installation, one line each, with advice. Nothing is changed.
+"""The command `doctor`: checks of an installation, each reported as one or more findings with a fix.
 
-Only the optional test message (`seed`) writes: one message to a reserved address, which never leaves this machine.
+The checks change nothing, except for the optional test message (`seed`): it is queued to a reserved address and never
+leaves this machine.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,9 +48,10 @@ _ACCOUNT_CHECKS = (
 def run_checks(
     load: Callable[[dict[str, object] | None], LoadedConfig], with_seed: bool = False, account_id: int | None = None
 ) -> Iterator[Finding]:
-    """Yield the findings of all checks; `load` loads the configuration with the given page settings.
+    """Run all checks and yield their findings. Stop at a finding that makes further checks impossible.
 
-    With `account_id` the checks of accounts cover only this account.
+    `load` loads the configuration; its argument is the settings saved on pages, or None before the database is open.
+    `with_seed` adds the test message. `account_id` limits the checks of accounts to one account.
     """
     try:
         loaded = load(None)
@@ -64,7 +66,7 @@ def run_checks(
         if account_id is not None and scalar("SELECT 1 FROM account WHERE id = ?", (account_id,)) is None:
             yield Finding("fail", "account", f"account {account_id} does not exist")
         loaded = load(settings.load())
-        # The service may listen on an address from its command line.
+        # The service may have been started with `--listen`, so the address that it recorded at its start has priority.
         listen = data_dir.read_listen_address(directory) or loaded.config.listen
         config.set_current(msgspec.structs.replace(loaded.config, listen=listen))
         for check in _INSTALLATION_CHECKS:
@@ -74,5 +76,5 @@ def run_checks(
     except CheckAborted:
         return
     except apsw.CorruptError as error:
-        # The damage was reported before, and prevents further checks.
+        # `check_database` has already reported the damage, but a later check could not read the damaged part.
         yield Finding("fail", "database", f"cannot be read further: {error}")

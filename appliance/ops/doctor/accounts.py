@@ -1,4 +1,7 @@
-"""Checks of accounts: flows, webhooks, SMS limits and unanswered SMS."""
+"""Checks of accounts: flows, webhooks, SMS limits and SMS to review; and of the consumers of the event log.
+
+The argument `account_id` of a check limits it to one account; None checks all.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +26,7 @@ _FLOW_COUNTS_SQL = (
     f"FROM run INDEXED BY run_ended WHERE test = 0 GROUP BY flow_id) r ON r.flow_id = f.id WHERE {_FLOW_SCOPE_SQL} "
     "ORDER BY f.id"
 )
-# Conditions of runs that will never continue, or whose step is unknown.
+# Conditions of live runs that will never continue, or whose current step is inconsistent, by their description.
 _STUCK_CONDITIONS = {
     "have no time at which they continue": "r.due_at IS NULL",
     "belong to deleted contacts": "r.contact_id IS NULL",
@@ -59,7 +62,7 @@ _AHEAD_CURSORS_SQL = "SELECT name, event_id FROM cursor WHERE event_id > ? ORDER
 
 
 def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
-    """Compare the counters of every flow with its runs, and the current steps of runs with their visits."""
+    """Compare the counters of every flow with its runs, and find live runs whose current step is inconsistent."""
     parameters = {"account": account_id}
     problems, flows = [], rows(_FLOW_COUNTS_SQL, parameters)
     for flow_id, *counts in flows:
@@ -90,7 +93,7 @@ def check_flow_counts(_: Path, account_id: int | None) -> Iterator[Finding]:
 
 
 def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Find runs that are overdue although the service runs."""
+    """Warn of runs of active flows that have been due for 15 minutes although the service runs."""
     if not installation.describe_process(directory):
         return
     now = clock.now_ms()
@@ -100,7 +103,11 @@ def check_flow_runs(directory: Path, account_id: int | None) -> Iterator[Finding
 
 
 def check_event_cursors(directory: Path) -> Iterator[Finding]:
-    """Check that the consumers of the event log keep up with it."""
+    """Check that the consumers of the event log keep up with it.
+
+    A consumer beyond the last event is a failure. While the service runs, one that has not processed an event for 15
+    minutes is a warning.
+    """
     now = clock.now_ms()
     last_event_id = database.last_id("event")
     for name, event_id in rows(_AHEAD_CURSORS_SQL, (last_event_id,)):
@@ -120,7 +127,7 @@ _WEBHOOKS_SQL = (
 
 
 def check_webhooks(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Find webhooks that fail, were disabled, or cannot be signed; nothing is sent."""
+    """Find webhooks that keep failing, were disabled, or whose secret cannot be read. No request is made to them."""
     problems = list(_find_webhook_faults(account_id))
     yield from problems[:MAX_SHOWN]
     if len(problems) > MAX_SHOWN:
@@ -160,7 +167,7 @@ _UNSEEN_REFUSALS_SQL = (
 
 
 def check_unseen_refusals(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Find incoming SMS that may be opt-outs and were not reviewed."""
+    """Warn of each account with incoming SMS that may be opt-outs and that no user has reviewed."""
     for row_account_id, count, since in rows(_UNSEEN_REFUSALS_SQL, (account_id,)):
         words = (
             f"account {row_account_id}: {count} SMS may be opt-outs and have waited for review since {clock.iso(since)}"
@@ -169,7 +176,7 @@ def check_unseen_refusals(directory: Path, account_id: int | None) -> Iterator[F
 
 
 def check_sms_limits(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Find accounts that have reached a limit on the cost of SMS."""
+    """Warn of each account that has used its SMS parts for today, or its SMS to unknown numbers of one prefix."""
     settings = config.current().sms
     if settings.transport == "capture":
         return

@@ -31,7 +31,10 @@ _CONNECT_SECONDS = 5.0
 
 
 def check_email_transport(_: Path) -> Iterator[Finding]:
-    """Check that the email transport accepts connections."""
+    """Connect to the relay and sign in, or for direct delivery to well-known mail servers. No message is sent.
+
+    Direct delivery also checks the HELO name in DNS.
+    """
     name = config.current().email.transport
     if name == "capture":
         yield Finding("ok", "email transport", "capture: messages stay in the built-in inbox")
@@ -62,7 +65,10 @@ async def _greet_relay(name: str) -> None:
 
 
 def check_listeners(directory: Path) -> Iterator[Finding]:
-    """Check the ports for pages and incoming mail."""
+    """Check that the service answers at `listen` and `inbound.listen`, or that it could listen there if stopped.
+
+    Without `inbound.listen`, say how bounces are received.
+    """
     settings = config.current()
     yield from _check_listener("listen", settings.listen, directory, b"")
     if settings.inbound.listen:
@@ -103,7 +109,7 @@ def _check_port_is_free(name: str, address: str, target: str, port: int) -> Iter
 
 
 def check_base_url(_: Path) -> Iterator[Finding]:
-    """Check the base URL of links."""
+    """Check that the base URL of links is https and that browsers trust its certificate."""
     settings = config.current()
     base = config.base_url(settings)
     parts = urlsplit(base)
@@ -118,7 +124,10 @@ def check_base_url(_: Path) -> Iterator[Finding]:
 
 
 def _check_public_certificate(base: str, host: str, port: int) -> Iterator[Finding]:
-    """Check the certificate of the base URL as a browser would."""
+    """Connect to the base URL and verify its certificate as a browser would.
+
+    Warn if it cannot be reached, or if the certificate expires within EXPIRES_SOON_DAYS.
+    """
     try:
         with (
             socket.create_connection((host, port), _CONNECT_SECONDS) as plain,
@@ -146,7 +155,10 @@ _ANY_MESSAGE_ID = 1
 
 
 def check_sms_transport(_: Path) -> Iterator[Finding]:
-    """Check the SMS provider: the connection, and callbacks for reports and replies."""
+    """Sign in to the SMS provider, report its warnings, and check that it can reach the callback URLs.
+
+    The callbacks bring delivery reports and replies. No SMS is sent.
+    """
     name = config.current().sms.transport
     if name == "capture":
         yield Finding("ok", "SMS transport", "capture: messages stay in the built-in inbox")
@@ -176,7 +188,7 @@ _TLS_TIMEOUT_SECONDS = 5.0
 
 
 def check_certificates(_: Path) -> Iterator[Finding]:
-    """Check each configured certificate."""
+    """Check the certificate files of the settings `tls` and `inbound`, if configured."""
     settings = config.current()
     if settings.tls.certificate:
         yield _check_certificate("tls.certificate", settings.tls.certificate, settings.tls.key, settings.listen)
@@ -187,7 +199,10 @@ def check_certificates(_: Path) -> Iterator[Finding]:
 
 
 def _check_certificate(setting: str, certificate: str, key: str, listen: str) -> Finding:
-    """Check one certificate; `listen` is the address where browsers see it."""
+    """Check one certificate file: key, validity, and if `listen` is not empty, host name and what the service serves.
+
+    `listen` is the address at which the running service serves this certificate to browsers.
+    """
     try:
         crypto.load_tls_context(setting, certificate, key)
         certificate_facts = crypto.read_certificate(setting, certificate)
@@ -207,7 +222,10 @@ def _check_certificate(setting: str, certificate: str, key: str, listen: str) ->
 
 
 def _serves_other_certificate(listen: str, binary: bytes) -> bool:
-    """Return whether the running service shows another certificate than that of the file."""
+    """Return whether the service at `listen` serves a different certificate than `binary` (DER).
+
+    False if the service cannot be reached.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -221,7 +239,7 @@ def _serves_other_certificate(listen: str, binary: bytes) -> bool:
 
 
 def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
-    """Look up the DNS records of every sending domain without changing the stored results."""
+    """Look up the DNS records of every enabled sending domain without changing the stored results."""
     enabled = SendingDomain.select().where(SendingDomain.enabled).order_by(SendingDomain.id)
     domains = list(enabled if account_id is None else enabled.where(SendingDomain.account == account_id))
     if not domains:
@@ -241,7 +259,7 @@ def check_domains(_: Path, account_id: int | None) -> Iterator[Finding]:
 
 
 def _report_unnamed_records(domain: SendingDomain, waiting: list[Record]) -> Iterator[Finding]:
-    """Report each reason why record names are unknown, once."""
+    """Yield one finding for each reason why records have no value yet, naming all records that it affects."""
     for problem in dict.fromkeys(record.problem for record in waiting):
         unnamed_records = [record for record in waiting if record.problem == problem]
         named = ", ".join(f"{record.record_type} {record.name}" for record in unnamed_records)
@@ -266,7 +284,7 @@ def _report_record(domain: SendingDomain, record: Record) -> Finding:
 
 
 class _UsedAddress(NamedTuple):
-    """A From address and what uses it."""
+    """A From address, its account, and what uses it: an account or a campaign, as text."""
 
     account_id: int
     address: str
@@ -274,7 +292,7 @@ class _UsedAddress(NamedTuple):
 
 
 def check_senders(_: Path, account_id: int | None) -> Iterator[Finding]:
-    """Check every From address of accounts and of active or paused campaigns."""
+    """Check that the domain of every From address of accounts and of active or paused campaigns is verified."""
     email_settings = config.current().email
     for number, address, by in dict.fromkeys(_list_used_addresses(account_id)):
         domain = spelling.domain_of_address(address)

@@ -1,4 +1,4 @@
-"""Checks of the installation: configuration, files, database, disk, process, backups, clock and queue."""
+"""Checks of the installation: configuration, files, database, disk, process, backups, clock, queue and ledger."""
 
 import os
 import stat
@@ -25,7 +25,11 @@ MAX_SHOWN = 10
 
 
 class Finding(NamedTuple):
-    """A result of a check, with an optional fix: a command or a record to paste, or a step to do."""
+    """A result of a check.
+
+    `check` names what was checked, `words` says what was found. `fix` is a command, setting or DNS record to paste, or
+    a page to open; it is empty if there is none.
+    """
 
     level: Literal["ok", "warn", "fail"]
     check: str
@@ -34,11 +38,11 @@ class Finding(NamedTuple):
 
 
 class CheckAborted(Exception):
-    """Further checks are not possible."""
+    """No further check is possible; the reason was yielded as a finding."""
 
 
 def check_configuration(loaded: LoadedConfig) -> Iterator[Finding]:
-    """Report warnings of the configuration."""
+    """Report the warnings that loading the configuration gave, or that it is valid."""
     for words in loaded.warnings:
         yield Finding("warn", "configuration", words)
     if not loaded.warnings:
@@ -46,7 +50,10 @@ def check_configuration(loaded: LoadedConfig) -> Iterator[Finding]:
 
 
 def check_data_directory(directory: Path) -> Iterator[Finding]:
-    """Check the data directory and its key file."""
+    """Check the kinds and permissions of the files in the data directory, and load its key.
+
+    Raises CheckAborted if the directory does not exist or the key cannot be loaded.
+    """
     if not directory.is_dir():
         yield Finding("fail", "data directory", f"{directory} does not exist: run campanero serve or campanero setup")
         raise CheckAborted
@@ -73,12 +80,15 @@ def _is_accessible_to_others(path: Path) -> bool:
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
-        return False  # deleted meanwhile by the running service
+        return False  # The running service deleted the file after the directory was listed.
     return bool(stat.S_IMODE(mode) & 0o077) and path.name != data_dir.STOP_FILE
 
 
 def check_database(directory: Path) -> Iterator[Finding]:
-    """Open the database and check its integrity and schema."""
+    """Open the database, and check its key, integrity and schema version.
+
+    Raises CheckAborted if the database cannot be opened or has another schema version than this program.
+    """
     path = directory / "campanero.db"
     try:
         check_version()
@@ -112,13 +122,13 @@ def check_database(directory: Path) -> Iterator[Finding]:
 
 
 def _describe_spare_space() -> str:
-    """Return a note on unused space in the database, if it is more than 1 MB."""
+    """Return a clause on the unused space in the database, or an empty string if it is at most 1 MB."""
     spare = sql.count_free_bytes()
     return f"; {spare / 1e6:.0f} MB of it are unused" if spare > 1e6 else ""
 
 
 def check_disk_space(directory: Path) -> Iterator[Finding]:
-    """Check the free disk space."""
+    """Check the free disk space: a failure where sending stops, a warning below twice that."""
     free, min_free = disk_guard.measure_free_space(directory)
     words = f"{free / 1e6:.0f} MB free"
     if free < min_free:
@@ -130,7 +140,7 @@ def check_disk_space(directory: Path) -> Iterator[Finding]:
 
 
 def check_sending_stopped(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Report what stops sending."""
+    """Report the file STOP and the accounts whose sending is stopped, or that nothing stops sending."""
     if data_dir.has_stop_file(directory):
         yield Finding(
             "warn", "sending", f"the file {directory / data_dir.STOP_FILE} stops all sending; remove it to resume"
@@ -146,13 +156,13 @@ def check_sending_stopped(directory: Path, account_id: int | None) -> Iterator[F
 
 
 def describe_process(directory: Path) -> str:
-    """Return a description of the running service, or an empty string."""
+    """Return a text with the process id of the running service, or an empty string if it is not running."""
     process_id = data_dir.find_service_pid(directory)
     return f"runs as process {process_id}" if process_id is not None else ""
 
 
 def check_service(directory: Path) -> Iterator[Finding]:
-    """Report whether the service runs."""
+    """Report whether the service runs. If not, warn of messages that it was sending when it ended."""
     words = describe_process(directory)
     yield Finding("ok", "service", words or "not running")
     if not words:
@@ -163,7 +173,7 @@ def check_service(directory: Path) -> Iterator[Finding]:
 
 
 def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
-    """Compare the counters of every campaign with its messages."""
+    """Compare the counters of every started campaign and of contacts with the messages in the ledger."""
     problems: list[str] = []
     query = Campaign.select().where(Campaign.started_at.is_null(False)).order_by(Campaign.id)
     campaigns = list(query if account_id is None else query.where(Campaign.account == account_id))
@@ -189,12 +199,12 @@ def check_ledger(_: Path, account_id: int | None) -> Iterator[Finding]:
 
 
 _HOUR_MS = 3_600_000
-# A backup is missing after twice the interval.
+# A backup is reported as missing after twice the interval of the schedule.
 _LATE_FACTOR = 2
 
 
 def check_backups(directory: Path) -> Iterator[Finding]:
-    """Check the age of the last scheduled backup."""
+    """Warn if the last scheduled backup, or the first account if there is none, is older than twice the interval."""
     every = config.parse_seconds(config.current().backup.every) * 1000
     scheduled = [backup for backup in create.list_backups(directory) if backup.is_scheduled]
     if not every:
@@ -214,7 +224,7 @@ def check_backups(directory: Path) -> Iterator[Finding]:
 
 _CLOCK_TOLERANCE_MS = 2 * 60_000
 _LATE_MS = 15 * 60_000
-# Overdue messages whose account, campaign and flow may send.
+# Overdue messages that nothing stops: their account may send, and their campaign or flow, if any, is active.
 _DUE_MESSAGES_SQL = (
     "SELECT count(*), min(m.due_at) FROM message m JOIN account a ON a.id = m.account_id "
     "LEFT JOIN campaign c ON c.id = m.campaign_id WHERE m.status IN ('queued', 'held') AND m.due_at <= ? "
@@ -224,7 +234,7 @@ _DUE_MESSAGES_SQL = (
 
 
 def check_clock(_: Path) -> Iterator[Finding]:
-    """Compare the clock with the latest times in the database; no time server is asked."""
+    """Report a failure if the database has entries more than two minutes in the future. No time server is asked."""
     now = clock.now_ms()
     latest = max((row[0] or 0) for row in rows(
         "SELECT max(created_at) FROM event UNION ALL SELECT max(updated_at) FROM account UNION ALL "
@@ -240,7 +250,10 @@ def check_clock(_: Path) -> Iterator[Finding]:
 
 
 def check_queue(directory: Path) -> Iterator[Finding]:
-    """Find messages that are overdue, in progress for too long, or uncertain."""
+    """Warn of messages that are overdue or being sent for more than 15 minutes, and of uncertain ones.
+
+    Overdue messages are no warning while the service is stopped or a file STOP stops all sending.
+    """
     now = clock.now_ms()
     count, oldest = fetch_one(_DUE_MESSAGES_SQL, (now, now - _LATE_MS)) or (0, None)
     in_hand = fetch_one("SELECT count(*) FROM message WHERE status = 'sending' AND updated_at <= ?", (now - _LATE_MS,))

@@ -1,6 +1,7 @@
-"""The optional test message of `doctor`: sent to the built-in inbox and checked as a receiving server would.
+"""The optional test message of `doctor`: sent to the built-in inbox and checked as a receiving server would check it.
 
-Whatever the transport, the message is captured and removed from the inbox again. Its row stays, as a test.
+The message goes to the built-in inbox whatever transport is configured, and is removed from it afterwards. Its row in
+the ledger stays, marked as a test.
 """
 
 import hashlib
@@ -41,12 +42,16 @@ Lookup = Callable[[str, str], DnsAnswer]
 
 
 def check_received_message(source: bytes, mail_from: str, level: str, lookup: Lookup) -> Iterator[Finding]:
-    """Yield the findings of a receiving server: DKIM, SPF and DMARC; `level` is that of a missing signature."""
+    """Check DKIM, SPF and DMARC of a message as a receiving server would.
+
+    `source` is the whole message, `mail_from` its return path. `level` is the level of findings that prevent delivery
+    of real email, such as a missing signature: `fail`, or `warn` while email is only captured.
+    """
     message = message_from_bytes(source, policy=policy.compat32)
     domain = _domain_of(parseaddr(str(message["From"]))[1])
     grave: Literal["warn", "fail"] = "fail" if level == "fail" else "warn"
     if domain.endswith(".invalid"):
-        # A reserved domain (RFC 2606) has no DNS, so there is no record to propose.
+        # The domain is reserved (RFC 2606) and has no DNS records, so there is no record to propose.
         words = f"no From address is set, so the test message was from @{domain}, which mail servers reject"
         yield Finding(grave, "seed sender", words, "campanero: Settings, Sender, set the From address")
         return
@@ -92,7 +97,10 @@ def _check_dmarc(domain: str, is_met: bool, grave: str, ask: Lookup) -> Iterator
 
 
 def _find_signature_fault(source: bytes, header: str, tags: dict[str, str], lookup: Lookup) -> str | None:
-    """Return the error of a DKIM signature (RFC 6376, 6.1), or None."""
+    """Return why a DKIM signature is invalid (RFC 6376, section 6.1), or None if it is valid.
+
+    `source` is the whole message, `header` the value of the signature's header, and `tags` its tags by name.
+    """
     head, _, body = source.partition(b"\r\n\r\n")
     if b64decode(tags.get("bh", "")) != hashlib.sha256(dkim.canonicalize_body(body)).digest():
         return "the body differs from the signed one"
@@ -147,14 +155,17 @@ def _has_record(answer: DnsAnswer, start: str) -> bool:
     return any(record.lower().startswith(start.lower()) for record in answer.records)
 
 
-# A reserved domain (RFC 2606).
+# The domain `invalid` is reserved (RFC 2606), so this address reaches no one.
 _RECIPIENT = "seed@campanero.invalid"
 _ARRIVAL_TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
 
 def check_test_message(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Send a test message from the account's address and check it on arrival."""
+    """Send a test message from the From address of the account, or of the first one if None, and check it on arrival.
+
+    The running service sends it; without the service the check fails.
+    """
     if not installation.describe_process(directory):
         yield Finding("fail", "seed", "the service is not running, so nothing is sent", "campanero serve")
         return
@@ -183,7 +194,10 @@ def check_test_message(directory: Path, account_id: int | None) -> Iterator[Find
 
 
 def _find_account(account_id: int | None) -> Account | None:
-    """Return the account, or the first one. The query is read to the end, so that it holds no snapshot."""
+    """Return the account, or the first one if `account_id` is None, or None if there is none.
+
+    The query is read to its end, because an unfinished query would hide the later arrival of the message.
+    """
     accounts = list(Account.select().where((Account.id == account_id) if account_id else True).order_by(Account.id))
     return accounts[0] if accounts else None
 
@@ -227,7 +241,10 @@ def _remove_message(number: int) -> None:
 
 
 def _connect_to_service(settings: Config) -> http.client.HTTPConnection:
-    """Return a connection to the service; its certificate is not verified, because the address is local."""
+    """Return a connection to the running service.
+
+    Its certificate is not verified, because the address is local and no certificate is issued for it.
+    """
     target, port = config.reachable_address(settings.listen)
     if not settings.tls.certificate:
         return http.client.HTTPConnection(target, port, timeout=5)
@@ -237,7 +254,10 @@ def _connect_to_service(settings: Config) -> http.client.HTTPConnection:
 
 
 def _check_one_click(source: bytes) -> Finding:
-    """Follow the one-click link of the header to the service (RFC 8058); a GET changes nothing."""
+    """Check that the headers for one-click unsubscribe (RFC 8058) are present and that the service serves their link.
+
+    The request is a GET, which unsubscribes no one.
+    """
     head = source.partition(b"\r\n\r\n")[0].replace(b"\r\n ", b" ").replace(b"\r\n\t", b" ").decode("utf-8", "replace")
     match = re.search(r"^List-Unsubscribe: *<(https?://[^>]+)>", head, re.MULTILINE | re.IGNORECASE)
     if match is None or "List-Unsubscribe=One-Click" not in head:

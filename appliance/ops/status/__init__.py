@@ -1,4 +1,7 @@
-"""The status of an installation for a terminal or a script, read from the data directory without writing to it."""
+"""The status of an installation, which the command `status` prints.
+
+It is read from the data directory, without writing to it, and from `/readyz` of the running service.
+"""
 
 import http.client
 import json
@@ -25,7 +28,7 @@ _LOOPBACK_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def fetch_readiness(listen: str) -> str:
-    """Return `ready`, or the reason why the running service is not ready."""
+    """Return `ready`, or why the service at this address is not ready or does not answer."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     try:
@@ -46,20 +49,21 @@ def fetch_readiness(listen: str) -> str:
 def _open_connection(host: str, port: int) -> http.client.HTTPConnection:
     if not config.current().tls.certificate:
         return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
-    # No certificate is issued for the local address.
+    # The certificate is not verified, because no certificate is issued for the local address.
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_SECONDS, context=trusting)
 
 
 class Task(Struct):
-    """A running task with its progress and speed.
+    """A send, import, export or bulk action that is not finished, with its progress and speed.
 
-    `state` is one word, `words` adds details. Null values are not known yet.
+    `state` is one word, and `words` adds details. `done`, `total` and `per_second` count messages of a send, contacts
+    of a bulk action, and rows otherwise. None means unknown.
     """
 
-    kind: str  # send, import, export, act
-    id: int | None
+    kind: str  # send, import, export, or act for a bulk action
+    id: int | None  # None for an export
     account_id: int
     name: str
     state: str
@@ -71,7 +75,10 @@ class Task(Struct):
 
 
 class Queue(Struct):
-    """The queue of a channel, and the messages sent in the last minute."""
+    """The numbers of queued messages of a channel, and of those sent in the last minute.
+
+    A queued message is due, scheduled for later, of a paused campaign, or being sent (`in_hand`).
+    """
 
     channel: str
     due: int
@@ -83,7 +90,7 @@ class Queue(Struct):
 
 
 class Day(Struct):
-    """The events of a channel since midnight."""
+    """The numbers of events of a channel since midnight, without tests."""
 
     channel: str
     sent: int
@@ -97,7 +104,10 @@ class Day(Struct):
 
 
 class Storage(Struct):
-    """Sizes of the database and free disk space."""
+    """The sizes of the database and its write-ahead log, and the free disk space.
+
+    Sending stops while `free_bytes` is below `least_free_bytes`.
+    """
 
     database_bytes: int
     wal_bytes: int
@@ -106,7 +116,7 @@ class Storage(Struct):
 
 
 class Service(Struct):
-    """Whether the service runs, and its readiness."""
+    """Whether the service runs, its process id and address, and its state: `ready`, or why it is not."""
 
     running: bool
     process: int | None
@@ -115,7 +125,11 @@ class Service(Struct):
 
 
 class Status(Struct):
-    """The status of an installation at one moment."""
+    """The status of an installation at one moment.
+
+    `at` is that moment and `since` the midnight at which the numbers of `today` begin, both as ISO times. `stopped` are
+    the reasons why sending is stopped, and `queue` and `today` have one entry for each channel.
+    """
 
     version: str
     at: str
@@ -135,7 +149,8 @@ _ACTIVE_CAMPAIGNS_SQL = (
     "pending_snapshot IS NOT NULL FROM campaign WHERE phase IN ('holding', 'sending', 'paused') AND deleted_at IS NULL "
     "ORDER BY id"
 )
-# The index on events limits this query to the last minute.
+# There is no index on the campaign of an event, but the one on (account_id, created_at) limits this query to the events
+# of the last minute.
 _RECENTLY_SENT_SQL = (
     "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? "
     "AND json_extract(data, '$.campaign_id') = ?"
@@ -151,7 +166,11 @@ _ACTION_NAMES = {
 
 
 def collect_tasks(directory: Path, process: int | None) -> list[Task]:
-    """Return all running tasks; exports are known only to the running process."""
+    """Return the sends, imports, exports and bulk actions that are not finished.
+
+    `process` is the process id of the running service. If it is None, exports are left out, because their progress
+    belongs to a running process, and no task has a speed.
+    """
     exports = _collect_exports(directory, process) if process is not None else ()
     tasks = [*_collect_sends(), *_collect_imports(), *exports, *_collect_bulk_actions()]
     if process is None:
@@ -239,12 +258,12 @@ def _collect_bulk_actions() -> Iterator[Task]:
 
 
 _DAY_COUNTERS = ("sent", "delivered", "bounced", "failed", "complained", "opened", "clicked", "unsubscribed")
-# Counters whose events have other names.
+# The events of each counter, without the channel, where they are not just the one of the counter's name.
 _EVENT_NAMES = {"bounced": ("bounced", "soft_bounced"), "unsubscribed": ("unsubscribed", "stopped")}
 
 
 def collect_status(config: Config) -> Status:
-    """Return the status of an installation."""
+    """Return the status of the installation, whose database must be open."""
     directory = Path(config.data_dir)
     process = data_dir.find_service_pid(directory)
     since = _find_midnight()
@@ -265,7 +284,7 @@ def _describe_service(config: Config, process: int | None) -> Service:
 
 
 def _list_stop_reasons(directory: Path) -> list[str]:
-    """Return the reasons why sending is stopped."""
+    """Return a sentence for a file STOP and for each account whose sending is stopped."""
     reasons = ["the file STOP in the data directory stops all sending"] if data_dir.has_stop_file(directory) else []
     for name, reason in rows("SELECT name, stop_reason FROM account WHERE sending_stopped = 1 ORDER BY id"):
         reasons.append(f"sending is stopped for {name}{f': {reason}' if reason else ''}")
@@ -288,13 +307,16 @@ def _count_day(channel: str, accounts: list[int], since: int) -> Day:
 
 
 def _count_events(accounts: list[int], event: str, since: int) -> int:
-    """Return the number of events since a time, without tests."""
+    """Return the number of events with this name since a time in ms, without tests.
+
+    The accounts are counted one by one, because the index on events begins with the account.
+    """
     query = "SELECT count(*) FROM event WHERE account_id = ? AND event = ? AND created_at >= ? AND test = 0"
     return sum(int(scalar(query, (account_id, event, since))) for account_id in accounts)
 
 
 def _find_midnight() -> int:
-    """Return the last midnight in the time zone of the first account."""
+    """Return the last midnight in the time zone of the first account, in milliseconds."""
     zone = ZoneInfo(str(scalar("SELECT time_zone FROM account ORDER BY id LIMIT 1") or "UTC"))
     now = datetime.fromtimestamp(clock.now_ms() / 1000, zone)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)

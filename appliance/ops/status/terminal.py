@@ -1,4 +1,4 @@
-"""The status on a terminal: drawn once or repeatedly, or as lines of text or JSON for other outputs."""
+"""Output of the command `status`: a screen that is printed once or refreshed, lines of text, or JSON."""
 
 import os
 import re
@@ -23,24 +23,24 @@ _EMPTY_MESSAGES = {
 }
 _CHANNEL_NAMES = {"email": "Email", "sms": "SMS"}
 _MIN_BAR_COLUMNS, _MAX_BAR_COLUMNS, _MAX_NAME_COLUMNS = 8, 30, 28
-_LABEL_COLUMNS = 10  # the width of the channel names
+_LABEL_COLUMNS = 10  # the width of the column with channel names
 BOLD, DIM, GREEN, YELLOW = "1", "2", "32", "33"
 
 
 class Screen(NamedTuple):
-    """The properties of the output: its width, and whether it supports colors and Unicode."""
+    """The properties of the output: its width in columns, and whether it supports colors and Unicode."""
 
     columns: int = 80
     has_colours: bool = False
     has_unicode: bool = True
 
     def styled(self, text: str, style: str) -> str:
-        """Return the text with a style, if the screen supports colors."""
+        """Return the text in a style such as BOLD, or unchanged if the screen supports no colors."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.has_colours and text else text
 
 
 def render_lines(status: Status, screen: Screen) -> list[str]:
-    """Return the lines of a status, none wider than the screen."""
+    """Return the lines that show a status, each cut to the width of the screen."""
     lines = [*_render_header(status, screen), ""]
     for kind, title in _TASK_TITLES.items():
         tasks = [task for task in status.tasks if task.kind == kind]
@@ -78,7 +78,7 @@ def _render_task(task: Task, screen: Screen) -> str:
     room = min(_MAX_NAME_COLUMNS, max(10, screen.columns // 4))
     name = _pad(truncate(strip_control_characters(task.name), room, screen.has_unicode), room)
     details = [*describe_progress(task)]
-    # The last details are dropped if there is not enough room.
+    # If the line would be too long, details are dropped from the end; the first one always stays.
     while len(details) > 1 and room + _measure_width("  ".join(details)) + 12 > screen.columns:
         details.pop()
     words = "  ".join(details)
@@ -92,14 +92,17 @@ def _render_task(task: Task, screen: Screen) -> str:
 
 
 def format_percent(task: Task) -> str:
-    """Return the progress of a task in percent; 100 % only if it is complete."""
+    """Return the progress as `42 %`, or an empty string if the total is unknown or 0.
+
+    `100 %` appears only for a complete task, not by rounding.
+    """
     if not task.total:
         return ""
     return f"{min(99, 100 * task.done // task.total) if task.done < task.total else 100} %"
 
 
 def describe_progress(task: Task) -> Iterator[str]:
-    """Yield the details of a task that follow its progress bar."""
+    """Yield the texts that follow the progress bar of a task: count, speed, remaining time, state and details."""
     if task.total is not None:
         yield f"{task.done:,} of {task.total:,}"
     if task.per_second:
@@ -140,7 +143,7 @@ def _describe_storage(status: Status) -> str:
 
 
 def format_bytes(number: float) -> str:
-    """Return a number of bytes with its unit."""
+    """Return a number of bytes as text with a decimal unit: `512 B`, `1.5 kB`, `20 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if number >= 10 or unit == "B" else f"{number:.1f} {unit}"
@@ -149,7 +152,7 @@ def format_bytes(number: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration with its most useful unit."""
+    """Return a duration as text, such as `40 s`, `12 min` (rounded up), `3 h 20 min` or `5 days`."""
     total_seconds = int(seconds)
     if total_seconds < 60:
         return f"{max(total_seconds, 1)} s"
@@ -161,7 +164,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _localize_time(words: str) -> str:
-    """Replace an ISO time in a text by the local time of day."""
+    """Return the text with its first ISO time replaced by the local time of day."""
     match = re.search(r"\d{4}-\d\d-\d\dT[\d:.]+Z", words)
     if match is None:
         return words
@@ -169,12 +172,15 @@ def _localize_time(words: str) -> str:
 
 
 def strip_control_characters(text: str) -> str:
-    """Remove control characters, which names may contain and a terminal would interpret."""
+    """Return the text with control characters and runs of spaces replaced by one space.
+
+    A name may contain control characters, which a terminal would interpret.
+    """
     return " ".join(_CONTROL_CHARACTERS.sub(" ", text).split())
 
 
 def truncate(text: str, room: int, signs: bool = True) -> str:
-    """Shorten a text to a number of columns."""
+    """Shorten a text to `room` columns; a shortened text ends in `…`, or in `...` if `signs` is false."""
     if _measure_width(text) <= room:
         return text
     end = "…" if signs else "..."
@@ -188,7 +194,7 @@ def _pad(text: str, room: int) -> str:
 
 
 def _measure_width(text: str) -> int:
-    """Return the number of columns of a text: wide East Asian characters take two, combining characters none."""
+    """Return how many columns a text takes: two for a wide East Asian character, none for a combining one."""
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
@@ -201,13 +207,17 @@ def _fit_to_screen(text: str, screen: Screen, style: str = "") -> str:
 
 
 _REFRESH_SECONDS = 1.0
-# The pause after a slow refresh is a multiple of its duration, so that watching costs the service little.
+# After a slow refresh the pause is this multiple of its duration, so that `--watch` takes little time from the service.
 _REST_FACTOR = 10
 _HIDE_CURSOR, _SHOW_CURSOR, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[?25l", "\x1b[?25h", "\x1b[K", "\x1b[J"
 
 
 def show_status(read_status: Callable[[], Status], watch: bool, as_json: bool, out: TextIO | None = None) -> None:
-    """Print the status that `read_status` returns, repeatedly until Ctrl C if `watch` is set."""
+    """Print the status that `read_status` returns to `out` (default: stdout), with `watch` repeatedly until Ctrl C.
+
+    With `as_json`, each status is one line of JSON. With `watch`, a terminal is redrawn in place, and any other output
+    gets a line for each entry that changed.
+    """
     out = out or sys.stdout
     if as_json:
         _repeat(read_status, watch, lambda status: print(msgspec.json.encode(status).decode(), file=out, flush=True))
@@ -239,7 +249,7 @@ def _redraw(read_status: Callable[[], Status], out: TextIO) -> None:
     def tell(status: Status) -> None:
         nonlocal line_count
         screen = _detect_screen(out)
-        # Lines beyond the screen would scroll, and the next redraw would start too far down.
+        # More lines than the terminal has would scroll it, and the next redraw would start too far down.
         lines = render_lines(status, screen)[: max(1, shutil.get_terminal_size().lines - 1)]
         cursor_up = f"\x1b[{line_count}F" if line_count else ""
         out.write(_HIDE_CURSOR + cursor_up + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW)
@@ -254,7 +264,10 @@ def _redraw(read_status: Callable[[], Status], out: TextIO) -> None:
 
 
 def _print_changes(status: Status, previous: dict[str, str], out: TextIO) -> None:
-    """Print a line with the time for each entry that has changed."""
+    """Print a line for each entry of the status that differs from `previous`, then store the entries in `previous`.
+
+    Both map the name of an entry to its text. An entry that is gone is printed as finished.
+    """
     current = dict(_describe_entries(status))
     for name in previous.keys() - current.keys():
         print(f"{status.at} {name}: finished", file=out)
@@ -279,7 +292,7 @@ def _describe_entries(status: Status) -> Iterator[tuple[str, str]]:
 
 
 def _detect_screen(out: TextIO) -> Screen:
-    """Return the properties of the output; NO_COLOR, TERM=dumb and files disable colors."""
+    """Return the properties of the output. NO_COLOR, TERM=dumb and output to a file disable colors."""
     is_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
     signs = (out.encoding or "").lower().replace("-", "") == "utf8"
     columns = max(20, shutil.get_terminal_size((80, 24)).columns)
