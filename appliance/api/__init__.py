@@ -1,1 +1,1 @@
-"""The JSON API under /v1/my."""
+"""The JSON API below `/v1/my`: routes, request and response Structs, and the OpenAPI document."""

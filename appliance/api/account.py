@@ -25,14 +25,14 @@ from appliance.storage.transactions import commit, fetch
 
 
 class Transports(Struct):
-    """The transport of each channel."""
+    """The transport of each channel, such as `capture` or `relay`."""
 
     email: Annotated[str, Meta(description="transport for email")]
     sms: Annotated[str, Meta(description="transport for SMS")]
 
 
 class Capabilities(Struct):
-    """The capabilities of the installation."""
+    """What the installation can do with its current configuration."""
 
     email: Annotated[bool, Meta(description="whether email can be sent")]
     sms: Annotated[bool, Meta(description="whether SMS can be sent")]
@@ -77,7 +77,7 @@ ROUTES = Routes()
 
 
 class Blocker(Struct):
-    """A problem that prevents sending, or a warning."""
+    """A problem that prevents sending (`severity` is `error`), or a warning."""
 
     code: Annotated[str, Meta(description="code for programs")]
     severity: Annotated[str, Meta(description="`error` blocks sending, `warning` does not")]
@@ -85,7 +85,7 @@ class Blocker(Struct):
 
 
 class Account(Struct):
-    """An account with its settings, capabilities and usage."""
+    """An account with its settings, capabilities and usage, and what blocks sending."""
 
     id: int
     base_url: Annotated[str, Meta(description="URL of the installation, with which every link begins")]

@@ -16,11 +16,11 @@ from appliance.core.clock import iso
 from appliance.core.errors import NotFound, Unavailable
 from appliance.storage.transactions import commit, fetch_inline
 
-# No issued credential is longer.
+# No issued API key or token is longer.
 _MAX_TOKEN_CHARACTERS = 4096
 
 
-# Scopes that no API key has: the lowest role with access, and the error message.
+# The scopes that no API key has, each with the lowest role that has it and the error message for other credentials.
 _SIGN_IN_ONLY = {
     access.ADMIN_SCOPE: ("admin", "Only a signed-in owner or admin may do this."),
     access.SELF_SCOPE: ("viewer", "Only a signed-in user may do this; an API key may not."),
@@ -28,7 +28,11 @@ _SIGN_IN_ONLY = {
 
 
 async def authenticate(request: Request) -> Credential:
-    """Return the credential of a request: an API key or a JWT. Every kind of failure raises the same 401 error."""
+    """Return the credential of a request's API key or JWT, and record the use of a session.
+
+    Raises 403 for the public key of a form. Any other missing or invalid credential raises the same 401 error, which
+    does not say what is wrong.
+    """
     header = request.headers.getall("authorization", [])
     scheme, _, token = header[0].partition(" ") if len(header) == 1 else ("", "", "")
     credential, is_stale = None, False
@@ -39,14 +43,17 @@ async def authenticate(request: Request) -> Credential:
             raise ApiError(403, "forbidden", "A public key gives access to its form only.")
         raise ApiError(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"})
     if is_stale and credential.session_id is not None:
-        # A read request is served although the database cannot be written.
+        # While the database cannot be written, the time of last use is not updated, but the request is still served.
         with suppress(Unavailable):
             await commit(sessions.touch, credential.session_id)
     return credential
 
 
 def _find_credential(token: str) -> tuple[Credential | None, bool]:
-    """Return the credential of a token, and whether its time of last use should be updated."""
+    """Return the credential of an API key or JWT, and whether the time of last use of its session must be updated.
+
+    The credential is None if the key or token is not valid.
+    """
     key = access.find_credential(token)
     if key is not None or token.count(".") != 2:
         return key, False
@@ -55,7 +62,10 @@ def _find_credential(token: str) -> tuple[Credential | None, bool]:
 
 
 def require_route_access(credential: Credential, route: Route) -> None:
-    """Raise a 403 error unless the credential has the scope of the route."""
+    """Raise a 403 error unless the credential has the scope of the route.
+
+    A user whose role may not send also gets 403 if the route has `changes_sending`.
+    """
     if not credential.has_scope(route.scope):
         if route.scope in _SIGN_IN_ONLY:
             role, message = _SIGN_IN_ONLY[route.scope]
@@ -80,7 +90,7 @@ def missing_scope_error(credential: Credential, scope: str) -> ApiError:
 Role = Annotated[str, Meta(extra_json_schema={"enum": list(access.ROLES)})]
 
 
-# Enough for an email address, a password and a code.
+# The body contains an email address, a password and a code, which take far less.
 _MAX_LOGIN_BYTES = 65_536
 
 
@@ -123,7 +133,11 @@ class SignedIn(Struct):
 
 
 async def log_in(request: Request) -> HTTPResponse:
-    """Issue a JWT for valid credentials."""
+    """Handle a log-in: return a new JWT for an email address, a password and, if required, a code.
+
+    Raises ApiError 401 for wrong credentials or a missing code, 413 for a large body, and RateLimitExceeded after too
+    many failures.
+    """
     if len(request.body) > _MAX_LOGIN_BYTES:
         raise ApiError(413, "payload_too_large")
     credentials = _parse_login(http.parse_json_object(request, request.body))
@@ -139,21 +153,21 @@ async def log_in(request: Request) -> HTTPResponse:
 
 
 def _parse_login(raw: dict[str, Any]) -> Login:
-    """Parse the credentials. Raises Invalid with all errors."""
+    """Return the credentials, which may be nested in the key `user`. Raises Invalid with all errors."""
     if "user" in raw:
         return validation.read(LoginOfUser, raw).user
     return validation.read(Login, raw)
 
 
 async def log_out(request: Request) -> HTTPResponse:
-    """End the session of the JWT."""
+    """Handle a log-out: end the session of the request's JWT. Raises ApiError 403 for an API key, which has none."""
     credential = await authenticate(request)
     if credential.session_id is None or credential.user_id is None:
         raise ApiError(403, "forbidden", "API keys have no session; revoke the key instead.", required_role="viewer")
     try:
         await commit(_end_session, credential.user_id, credential.session_id)
     except NotFound:
-        # Another request has ended the session.
+        # Another request ended the session after this one was authenticated.
         raise ApiError(401, "unauthorized", headers={"WWW-Authenticate": "Bearer"}) from None
     return HTTPResponse(b"", 204)
 

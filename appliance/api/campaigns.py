@@ -28,7 +28,7 @@ from appliance.storage.transactions import commit, fetch, render
 
 
 class CheckedLink(Struct):
-    """A broken or unchecked link of the message."""
+    """A link of the message that is broken or was not checked, and why."""
 
     href: Annotated[str, Meta(description="URL of the link")]
     why: Annotated[str, Meta(description="description of the problem")]
@@ -46,7 +46,7 @@ class LinkFacts(Struct):
 
 
 class SmsFacts(Struct, rename={"from_": "from"}):
-    """Facts about an SMS. `parts` is null until rendering for all recipients is complete."""
+    """Sender, opt-out text and total number of parts of an SMS. The parts are estimated until all are rendered."""
 
     from_: Annotated[str, Meta(description="sender; null if none is chosen")] | None
     opt_out_hint: Annotated[str, Meta(description="opt-out text at the end; null for none")] | None
@@ -107,7 +107,7 @@ class Preflight(Struct):
 
 
 def serialize_preflight(findings: preflight.Preflight) -> Preflight:
-    """Return preflight findings as an API Struct."""
+    """Return the API representation of the findings of a preflight."""
     facts = msgspec.convert(findings.facts, PreflightFacts)
     return Preflight(findings.ok, findings.blockers, findings.warnings, facts)
 
@@ -189,12 +189,15 @@ async def _prepare_send(request: ApiRequest) -> PreparedSend:
 
 
 async def _campaign_response(row: Campaign) -> ApiResponse:
-    """Return the response for a changed campaign; its rows are counted outside the write transaction."""
+    """Return the response for a changed campaign.
+
+    The messages of the campaign are counted here, after the write transaction, because a large campaign takes long.
+    """
     return ApiResponse(schemas.serialize_campaign(await fetch(store.add_sums, row)))
 
 
 def require_send_scope(request: ApiRequest) -> None:
-    """Raise a 403 error for a credential that may write campaigns but not send them."""
+    """Raise a 403 error for a credential without the scope `campaigns:send`, which may only edit campaigns."""
     require_scope(request.credential, "campaigns:send")
 
 
@@ -233,7 +236,7 @@ def _add_transition(name: str, verb: Callable[..., Campaign], summary: str) -> N
             raise ApiError(403, "forbidden", "A test key may act only on campaigns sent by test keys.")
         args: tuple[Any, ...] = (request.account_id, request.id, request.caller)
         if name == "resume":
-            # A paused campaign may have been scheduled and never started: then it starts now.
+            # A scheduled campaign that was paused before its start is sent when it is resumed, which needs a preflight.
             args = (*args, await render(preflight.prepare_send, request.account_id, request.id))
         return await _campaign_response(
             await commit(audit.run_and_record, request.caller, f"campaign_{name}", verb, *args)
@@ -295,7 +298,7 @@ async def delete_campaign(request: ApiRequest) -> ApiResponse:
 
 
 class ExplainQuery(Struct):
-    """The contact to explain."""
+    """The contact for whom the audience of the campaign is explained."""
 
     contact_id: Annotated[ContactId, Meta(description="id of the contact to explain; required")]
 

@@ -1,4 +1,4 @@
-"""Endpoints of contacts, their consent, timeline, suppressions and lists."""
+"""Endpoints of contacts with their consent records and timeline, of suppressions, and of lists."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
@@ -40,7 +40,7 @@ from appliance.storage.transactions import commit, fetch, fetch_inline
 
 
 class Suppression(Struct):
-    """A suppressed address; of an erased contact only its hash is known."""
+    """An address that gets no messages. The address of an erased contact is stored only as a hash."""
 
     id: int
     channel: Annotated[Literal["email", "sms"], Meta(description="channel that is suppressed")]
@@ -128,7 +128,7 @@ class ContactExport(Struct):
 
 
 def serialize_suppression(row: models.Suppression) -> Suppression:
-    """Return a suppression as an API Struct."""
+    """Return the API representation of a suppression."""
     reason: Any = row.reason
     return Suppression(
         row.id, "email" if row.kind == "email" else "sms", row.address, reason, row.source, row.diagnostic, row.note,
@@ -137,7 +137,7 @@ def serialize_suppression(row: models.Suppression) -> Suppression:
 
 
 def serialize_consent(row: Any) -> ConsentRow:
-    """Return a consent record with its `address`, if that is still known."""
+    """Return the API representation of a consent record; the row has the `address`, None once it is erased."""
     values = {name: getattr(row, name) for name in ConsentRow.__struct_fields__ if name != "created_at"}
     return ConsentRow(**values, created_at=_format_time(row.created_at))
 
@@ -150,7 +150,10 @@ _CHUNK_ROWS = 500
 
 
 def serialize_timeline(timeline_entries: Sequence[Entry]) -> list[TimelineEntry]:
-    """Return timeline entries with their events or messages."""
+    """Return the API representation of timeline entries, each with its event or message, in the given order.
+
+    An entry whose event or message has been deleted is left out.
+    """
     by_kind: dict[str, dict[int, Any]] = {
         "event": {
             row.id: schemas.serialize_event(row)
@@ -176,7 +179,7 @@ def _select_ids(timeline_entries: Sequence[Entry], kind: str) -> list[int]:
 
 
 def collect_contact_data(account_id: int, contact_id: int) -> ContactExport:
-    """Return all stored data about a contact. Raises NotFound."""
+    """Return all data that is stored about a contact. Raises NotFound."""
     contact = store.get(account_id, contact_id)
     return ContactExport(
         exported_at=str(clock.iso(clock.now_ms())),
@@ -257,7 +260,10 @@ ROUTES = Routes()
 
 
 def build_evidence(request: ApiRequest) -> Evidence:
-    """Return the consent evidence of a write over the API, including the text in `consent_source`."""
+    """Return who makes a request and from where, as the evidence of the consent that it changes.
+
+    The text of the evidence is `consent_source` of the request's body, if it has that field.
+    """
     consent_source = getattr(request.body, "consent_source", None)
     return Evidence(
         source="api",
@@ -309,7 +315,8 @@ async def create_contact(request: ApiRequest) -> ApiResponse:
 @ROUTES.add("GET", "/contacts/{id}", scope="contacts:read", response_type=schemas.Contact)
 async def get_contact(request: ApiRequest) -> ApiResponse:
     """Get a contact."""
-    # The most frequent read, a few rows by key: handing it to a reader thread was half of its cost.
+    # This is the most frequent read, and it reads a few rows by key. Passing it to the reader pool and back took half
+    # of its time.
     return ApiResponse(schemas.serialize_contact(fetch_inline(store.get, request.account_id, request.id)))
 
 
@@ -505,7 +512,7 @@ async def change_membership(request: ApiRequest) -> ApiResponse:
     """Add and remove many contacts by id or email address."""
     plan = await fetch(bulk_actions.plan_membership, request.account_id, request.id, request.body)
     summary = BulkDone(0, 0, plan.unknown, [])
-    # Small transactions keep other writes from waiting; the request is safe to repeat.
+    # Many small transactions let other writes proceed in between. If one of them fails, the request can be repeated.
     for start in range(0, len(plan.add), bulk_actions.MEMBERSHIP_CHUNK):
         chunk = plan.add[start : start + bulk_actions.MEMBERSHIP_CHUNK]
         addition = await commit(lists.add_members, request.account_id, request.id, chunk)

@@ -1,4 +1,4 @@
-"""Endpoints of sending domains, the delivery status and the built-in inbox."""
+"""Endpoints of the delivery status, the built-in inbox and sending domains."""
 
 import asyncio
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ ROUTES = Routes()
 
 
 class Obstacle(Struct):
-    """A condition that prevents sending."""
+    """A condition that prevents or delays sending."""
 
     code: Annotated[str, Meta(description="code for programs")]
     text: Annotated[str, Meta(description="the same as a sentence")]
@@ -48,7 +48,7 @@ class SparedGroup(Struct):
 
 
 class Rate(Struct):
-    """The rate limits of the installation (0: none), and recent sends of the account."""
+    """The rate limits of the installation, and the numbers of messages that the account sent recently."""
 
     per_second: Annotated[float, Meta(description="maximum number per second; 0 for no limit")]
     per_hour: Annotated[int, Meta(description="maximum number per hour; 0 for no limit")]
@@ -57,14 +57,14 @@ class Rate(Struct):
 
 
 class Connections(Struct):
-    """Open connections and their limit."""
+    """The number of open connections and its limit."""
 
     open: Annotated[int, Meta(description="number of open connections")]
     most: Annotated[int, Meta(description="maximum number of connections")]
 
 
 class Queue(Struct):
-    """The queue of the account."""
+    """The numbers of queued messages of the account, and the age of the oldest due one."""
 
     waiting: Annotated[int, Meta(description="number of queued messages")]
     due: Annotated[int, Meta(description="number of queued messages that are due")]
@@ -77,7 +77,7 @@ class Queue(Struct):
 
 
 class WarmUp(Struct):
-    """A new sending domain in warm-up, with a daily limit in direct delivery."""
+    """A new sending domain in warm-up: direct delivery from it has a daily limit, which grows after successful days."""
 
     domain: Annotated[str, Meta(description="sending domain")]
     day: Annotated[int, Meta(description="current day of the warm-up")]
@@ -88,7 +88,7 @@ class WarmUp(Struct):
 
 
 class Storage(Struct):
-    """Whether the database can be written; nothing is sent otherwise."""
+    """Whether the database can be written. While it cannot, nothing is sent."""
 
     ok: Annotated[bool, Meta(description="true if results can be recorded")]
     text: Annotated[str, Meta(description="problem; null if there is none")] | None
@@ -208,7 +208,7 @@ def _serialize_queue(queue: delivery_status.WaitingCounts) -> Queue:
 
 
 class Captured(Struct, rename={"from_": "from"}):
-    """A message in the built-in inbox; `message_id` is the integer id of the message."""
+    """An email or SMS in the built-in inbox; `message_id` is the `id` of its Message."""
 
     id: int
     account_id: int
@@ -226,7 +226,7 @@ class Captured(Struct, rename={"from_": "from"}):
 
 
 class Header(Struct):
-    """A decoded header."""
+    """A header of a captured email, decoded."""
 
     name: Annotated[str, Meta(description="header name")]
     value: Annotated[str, Meta(description="decoded header value")]
@@ -248,13 +248,13 @@ class CapturedDetail(Captured, rename={"from_": "from"}):
 
 
 class Emptied(Struct):
-    """The number of deleted messages."""
+    """The result of deleting all captured messages."""
 
     deleted: Annotated[int, Meta(description="number of deleted messages")]
 
 
 class CaptureQuery(PageQuery):
-    """Filters of the inbox; `search` matches recipient, subject and the text of SMS."""
+    """Filters of the built-in inbox."""
 
     search: Annotated[Short, Meta(description="search words for recipient, subject and SMS text")] | UnsetType = UNSET
     channel: Annotated[Literal["email", "sms"], Meta(description="only those of this channel")] | UnsetType = UNSET
@@ -342,7 +342,7 @@ async def simulate_recipient(request: ApiRequest) -> ApiResponse:
 
 
 class DnsRecord(Struct):
-    """A required DNS record and its current values."""
+    """A DNS record of a sending domain: what to enter, and what the last check found."""
 
     record_type: Annotated[Literal["TXT", "MX", "CNAME"], Meta(description="type")]
     name: Annotated[str, Meta(description="full name of the record")]
@@ -357,7 +357,7 @@ class DnsRecord(Struct):
 
 
 class SendingDomain(Struct):
-    """A domain to send email from."""
+    """A domain from which email may be sent, with its DNS records."""
 
     id: int
     name: Annotated[str, Meta(description="domain in lower case")]

@@ -1,4 +1,4 @@
-"""The routes of the API on the server, and the steps that every request passes."""
+"""Registration of the API's routes with the server, and the steps of every request from authentication to response."""
 
 import re
 from collections.abc import Callable, Coroutine
@@ -24,7 +24,7 @@ from appliance.storage.transactions import fetch
 
 @cache
 def _list_reference_fields(kind: type[Struct]) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a query that hold ids, such as `ContactId`, each with its table."""
+    """Return (field, table) for each field of a query Struct that is an id of another object, such as `ContactId`."""
     return tuple(
         (info.name, table)
         for info in validation.declared_fields(kind)
@@ -33,9 +33,9 @@ def _list_reference_fields(kind: type[Struct]) -> tuple[tuple[str, str], ...]:
 
 
 async def find_unknown_ids(account_id: int, query: Any) -> dict[str, list[str]]:
-    """Return errors for ids in a query that do not exist in the account.
+    """Return an error by field for each id in a query that does not exist in the account.
 
-    An object that was deleted but kept for its messages exists: its messages are still found by its id.
+    A deleted object whose row is kept for its messages counts as existing, so that its messages can be listed.
     """
     kind: type[Struct] = type(query)
     references = [(name, table, getattr(query, name)) for name, table in _list_reference_fields(kind)]
@@ -53,18 +53,18 @@ def _build_reference_faults(account_id: int, references: list[tuple[str, str, in
 
 BASE_PATH = "/v1/my"
 API_VERSION = "1.0"
-# Unknown API versions are included, because their clients expect JSON errors.
+# Unknown API versions are included, because a client that requests one expects a JSON error.
 _PATHS = re.compile(r"/(?:v[0-9]+(?:/.*)?|openapi\.yaml|healthz|readyz|metrics)", re.DOTALL)
 _buckets = TokenBuckets()
 
 
 def owns_path(path: str) -> bool:
-    """Return whether a path belongs to the API, so that its errors are JSON."""
+    """Return whether a path belongs to the API, whose errors are JSON and not HTML."""
     return _PATHS.fullmatch(path) is not None
 
 
 def mount(app: "Sanic[Any, Any]") -> None:
-    """Add all endpoints to the server; HEAD is supported wherever GET is (RFC 9110, section 9.3.2)."""
+    """Add all endpoints of the API to the server. HEAD is supported wherever GET is (RFC 9110, section 9.3.2)."""
     app.ctx.published = openapi.build_document
     blueprint = Blueprint("api")
     for base, routes in ((BASE_PATH, ROUTES), ("", service.ROUTES)):
@@ -138,9 +138,10 @@ def _build_handler(route: Route) -> Callable[..., Coroutine[Any, Any, HTTPRespon
 
 
 async def _admit(request: Request, route: Route) -> Credential:
-    """Authenticate a request and check its rate limit and scope (docs/decisions.md#3).
+    """Authenticate a request, check its rate limit and its scope, in this order, and return its credential.
 
-    Every response from here on has the rate limit headers.
+    The responses to an authenticated request have the rate limit headers, errors included. Raises ApiError 401 or 403,
+    or RateLimitExceeded (docs/decisions.md#3).
     """
     credential = await auth.authenticate(request)
     rate_level = _buckets.take(credential.actor, route.rate, config.current().limits)
@@ -156,9 +157,10 @@ async def _admit(request: Request, route: Route) -> Credential:
 
 
 async def handle_error(request: Request, error: Exception) -> HTTPResponse:
-    """Return the response for an error (docs/decisions.md#3).
+    """Return the response for an error of a request (docs/decisions.md#3).
 
-    A body that is too large is reported only to authorized clients.
+    The server rejects a body that is too large before the request is authenticated. The client is authenticated here
+    instead, and gets the error of that (401, 403 or 429) rather than 413 if there is one.
     """
     route = getattr(request.route.ctx, "route", None) if request.route else None
     if isinstance(error, PayloadTooLarge) and route is not None:
@@ -170,7 +172,7 @@ async def handle_error(request: Request, error: Exception) -> HTTPResponse:
 
 
 async def _require_existing(route: Route, api_request: ApiRequest) -> None:
-    """Raise NotFound if the object of a path does not exist, by calling its GET handler."""
+    """Call the GET handler of the object in the path, which raises NotFound if the object does not exist."""
     path = route.path.partition("{id}")[0] + "{id}"
     for candidate in ROUTES:
         if route.has_id and candidate.method == "GET" and candidate.path == path:

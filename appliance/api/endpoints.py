@@ -1,4 +1,7 @@
-"""Declarations of endpoints, from which validation and the OpenAPI document are derived."""
+"""The declaration of endpoints: a route with its scope, Structs and limits. `dispatch` serves the declared routes.
+
+Validation and the OpenAPI document are derived from the same declarations.
+"""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -20,27 +23,27 @@ class ApiRequest(NamedTuple):
 
     http: Request
     credential: Credential
-    id: int
-    body: Any
-    query: Any
-    raw: Any
-    inner_id: int = 0  # the second id of the path, as `run_id` of `/flows/{id}/runs/{run_id}`
-    parse_result: PartialRead | None = None  # the parse result with its errors; `body` is its valid part
+    id: int  # the id in the path, 0 without one
+    body: Any  # the route's `body_type` with the valid fields, None without one
+    query: Any  # the route's `query_type` with the valid parameters, None without one
+    raw: Any  # the decoded JSON of the body
+    inner_id: int = 0  # the second id of the path, such as `run_id` of `/flows/{id}/runs/{run_id}`
+    parse_result: PartialRead | None = None  # the body with its errors; `body` is its value
     ignored_keys: list[str] = []  # unknown or read-only keys of the body; handlers may add more
 
     @property
     def account_id(self) -> int:
-        """The account of the credential."""
+        """The id of the credential's account."""
         return self.credential.account_id
 
     @property
     def actor(self) -> str:
-        """The name of the caller in consent rows and the audit log, such as `user:7`."""
+        """The name of the user or API key in consent records and the audit log, such as `user:7`."""
         return self.credential.actor
 
     @property
     def caller(self) -> Actor:
-        """The caller with permissions and IP address."""
+        """The user or API key as an actor: with its permissions, IP address, and whether it acts only as a test."""
         credential = self.credential
         approves, sends = credential.has_scope("campaigns:approve"), credential.has_scope("campaigns:send")
         return Actor(
@@ -55,13 +58,13 @@ class ApiRequest(NamedTuple):
 
 
 class ApiResponse(NamedTuple):
-    """The result of a handler: a Struct or a list of Structs; bytes or an iterator of bytes for a route with `media`.
+    """The result of a handler: a Struct or a list of Structs; text, bytes or an iterator of bytes for `media` routes.
 
     Each step of an iterator runs separately on the reader pool, so a query must not stay open between two steps.
     """
 
     value: Any
-    status: int | None = None
+    status: int | None = None  # default: that of the route
     headers: dict[str, str] = {}
     media: str | None = None  # the content type, if it is the route's `alternative_media`
 
@@ -72,10 +75,10 @@ Handler = Callable[[ApiRequest], Awaitable[ApiResponse]]
 
 
 class Route(NamedTuple):
-    """One declared endpoint."""
+    """One declared endpoint. `Routes.add` creates it."""
 
     method: str
-    path: str
+    path: str  # below `/v1/my`, such as `/contacts/{id}`
     handler: Handler
     scope: str
     summary: str
@@ -89,20 +92,23 @@ class Route(NamedTuple):
     idempotent: bool
     media: str | None  # the content type of the response, if it is not JSON
     form_type: type[Struct] | None  # multipart: the fields beside `file`; the handler reads the body itself
-    # Returns errors beyond types if other fields are invalid, so that one response holds all errors
+    # If a field has an invalid type or value, this function is called for the errors that the handler would find, so
+    # that one response lists all errors.
     validate: Callable[[ApiRequest], Awaitable[dict[str, list[str]]]] | None
     alternative_media: str | None = None
     rate: RequestClass = "requests"  # the rate limit that applies (docs/decisions.md#4)
-    changes_sending: bool = False  # starts or stops sending although its scope is a write scope: forbidden for authors
+    # True if the endpoint starts or stops sending although its scope is a write scope: roles that may not send, such as
+    # authors, get 403.
+    changes_sending: bool = False
 
     @property
     def has_id(self) -> bool:
-        """Return whether the path contains an id."""
+        """Return whether the path contains `{id}`."""
         return "{id}" in self.path
 
     @property
     def inner_id_name(self) -> str | None:
-        """The name of the second id of the path, such as `run_id` of `/flows/{id}/runs/{run_id}`."""
+        """The name of the second id of the path, such as `run_id` of `/flows/{id}/runs/{run_id}`, or None."""
         match = _INNER_ID_PATTERN.search(self.path)
         return match[1] if match else None
 
@@ -131,9 +137,10 @@ class Routes(list[Route]):
         rate: RequestClass = "requests",
         changes_sending: bool = False,
     ) -> Callable[[Handler], Handler]:
-        """Declare an endpoint below `/v1/my` that returns a Struct (`returns`) or bytes (`media`).
+        """Return a decorator that declares its handler as an endpoint below `/v1/my`.
 
-        The first line of the handler's docstring is the summary in the OpenAPI document.
+        The endpoint returns a Struct or a list of Structs (`response_type`), or content of the type `media`. In the
+        OpenAPI document, the first line of the handler's docstring is the summary and the rest is the description.
         """
 
         def register(handler: Handler) -> Handler:
@@ -166,7 +173,8 @@ class Routes(list[Route]):
         return register
 
 
-# Valid fields are checked although others are invalid, so that a response lists all errors (docs/decisions.md#3).
+# The valid fields of a request are checked although others are invalid, so that a response lists all errors
+# (docs/decisions.md#3).
 
 _BLANK_MESSAGE = "can't be blank"
 Check = Callable[[int, Any, Any], Any]
@@ -176,12 +184,13 @@ _INDEX_PATTERN = re.compile(r"\[(\d+)\]")
 def validator(
     check: Check, include_base: bool = False, either: tuple[str, ...] = (), parses: bool = False
 ) -> Callable[[ApiRequest], Awaitable[dict[str, list[str]]]]:
-    """Return a route's `validate` function for a check that takes account, request and id and raises Invalid.
+    """Return a function for `Route.validate` that runs `check` on the valid part of a request.
 
-    The check sees the valid part of the request, as if the invalid fields had not been sent. Its errors about invalid
-    fields are dropped, and so are those about the request as a whole (`base`) unless `include_base` is set. One key of
-    `either` is required: if one was sent and is invalid, the others are not reported as missing. A check that
-    `parses` templates runs on the rendering threads.
+    `check` takes the account id, the request body and the id of the path (None without one), and raises Invalid. It
+    sees the body as if the invalid fields had not been sent. Its errors about invalid fields are dropped, and so are
+    those about the request as a whole (`base`) unless `include_base` is set. A request needs one of the keys in
+    `either`: if one was sent and is invalid, the others are not reported as missing. `parses` means that the check
+    parses templates and therefore runs on the rendering threads.
     """
 
     async def validate(request: ApiRequest) -> dict[str, list[str]]:
@@ -190,7 +199,7 @@ def validator(
         try:
             await (render if parses else fetch)(check, request.account_id, request.body, request.id or None)
         except Invalid as error:
-            assert request.parse_result is not None  # a body that was not parsed is not checked
+            assert request.parse_result is not None  # `body` is not None, so it was parsed.
             return keep_faults_of_readable_fields(request.parse_result, error, include_base, either)
         return {}
 
@@ -200,7 +209,11 @@ def validator(
 def keep_faults_of_readable_fields(
     read: PartialRead, error: Invalid, include_base: bool = False, either: tuple[str, ...] = ()
 ) -> dict[str, list[str]]:  # fmt: skip
-    """Return the errors about fields that were parsed, with the paths of the original request."""
+    """Return those errors of a check that are not about a field with a parse error, by path in the original request.
+
+    `read` is the parse result of the request, and `error` the result of the check on its valid part. `include_base`
+    and `either` are those of `validator`.
+    """
     invalid_paths = {*read.faults.fields, *([] if include_base else ["base"])}
     is_alternative_sent = not invalid_paths.isdisjoint(either)
     errors = {}
@@ -216,7 +229,11 @@ def keep_faults_of_readable_fields(
 
 
 def _path_in_request(path: str, kept_indexes: dict[str, list[int]]) -> str:
-    """Return a path with the indexes of the original request; invalid list entries were left out before the check."""
+    """Return a path in the valid part of a request as a path in the original request.
+
+    Invalid list entries were removed before the check, so the indexes differ. `kept_indexes` maps the path of a list to
+    the original indexes of the remaining entries.
+    """
     sent_path, end = "", 0
     for match in _INDEX_PATTERN.finditer(path):
         sent_path += path[end : match.start()]
@@ -225,7 +242,7 @@ def _path_in_request(path: str, kept_indexes: dict[str, list[int]]) -> str:
     return sent_path + path[end:]
 
 
-# Paths of the endpoints that are not declared by `Routes`: log in, log out, form submission.
+# `Routes` does not declare the endpoints for log-in, log-out and form submission. These are their paths.
 
 LOGIN_PATHS = ("/v1/login", "/v1/my/login")
 LOGOUT_PATHS = ("/v1/logout", "/v1/my/logout")

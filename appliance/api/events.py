@@ -1,4 +1,4 @@
-"""Endpoints of events."""
+"""Endpoints that record and list events."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -19,14 +19,14 @@ from appliance.storage.models import Event
 from appliance.storage.transactions import commit, fetch
 
 ROUTES = Routes()
-# An event requires one of these keys.
+# An event needs one of these keys.
 _CONTACT_KEYS = ("contact_id", "contact_email")
-# Contacts are created in small transactions, so that other writes do not wait.
+# A batch of events creates its missing contacts in transactions of this size, so that other writes proceed in between.
 _CONTACT_BATCH_SIZE = 20
 
 
 class EventFault(Struct):
-    """The error of one event of a batch."""
+    """An event of a batch that was not recorded, with its errors."""
 
     index: Annotated[int, Meta(description="position in the batch, starting at 0")]
     code: Annotated[str, Meta(description="error code, as for a single request")]
@@ -35,7 +35,7 @@ class EventFault(Struct):
 
 
 class EventsDone(Struct):
-    """The result of a batch."""
+    """The result of a batch of events."""
 
     created: Annotated[int, Meta(description="number of recorded events")]
     repeated: Annotated[int, Meta(description="number of events already known by their `idempotency_key`")]
@@ -69,7 +69,7 @@ async def create_event(request: ApiRequest) -> ApiResponse:
     key = get_idempotency_key(request.http, body)
     if key is not None and not isinstance(body.idempotency_key, str):
         body = structs.replace(body, idempotency_key=key)
-    # Parsing a user agent is slow.
+    # Parsing a user agent is slow, so an event with one is prepared on the reader pool.
     if isinstance(body.user_agent, str):
         ready = await fetch(prepare, body, request.credential.is_test)
     else:
@@ -123,7 +123,7 @@ async def create_events(request: ApiRequest) -> ApiResponse:
 
 
 def _build_refusal(account_id: int, read: PartialRead) -> Invalid:
-    """Return the error of an invalid event of a batch, listing all its errors."""
+    """Return the error for an invalid event of a batch, with its parse errors and those of its valid fields."""
     faults = Faults()
     faults.merge(read.faults.fields)
     if isinstance(read.value, EventWrite):
@@ -135,7 +135,7 @@ def _build_refusal(account_id: int, read: PartialRead) -> Invalid:
 
 
 def _create_missing_contacts(request: ApiRequest, batch: Sequence[PreparedEvent]) -> None:
-    """Create the missing contacts of events with their address only, not opted in."""
+    """Create the contacts of events that do not exist yet but should, with their email address and not opted in."""
     for ready in batch:
         address = submit.find_missing_contact(request.account_id, ready)
         if address is not None:

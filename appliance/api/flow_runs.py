@@ -1,4 +1,4 @@
-"""Endpoints of flow runs: the report of a flow, its runs, and actions on them."""
+"""Endpoints of flow runs: the report of a flow, its runs, actions on them, and the enrollment of contacts."""
 
 from typing import Annotated, Any, Literal
 
@@ -52,7 +52,7 @@ class FlowRun(Struct):
 
 
 class RunStep(Struct):
-    """A step that a run has reached. Without an outcome the run waits there; `summary` describes the step."""
+    """A step that a run has entered. While `outcome` is null, the run waits in this step."""
 
     step_id: Annotated[int, Meta(description="id of the step")]
     type: str
@@ -72,7 +72,7 @@ class RunStep(Struct):
 
 
 class FlowRunDetail(FlowRun):
-    """A run with the event that started it and the steps it has reached, in order.
+    """A run with the data of the event that started it, and the steps that it has entered, in order.
 
     `event_data` is empty for a credential without `events:read`.
     """
@@ -82,7 +82,7 @@ class FlowRunDetail(FlowRun):
 
 
 def serialize_run(row: Run) -> FlowRun:
-    """Return a run as an API Struct."""
+    """Return the API representation of a run without its steps."""
     return FlowRun(**_run_values(row))
 
 
@@ -103,7 +103,7 @@ def _serialize_step(passed: VisitedStep) -> RunStep:
 
 
 def serialize_run_detail(row: Run) -> FlowRunDetail:
-    """Return a run with its history."""
+    """Return the API representation of a run with the data of its event and the steps that it has entered."""
     return FlowRunDetail(
         **_run_values(row),
         event_data=row.event_data,
@@ -115,13 +115,13 @@ ROUTES = Routes()
 
 
 class ReportQuery(Struct):
-    """The period of the report: all runs or recent ones."""
+    """The period of the report: the runs that it counts."""
 
     range: Annotated[Range, Meta(description="period of the report, in days")] = "all"
 
 
 async def _get_run_detail(request: ApiRequest) -> FlowRunDetail:
-    """Return a run, with the data of its event only for a credential that may read events."""
+    """Return the run in the path. `event_data` is empty unless the credential may read events. Raises NotFound."""
 
     def read() -> FlowRunDetail:
         return serialize_run_detail(runs.get_run(request.account_id, request.id, request.inner_id))
@@ -217,7 +217,8 @@ async def enroll_contacts(request: ApiRequest) -> ApiResponse:
     """Enroll contacts in an active flow: by id, or all current members of a segment."""
     contact_ids = await fetch(enrollment.resolve_contacts, request.account_id, request.id, request.body)
     summary, test = EnrollmentResult(), request.credential.is_test
-    # Small transactions keep other writes from waiting. The request is safe to repeat: a contact enters once.
+    # Many small transactions let other writes proceed in between. If one of them fails, the request can be repeated,
+    # because a contact in the flow is not enrolled again.
     for start in range(0, len(contact_ids), enrollment.BATCH_SIZE):
         batch_result = await commit(
             enrollment.enroll, request.id, contact_ids[start : start + enrollment.BATCH_SIZE], test

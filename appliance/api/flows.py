@@ -30,7 +30,7 @@ from appliance.storage.transactions import commit, fetch, render
 
 
 class FlowTrigger(Struct):
-    """The trigger of a flow and its conditions."""
+    """The event that starts a flow, and its conditions."""
 
     event: Annotated[
         str,
@@ -60,7 +60,7 @@ class FlowTrigger(Struct):
 
 
 class FlowStep(Struct):
-    """A step with the common keys and those of its type; sending it back unchanged has no effect."""
+    """A step of a flow, with the common keys and those of its type. Sending it back unchanged has no effect."""
 
     id: Annotated[int, Meta(description="identifier of the step in runs and reports")]
     type: Annotated[
@@ -150,13 +150,13 @@ class Flow(Struct):
 
 
 class FlowChanged(Flow):
-    """An updated flow; `scripts` holds the current results of its saved simulations."""
+    """An updated flow, and the results that its saved simulations (`scripts`) have now."""
 
     scripts: Annotated[list[ScriptResult], Meta(description="results of the test scripts saved with the flow")]
 
 
 class FlowStarter(Struct):
-    """A predefined flow; `POST /flows` takes its key as `starter`, or its parts."""
+    """A predefined flow. `POST /flows` accepts its `key` as `starter`, or its name, trigger and steps."""
 
     key: Annotated[str, Meta(description="identifier of the starter in `POST /flows`")]
     label: str
@@ -167,13 +167,13 @@ class FlowStarter(Struct):
 
 
 class FlowStarters(Struct):
-    """The predefined flows."""
+    """The flows that are predefined for a new one."""
 
     starters: Annotated[list[FlowStarter], Meta(description="flow starters")]
 
 
 class StepField(Struct):
-    """A property of a step."""
+    """A key of a step, as a form shows it."""
 
     name: str
     label: str
@@ -203,7 +203,7 @@ class KnownEvent(Struct):
 
 
 class FlowSpec(Struct):
-    """The step types and events for building flows."""
+    """The step types and the events from which a flow can be built, and their limits."""
 
     steps: Annotated[list[StepKind], Meta(description="step types")]
     events: Annotated[list[KnownEvent], Meta(description="events that can start a flow")]
@@ -212,9 +212,9 @@ class FlowSpec(Struct):
 
 
 def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
-    """Return a flow loaded with its trigger and templates (`store.dress`)."""
+    """Return the API representation of a flow, which must be loaded with its trigger and templates (`load_details`)."""
     trigger = row.loaded_trigger
-    # Steps are passed through unconverted, because a step type may have keys of its own.
+    # The steps stay dicts and are not converted to FlowStep, because a step type may have further keys.
     steps: Any = document.dump_steps(row.steps, versions.get_contents(row.templates))
     status: Any = row.status
     approval: Any = row.approval_state
@@ -233,7 +233,7 @@ def serialize_flow(row: models.Flow, stats: FlowStats) -> Flow:
 
 
 ROUTES = Routes()
-# The audited action for each status.
+# The action in the audit log for a change to each status.
 _ACTION_BY_STATUS = {"active": "activate", "paused": "pause", "archived": "archive", "draft": "revive"}
 
 
@@ -247,12 +247,15 @@ async def _flow_response(row: models.Flow) -> ApiResponse:
 
 
 def _require_send_scope(request: ApiRequest) -> None:
-    """Raise a 403 error for a credential that may write flows but not send."""
+    """Raise a 403 error for a credential without the scope `campaigns:send`, which may only edit flows."""
     require_scope(request.credential, "campaigns:send")
 
 
 def _require_can_change(request: ApiRequest, row: models.Flow) -> None:
-    """Raise a 403 error for authors and test keys if the flow was activated by others."""
+    """Raise a 403 error if the credential may not change a flow that has been activated.
+
+    A user needs a role that may send. A test key needs a flow that a test key activated.
+    """
     role = request.credential.role
     if row.version > 0 and role is not None and not access.role_can_send(role):
         raise ApiError(
@@ -313,7 +316,7 @@ async def update_flow(request: ApiRequest) -> ApiResponse:
     before = await fetch(store.get, request.account_id, request.id)
     new_status = store.STATUS_ALIASES.get(str(request.body.status), request.body.status)
     changes_status = isinstance(new_status, str) and new_status != before.status
-    if changes_status or before.status == "active":  # a change of an active flow takes effect at once
+    if changes_status or before.status == "active":  # A change of an active flow takes effect at once.
         _require_can_change(request, before)
     if changes_status and new_status == "active":
         _require_send_scope(request)
@@ -459,5 +462,5 @@ def _require_access_to_contact(request: ApiRequest) -> None:
 
 
 def _require_contacts_scope(request: ApiRequest) -> None:
-    """Raise a 403 error without `contacts:read`: a simulation shows messages with contact data."""
+    """Raise a 403 error without the scope `contacts:read`, because a simulation shows the data of contacts."""
     require_scope(request.credential, "contacts:read")

@@ -55,7 +55,7 @@ class Form(Struct):
 
 
 def serialize_form(row: models.Form) -> Form:
-    """Return a form as an API Struct."""
+    """Return the API representation of a sign-up form."""
     return Form(
         row.id, row.account_id, row.name, row.list_ids, row.origins,
         [field if isinstance(field, str) else FormField(**field) for field in row.fields], row.double_opt_in,

@@ -32,7 +32,7 @@ log = logging.getLogger("campanero.api")
 _encoder = msgspec.json.Encoder()
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _UNESCAPED = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "%,")
-# An escaped character takes up to twelve bytes.
+# The limits of the names in a header. An escaped character takes up to twelve bytes.
 _MAX_NAME_CHARACTERS, _MAX_NAMES_BYTES = 300, 4000
 
 _STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
@@ -43,7 +43,7 @@ _STATUS_BY_ERROR: tuple[tuple[type[Exception], int], ...] = (
     (errors.RateLimitExceeded, 429),
     (errors.Unavailable, 503),
 )
-# The guide has a heading for every code.
+# The guide has a heading for every error code, to which the `hint` of an error links.
 _ERROR_GUIDE_PATH = "/docs/guides/errors-and-limits"
 _DEFAULT_MESSAGES = {
     "not_found": "Not found.",
@@ -56,7 +56,10 @@ _DEFAULT_MESSAGES = {
 
 
 class ApiError(Exception):
-    """An error of the API layer: missing credential, wrong content type, invalid JSON."""
+    """An error that the API itself finds, such as a missing credential, a wrong content type or invalid JSON.
+
+    `headers` are added to the response, and `extra` are further keys of its body.
+    """
 
     def __init__(self, status: int, code: str, message: str = "", headers: dict[str, str] | None = None,
                  **extra: Any) -> None:  # fmt: skip
@@ -81,17 +84,17 @@ def log_context(request: Request) -> dict[str, str]:
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> HTTPResponse:
-    """Return a JSON response."""
+    """Return a response with the value encoded as JSON."""
     return HTTPResponse(_encoder.encode(value), status, headers, content_type="application/json")
 
 
 async def media_response(
     request: Request, kind: str, value: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> HTTPResponse | None:
-    """Return bytes, or stream an iterator of bytes and return None.
+    """Return a response of the content type `kind`, or stream it and return None if the value is an iterator of bytes.
 
-    An error before the first chunk is raised. A later error aborts the connection, which tells the client that the
-    response is incomplete.
+    An error before the first chunk is raised. A later error is logged and aborts the connection, which tells the client
+    that the response is incomplete.
     """
     content_type = f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
     if isinstance(value, bytes | str):
@@ -119,9 +122,10 @@ async def media_response(
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Return names as one header value, percent-encoded as UTF-8 where they are not printable ASCII (RFC 9110, 5.5).
+    """Return names as one header value, separated by commas.
 
-    Commas and percent signs are encoded too. Names beyond the size limit are left out.
+    Characters other than printable ASCII (RFC 9110, section 5.5), commas and percent signs are percent-encoded as
+    UTF-8. A name is cut to `_MAX_NAME_CHARACTERS`. Names beyond `_MAX_NAMES_BYTES` in total are left out.
     """
     encoded_names, length = [], 0
     for name in dict.fromkeys(names):
@@ -134,7 +138,7 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def page_headers(page: Page) -> dict[str, str]:
-    """Return the paging headers of a list."""
+    """Return the headers of a page of a list: total, number of pages, page number, next and previous page."""
     headers = {
         "X-Total-Count": str(page.total),
         "X-Total-Pages": str(page.pages),
@@ -148,10 +152,10 @@ def page_headers(page: Page) -> dict[str, str]:
 
 
 def error_response(request: Request, error: Exception) -> HTTPResponse:
-    """Return the error response for any exception (docs/decisions.md#3); only a status 500 is logged with its trace."""
+    """Return the error response for any exception (docs/decisions.md#3). A status 500 is logged with its traceback."""
     status, code, message, extra, headers = _describe_error(error)
     if status == 405:
-        # Sanic lists the methods in no particular order.
+        # Sanic lists the methods in no particular order, so they are sorted here.
         methods = headers["Allow"].split(", ") if "Allow" in headers else [*_find_allowed_methods(request)]
         headers["Allow"] = ", ".join(sorted(methods, key=(*_METHODS, *methods).index))
     if status == 500:
@@ -177,7 +181,10 @@ def error_response(request: Request, error: Exception) -> HTTPResponse:
 
 
 def _find_allowed_methods(request: Request) -> Iterator[str]:
-    """Yield the methods that a path supports; Sanic reports them only for paths without an id at the end."""
+    """Yield the methods that the path of a request supports.
+
+    They are determined here because Sanic reports them only for paths that do not end in an id.
+    """
     for method in _METHODS:
         try:
             request.app.router.resolve(path=request.path, method=method)
@@ -227,7 +234,7 @@ def _describe_refusal(error: errors.Refused) -> tuple[int, str, str, dict[str, A
 
 
 class EmptyRequest(Struct):
-    """The request of an endpoint without parameters or without a body."""
+    """The body or query of an endpoint that has none: every key in it is unknown."""
 
 
 _decoder = msgspec.json.Decoder()
@@ -235,9 +242,9 @@ _MAX_DIGITS = 300
 
 
 def parse_body(request: Request, route: Route) -> Any:
-    """Return the JSON object of a body, or None for a GET request or a multipart form.
+    """Return the JSON object of a request's body, or None for a GET request or a multipart form.
 
-    An optional body that is empty is `{}`. Raises ApiError for a wrong content type or invalid JSON.
+    Returns `{}` for an empty body that is optional. Raises ApiError for a wrong content type or invalid JSON.
     """
     if route.form_type is not None or route.method == "GET":
         return None
@@ -247,7 +254,11 @@ def parse_body(request: Request, route: Route) -> Any:
 
 
 def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
-    """Parse a body as a JSON object. Raises ApiError for a wrong content type or invalid JSON."""
+    """Return the content of a request as a JSON object.
+
+    Raises ApiError for a wrong content type, a Content-Encoding, invalid JSON, another value than an object, or too
+    deep nesting.
+    """
     kind = (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(415, "unsupported_media_type", "Send the body as application/json.")
@@ -265,9 +276,9 @@ def parse_json_object(request: Request, content: bytes) -> dict[str, Any]:
 
 
 def _parse_with_standard_decoder(content: bytes) -> Any:
-    """Parse JSON that msgspec refuses: lone surrogates and very large numbers.
+    """Return the value of JSON that msgspec rejects because of lone surrogates or very large numbers.
 
-    They become errors of their fields instead of an error of the whole body.
+    Validation then reports these as errors of their fields. Raises ApiError for any other invalid JSON.
     """
 
     def reject_constant(constant: str) -> Any:
@@ -283,12 +294,13 @@ def _parse_with_standard_decoder(content: bytes) -> Any:
 
 
 def parse_query(request: Request, kind: type[Struct] | None) -> validation.PartialRead:
-    """Parse a query string; an unknown parameter is an error.
+    """Return the parsed query string of a request; `kind` is the Struct of its parameters, None for none.
 
-    A misspelt filter therefore never returns everything, and `dry_run` on an endpoint without it changes nothing.
+    An unknown parameter is an error, so that a misspelt filter never returns everything, and `dry_run` for an endpoint
+    that does not support it changes nothing.
     """
     kind = kind or EmptyRequest
-    # An empty filter is no filter; an empty page or limit is an error.
+    # Parameters without a value are kept: an empty filter is ignored, but an empty page or limit is an error.
     raw = {name: values[0] for name, values in request.get_args(keep_blank_values=True).items()}
     parsed = validation.read_partial(kind, raw, loose=True)
     for name in parsed.ignored:
@@ -297,16 +309,16 @@ def parse_query(request: Request, kind: type[Struct] | None) -> validation.Parti
 
 
 def parse_id(text: str) -> int:
-    """Parse an id from the path. Raises a 404 error if it is not an integer."""
+    """Return an id from the path as an integer. Raises a 404 error if it is not a decimal number of up to 18 digits."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise ApiError(404, "not_found")
     return int(text)
 
 
 def get_idempotency_key(request: Request, body: Any = None) -> str | None:
-    """Return the Idempotency-Key header, or the key of the same name in a body, or None.
+    """Return the Idempotency-Key header, or else `idempotency_key` of the body, or None.
 
-    Raises Invalid for an invalid key, and if header and body differ.
+    Raises Invalid if the header is not a valid key, or if header and body have different keys.
     """
     key = request.headers.get("idempotency-key")
     if key is not None:
@@ -320,7 +332,11 @@ def get_idempotency_key(request: Request, body: Any = None) -> str | None:
 
 
 async def receive_file(request: ApiRequest, target: Path, max_bytes: int, noun: str) -> uploads.Form:
-    """Stream the multipart field `file` to `target` and return the form; `noun` names the file in errors."""
+    """Write the multipart field `file` of a request to `target` while it arrives, and return the form.
+
+    `noun` names the file in error messages, such as `an import`. Raises ApiError for a file over `max_bytes`, a wrong
+    content type, or a form that cannot be parsed.
+    """
     stream: Any = request.http.stream
     try:
         form = await uploads.receive(request.http.headers, stream, target, max_bytes)

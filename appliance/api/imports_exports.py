@@ -42,7 +42,7 @@ ROUTES = Routes()
 
 
 class ImportColumn(Struct):
-    """A column of the file: its target ("" = ignored), sample values and date format."""
+    """A column of the file: the field to which it is mapped, sample values and date format."""
 
     name: str
     target: Annotated[str, Meta(description="field to which the column is mapped; empty if it is not imported")]
@@ -61,7 +61,7 @@ class ImportColumn(Struct):
 
 
 class ImportArriving(Struct):
-    """How many contacts of the file are subscribed, unsubscribed or suppressed afterwards, and why."""
+    """How many contacts of the file are subscribed, unsubscribed or suppressed after the import, and why."""
 
     subscribed: Annotated[int, Meta(description="contacts whose address is subscribed")]
     unsubscribed: Annotated[int, Meta(description="contacts whose address is not subscribed")]
@@ -76,7 +76,7 @@ class ImportArriving(Struct):
 
 
 class ImportLeftInPlace(Struct):
-    """How many created contacts an undo kept, by reason."""
+    """How many contacts that the import created were kept when it was undone, by reason."""
 
     changed: Annotated[int, Meta(description="contacts that were changed since")]
     messaged: Annotated[int, Meta(description="contacts that were sent a message since")]
@@ -129,7 +129,10 @@ class Import(Struct):
 
 
 def serialize_import(row: models.Import) -> Import:
-    """Return an import as an API Struct."""
+    """Return the API representation of an import.
+
+    Its progress is 1 once it has ended, 0 while its file is being read, and else the share of processed rows.
+    """
     values: dict[str, Any] = {}
     for name in Import.__struct_fields__:
         if name not in ("progress", "repeated", "columns", "options", "arriving", "left_in_place"):
@@ -157,7 +160,10 @@ async def list_imports(request: ApiRequest) -> ApiResponse:
 
 @asynccontextmanager
 async def _receive_import(request: ApiRequest) -> AsyncIterator[tuple[Upload, FilePreview]]:
-    """Receive and inspect a file, which is deleted afterwards. Raises Invalid with all errors of the form."""
+    """Receive the file of an import into a temporary file, and yield it with its preview.
+
+    The file is deleted when the block ends. Raises Invalid with all errors of the file and of the form's fields.
+    """
     target = await asyncio.to_thread(store.import_directory) / f"incoming-{secrets.token_hex(8)}"
     try:
         form = await api_http.receive_file(request, target, config.current().limits.import_bytes, "an import")
@@ -173,13 +179,13 @@ async def _receive_import(request: ApiRequest) -> AsyncIterator[tuple[Upload, Fi
 
 
 def _inspect_upload(account_id: int, upload: Upload, has_file: bool, faults: Faults) -> FilePreview:
-    """Inspect a received file. Raises Invalid with the given and the new errors."""
+    """Return the preview of a received file. Raises Invalid with `faults` and the errors found here, if any."""
     inspection = faults.collect(store.preview, upload) if has_file else None
     if not has_file:
         faults.add("file", "can't be blank")
     faults.collect(store.check_lists, account_id, upload.options)
     faults.check()
-    assert inspection is not None  # without errors a file was received
+    assert inspection is not None  # `check` raises unless a file was received and could be inspected.
     return inspection
 
 
@@ -192,7 +198,7 @@ async def _validate_import(request: ApiRequest) -> dict[str, list[str]]:
 
 
 def _parse_options(form: ImportForm, faults: Faults) -> ImportOptions:
-    """Parse the options of an import: add errors to `faults` and return the valid part."""
+    """Return the valid part of the options, which the form has as JSON text, and add their errors to `faults`."""
     if form.options is UNSET or not form.options.strip():
         return ImportOptions()
     try:
@@ -262,7 +268,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def _export_query(kind: type[PageQuery], name: str) -> type[Struct]:
-    """Return the query Struct of an export: the filters of a list without paging, and `bom`."""
+    """Return a query Struct for an export: the filters of the list query `kind` without paging, and `bom`."""
     pages = {info.name for info in struct_fields(PageQuery)}
     filters = [(info.name, info.type, UNSET) for info in struct_fields(kind) if info.name not in pages]
     extra_annotations = {"text": ContactQuery.text} if kind is ContactQuery else {}
@@ -296,7 +302,10 @@ async def _export_response(
 
 
 def _encode_chunks(lines: Iterator[Any], prefix: bytes) -> Iterator[bytes]:
-    """Yield chunks as bytes. The BOM is part of the first chunk, so that an error before it gets its own response."""
+    """Yield the lines of an export as bytes, the first one after `prefix` (a byte order mark or nothing).
+
+    The prefix is not a chunk of its own, because an error after the first chunk can no longer change the response.
+    """
     for line in lines:
         yield prefix + (line.encode() if isinstance(line, str) else line)
         prefix = b""

@@ -39,7 +39,10 @@ async def list_messages(request: ApiRequest) -> ApiResponse:
 
 
 async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
-    """Return errors beyond types; if the channel is invalid, the address determines which checks apply."""
+    """Return the errors that sending the message would find, by field, and note the fields that its channel ignores.
+
+    If the channel is invalid, the message is checked as an email if its recipient contains `@`, else as an SMS.
+    """
     body: MessageWrite = request.body
     if (
         request.parse_result is not None
@@ -70,7 +73,8 @@ async def create_message(request: ApiRequest) -> ApiResponse:
         def run() -> int | None:
             args = (request.account_id, body, key, request.credential.is_test, prepared)
             messages.append(transactional.queue_message(*args))
-            # A refused message is not stored under the key, so a repeated request is checked again.
+            # A message to a suppressed recipient is not stored under the key, so that a repeated request is checked
+            # again.
             return None if transactional.get_refusal(messages[0]) else int(messages[0].id)
 
         replay_result = idempotency.run_once(
@@ -101,7 +105,7 @@ async def get_message(request: ApiRequest) -> ApiResponse:
             filled = MessagePreparer().fill_again(row)
             rendered |= {"html": filled.html if row.channel == "email" else None, "text": filled.text}
         except MergeError:
-            # The message could not be rendered, so there is no content to return.
+            # A message that was skipped because it could not be rendered has no content to return.
             if row.skip_reason != "render_error":
                 raise
         return schemas.serialize_message_detail(row, rendered, events)
@@ -128,7 +132,7 @@ _add_decision("assume_sent", retries.assume_sent, "Mark an uncertain message as 
 class Incoming(Struct, rename={"from_": "from"}):
     """An incoming SMS.
 
-    `answered_message_id` is the last message sent to the contact before, `reply_message_id` the reply to a keyword.
+    `answered_message_id` is the last message sent to the number before it, and `reply_message_id` the automatic reply.
     """
 
     id: int
@@ -150,7 +154,7 @@ class Incoming(Struct, rename={"from_": "from"}):
 
 
 class Said(Struct, rename={"from_": "from"}):
-    """One SMS of a conversation: incoming (`in`, the id of an Incoming) or outgoing (`out`, the id of a Message)."""
+    """An SMS of a conversation: incoming (`in`; `id` is that of an Incoming) or outgoing (`out`; that of a Message)."""
 
     direction: Annotated[
         Literal["in", "out"], Meta(description="`in` for messages from the contact, `out` for messages to the contact")
@@ -179,7 +183,7 @@ class Said(Struct, rename={"from_": "from"}):
 
 
 def serialize_incoming(row: models.Incoming) -> Incoming:
-    """Return an incoming SMS as an API Struct."""
+    """Return the API representation of an incoming SMS."""
     kind: Any = row.kind
     return Incoming(
         row.id, row.account_id, row.contact_id, row.sender, row.recipient or None, row.body, kind, row.keyword,
@@ -190,7 +194,7 @@ def serialize_incoming(row: models.Incoming) -> Incoming:
 
 
 def serialize_conversation_line(line: ConversationLine) -> Said:
-    """Return a line of a conversation as an API Struct."""
+    """Return the API representation of an SMS in a conversation, which is either incoming or outgoing."""
     at, incoming, message = str(iso(line.at)), line.incoming, line.message
     if incoming is not None:
         kind: Any = incoming.kind

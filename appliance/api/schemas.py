@@ -1,4 +1,4 @@
-"""Response Structs that several endpoints share, and functions that fill them from rows."""
+"""Response Structs that several endpoints share, and functions that create them from rows of the database."""
 
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -47,7 +47,7 @@ class Channel(Struct):
 
 
 class Contact(Struct):
-    """A contact."""
+    """A person with email addresses and phone numbers, consent, and custom data."""
 
     id: int
     uuid: Annotated[
@@ -102,7 +102,7 @@ class Contact(Struct):
 
 
 class ContactWritten(Contact):
-    """A written contact; `kept_opt_out` names the opt-outs that the write did not lift."""
+    """A created or updated contact; `kept_opt_out` names the opt-outs that the request did not lift."""
 
     kept_opt_out: Annotated[
         list[str],
@@ -145,7 +145,7 @@ class ContactList(Struct):
 
 
 class Template(Struct):
-    """The content of a message."""
+    """The content of an email or SMS: subject, body and design."""
 
     id: int
     name: str | None
@@ -285,7 +285,7 @@ class Campaign(Struct):
 
 
 class MessageError(Struct):
-    """The error that the server or provider reported."""
+    """The last error that a mail server or SMS provider reported for a message."""
 
     code: Annotated[str, Meta(description="class of the rejection")]
     smtp: Annotated[int, Meta(description="SMTP reply code")] | None
@@ -294,7 +294,7 @@ class MessageError(Struct):
 
 
 class Message(Struct, rename={"from_": "from"}):
-    """A message to one address."""
+    """An email or SMS to one address."""
 
     id: int
     account_id: int
@@ -375,7 +375,7 @@ class BrandLink(Struct):
 
 
 class Brand(Struct):
-    """The brand of an account."""
+    """The brand of an account: colours, fonts, logo, company and postal address."""
 
     id: int
     account_id: int
@@ -408,13 +408,16 @@ S = TypeVar("S", bound=Struct)
 
 @cache
 def _list_fields(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
-    """Return the fields of a Struct, and whether each is a time."""
+    """Return (name, is_time) for each field of a Struct. A field whose name ends in `_at` is a time."""
     return tuple((name, name.endswith("_at")) for name in kind.__struct_fields__)
 
 
 def _build_from_row(kind: type[S], row: Any, **values: Any) -> S:
-    """Build a Struct from the columns of a row and given values; times are formatted."""
-    # Reading Peewee's `__data__` avoids thousands of attribute lookups per page.
+    """Build a Struct whose fields are taken from `values`, or else from the row's attributes of the same names.
+
+    Times of the row, in milliseconds, become ISO texts.
+    """
+    # Peewee's `__data__` is a plain dict of the columns. Reading it avoids thousands of descriptor calls per page.
     stored = getattr(row, "__data__", values)
     for name, is_time in _list_fields(kind):
         if name not in values:
@@ -424,7 +427,7 @@ def _build_from_row(kind: type[S], row: Any, **values: Any) -> S:
 
 
 def serialize_channel(row: models.Channel) -> Channel:
-    """Return a channel as an API Struct."""
+    """Return the API representation of a channel."""
     return _build_from_row(Channel, row, verified=row.verified_at is not None, suppression_reason=row.suppression)
 
 
@@ -447,32 +450,35 @@ def _contact_values(row: models.Contact) -> dict[str, Any]:
 
 
 def serialize_contact(row: models.Contact) -> Contact:
-    """Return a contact loaded with its channels and lists."""
+    """Return the API representation of a contact, which must be loaded with its channels and lists."""
     return _build_from_row(Contact, row, **_contact_values(row))
 
 
 def serialize_written_contact(row: models.Contact, kept_opt_out: list[str]) -> ContactWritten:
-    """Return a written contact."""
+    """Return the API representation of a created or updated contact.
+
+    `kept_opt_out` are the addresses and lists (`list:5`) whose opt-outs the request did not lift.
+    """
     return _build_from_row(ContactWritten, row, kept_opt_out=kept_opt_out, **_contact_values(row))
 
 
 def serialize_list(row: models.ContactList, sendable: dict[str, int]) -> ContactList:
-    """Return a list as an API Struct."""
+    """Return the API representation of a list; `sendable` has its number of sendable members by channel."""
     return _build_from_row(ContactList, row, sendable_count=Sendable(**sendable))
 
 
 def serialize_template(row: models.Template) -> Template:
-    """Return a template as an API Struct."""
+    """Return the API representation of a template."""
     return _build_from_row(Template, row)
 
 
 def serialize_trigger(row: models.Trigger) -> Trigger:
-    """Return a trigger as an API Struct."""
+    """Return the API representation of a campaign's trigger."""
     return _build_from_row(Trigger, row)
 
 
 def serialize_campaign(row: models.Campaign) -> Campaign:
-    """Return a campaign loaded with trigger, template and counts."""
+    """Return the API representation of a campaign, which must be loaded with its trigger, template and counts."""
     content, waits = serialize_template(row.template), row.waiting
     return _build_from_row(
         Campaign, row, waiting=waits and Waiting(waits.reason, waits.text, iso(waits.until)),
@@ -489,19 +495,22 @@ def _message_values(row: models.Message) -> dict[str, Any]:
     is_open = row.status in ("queued", "held")
     return {
         "to": row.recipient, "from_": row.sender or None, "tags": row.tags or {}, "error": error,
-        # Without a due time the message waits for its paused flow to be resumed.
+        # A queued message without a due time belongs to a paused flow and waits until the flow is resumed.
         "next_attempt_at": iso(max(row.due_at, row.created_at)) if is_open and row.due_at is not None else None,
         "source_name": getattr(row, "source_name", None),
     }  # fmt: skip
 
 
 def serialize_message(row: models.Message) -> Message:
-    """Return a message as an API Struct."""
+    """Return the API representation of a message without its content."""
     return _build_from_row(Message, row, **_message_values(row))
 
 
 def serialize_message_detail(row: models.Message, content: Any, events: list[models.Event]) -> MessageDetail:
-    """Return a message with its content; `content` has `html`, `text` and `headers`."""
+    """Return the API representation of a message with its content and events.
+
+    `content` has the keys `html`, `text` and `headers`.
+    """
     return _build_from_row(
         MessageDetail, row, html=content["html"], text=content["text"], headers=content["headers"],
         events=[serialize_event(event) for event in events], **_message_values(row),
@@ -512,7 +521,10 @@ serialize_event = listing.shape_event
 
 
 def serialize_brand(row: models.Brand) -> Brand:
-    """Return the brand; nothing is imported from websites, so `source_url` is null."""
+    """Return the API representation of a brand.
+
+    `source_url` and `last_scraped_at` of the specification are always None, because no website is read.
+    """
     return _build_from_row(
         Brand, row, source_url=None, last_scraped_at=None, logo=media.resolve_url(row.logo),
         links=[BrandLink(**{"url": "", "icon": "", "title": "", **link}) for link in row.links or []],

@@ -22,7 +22,7 @@ from appliance.storage.transactions import commit, fetch
 
 
 class Segment(Struct):
-    """Contacts that match filters. `contacts_count` is null until the first count of a large account is complete."""
+    """A group of contacts that match filters. In a large account `contacts_count` is null until the first count."""
 
     id: int
     account_id: int
@@ -40,7 +40,7 @@ class Segment(Struct):
 
 
 class FilterShare(Struct):
-    """The number of contacts that match one filter; estimated from a sample in large accounts."""
+    """The number of contacts that match one filter. In a large account it is estimated from a sample."""
 
     count: Annotated[int, Meta(description="number of contacts that match this filter alone")]
     estimated: Annotated[bool, Meta(description="true if the number is an estimate")]
@@ -56,7 +56,7 @@ class Counted(Struct):
 
 
 class FilterField(Struct):
-    """A field that filters support."""
+    """A field of contacts that a filter can test."""
 
     name: str
     type: Annotated[str, Meta(description="type of the field, which determines its predicates")]
@@ -68,7 +68,7 @@ class FilterField(Struct):
 
 
 class FilterTest(Struct):
-    """A predicate of a field type and the type of its value."""
+    """A predicate that a field type supports, and the kind of value that it takes."""
 
     predicate: Annotated[str, Meta(description="name of the predicate")]
     takes: Annotated[str, Meta(description="kind of the value")]
@@ -77,7 +77,7 @@ class FilterTest(Struct):
 
 
 class FilterSpec(Struct):
-    """All fields and predicates for building filters."""
+    """All fields and predicates from which filters can be built, and their limits."""
 
     fields: Annotated[list[FilterField], Meta(description="fields that filters can use")]
     types: Annotated[dict[str, list[FilterTest]], Meta(description="predicates by type")]
@@ -85,7 +85,7 @@ class FilterSpec(Struct):
 
 
 def _serialize_segment(row: models.Segment, count: int | None, sentence: str) -> Segment:
-    """Return a segment as an API Struct."""
+    """Return the API representation of a segment with its count (None if unknown) and its filters as a sentence."""
     return Segment(
         row.id, row.account_id, row.name, row.filters, sentence, count, iso(row.created_at) or "",
         iso(row.updated_at) or "",
@@ -93,7 +93,7 @@ def _serialize_segment(row: models.Segment, count: int | None, sentence: str) ->
 
 
 def _serialize_count(count: int, sample: list[Contact], shares: list[Share], sentence: str) -> Counted:
-    """Return a count as an API Struct."""
+    """Return the API representation of a count, with a sample of the contacts and the share of each filter."""
     return Counted(count, sample, [FilterShare(share.count, share.estimated) for share in shares], sentence)
 
 

@@ -20,20 +20,21 @@ ROUTES = Routes()
 _HEARTBEAT_SECONDS = 1.0
 _heartbeat_lock = asyncio.Lock()
 _last_heartbeat: float | None = None
-# Metrics have their own thread: counting a long queue takes a third of a second, and pages would wait for a reader.
+# Metrics have their own thread, because counting a long queue takes a third of a second. On the reader pool it would
+# delay pages for that time.
 _metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
 
 def add_health_routes(blueprint: Blueprint) -> None:
-    """Add the endpoints that need no credential; HEAD is supported wherever GET is."""
+    """Add `/healthz` and `/readyz`, which need no credential."""
     blueprint.add_route(_get_health, "/healthz", methods=["GET", "HEAD"], error_format="text")
     blueprint.add_route(_get_readiness, "/readyz", methods=["GET", "HEAD"], error_format="text")
 
 
 async def _get_health(request: Request) -> HTTPResponse:
-    """Check that the database can be read and written and is not known to be damaged.
+    """Return 200 if the database can be read and written and is not known to be damaged, else raise a 503 error.
 
-    The endpoint is public, so it writes at most once per second.
+    The endpoint is public, so it writes to the database at most once per `_HEARTBEAT_SECONDS`.
     """
     global _last_heartbeat
     await fetch(scalar, "SELECT 1")
@@ -42,14 +43,17 @@ async def _get_health(request: Request) -> HTTPResponse:
     async with _heartbeat_lock:
         now = asyncio.get_running_loop().time()
         if _last_heartbeat is None or now - _last_heartbeat >= _HEARTBEAT_SECONDS:
-            # A row is written because an empty transaction succeeds on a full disk.
+            # The check writes a row, because an empty transaction would succeed on a full disk.
             await transactions.commit(settings.write_heartbeat)
             _last_heartbeat = now
     return http.json_response({"status": "ok"})
 
 
 async def _get_readiness(request: Request) -> HTTPResponse:
-    """Check that requests are served and messages are sent. The error says in one word which part is missing."""
+    """Return 200 if requests are served and messages are sent, else raise Unavailable.
+
+    The error names the part that is not ready in one word, as `_find_missing_part` does.
+    """
     missing = _find_missing_part(request.app.ctx)
     if missing is not None:
         raise Unavailable(f"The service is not ready: {missing}", "unavailable")
@@ -58,7 +62,10 @@ async def _get_readiness(request: Request) -> HTTPResponse:
 
 
 def _find_missing_part(context: Any) -> str | None:
-    """Return the part of the service that is not ready, or None. A shutdown is reported earlier, for every request."""
+    """Return `starting`, `storage` or `queue` for the part of the service that is not ready, or None.
+
+    A service that is shutting down rejects every request before this function is called.
+    """
     if not getattr(context, "ready", False):
         return "starting"
     if disk_guard.send_blocker() is not None:

@@ -1,4 +1,7 @@
-"""Endpoints of users, API keys, the audit log and the signed-in user (docs/decisions.md#2, docs/decisions.md#5)."""
+"""Endpoints of users, API keys, the audit log, and the signed-in user with their sessions.
+
+The roles, keys and rules are those of docs/decisions.md#2 and docs/decisions.md#5.
+"""
 
 import asyncio
 from typing import Annotated, Any, Literal, cast
@@ -50,7 +53,7 @@ class UserWithPassword(User):
 
 
 class ApiKey(Struct):
-    """An API key; `hint` is its last characters."""
+    """An API key without its secret; `hint` is its last four characters."""
 
     id: int
     account_id: int
@@ -87,7 +90,7 @@ class ApiKeyWithSecret(ApiKey):
 
 
 class AuditEntry(Struct):
-    """An audit log entry: an action of an actor (`user:7`, `key:3`, `cli`, `system`) on a subject (`campaign:3`)."""
+    """An entry of the audit log: what an actor, such as `user:7`, did to a subject, such as `campaign:3`."""
 
     id: int
     account_id: int
@@ -114,12 +117,12 @@ def _user_values(row: models.User) -> dict[str, Any]:
 
 
 def serialize_user(row: models.User) -> User:
-    """Return a user as an API Struct."""
+    """Return the API representation of a user."""
     return User(**_user_values(row))
 
 
 def serialize_user_with_password(row: models.User, password: str | None) -> UserWithPassword:
-    """Return a user with the generated password."""
+    """Return the API representation of a new user with the generated password, None if the request set one."""
     return UserWithPassword(**_user_values(row), password=password)
 
 
@@ -132,17 +135,17 @@ def _key_values(row: models.ApiKey) -> dict[str, Any]:
 
 
 def serialize_key(row: models.ApiKey) -> ApiKey:
-    """Return an API key as an API Struct."""
+    """Return the API representation of an API key without its secret."""
     return ApiKey(**_key_values(row))
 
 
 def serialize_key_with_secret(row: models.ApiKey, secret: str) -> ApiKeyWithSecret:
-    """Return an API key with its secret."""
+    """Return the API representation of a new API key with its secret."""
     return ApiKeyWithSecret(**_key_values(row), key=secret)
 
 
 def serialize_audit_entry(row: models.Audit, names: dict[str, str]) -> AuditEntry:
-    """Return an audit entry with the name of its actor."""
+    """Return the API representation of an audit log entry; `names` has the names of users and keys by actor."""
     return AuditEntry(
         row.id, row.account_id, row.actor, names.get(row.actor), row.action, row.subject, row.data, row.ip,
         str(iso(row.created_at)),
@@ -187,7 +190,7 @@ async def _validate_user_update(request: ApiRequest) -> dict[str, list[str]]:
     try:
         await fetch(users.validate_update, request.caller, request.id, request.body)
     except Invalid as error:
-        assert request.parse_result is not None  # a body that was not parsed is not checked
+        assert request.parse_result is not None  # The route has a body, so it was parsed.
         return keep_faults_of_readable_fields(request.parse_result, error)
     return {}
 
@@ -254,7 +257,7 @@ async def list_audit_entries(request: ApiRequest) -> ApiResponse:
 
 
 class OwnPatch(Struct):
-    """Changes to the signed-in user; a new `password` requires `current_password`."""
+    """Changes to the signed-in user. A new `password` requires `current_password`."""
 
     name: Annotated[Name, Meta(description="name shown to other users")] | UnsetType = UNSET
     password: (
@@ -275,7 +278,7 @@ class OwnPatch(Struct):
 
 
 def _get_own_id(request: ApiRequest) -> int:
-    """Return the id of the signed-in user; the scope excludes API keys."""
+    """Return the id of the signed-in user. An API key never gets here, because it cannot have the scope."""
     assert request.credential.user_id is not None
     return request.credential.user_id
 
@@ -291,7 +294,7 @@ async def _validate_own_update(request: ApiRequest) -> dict[str, list[str]]:
     try:
         await _check_password(user, request.body)
     except Invalid as error:
-        assert request.parse_result is not None  # a body that was not parsed is not checked
+        assert request.parse_result is not None  # The route has a body, so it was parsed.
         return keep_faults_of_readable_fields(request.parse_result, error)
     return {}
 
@@ -325,7 +328,10 @@ async def _hash_new_password(user: models.User, changes: OwnPatch) -> str | None
 
 
 async def _check_password(user: models.User, changes: OwnPatch) -> None:
-    """Raise Invalid for an unsuitable new password or a wrong current one; too many attempts are refused."""
+    """Raise Invalid for a new password of an invalid length, or for a missing or wrong current one.
+
+    Raises RateLimitExceeded after too many wrong ones. Does nothing if the request has no new password.
+    """
     if not isinstance(changes.password, str):
         return
     faults = Faults()
@@ -346,11 +352,11 @@ async def _check_password(user: models.User, changes: OwnPatch) -> None:
     faults.check()
 
 
-# Sessions are browsers and programs with a JWT.
+# A session is the sign-in of a browser (cookie) or of a program (JWT).
 
 
 class SignIn(Struct):
-    """An active session."""
+    """An active session of a user: the sign-in of a browser or of a program."""
 
     id: int
     kind: Annotated[Literal["browser", "token"], Meta(description="`browser`, or `token` for a program")]

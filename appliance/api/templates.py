@@ -1,4 +1,4 @@
-"""Endpoints of templates and their images."""
+"""Endpoints of templates, and of uploaded images."""
 
 import asyncio
 from functools import partial
@@ -56,7 +56,7 @@ async def create_template(request: ApiRequest) -> ApiResponse:
 
 
 class StarterShape(Struct):
-    """A predefined design in the style of the account's brand."""
+    """A predefined email in the style of the account's brand."""
 
     name: Annotated[str, Meta(description="key of the starter")]
     label: str
@@ -67,7 +67,7 @@ class StarterShape(Struct):
 
 
 class TemplateSpec(Struct):
-    """The section types of designs, the merge language, and predefined designs."""
+    """The section types of designs, the tags and filters of merge tags, and predefined emails."""
 
     kinds: Annotated[list[schemas.Json], Meta(description="section types and their properties")]
     theme: Annotated[list[schemas.Json], Meta(description="properties of the theme")]
@@ -140,7 +140,7 @@ async def send_test_email(request: ApiRequest) -> ApiResponse:
 
 
 class UploadForm(Struct):
-    """The form fields beside the file; `full_size` keeps the width of images wider than twice the widest email."""
+    """The form fields beside the file. Without `full_size`, an image wider than two email widths is scaled down."""
 
     full_size: Annotated[
         bool, Meta(description="true to keep the original width of an image that is wider than an email")
@@ -148,7 +148,7 @@ class UploadForm(Struct):
 
 
 class Upload(Struct):
-    """An image as it is served; size and type are those of the converted image."""
+    """An uploaded image. Type and size are those of the converted image, which is the one that is served."""
 
     signed_id: Annotated[str, Meta(description="identifier of the image, for the brand's `logo` and others")]
     url: Annotated[str, Meta(description="URL of the image")]
@@ -160,7 +160,7 @@ class Upload(Struct):
 
 
 def serialize_upload(row: Media) -> Upload:
-    """Return an image as an API Struct."""
+    """Return the API representation of an uploaded image."""
     return Upload(
         str(row.signed_id),
         media.public_url(row.signed_id),
@@ -173,7 +173,10 @@ def serialize_upload(row: Media) -> Upload:
 
 
 async def _receive_picture(request: ApiRequest) -> tuple[str, Picture]:
-    """Receive an image and return its file name and content. Raises Invalid with all errors of the form."""
+    """Receive the image of a multipart form, and return its file name and the converted image.
+
+    Raises Invalid with all errors of the image and of the form's fields.
+    """
     directory = await asyncio.to_thread(TemporaryDirectory, prefix=media.UPLOAD_DIR_PREFIX)
     faults, picture = Faults(), None
     try:
@@ -190,7 +193,7 @@ async def _receive_picture(request: ApiRequest) -> tuple[str, Picture]:
     finally:
         await asyncio.to_thread(directory.cleanup)
     faults.check()
-    assert picture is not None  # without errors an image was decoded
+    assert picture is not None  # `check` raises unless an image was decoded.
     return form.filename or "", picture
 
 

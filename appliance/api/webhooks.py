@@ -19,7 +19,7 @@ from appliance.webhooks.subscriptions import WebhookPatch, WebhookQuery, Webhook
 
 
 class Webhook(Struct):
-    """A URL that receives events; an empty `events` means all events."""
+    """A URL to which events are posted. An empty `events` means all events."""
 
     id: int
     account_id: int
@@ -47,7 +47,7 @@ class WebhookWithSecret(Webhook):
 
 
 class WebhookDelivery(Struct):
-    """The delivery of one event to one webhook, with the last attempt; `event` is null once the event is deleted."""
+    """The delivery of one event to one webhook, with the response to the last attempt."""
 
     id: int
     webhook_id: Annotated[int, Meta(description="id of the webhook")]
@@ -77,7 +77,7 @@ class WebhookTested(Struct):
 
 
 class Replayed(Struct):
-    """The number of deliveries that are sent again."""
+    """The result of sending failed deliveries again."""
 
     replayed: Annotated[int, Meta(description="number of deliveries to repeat")]
 
@@ -93,17 +93,17 @@ def _webhook_values(row: models.Webhook) -> dict[str, Any]:
 
 
 def serialize_webhook(row: models.Webhook) -> Webhook:
-    """Return a webhook as an API Struct."""
+    """Return the API representation of a webhook without its secret."""
     return Webhook(**_webhook_values(row))
 
 
 def serialize_webhook_with_secret(row: models.Webhook, secret: str) -> WebhookWithSecret:
-    """Return a webhook with its secret."""
+    """Return the API representation of a webhook with its new secret."""
     return WebhookWithSecret(**_webhook_values(row), secret=secret)
 
 
 def serialize_delivery(row: models.WebhookDelivery) -> WebhookDelivery:
-    """Return a delivery that was read with the name of its event."""
+    """Return the API representation of a delivery, whose row must be loaded with the name of its event."""
     return WebhookDelivery(
         row.id, row.webhook_id, row.event_id, row.event, cast(Status, row.status), row.attempts, row.response_status,
         row.response_text, row.error, row.duration_ms, iso(row.next_attempt_at), iso(row.last_attempt_at),
@@ -112,7 +112,7 @@ def serialize_delivery(row: models.WebhookDelivery) -> WebhookDelivery:
 
 
 def serialize_test(test_result: Outcome, event: Event) -> WebhookTested:
-    """Return the result of a test."""
+    """Return the API representation of a test's result; `event` is the sample event that was sent."""
     return WebhookTested(
         test_result.is_delivered,
         test_result.status,

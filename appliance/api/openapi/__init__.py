@@ -1,4 +1,8 @@
-"""The published OpenAPI 3.1 document, built from the declarations that the endpoints run on."""
+"""The published OpenAPI 3.1 document, built from the routes and Structs that the API itself uses.
+
+This module builds the document, its schemas and the log-in paths. The other paths are in `operations`, the errors,
+headers and parameters in `responses`, and the examples in `examples`.
+"""
 
 from collections.abc import Iterable
 from functools import cache
@@ -74,7 +78,7 @@ TAGS = {
 }
 
 
-# The log-in endpoints (docs/decisions.md#2).
+# The log-in and log-out endpoints (docs/decisions.md#2), which `Routes` does not declare.
 
 LOGIN_STRUCTS = {auth.Login, auth.SignedIn}
 _JSON = "application/json"
@@ -89,7 +93,7 @@ _EXAMPLES = {
 
 
 def build_login_paths() -> dict[str, Any]:
-    """Return the log-in paths; each also exists below `/v1/my`."""
+    """Return the path items for log-in and log-out by path. Each exists below `/v1` and below `/v1/my`."""
     return {
         **{path: {"post": _build_login(number)} for number, path in enumerate(LOGIN_PATHS)},
         **{path: {"delete": _build_logout(number)} for number, path in enumerate(LOGOUT_PATHS)},
@@ -142,16 +146,15 @@ def _build_logout(index: int) -> dict[str, Any]:
     }
 
 
-# Schemas of values with their own parsers (designs, filters, steps), built from their registries.
-#
-# A Struct names one of them by `fields.named`.
+# Designs, filters and steps are not Structs but have their own parsers. Their schemas are built from their registries.
+# A field of a Struct refers to one of these schemas by `validation.schema_name`.
 
-# Both "24px" and 24 are accepted.
+# A property of a design accepts any plain value, such as both "24px" and 24.
 _PLAIN = ["string", "number", "boolean", "null"]
 
 
 def build_typed_schemas() -> dict[str, Any]:
-    """Return the schemas by name."""
+    """Return the schemas of values that have their own parsers, by name."""
     return {
         "Filter": _filter_schema(),
         "Design": _design_schema(),
@@ -304,7 +307,8 @@ def _trigger_schema() -> dict[str, Any]:
     }
 
 
-# Descriptions of names that mean the same in many Structs; a description at the declaration of a field goes first.
+# The descriptions of fields whose names mean the same in many Structs. A description in a field's own declaration takes
+# precedence.
 COMMON_DESCRIPTIONS = {
     "id": "unique id; ids ascend and are never reused",
     "account_id": "id of the account",
@@ -338,11 +342,11 @@ COMMON_DESCRIPTIONS = {
     "entered": "contacts that entered",
 }
 
-# The schemas of the document, built from the Structs.
+# The other schemas of the document are built from the Structs.
 
 
 def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
-    """Return `components.schemas`: those of the given Structs, of Structs within them, and those written by hand."""
+    """Return `components.schemas`: the given Structs, the Structs in their fields, and `build_typed_schemas`."""
     structs = collect_structs(kinds)
     _, components = msgspec.json.schema_components(
         sorted(structs, key=lambda kind: kind.__name__), ref_template="#/components/schemas/{name}"
@@ -353,7 +357,7 @@ def build_schemas(kinds: Iterable[type[Struct]]) -> dict[str, Any]:
 
 
 def collect_structs(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
-    """Return the given Structs and every Struct within them."""
+    """Return the given Structs and, recursively, every Struct in the types of their fields."""
     structs: set[type[Struct]] = set()
     pending: list[Any] = list(kinds)
     while pending:
@@ -370,7 +374,10 @@ def collect_structs(kinds: Iterable[type[Struct]]) -> set[type[Struct]]:
 
 
 def _fix_times(schema: Any) -> Any:
-    """Set the type of times to string: they are integers internally and strings in JSON."""
+    """Return a schema in which every time has the type string, because a time is an integer only in Python.
+
+    The schema of a reference gets no type.
+    """
     if isinstance(schema, list):
         return [_fix_times(item) for item in schema]
     if not isinstance(schema, dict):
@@ -384,14 +391,19 @@ def _fix_times(schema: Any) -> Any:
 
 
 def _allow_empty(schema: dict[str, Any]) -> None:
-    """Extend a pattern to allow an empty text, which clears a value like null."""
+    """Extend the patterns of a schema to allow an empty text, which clears a value as null does."""
     for part in (schema, *schema.get("anyOf", ())):
         if "pattern" in part:
             part["pattern"] = f"^$|{part['pattern']}"
 
 
 def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> dict[str, Any]:
-    """Add a description to every property: that of its declaration, or else the common one of its name."""
+    """Complete the schema of a Struct and return it.
+
+    Each property gets the description of its declaration, or else the one in COMMON_DESCRIPTIONS. A property that an
+    empty text clears allows one, and the schema's description names the keys that the Struct refuses. `kind` is None
+    for a schema that does not belong to a Struct.
+    """
     if refused := getattr(kind, "REFUSED", {}):
         schema["description"] += f" These keys are refused (422): {validation.describe_refused_keys(refused)}."
     cleared = {info.encode_name for info in declared_fields(kind) if is_cleared_by_empty(info.type)} if kind else set()
@@ -412,7 +424,10 @@ def _describe_properties(schema: dict[str, Any], kind: type[Struct] | None) -> d
 
 
 def _find_description(annotation: Any) -> str | None:
-    """Return the description in a field's type, also if it stands inside a union; msgspec drops those of Structs."""
+    """Return the description in a field's type, also inside a union, or None.
+
+    It is read from the type because msgspec drops the description of a field whose type is a Struct.
+    """
     metadata = [meta for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, msgspec.Meta)]
     descriptions = [meta.description for meta in metadata if meta.description]
     if not descriptions and (isinstance(annotation, UnionType) or get_origin(annotation) in (Annotated, Union)):
@@ -422,7 +437,7 @@ def _find_description(annotation: Any) -> str | None:
 
 @cache
 def render_yaml() -> bytes:
-    """Return the document as YAML in UTF-8."""
+    """Return the OpenAPI document as YAML in UTF-8. It is built once per process."""
 
     text: str = yaml.dump(build_document(), sort_keys=False, allow_unicode=True, width=120, Dumper=_build_dumper())
     return text.encode()
@@ -435,7 +450,7 @@ def _build_dumper() -> Any:
 
 
 def build_document() -> dict[str, Any]:
-    """Return the document as a dict."""
+    """Return the OpenAPI document as a dict."""
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(f"/v1/my{route.path}", {})[route.method.lower()] = build_operation(route)
@@ -482,13 +497,13 @@ _SECURITY = {
 
 
 def _list_tags() -> list[str]:
-    """Return the tags that are in use, in their declared order."""
+    """Return the tags that have operations, in the order of TAGS."""
     tags = {*(tag_of(route) for route in ROUTES), "hooks", "service"}
     return [name for name in TAGS if name in tags]
 
 
 def _list_response_schemas() -> tuple[set[str], set[str]]:
-    """Return the names of the schemas that are returned singly, and of those returned in lists."""
+    """Return the names of the response schemas that are returned singly, and of those returned in lists."""
     returned = [
         (route.response_type.__name__, route.returns_list) for route in ROUTES if route.response_type is not None
     ]

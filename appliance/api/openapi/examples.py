@@ -1,6 +1,7 @@
-"""Examples of the OpenAPI document: request bodies that form a story, and responses built from the schemas.
+"""Examples of the OpenAPI document: request bodies, and responses that are built from the schemas.
 
-Every example fits its schema and every request works (`tests/rules/test_examples.py`).
+A test sends the requests to a new account and checks every example against its schema
+(`tests/rules/test_examples.py`).
 """
 
 from collections.abc import Iterable
@@ -10,11 +11,12 @@ from msgspec import Struct
 
 from appliance.api.endpoints import Route
 
-# Sent in this order to a new account, every request works and creates the ids that later requests use.
+# The example requests succeed when they are sent to a new account in the order of STORY. Each creates the objects whose
+# ids later requests contain.
 
 
 class Example(NamedTuple):
-    """An example request: operation, summary, body, and the id in the path."""
+    """An example request: its operation, such as `PATCH /contacts/{id}`, summary, body, and the id in its path."""
 
     operation: str
     summary: str
@@ -167,14 +169,15 @@ STORY: tuple[Example, ...] = (
 
 
 def find_examples(operation: str) -> dict[str, Any]:
-    """Return the request examples of an operation, which may be empty."""
+    """Return the `examples` of an operation's request body by number, empty if there are none."""
     examples = [example for example in STORY if example.operation == operation]
     return {
         f"{number}": {"summary": example.summary, "value": example.body} for number, example in enumerate(examples, 1)
     }
 
 
-# Values of response examples by property name, and by schema where a name has another meaning.
+# The values in the examples of responses, by property name. VALUES_BY_SCHEMA has those of single schemas, which take
+# precedence.
 
 _SENT_AT, _DELIVERED_AT = "2026-11-20T09:30:00.000Z", "2026-11-20T09:31:12.480Z"
 
@@ -288,11 +291,11 @@ _STEP = {
 }  # fmt: skip
 _SUMS = {"audience": 1, "sent": 1, "delivered": 1, "accepted": 1}
 
-# Complete values of schemas.
+# The examples of schemas that are not built from single properties.
 WHOLE_VALUES: dict[str, Any] = {"Design": DESIGN, "Filter": IN_FRANCE[0]}
-# Nullable properties that examples show with a value.
+# The nullable properties that the example of a schema shows with a value instead of null.
 NON_NULL = {"TimelineEntry": ("event",)}
-# Values of single schemas.
+# The values of properties in the example of one schema.
 VALUES_BY_SCHEMA: dict[str, Any] = {
     "Account": {
         "name": "Petit Four",
@@ -419,7 +422,7 @@ VALUES_BY_SCHEMA: dict[str, Any] = {
 }
 
 
-# Below this depth lists are empty and nullable values are null.
+# Lists of objects below this depth are empty, because some schemas contain themselves.
 _MAX_DEPTH = 4
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
@@ -429,19 +432,23 @@ _PLAIN: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fa
 
 
 class ExampleBuilder:
-    """Builds example values of the schemas of a document."""
+    """Builds an example value for each schema of a document.
+
+    A property has its value from VALUES_BY_SCHEMA, else from the example request that creates such an object, else from
+    VALUES_BY_NAME, else a plain value of its type.
+    """
 
     def __init__(self, schemas: dict[str, Any], routes: Iterable[Route]) -> None:
         self._schemas = schemas
         self._told = _collect_story_values(routes)
 
     def build_all(self, kinds: set[str], lists: set[str]) -> dict[str, Any]:
-        """Return `components.examples` for single schemas and for lists of schemas."""
+        """Return `components.examples`: one for each schema in `kinds`, and `ListOf…` for each schema in `lists`."""
         examples = {kind: {"value": self.build(kind)} for kind in kinds}
         return dict(sorted({**examples, **{f"ListOf{kind}": {"value": [self.build(kind)]} for kind in lists}}.items()))
 
     def build(self, kind: str, level: int = 0) -> Any:
-        """Return an example value of a schema."""
+        """Return an example value of the schema `kind`; `level` is the depth at which it appears."""
         schema = self._schemas[kind]
         if kind in WHOLE_VALUES:
             return WHOLE_VALUES[kind]
@@ -481,7 +488,7 @@ class ExampleBuilder:
         return schema.get("minimum", 0) if kind == "integer" else _PLAIN.get(str(kind))
 
     def _fits(self, schema: dict[str, Any], value: Any) -> bool:
-        """Return whether a value has the type of a schema."""
+        """Return whether a value has a type that the schema allows, all required keys, and entries that fit."""
         if "$ref" in schema:
             return self._fits(self._schemas[schema["$ref"].rpartition("/")[2]], value)
         if "anyOf" in schema:
@@ -498,7 +505,7 @@ class ExampleBuilder:
 
 
 def _collect_story_values(routes: Iterable[Route]) -> dict[str, dict[str, Any]]:
-    """Return, by schema, the values of the story's request that creates an object of it."""
+    """Return, by schema name, the values in the first example request that creates an object of the schema."""
     values_by_schema: dict[str, dict[str, Any]] = {}
     for route in routes:
         examples = find_examples(f"{route.method} {route.path}")

@@ -17,19 +17,19 @@ from appliance.core.validation import MAX_INTEGER, declared_fields
 
 
 def build_operation_id(route: Route) -> str:
-    """Return the operationId of an endpoint."""
+    """Return the operationId of an endpoint, such as `get_contacts_by_id_timeline`."""
     named = route.path.replace("{id}", "by_id").replace(f"{{{route.inner_id_name}}}", f"by_{route.inner_id_name}")
     return f"{route.method.lower()}_{named.strip('/').replace('/', '_').replace('.', '_')}"
 
 
-# Links lead from a created or listed object to every operation on it, and to lists that can be filtered by it. Clients
-# may follow them instead of building paths.
+# The links of a response lead from a created or listed object to every operation on it, and to the lists that can be
+# filtered by it. A client may follow links instead of building paths.
 
 _BODY_ID, _FIRST_ID, _PATH_ID = "$response.body#/id", "$response.body#/0/id", "$request.path.id"
 
 
 def build_links(route: Route) -> dict[str, Any]:
-    """Return the links of a success response."""
+    """Return the OpenAPI links of an endpoint's success response by name, empty if it returns no object with an id."""
     if "id" not in getattr(route.response_type, "__struct_fields__", ()):
         return {}
     if route.returns_list:
@@ -52,7 +52,7 @@ def _link(route: Route, **parameters: str) -> tuple[str, dict[str, Any]]:
 
 
 def _link_to_item(route: Route, number: str) -> dict[str, Any]:
-    """Return links to every operation on an object."""
+    """Return links to every operation on an object of the list; `number` is the runtime expression of its id."""
     paths = f"{route.path}/{{id}}"
     return dict(
         _link(other, id=number) for other in ROUTES if other.path.startswith(paths) and other.inner_id_name is None
@@ -60,7 +60,7 @@ def _link_to_item(route: Route, number: str) -> dict[str, Any]:
 
 
 def _link_to_nested(route: Route) -> dict[str, Any]:
-    """Return links from a nested list to every operation on its items."""
+    """Return links from a list below an object, such as the runs of a flow, to every operation on its items."""
     nested = [
         other for other in ROUTES if other.inner_id_name is not None and other.path.startswith(f"{route.path}/{{")
     ]
@@ -68,7 +68,7 @@ def _link_to_nested(route: Route) -> dict[str, Any]:
 
 
 def _link_to_submission(route: Route) -> dict[str, Any]:
-    """Return the link from a form to its submission."""
+    """Return the link from a created form to the operation that submits it; empty for any other object."""
     if "public_key" not in getattr(route.response_type, "__struct_fields__", ()):
         return {}
     parameters = {"public_key": "$response.body#/public_key"}
@@ -76,14 +76,14 @@ def _link_to_submission(route: Route) -> dict[str, Any]:
 
 
 def _link_to_list(route: Route) -> dict[str, Any]:
-    """Return the link to the list of such objects."""
+    """Return the link from a created object to the list that contains it."""
     return dict(
         _link(other) for other in ROUTES if (other.method, other.path) == ("GET", route.path) and other.returns_list
     )
 
 
 def _link_to_filtered_lists(route: Route) -> dict[str, Any]:
-    """Return links to lists that can be filtered by the object, such as the messages of a contact."""
+    """Return links from a created object to the lists that can be filtered by it, such as the messages of a contact."""
     name = f"{route.path.strip('/').removesuffix('s')}_id"
     return dict(
         _link(other, **{name: _BODY_ID})
@@ -93,7 +93,7 @@ def _link_to_filtered_lists(route: Route) -> dict[str, Any]:
     )  # fmt: skip
 
 
-# Scopes that no API key has.
+# The scopes that no API key has, with the sentence that describes them.
 _SIGN_IN_ONLY = {
     ADMIN_SCOPE: "Only for a signed-in owner or admin: no API key has access.",
     SELF_SCOPE: "Only for a signed-in user: no API key has access.",
@@ -106,12 +106,12 @@ def schema_reference(kind: type[Struct]) -> dict[str, str]:
 
 
 def example_reference(kind: type[Struct], is_list: bool = False) -> dict[str, Any]:
-    """Return a reference to the example of a Struct, or of a list of it."""
+    """Return the `examples` of a response: a reference to the example of a Struct, or of a list of it."""
     return {"1": {"$ref": f"#/components/examples/{'ListOf' if is_list else ''}{kind.__name__}"}}
 
 
 def build_operation(route: Route) -> dict[str, Any]:
-    """Return the operation of an endpoint."""
+    """Return the Operation Object of an endpoint."""
     operation: dict[str, Any] = {
         "operationId": build_operation_id(route),
         "summary": route.summary.rstrip("."),
@@ -139,7 +139,7 @@ def tag_of(route: Route) -> str:
 
 
 def _describe(route: Route) -> str:
-    """Return the rest of the handler's docstring, and the required scope."""
+    """Return the description of an endpoint: the handler's docstring after its first line, and the required scope."""
     promise = re.sub(r"\s*\n\s*", " ", (route.handler.__doc__ or "").strip().partition("\n")[2]).strip()
     scope = _SIGN_IN_ONLY.get(route.scope, f"Scope: `{route.scope}`.")
     return " ".join(filter(None, (promise, scope)))
@@ -159,7 +159,7 @@ def _build_request_body(route: Route) -> dict[str, Any]:
 
 
 def _form_schema(kind: type[Struct]) -> dict[str, Any]:
-    """Return the schema of a multipart body: a file and the fields beside it."""
+    """Return the schema of a multipart body: the field `file`, and the fields of the Struct."""
     binary = {"type": "string", "format": "binary", "description": "the file"}
     return {"allOf": [{"type": "object", "properties": {"file": binary}, "required": ["file"]}, schema_reference(kind)]}
 
@@ -247,7 +247,8 @@ def _build_query_parameter(kind: type[Struct], info: Any) -> dict[str, Any]:
     return {name: value for name, value in parameter.items() if value is not None}
 
 
-# Webhooks for reports of custom providers, signed like outgoing webhooks (docs/decisions.md#15).
+# A custom provider reports to `/hooks/email` and `/hooks/sms`. It signs its requests as outgoing webhooks are signed
+# (docs/decisions.md#15).
 
 _JSON = "application/json"
 _WEBHOOK_ERRORS = (400, 403, 404, 405, 413, 422, 500, 503)
@@ -260,7 +261,7 @@ _RECEIVED_SCHEMA = {"type": "integer", "description": "number of reports in the 
 
 
 def build_webhook_paths(signed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the paths of provider webhooks."""
+    """Return the path items of the webhooks for custom providers; `signed` are the parameters of the signature."""
     return {"/hooks/email": {"post": _build_email_webhook(signed)}, "/hooks/sms": {"post": _build_sms_webhook(signed)}}
 
 
@@ -355,7 +356,7 @@ _SIGNATURE_HEADERS = {
 
 
 def build_other_paths() -> dict[str, Any]:
-    """Return the paths outside `/v1/my`; most need no credential."""
+    """Return the path items outside `/v1/my`, except for log-in and log-out. Only `/metrics` needs a credential."""
     return {
         FORM_SUBMISSION_PATH: {"post": _build_form_submission()},
         "/openapi.yaml": {"get": _build_openapi_path()},
@@ -376,7 +377,7 @@ def _json_response(text: str, schema: dict[str, Any], value: dict[str, Any]) -> 
 
 
 def _build_form_submission() -> dict[str, Any]:
-    """Return the operation that submits a form."""
+    """Return the Operation Object that submits a sign-up form."""
     descriptions = {
         "email": "email address; this or `phone` is required", "phone": "phone number, such as `+14155550123`",
         "first_name": "first name, if the form has this field", "last_name": "last name, if the form has this field",
@@ -409,7 +410,7 @@ def _build_form_submission() -> dict[str, Any]:
 
 
 def build_event_webhook() -> dict[str, Any]:
-    """Return the operation that a webhook receives."""
+    """Return the Operation Object of the request that a webhook receives for an event."""
     return {
         "operationId": "event_happened",
         "summary": "An event to which a webhook subscribes",
@@ -482,7 +483,10 @@ def _build_readyz() -> dict[str, Any]:
 
 
 def _build_service_operation(route: Route) -> dict[str, Any]:
-    """Return the operation of a service endpoint that requires a credential and is not a download."""
+    """Return the Operation Object of an endpoint of the service that requires a credential: `/metrics`.
+
+    Its response is not a download and has no API version, so those headers are left out.
+    """
     operation = build_operation(route)
     success = operation["responses"]["200"]
     headers = responses.header_references(*COMMON_HEADERS[:1], *responses.RATE_HEADERS)

@@ -1,4 +1,4 @@
-"""Shared parts of the OpenAPI document: error responses, headers and parameters."""
+"""The parts of the OpenAPI document that many operations share: error responses, headers and parameters."""
 
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -16,7 +16,7 @@ Code = Literal[
 
 
 class Blocked(Struct):
-    """A blocker that prevents sending."""
+    """A problem that prevents sending."""
 
     code: Annotated[str, Meta(description="reason code; that of the first blocker is the `reason`")]
     message: Annotated[str, Meta(description="explanation for people")]
@@ -26,8 +26,8 @@ class Blocked(Struct):
 class Error(Struct, rename={"from_": "from"}):
     """The body of every response with status 400 or above.
 
-    The first four keys are always present; `validation_errors` lists all errors of a 422. The other keys depend on the
-    code and reason.
+    `error`, `code`, `message` and `request_id` are always present; `validation_errors` lists all errors of a 422. The
+    other keys depend on the code and reason.
     """
 
     error: Annotated[
@@ -91,14 +91,17 @@ class Error(Struct, rename={"from_": "from"}):
 
 
 class Refusal(NamedTuple):
-    """A kind of error: its condition and an example body."""
+    """A kind of error: `when` says in which case it is returned, `body` is an example."""
 
     when: str
     body: dict[str, Any]
 
 
 class Status(NamedTuple):
-    """A status: its name under `components.responses`, description, and errors by code or reason."""
+    """An error status: its name in `components.responses`, its description (`when`), and its errors by code or reason.
+
+    `headers` are those that the response has beside the common ones.
+    """
 
     name: str
     when: str
@@ -112,7 +115,10 @@ def _refusal(code: Code, when: str, message: str, **more: Any) -> dict[str, Refu
 
 
 def _invalid(reason: str, when: str, field: str, text: str, **more: Any) -> dict[str, Refusal]:
-    """Return a 422 error of a request that is well formed but violates a rule."""
+    """Return a 422 error by its reason, for a request whose fields are valid but which breaks a rule.
+
+    `when` is its condition, `field` and `text` are the path and message of the error in the example.
+    """
     message = text if field == "base" else f"{field} {text}"
     return _refusal("validation_error", when, message, reason=reason, validation_errors={field: [text]}, **more)
 
@@ -123,7 +129,7 @@ def _blocked(reason: str, when: str, field: str, text: str) -> dict[str, Refusal
 
 
 _FIELD_ERRORS = {"email": ["is invalid"], "steps[1].yes[0].subject": ["is too long (maximum is 998 characters)"]}
-# The reasons of a 422 error in the order of blockers.
+# The reasons of a 422 error. Those of blockers come first, in the order in which blockers are reported.
 REASONS: dict[str, Refusal] = {
     **_blocked(
         "audience_required", "the campaign has no list or segment, and sending to all contacts is not confirmed",
@@ -340,27 +346,27 @@ _PAGING_DESCRIPTIONS = {
 
 
 def header_references(*names: str) -> dict[str, Any]:
-    """Return references to headers."""
+    """Return references to the headers of `components.headers` with these names."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 def error_reference(status: int) -> dict[str, str]:
-    """Return a reference to an error response."""
+    """Return a reference to the response of an error status in `components.responses`."""
     return {"$ref": f"#/components/responses/{STATUSES[status].name}"}
 
 
 def parameter_reference(name: str) -> dict[str, str]:
-    """Return a reference to a shared parameter."""
+    """Return a reference to a parameter in `components.parameters`."""
     return {"$ref": f"#/components/parameters/{name}"}
 
 
 def is_paging_parameter(kind: type, name: str) -> bool:
-    """Return whether a query parameter is a paging parameter."""
+    """Return whether a parameter of the query Struct `kind` is one of PageQuery, which are shared parameters."""
     return issubclass(kind, PageQuery) and name in _PAGING_DESCRIPTIONS
 
 
 def success_headers(route: Route) -> dict[str, Any]:
-    """Return references to the headers of a success response."""
+    """Return references to the headers of an endpoint's success response."""
     names = [*COMMON_HEADERS, *RATE_HEADERS]
     if route.returns_list:
         names += PAGING_HEADERS
@@ -374,7 +380,7 @@ def success_headers(route: Route) -> dict[str, Any]:
 
 
 def build_headers() -> dict[str, Any]:
-    """Return `components.headers`."""
+    """Return `components.headers`: every response header with its description and schema."""
     return {
         name: {"description": text, **({"required": True} if name in _REQUIRED_HEADERS else {}), "schema": schema}
         for name, (text, schema) in _HEADERS.items()
@@ -382,7 +388,7 @@ def build_headers() -> dict[str, Any]:
 
 
 def build_responses() -> dict[str, Any]:
-    """Return `components.responses`: every error status with an example for each code and reason."""
+    """Return `components.responses`: a response for each error status, with an example for each code and reason."""
     return {kind.name: _build_response(status, kind) for status, kind in STATUSES.items()}
 
 
@@ -399,7 +405,7 @@ def _build_response(status: int, kind: Status) -> dict[str, Any]:
 
 
 def build_parameters() -> dict[str, Any]:
-    """Return `components.parameters`."""
+    """Return `components.parameters`: the id in the path, the idempotency key, and the paging parameters."""
     parameters: dict[str, Any] = {
         "id": {
             "name": "id", "in": "path", "required": True, "description": "id of the object",
