@@ -58,7 +58,7 @@ class Progress(Struct):
 
 
 class Onboarding(Struct):
-    """The onboarding progress of an account."""
+    """The onboarding steps of an account, and how many of them are completed."""
 
     steps: Annotated[FirstSteps, Meta(description="onboarding steps")]
     progress: Annotated[Progress, Meta(description="number of completed steps")]

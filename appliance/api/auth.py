@@ -90,7 +90,7 @@ def missing_scope_error(credential: Credential, scope: str) -> ApiError:
 Role = Annotated[str, Meta(extra_json_schema={"enum": list(access.ROLES)})]
 
 
-# The body contains an email address, a password and a code, which take far less.
+# The body of a log-in has an email address, a password and a code, which take far less.
 _MAX_LOGIN_BYTES = 65_536
 
 
@@ -110,13 +110,13 @@ class Login(Struct):
 
 
 class LoginOfUser(Struct):
-    """Credentials nested in `user`."""
+    """The credentials of a user, nested in the key `user`."""
 
     user: Login
 
 
 class SignedInUser(Struct):
-    """The user of a token."""
+    """The user who signed in, to whom a new token belongs."""
 
     id: int
     email: Annotated[str, Meta(description="email address")]
@@ -160,7 +160,10 @@ def _parse_login(raw: dict[str, Any]) -> Login:
 
 
 async def log_out(request: Request) -> HTTPResponse:
-    """Handle a log-out: end the session of the request's JWT. Raises ApiError 403 for an API key, which has none."""
+    """Handle a log-out: end the session of the request's JWT.
+
+    Raises ApiError 403 for an API key, which has no session, and 401 if the session has ended meanwhile.
+    """
     credential = await authenticate(request)
     if credential.session_id is None or credential.user_id is None:
         raise ApiError(403, "forbidden", "API keys have no session; revoke the key instead.", required_role="viewer")

@@ -197,7 +197,7 @@ async def _campaign_response(row: Campaign) -> ApiResponse:
 
 
 def require_send_scope(request: ApiRequest) -> None:
-    """Raise a 403 error for a credential without the scope `campaigns:send`, which may only edit campaigns."""
+    """Raise a 403 error unless the credential has the scope `campaigns:send`; `campaigns:write` is not enough."""
     require_scope(request.credential, "campaigns:send")
 
 

@@ -180,6 +180,6 @@ async def _require_existing(route: Route, api_request: ApiRequest) -> None:
 
 
 async def _get_openapi(request: Request) -> HTTPResponse:
-    # The document is the same for all clients.
+    # The document is the same for all clients, so that proxies may cache it.
     headers = {"Cache-Control": "max-age=300"}
     return HTTPResponse(openapi.render_yaml(), headers=headers, content_type="application/yaml; charset=utf-8")

@@ -115,7 +115,7 @@ ROUTES = Routes()
 
 
 class ReportQuery(Struct):
-    """The period of the report: the runs that it counts."""
+    """The period that the report of a flow covers."""
 
     range: Annotated[Range, Meta(description="period of the report, in days")] = "all"
 

@@ -247,7 +247,7 @@ async def _flow_response(row: models.Flow) -> ApiResponse:
 
 
 def _require_send_scope(request: ApiRequest) -> None:
-    """Raise a 403 error for a credential without the scope `campaigns:send`, which may only edit flows."""
+    """Raise a 403 error unless the credential has the scope `campaigns:send`; `flows:write` is not enough."""
     require_scope(request.credential, "campaigns:send")
 
 

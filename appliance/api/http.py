@@ -79,7 +79,7 @@ def get_request_id(request: Request) -> str:
 
 
 def log_context(request: Request) -> dict[str, str]:
-    """Return the fields that describe a request in structured log entries."""
+    """Return the fields that identify a request in structured log entries: `request_id`, `method` and `path`."""
     return {"request_id": get_request_id(request), "method": request.method, "path": request.path}
 
 

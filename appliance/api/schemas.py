@@ -225,7 +225,7 @@ class Freezing(Struct):
 
 
 class Waiting(Struct):
-    """The reason why a campaign waits, wholly or partly."""
+    """The reason why all or some messages of a campaign wait."""
 
     reason: Annotated[
         str,

@@ -47,7 +47,7 @@ class FilterShare(Struct):
 
 
 class Counted(Struct):
-    """The number of contacts that match filters, a sample of them, and the count of each filter."""
+    """The number of contacts that match filters, some of these contacts, and the number that each filter matches."""
 
     count: int
     sample: Annotated[list[Contact], Meta(description="sample of the contacts")]

@@ -390,7 +390,7 @@ def _add_command(commands: Any, name: str, function: Callable[[argparse.Namespac
 
 
 def _parse_path(text: str) -> str:
-    """Return a path from the command line. Raises ArgumentTypeError if it is blank, as an unset shell variable is."""
+    """Return a path from the command line. Raises ArgumentTypeError if it is blank, as from an unset shell variable."""
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     return text
@@ -430,7 +430,7 @@ def _load_configuration(options: argparse.Namespace, page: dict[str, Any] | None
 def _open_database(options: argparse.Namespace) -> LoadedConfig:
     """Open the database for a command, and return the configuration including the settings saved on pages.
 
-    `serve` and `setup` create a missing installation; every other command raises UnusableDatabase.
+    `serve` and `setup` create a missing installation; for any other command UnusableDatabase is raised.
     """
     directory = Path(_load_configuration(options).config.data_dir)
     if options.run in (_serve, _setup):

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from appliance.api.endpoints import Route
 
-# The example requests succeed when they are sent to a new account in the order of STORY. Each creates the objects whose
-# ids later requests contain.
+# The example requests succeed when they are sent to a new account in the order of STORY, because they create the
+# objects whose ids later requests contain.
 
 
 class Example(NamedTuple):
@@ -432,7 +432,7 @@ _PLAIN: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fa
 
 
 class ExampleBuilder:
-    """Builds an example value for each schema of a document.
+    """A builder of example values for the schemas of a document.
 
     A property has its value from VALUES_BY_SCHEMA, else from the example request that creates such an object, else from
     VALUES_BY_NAME, else a plain value of its type.

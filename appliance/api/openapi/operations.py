@@ -230,7 +230,7 @@ def _build_query_parameter(kind: type[Struct], info: Any) -> dict[str, Any]:
         return responses.parameter_reference(info.encode_name)
     schema = msgspec.json.schema(info.type)
     if schema.get("type") == "integer":
-        # Integers are stored with 64 bits.
+        # The database stores integers with 64 bits.
         schema = {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER} | schema
     if info.default not in (NODEFAULT, UNSET):
         schema["default"] = info.default

@@ -120,7 +120,7 @@ class Readable(Protocol):
 
 
 class ArchiveWriter:
-    """Writes the members of a backup file and collects their checksums for the last one."""
+    """A writer of the members of a backup file, which collects their checksums for the last member."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar, self._sums = tar, ""
@@ -206,7 +206,7 @@ def unpack_archive(path: Path, into: Path) -> Manifest:
 
 
 class _ArchiveReader:
-    """Reads the members of a backup. Only regular files are allowed, and headers up to `_MAX_HEADER_BYTES`."""
+    """A reader of the members of a backup, which allows only regular files and headers up to `_MAX_HEADER_BYTES`."""
 
     def __init__(self, path: Path, packed: Readable) -> None:
         self.path = path

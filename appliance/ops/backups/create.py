@@ -74,8 +74,8 @@ def prune_backups(directory: Path, keep: int) -> int:
 
 _PAGES_PER_STEP = 2_000
 _BUSY_TIMEOUT_MS = 10_000
-# The bytes 18 and 19 of the header of a database that uses no write-ahead log: the file format write version and read
-# version (sqlite.org/fileformat.html, section 1.3).
+# Bytes 18 and 19 of the header are the write version and the read version of the file format. Both are 1 in a database
+# that uses no write-ahead log (sqlite.org/fileformat.html, section 1.3).
 _VERSIONS_WITHOUT_WAL, _VERSIONS_OFFSET = b"\x01\x01", 18
 # The maximum size of the compressed database relative to the database, which may contain images that do not compress.
 _MAX_PACKED_RATIO = 1.05
@@ -228,14 +228,14 @@ _RETRY_AFTER_MS = 3600 * 1000
 
 
 class ScheduleState(NamedTuple):
-    """Whether a backup by the service is requested or running, and how the last one ended."""
+    """Whether the service is creating a backup or is about to, and how its last one ended."""
 
     is_running: bool
     failure: str  # the error of the last finished backup, empty if it succeeded or there was none
 
 
 class _Schedule:
-    """The state of backups by the service that is only in memory. The backups themselves are found in their folder.
+    """The part of the schedule's state that is only in memory. The existing backups are read from their folder.
 
     `not_before` is the earliest time of the next attempt after a failure, and `latest` is the result of `_find_latest`,
     None until it is needed; both in milliseconds.
@@ -253,12 +253,12 @@ _run_lock = threading.Lock()
 
 
 def get_schedule_state() -> ScheduleState:
-    """Return whether a backup by the service is requested or running, and the error of the last one."""
+    """Return whether the service is creating a backup or is about to, and the error of its last one."""
     return ScheduleState(_schedule.is_running or _schedule.is_requested, _schedule.failure)
 
 
 def request_backup() -> None:
-    """Request a backup by the service, which starts as soon as its job runs."""
+    """Request a backup now, independent of the schedule; wake the background job that creates it."""
     _schedule.is_requested = True
     signals.wake("backups")
 

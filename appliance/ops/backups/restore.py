@@ -246,8 +246,8 @@ def _count_other_messages(account_id: int) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-# If the manifest's position is not of the present journal, its lines are selected by time, beginning this long before
-# the backup.
+# If the position in the manifest does not belong to the present journal, the lines to replay are selected by time,
+# beginning this long before the backup.
 _JOURNAL_MARGIN_MS = 60_000
 
 

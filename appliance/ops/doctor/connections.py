@@ -31,9 +31,9 @@ _CONNECT_SECONDS = 5.0
 
 
 def check_email_transport(_: Path) -> Iterator[Finding]:
-    """Connect to the relay and sign in, or for direct delivery to well-known mail servers. No message is sent.
+    """Check that the relay accepts a connection and the login. No message is sent.
 
-    Direct delivery also checks the HELO name in DNS.
+    For direct delivery, check instead that well-known mail servers can be reached and that the HELO name is in DNS.
     """
     name = config.current().email.transport
     if name == "capture":

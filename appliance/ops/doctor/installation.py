@@ -234,7 +234,7 @@ _DUE_MESSAGES_SQL = (
 
 
 def check_clock(_: Path) -> Iterator[Finding]:
-    """Report a failure if the database has entries more than two minutes in the future. No time server is asked."""
+    """Check that no entry of the database is more than two minutes in the future. No time server is asked."""
     now = clock.now_ms()
     latest = max((row[0] or 0) for row in rows(
         "SELECT max(created_at) FROM event UNION ALL SELECT max(updated_at) FROM account UNION ALL "
@@ -252,7 +252,7 @@ def check_clock(_: Path) -> Iterator[Finding]:
 def check_queue(directory: Path) -> Iterator[Finding]:
     """Warn of messages that are overdue or being sent for more than 15 minutes, and of uncertain ones.
 
-    Overdue messages are no warning while the service is stopped or a file STOP stops all sending.
+    While the service is stopped or a file STOP stops all sending, overdue messages are only counted.
     """
     now = clock.now_ms()
     count, oldest = fetch_one(_DUE_MESSAGES_SQL, (now, now - _LATE_MS)) or (0, None)

@@ -162,9 +162,10 @@ _POLL_SECONDS = 0.1
 
 
 def check_test_message(directory: Path, account_id: int | None) -> Iterator[Finding]:
-    """Send a test message from the From address of the account, or of the first one if None, and check it on arrival.
+    """Send a test message from the From address of an account, and check it on arrival.
 
-    The running service sends it; without the service the check fails.
+    The account is the first one if `account_id` is None. The running service sends the message, so the check fails if
+    the service is not running.
     """
     if not installation.describe_process(directory):
         yield Finding("fail", "seed", "the service is not running, so nothing is sent", "campanero serve")

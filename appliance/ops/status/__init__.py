@@ -59,7 +59,7 @@ class Task(Struct):
     """A send, import, export or bulk action that is not finished, with its progress and speed.
 
     `state` is one word, and `words` adds details. `done`, `total` and `per_second` count messages of a send, contacts
-    of a bulk action, and rows otherwise. None means unknown.
+    of a bulk action, and rows of an import or export. None means unknown.
     """
 
     kind: str  # send, import, export, or act for a bulk action
