@@ -137,7 +137,7 @@ def serialize_suppression(row: models.Suppression) -> Suppression:
 
 
 def serialize_consent(row: Any) -> ConsentRow:
-    """Return the API representation of a consent record; the row has the `address`, None once it is erased."""
+    """Return the API representation of a consent record, whose row must be loaded with its `address`."""
     values = {name: getattr(row, name) for name in ConsentRow.__struct_fields__ if name != "created_at"}
     return ConsentRow(**values, created_at=_format_time(row.created_at))
 

@@ -167,7 +167,7 @@ class FlowStarter(Struct):
 
 
 class FlowStarters(Struct):
-    """The flows that are predefined for a new one."""
+    """All predefined flows."""
 
     starters: Annotated[list[FlowStarter], Meta(description="flow starters")]
 

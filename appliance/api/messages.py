@@ -39,9 +39,10 @@ async def list_messages(request: ApiRequest) -> ApiResponse:
 
 
 async def _validate_message(request: ApiRequest) -> dict[str, list[str]]:
-    """Return the errors that sending the message would find, by field, and note the fields that its channel ignores.
+    """Return the errors that sending the message would find, by field.
 
-    If the channel is invalid, the message is checked as an email if its recipient contains `@`, else as an SMS.
+    The fields that its channel ignores are added to `request.ignored_keys`. If the channel is invalid, the message is
+    checked as an email if its recipient contains `@`, else as an SMS.
     """
     body: MessageWrite = request.body
     if (
@@ -154,7 +155,7 @@ class Incoming(Struct, rename={"from_": "from"}):
 
 
 class Said(Struct, rename={"from_": "from"}):
-    """An SMS of a conversation: incoming (`in`; `id` is that of an Incoming) or outgoing (`out`; that of a Message)."""
+    """An SMS of a conversation. `id` is that of an Incoming (direction `in`) or of a Message (direction `out`)."""
 
     direction: Annotated[
         Literal["in", "out"], Meta(description="`in` for messages from the contact, `out` for messages to the contact")

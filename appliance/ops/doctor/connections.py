@@ -67,7 +67,7 @@ async def _greet_relay(name: str) -> None:
 def check_listeners(directory: Path) -> Iterator[Finding]:
     """Check that the service answers at `listen` and `inbound.listen`, or that it could listen there if stopped.
 
-    Without `inbound.listen`, say how bounces are received.
+    Without `inbound.listen`, report how bounces are received, or warn that they are not.
     """
     settings = config.current()
     yield from _check_listener("listen", settings.listen, directory, b"")
@@ -155,9 +155,9 @@ _ANY_MESSAGE_ID = 1
 
 
 def check_sms_transport(_: Path) -> Iterator[Finding]:
-    """Sign in to the SMS provider, report its warnings, and check that it can reach the callback URLs.
+    """Sign in to the SMS provider, report its warnings, and check that it can post callbacks to the base URL.
 
-    The callbacks bring delivery reports and replies. No SMS is sent.
+    The callbacks are delivery reports and incoming SMS. No SMS is sent.
     """
     name = config.current().sms.transport
     if name == "capture":
