@@ -1,7 +1,8 @@
-"""API keys, their scopes, and what each role may do (docs/decisions.md#2).
+"""API keys and their scopes, and the scopes of each role (docs/decisions.md#2).
 
-Keys are shown once and stored as hashes. Viewers read; authors write but do not send; editors send but do not approve;
-owners and admins may do everything, including keys, users and the audit log.
+A key is shown once, when it is created; only its hash is stored. Viewers read. Authors also write, but cannot send.
+Editors also send, but cannot approve. Owners and admins may do everything, including managing keys and users and
+reading the audit log.
 """
 
 from typing import Annotated, NamedTuple
@@ -28,14 +29,15 @@ SCOPES = frozenset(
 
 _SCOPE = f" *({'|'.join(['full', 'read', 'send', *sorted(SCOPES)])}) *"
 _SCOPE_PATTERN = f"^{_SCOPE}(,{_SCOPE})*$"
-# The last use of each key by key id, in memory and as written to the database. A killed process loses at most a minute.
+# The time of the last use by key id: the latest one in memory, and the one written to the database. They are written
+# at most once a minute for each key, so a killed process loses at most the last minute.
 _last_uses: dict[int, int] = {}
 _written_uses: dict[int, int] = {}
 _WRITE_INTERVAL_MS = 60_000
 
 
 class KeyWrite(Struct):
-    """A new API key."""
+    """The fields of a new API key."""
 
     name: Annotated[Name, Meta(description="name of the key, such as the program that uses it")]
     # `full`, `read`, `send`, or scopes separated by commas (docs/decisions.md#2).
@@ -65,12 +67,15 @@ class Credential(NamedTuple):
     key_creator_id: int | None = None  # of a key: the person who made it
 
     def has_scope(self, scope: str) -> bool:
-        """Return whether the credential has a scope; write scopes include reading."""
+        """Return whether the credential has a scope; a write scope includes the read scope of the same area."""
         return scope in self.scopes or (scope.endswith(":read") and scope[:-4] + "write" in self.scopes)
 
 
 def expand_scopes(scope: str) -> frozenset[str]:
-    """Return the single scopes of a scope text; raises Invalid for unknown scopes (docs/decisions.md#2)."""
+    """Return the single scopes that a comma-separated scope text grants (docs/decisions.md#2).
+
+    Raises Invalid if it contains an unknown scope.
+    """
     scopes: set[str] = set()
     unknown = []
     for word in (part.strip() for part in scope.split(",")):
@@ -90,7 +95,7 @@ def expand_scopes(scope: str) -> frozenset[str]:
 
 
 def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a new key."""
+    """Raise Invalid with all errors of a new key, also if the account does not exist."""
     faults, message = Faults(), ""
     try:
         expand_scopes(request.scope)
@@ -106,12 +111,15 @@ def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> No
 
 
 def issue_key(account_id: int, name: str, scope: str = "full", test: bool = False, by: Actor = Actor()) -> str:
-    """Create a key and return it, the only time it is shown; raises Invalid."""
+    """Create a key and return its text, which is not stored and cannot be shown again; raises Invalid."""
     return create_key(account_id, KeyWrite(name, scope, test), by)[1]
 
 
 def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, str]:
-    """Create a key; return its row and the key itself, the only time it is shown. Raises Invalid."""
+    """Create a key and return its row and its text; raises Invalid.
+
+    The text is not stored and cannot be shown again.
+    """
     require_write_transaction()
     validate_key(account_id, request)
     key = (TEST_PREFIX if request.test else LIVE_PREFIX) + crypto.random_base62(36)
@@ -125,7 +133,7 @@ def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, s
 
 
 def revoke_key(account_id: int, key_id: int, by: Actor) -> ApiKey:
-    """Revoke a key from the next request on; raises NotFound."""
+    """Revoke an active key, so that the next request with it fails; raises NotFound."""
     require_write_transaction()
     key = ApiKey.get_or_none(ApiKey.account == account_id, ApiKey.id == key_id, ApiKey.revoked_at.is_null())
     if key is None:
@@ -137,13 +145,16 @@ def revoke_key(account_id: int, key_id: int, by: Actor) -> ApiKey:
 
 
 def fetch_key_page(account_id: int, query: PageQuery) -> Page:
-    """Return a page of the active keys of an account, newest first."""
+    """Return a page of the account's active keys, newest first."""
     keys = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
     return paginate(keys.order_by(ApiKey.created_at.desc(), ApiKey.id.desc()), query.page, query.size())
 
 
 def find_credential(key: str) -> Credential | None:
-    """Return the credential of an API key, or None; the key is looked up by its hash, so no comparison leaks timing."""
+    """Return the credential of an active API key and note the time of use; None for an unknown or revoked key.
+
+    The key is looked up by its hash, so that timing does not reveal how close a guess is.
+    """
     if not key.startswith((LIVE_PREFIX, TEST_PREFIX)):
         return None
     row = fetch_one(
@@ -157,12 +168,15 @@ def find_credential(key: str) -> Credential | None:
 
 
 def last_used_at(key: ApiKey) -> int | None:
-    """Return when a key was last used, written or not; None for never."""
+    """Return when a key was last used, in milliseconds, including uses not yet written; None if it was never used."""
     return max((moment for moment in (key.last_used_at, _last_uses.get(key.id)) if moment is not None), default=None)
 
 
 def collect_last_uses() -> dict[int, int]:
-    """Return the unwritten last uses by key id, at most one a minute for each key."""
+    """Return the times of last use that should be written now, by key id.
+
+    A key is left out for a minute after its last write.
+    """
     now = clock.now_ms()
     return {
         key_id: moment
@@ -172,7 +186,7 @@ def collect_last_uses() -> dict[int, int]:
 
 
 def write_last_uses(moments: dict[int, int]) -> None:
-    """Write the last uses of keys."""
+    """Write times of last use (milliseconds by key id); a later time already stored is kept."""
     require_write_transaction()
     for number, moment in moments.items():
         run(
@@ -183,9 +197,9 @@ def write_last_uses(moments: dict[int, int]) -> None:
 
 
 ROLES = ("owner", "admin", "editor", "author", "viewer")
-# The scope of keys, users and the audit log, which no key has.
+# The scope for managing keys and users and for reading the audit log. No API key can have it.
 ADMIN_SCOPE = "rule"
-# The scope of one's own profile: every role has it, and no key.
+# The scope for the user's own profile. Every role has it; no API key can have it.
 SELF_SCOPE = "self"
 
 _VIEWER = frozenset(scope for scope in SCOPES if scope.endswith(":read")) | {SELF_SCOPE}
@@ -201,15 +215,15 @@ _ROLE_SCOPES = {
 
 
 def role_scopes(role: str) -> frozenset[str]:
-    """Return the scopes of a role; an unknown role has none."""
+    """Return the scopes of a role; none for an unknown role."""
     return _ROLE_SCOPES.get(role, frozenset())
 
 
 def role_can_approve(role: str) -> bool:
-    """Return whether a role may approve campaigns and flows."""
+    """Return whether users of a role may approve campaigns and flows."""
     return "campaigns:approve" in role_scopes(role)
 
 
 def role_can_send(role: str) -> bool:
-    """Return whether a role may send and stop campaigns and flows."""
+    """Return whether users of a role may send and stop campaigns and flows."""
     return "campaigns:send" in role_scopes(role)

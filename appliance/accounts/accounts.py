@@ -1,4 +1,4 @@
-"""Accounts: their settings, and counts of what they hold."""
+"""Accounts: their settings, and cached counts of their objects and messages."""
 
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,7 +15,7 @@ from appliance.storage.models import Account, Brand
 from appliance.storage.transactions import after_commit, require_write_transaction
 
 _audience_counts: CostAwareCache[tuple[int, int]] = CostAwareCache()
-# Small counts are exact; counts of millions come from a cache.
+# A count that took less processor time than this is not cached, so small counts are always exact.
 _CHEAP_SECONDS = 0.003
 _counts: CostAwareCache[dict[str, int]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
 _usage: CostAwareCache[dict[str, Any]] = CostAwareCache(min_cost_seconds=_CHEAP_SECONDS)
@@ -27,14 +27,13 @@ _COUNTED_TABLES = {
     "templates": "template WHERE account_id = ?1 AND flow_id IS NULL",
 }  # fmt: skip
 _COUNTS_SQL = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in _COUNTED_TABLES.values())}"
-# The account that the installation began with: its owners also manage the installation.
+# The first account of the installation. Its owners also manage the installation.
 FIRST_ACCOUNT_ID = 1
-# A test email goes to at most this many addresses.
 _MAX_TEST_RECIPIENTS = 5
 
 
 class FrequencyCap(Struct):
-    """The maximum number of marketing messages for one contact within some days."""
+    """A maximum number of marketing messages for one contact within a number of days."""
 
     messages: Annotated[int, Meta(ge=1, le=1000), Meta(description="maximum number of messages")]
     days: Annotated[int, Meta(ge=1, le=365), Meta(description="number of days in which they count")]
@@ -44,14 +43,14 @@ TimeOfDay = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$", extr
 
 
 class QuietHours(Struct, rename={"from_": "from"}):
-    """The time of day in which no marketing SMS are sent, in each recipient's time zone."""
+    """The daily period in which no marketing SMS are sent, in the recipient's time zone."""
 
     from_: Annotated[TimeOfDay, Meta(description="start of the quiet hours, such as `21:00`")]
     to: Annotated[TimeOfDay, Meta(description="end of the quiet hours, such as `08:00`")]
 
 
 class AccountWrite(Struct):
-    """The writable fields of an account."""
+    """The writable fields of an account; fields that are not given stay unchanged."""
 
     name: Annotated[Name, Meta(description="name of the account")] | UnsetType = UNSET
     time_zone: (
@@ -138,7 +137,6 @@ class AccountWrite(Struct):
         Annotated[Literal["truncated", "full", "none"], Meta(description="how visitors' IP addresses are stored")]
         | UnsetType
     ) = UNSET
-    # The default recipients of test emails.
     test_email_recipients: (
         Annotated[
             list[EmailText],
@@ -148,11 +146,9 @@ class AccountWrite(Struct):
         | None
         | UnsetType
     ) = UNSET
-    # Whether missing merge values block a campaign.
     block_on_missing_variable: (
         Annotated[bool, Meta(description="whether a merge tag without a value blocks a campaign")] | UnsetType
     ) = UNSET
-    # Whether transactional messages may go to contacts who have not opted in.
     transactional_allowed: (
         Annotated[bool, Meta(description="whether messages that need no consent, such as receipts, may be sent")]
         | UnsetType
@@ -163,7 +159,7 @@ _EMPTY: dict[str, Any] = {"test_email_recipients": []}
 
 
 def create(name: str) -> Account:
-    """Create an account with an empty brand."""
+    """Create an account with an empty brand; the name is not validated."""
     require_write_transaction()
     now = clock.now_ms()
     account = Account.create(name=name, created_at=now, updated_at=now)
@@ -172,7 +168,7 @@ def create(name: str) -> Account:
 
 
 def get(account_id: int) -> Account:
-    """Return an account; raises NotFound."""
+    """Return the account; raises NotFound."""
     account = Account.get_or_none(Account.id == account_id)
     if account is None:
         raise NotFound
@@ -180,9 +176,10 @@ def get(account_id: int) -> Account:
 
 
 def update(account_id: int, changes: AccountWrite) -> Account:
-    """Update the given fields; raises Invalid with all errors.
+    """Change the given fields of an account; raises NotFound, and Invalid with all errors.
 
-    The reason for stopping is cleared once sending is no longer stopped.
+    The stop reason is cleared whenever sending is not stopped after the change. After the commit, resumed sending wakes
+    the job `outbox`, and new quiet hours or a new time zone wake `quiet_hours`.
     """
     require_write_transaction()
     account = get(account_id)
@@ -202,7 +199,7 @@ def update(account_id: int, changes: AccountWrite) -> Account:
 
 
 def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a change beyond its types."""
+    """Raise Invalid with all errors that the types do not catch: time zone, country, quiet hours and opt-out hint."""
     faults, values = Faults(), sent_fields(changes)
     zone, hours = values.get("time_zone"), values.get("sms_quiet_hours")
     if zone is not None:
@@ -221,7 +218,10 @@ def validate(account_id: int, changes: AccountWrite, _: int | None = None) -> No
 
 
 def _column_value(value: Any, empty: Any = None) -> Any:
-    """Return the value of a column: empty texts become None, lists keep each entry once."""
+    """Return a field value as stored: texts stripped, duplicates removed from lists, structs as dicts.
+
+    An empty text becomes None, and None becomes `empty`.
+    """
     if value is None:
         return empty
     if isinstance(value, str):
@@ -232,12 +232,15 @@ def _column_value(value: Any, empty: Any = None) -> Any:
 
 
 def count_objects(account_id: int) -> dict[str, int]:
-    """Count the objects of an account by kind; large counts come from a cache."""
+    """Return the number of objects of an account by kind (the keys of `_COUNTED_TABLES`).
+
+    Counts that took `_CHEAP_SECONDS` or longer come from a cache.
+    """
     return _counts.get(account_id, lambda: dict(zip(_COUNTED_TABLES, rows(_COUNTS_SQL, (account_id,))[0], strict=True)))
 
 
 def count_audience(account_id: int) -> tuple[int, int]:
-    """Return the numbers of contacts and lists; large numbers come from a cache."""
+    """Return the number of contacts and the number of lists of an account, from a cache."""
 
     def count() -> tuple[int, int]:
         people, lists = (
@@ -250,7 +253,11 @@ def count_audience(account_id: int) -> tuple[int, int]:
 
 
 def fetch_usage(account_id: int) -> dict[str, Any]:
-    """Count the messages sent in the last 30 days by channel, and the parts of SMS, without tests."""
+    """Return how many messages of an account were sent in the last 30 days, without tests.
+
+    Keys: `since` (start of the 30 days, ISO 8601), `email_sent`, `sms_sent`, and `sms_parts` (SMS segments). Numbers
+    that took `_CHEAP_SECONDS` or longer to count come from a cache.
+    """
     return _usage.get(account_id, lambda: _count_usage(account_id))
 
 

@@ -1,6 +1,7 @@
-"""Approvals of campaigns and flows before they go out (docs/decisions.md#6).
+"""Approval of campaigns and flows before they are sent or started (docs/decisions.md#6).
 
-Both have the same columns: `approval_state`, `approval_note`, who asked and when, and who changed them last.
+Campaigns and flows have the same columns for it: `approval_state`, `approval_note`, `asked_at` and `asked_by` (the
+request for approval), and `edited_by` (the last user who changed it).
 """
 
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ OWN_CHANGE = "the last author cannot approve it; another user has to"
 
 
 class Reject(Struct):
-    """The reason for a rejection."""
+    """The request body of a rejection, with an optional reason."""
 
     note: (
         Annotated[str, Meta(max_length=1_000), Meta(description="reason for the rejection, shown to the author")]
@@ -31,7 +32,7 @@ class Reject(Struct):
 
 
 def find_blocker(row: Any, by: Actor) -> str | None:
-    """Return the message why an actor may not send a campaign or start a flow, or None."""
+    """Return why an actor may not send a campaign or start a flow, as a message; None if they may."""
     if row.approval_state == "rejected":
         return REJECTED
     if row.approval_state == "approved" or not row.account.approval_required or can_approve(row, by):
@@ -42,8 +43,9 @@ def find_blocker(row: Any, by: Actor) -> str | None:
 def can_approve(row: Any, by: Actor) -> bool:
     """Return whether an actor may approve a campaign or flow.
 
-    If the account requires another person's approval, the person who asked for it or changed it last may not approve,
-    unless no other person can. An API key counts as the person who created it; a key that no person created is trusted.
+    If the account requires approval by another user, the user who requested it or made the last change may not approve,
+    unless the account has no other approver. An API key counts as the user who created it. A key that no user created
+    may always approve if its scopes include approving.
     """
     if not by.can_approve:
         return False
@@ -57,13 +59,16 @@ def can_approve(row: Any, by: Actor) -> bool:
 
 
 def mark_changed(row: Any, user_id: int | None) -> None:
-    """Mark that content or audience changed and needs a new approval; the caller saves the row."""
+    """Record that content or audience was changed, so that a new approval is needed; the caller saves the row."""
     require_write_transaction()
     row.approval_state, row.edited_by = "pending_review", user_id
 
 
 def request_approval(row: Any, by: Actor) -> None:
-    """Request the approval of a campaign or flow; raises Invalid if it was rejected and not changed since."""
+    """Request the approval of a campaign or flow; does nothing if it is approved or already requested.
+
+    Raises Invalid if it was rejected and not changed since. The caller saves the row.
+    """
     require_write_transaction()
     if row.approval_state == "rejected":
         raise Invalid({"base": [REJECTED]}, reason="approval_required")
@@ -72,7 +77,7 @@ def request_approval(row: Any, by: Actor) -> None:
 
 
 def approve(row: Any, by: Actor) -> None:
-    """Approve a campaign or flow; raises NotAllowed. The caller saves the row."""
+    """Approve a campaign or flow; raises NotAllowed if the actor may not. The caller saves the row."""
     require_write_transaction()
     if not can_approve(row, by):
         raise (
@@ -84,13 +89,13 @@ def approve(row: Any, by: Actor) -> None:
 
 
 def mark_approved(row: Any) -> None:
-    """Mark a campaign or flow as approved; the caller saves the row."""
+    """Mark a campaign or flow as approved, without a check of permissions; the caller saves the row."""
     row.approval_state, row.approval_note = "approved", None
     row.asked_at = row.asked_by = None
 
 
 def reject(row: Any, note: str | None) -> None:
-    """Reject a campaign or flow with an optional reason; the caller saves the row."""
+    """Reject a campaign or flow with an optional reason, and end the request for approval; the caller saves the row."""
     require_write_transaction()
     row.approval_state, row.approval_note = "rejected", (note or "").strip() or None
     row.asked_at = row.asked_by = None

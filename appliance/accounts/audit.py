@@ -1,6 +1,6 @@
-"""The audit log: who changed settings, API keys and users, and who sent what. Rows are never changed.
+"""The audit log: who changed settings, API keys and users, and who sent what. Entries are never changed.
 
-No row holds a secret, or anything about a contact except the id.
+No entry holds a secret. Of a contact, an entry holds only the id.
 """
 
 import asyncio
@@ -27,27 +27,28 @@ class Actor(NamedTuple):
     name: str = "system"  # `user:7`, `key:3`, `cli`, `system`
     ip: str | None = None
     user_id: int | None = None  # None for keys and commands
-    can_approve: bool = False  # campaigns and flows (docs/decisions.md#2)
-    is_test: bool = False  # everything this actor does is a test
+    can_approve: bool = False  # whether the actor may approve campaigns and flows (docs/decisions.md#2)
+    is_test: bool = False  # whether the actor works in test mode
     can_send: bool = False  # campaigns and flows
     key_creator_id: int | None = None  # the user who created the API key
 
     @property
     def person_id(self) -> int | None:
-        """The id of the user, or of the user who created the key; None if no person did."""
+        """The id of the user, or of the user who created the API key; None if there is neither."""
         return self.key_creator_id if self.user_id is None else self.user_id
 
 
 log = logging.getLogger("campanero")
 T = TypeVar("T")
 SYSTEM = "system"
-# The kinds whose names are recorded, so that a deleted object can be identified. Names of people are never recorded.
+# The kinds of object whose names are recorded, so that a deleted object can be identified. Names of people are never
+# recorded.
 _NAMED = ("campaign", "flow", "list", "segment", "template", "form")
 _BATCH_SIZE = 400
 
 
 class AuditQuery(PageQuery):
-    """The filters of the audit log."""
+    """The filters and the page of a query of the audit log."""
 
     actor: (
         Annotated[Short, Meta(description="only entries of this user or key, such as `user:7` or `key:3`")] | UnsetType
@@ -81,7 +82,7 @@ def insert_entry(
     account_id: int, actor: str, action: str, subject: str | None, data: dict[str, Any] | None = None,
     ip: str | None = None,
 ) -> None:  # fmt: skip
-    """Insert an entry in the running transaction; `subject` names an object as `domain:3`."""
+    """Insert an entry in the current transaction; `subject` is the kind and id of an object, such as `domain:3`."""
     require_write_transaction()
     Audit.create(
         account=account_id, actor=actor, action=action, subject=subject, data=data or {}, ip=ip,
@@ -90,7 +91,7 @@ def insert_entry(
 
 
 def record(by: Actor, account_id: int, action: str, subject: str | None, data: dict[str, Any] | None = None) -> None:
-    """Record an action in the running transaction; the data of test actions say so."""
+    """Record an action of an actor in the current transaction; for a test actor, `data` gets `"test": true`."""
     insert_entry(
         account_id, by.name, action, subject, {**(data or {}), **({"test": True} if by.is_test else {})}, by.ip
     )
@@ -99,7 +100,11 @@ def record(by: Actor, account_id: int, action: str, subject: str | None, data: d
 def run_and_record(
     by: Actor, action: str, function: Callable[..., T], *arguments: Any, data: dict[str, Any] | None = None
 ) -> T:
-    """Call a function that returns a row, and record the action, such as `campaign_send`, in the same transaction."""
+    """Call `function` with `arguments`, record `action` about the row that it returns, and return the row.
+
+    Both happen in the current transaction. The kind of the subject is the part of `action` before the first underscore,
+    such as `campaign` of `campaign_send`; for the kinds in `_NAMED` the entry contains the row's name.
+    """
     row: Any = function(*arguments)
     account_id = row.id if isinstance(row, Account) else row.account_id
     noun = action.partition("_")[0]
@@ -109,10 +114,10 @@ def run_and_record(
 
 
 async def record_export(by: Actor, account_id: int, name: str, filters: Iterable[str], rows: int) -> None:
-    """Record an export: the file, the number of rows when it began, and the names of its filters.
+    """Record an export: the file name, the number of rows when it began, and the names of the filters used.
 
-    The values of filters may be personal data, so they are not recorded. If the database cannot be written, the export
-    still works and the operator's log has the entry.
+    The values of filters may be personal data, so they are not recorded. If the entry cannot be written to the
+    database, the export continues and a warning is written to the log of the service.
     """
     data = {"file": name, "filters": sorted(filters), "rows": rows}
     try:
@@ -122,19 +127,25 @@ async def record_export(by: Actor, account_id: int, name: str, filters: Iterable
 
 
 def changed_fields(body: msgspec.Struct) -> dict[str, Any]:
-    """Return the names of the changed fields as data of an action, with the values of booleans only."""
+    """Return the given fields of a request body as data of an audit entry.
+
+    `changed` lists their names. The values of booleans are included by field name; other values are not recorded.
+    """
     sent = {name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not UNSET}
     return {"changed": list(sent), **{name: value for name, value in sent.items() if isinstance(value, bool)}}
 
 
 def fetch_page(account_id: int, query: AuditQuery) -> Page:
-    """Return a page of entries, newest first; raises Invalid for malformed times."""
+    """Return a page of the entries that match a query, newest first; raises Invalid for malformed times."""
     entries = build_query(account_id, query)
     return paginate(entries.order_by(Audit.created_at.desc(), Audit.id.desc()), query.page, query.size())
 
 
 def iterate_batches(account_id: int, query: AuditQuery) -> Iterator[list[Audit]]:
-    """Yield batches of entries, newest first, one query each; raises as `fetch_page`."""
+    """Yield all entries that match a query in lists of up to `_BATCH_SIZE`, newest first; raises as `fetch_page`.
+
+    Each batch is read with one query that continues after the last entry, so no cursor stays open in between.
+    """
     entries = build_query(account_id, query).order_by(Audit.created_at.desc(), Audit.id.desc()).limit(_BATCH_SIZE)
     batch = list(entries)
     while batch:
@@ -147,7 +158,7 @@ def iterate_batches(account_id: int, query: AuditQuery) -> Iterator[list[Audit]]
 
 
 def build_query(account_id: int, query: AuditQuery) -> Any:
-    """Return an unordered query of the matching entries; raises Invalid for malformed times."""
+    """Return an unordered Peewee query of the matching entries; raises Invalid for malformed times."""
     entries = Audit.select().where(Audit.account == account_id)
     for name in ("actor", "action", "subject"):
         if (value := getattr(query, name)) is not UNSET:
@@ -163,18 +174,21 @@ def build_query(account_id: int, query: AuditQuery) -> Any:
 
 
 def fetch_actor_names(account_id: int) -> dict[str, str]:
-    """Return the names of users and keys by `user:7` and `key:3`, including disabled users and revoked keys."""
+    """Return the names of an account's users and keys by actor, such as `user:7` and `key:3`.
+
+    Disabled users and revoked keys are included.
+    """
     statement = "SELECT 'user:' || id, name FROM user WHERE account_id = :id UNION ALL "
     statement += "SELECT 'key:' || id, name FROM api_key WHERE account_id = :id"
     return {row[0]: row[1] for row in rows(statement, {"id": account_id})}
 
 
 def fetch_actions(account_id: int) -> list[str]:
-    """Return the names of all recorded actions of an account, for a filter."""
+    """Return the distinct actions in an account's audit log, sorted by name."""
     return [row[0] for row in rows("SELECT DISTINCT action FROM audit WHERE account_id = ? ORDER BY 1", (account_id,))]
 
 
 def fetch_actors(account_id: int) -> list[str]:
-    """Return all actors of an account, for a filter: users first, then keys."""
+    """Return the distinct actors in an account's audit log: users first, then all others, each sorted as text."""
     actors = rows("SELECT DISTINCT actor FROM audit WHERE account_id = ?", (account_id,))
     return sorted((row[0] for row in actors), key=lambda actor: (not actor.startswith("user:"), actor))

@@ -1,4 +1,4 @@
-"""Idempotency keys: a repeated request gets the first response for 7 days (docs/decisions.md#4)."""
+"""Idempotency keys: for 7 days, a repeated request with the same key gets the first response (docs/decisions.md#4)."""
 
 import hashlib
 import json
@@ -15,21 +15,21 @@ RETENTION_MS = 7 * 24 * 3600 * 1000
 
 
 class OnceResult(NamedTuple):
-    """The affected resource, and whether the request was a repeat."""
+    """The id of the created resource (0 for none), and whether an earlier request with the same key created it."""
 
     resource_id: int
     is_replay: bool
 
 
 def hash_payload(payload: Any) -> str:
-    """Return a hash of a payload that does not depend on the order of its keys."""
-    # The standard encoder accepts what msgspec refuses, such as half of a surrogate pair in an ignored key.
+    """Return the SHA-256 of a payload as hex; the order of its keys does not matter."""
+    # The standard encoder accepts what msgspec rejects, such as half of a surrogate pair in a field that is ignored.
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def validate_key(key: str, field: str = "Idempotency-Key") -> None:
-    """Raise Invalid unless a key is 1 to 255 printable characters."""
+    """Raise Invalid for `field` unless the key has 1 to 255 characters, all printable."""
     if not (1 <= len(key) <= 255 and key.isprintable()):
         raise Invalid({field: ["is invalid"]})
 
@@ -37,12 +37,13 @@ def validate_key(key: str, field: str = "Idempotency-Key") -> None:
 def run_once(
     account_id: int, path: str, key: str | None, payload: Any, function: Callable[[], int | None], test: bool = False
 ) -> OnceResult:
-    """Run a function that returns the id it created, or return the stored id; raises Conflict for another payload.
+    """Call `function` once per key and return the id that it created; a repeat returns the stored id instead.
 
-    A function that returns None was refused: nothing is stored, and `resource_id` is 0. Requests of test keys are
-    stored separately from live ones.
+    Without a key, the function is always called. If it returns None, nothing was created: nothing is stored, and
+    `resource_id` is 0. Keys count for one account and path, separately for test and live requests. Raises Conflict if
+    the key was used with another payload.
 
-    The row is written in the same transaction as the function's changes, so that a failure is not stored.
+    The key is stored in the same transaction as the changes of the function, so a failed request can be repeated.
     """
     require_write_transaction()
     if key is None:
@@ -67,12 +68,15 @@ def run_once(
 
 
 def find_expired(limit: int) -> list[int]:
-    """Return the ids of expired rows, at most `limit`."""
+    """Return the ids of up to `limit` rows older than `RETENTION_MS`."""
     expired = rows("SELECT id FROM idempotency WHERE created_at < ? LIMIT ?", (clock.now_ms() - RETENTION_MS, limit))
     return [row[0] for row in expired]
 
 
 def delete_expired(ids: list[int]) -> int:
-    """Delete expired rows; a background job does it, so that no request waits for a day's rows."""
+    """Delete the rows with these ids and return their number.
+
+    A background job deletes them in batches, so that no request waits while a day's rows are deleted.
+    """
     require_write_transaction()
     return run(f"DELETE FROM idempotency WHERE id IN ({','.join(map(str, ids))})")

@@ -1,7 +1,7 @@
-"""Sign-in by password and second factor, for pages and API.
+"""Sign-in with password and second factor, for pages and the API.
 
-An unknown address, a disabled user and a wrong password give the same answer, in wording, in time and in the number
-of attempts (T14).
+An unknown address, a disabled user and a wrong password cannot be told apart: the error, the time taken and the limit
+of attempts are the same (T14 in docs/threats.md).
 """
 
 import base64
@@ -19,31 +19,31 @@ from appliance.core.errors import Invalid, Refused, Unavailable
 from appliance.storage.models import User
 from appliance.storage.transactions import commit, fetch, require_write_transaction, submit
 
-# The second factor is a TOTP code or a recovery code. RFC 6238 (TOTP) over RFC 4226 (HOTP): SHA-1, 30 seconds, 6
-# digits, which every authenticator app supports. The codes of the steps before and after are accepted too (RFC 6238,
-# section 5.2), and none is accepted twice.
+# The second factor is a TOTP code or a recovery code: RFC 6238 (TOTP) over RFC 4226 (HOTP) with SHA-1, 30 seconds and 6
+# digits, which every authenticator app supports. The codes of the previous and the next period are accepted too
+# (RFC 6238, section 5.2). No code is accepted twice.
 
 PERIOD_SECONDS, DIGITS = 30, 6
 ISSUER = "Campanero"
 _SECRET_BYTES = 20  # RFC 4226, section 4: 160 bits are recommended
 _RECOVERY_CODES = 10
-# Without letters and digits that look alike in handwriting.
+# The characters of recovery codes, without those that look alike in handwriting.
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 def generate_otp_key() -> str:
-    """Return a new TOTP key in base32, as authenticator apps read it."""
+    """Return a new random TOTP key in base32, the form that authenticator apps accept."""
     return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def otp_link(key: str, email: str) -> str:
-    """Return the `otpauth:` address for a QR code."""
+    """Return the `otpauth:` URI of a TOTP key, for a QR code."""
     parameters = {"secret": key, "issuer": ISSUER, "algorithm": "SHA1", "digits": DIGITS, "period": PERIOD_SECONDS}
     return f"otpauth://totp/{quote(ISSUER)}:{quote(email)}?{urlencode(parameters)}"
 
 
 def otp_code(key: str, step: int) -> str:
-    """Return the code of a time step (RFC 4226, section 5.3)."""
+    """Return the code of a time step, which is the Unix time divided by `PERIOD_SECONDS` (RFC 4226, section 5.3)."""
     mac = hmac.digest(base64.b32decode(key), step.to_bytes(8, "big"), hashlib.sha1)
     offset = mac[-1] & 15
     number = int.from_bytes(mac[offset : offset + 4], "big") & 0x7FFF_FFFF
@@ -51,19 +51,22 @@ def otp_code(key: str, step: int) -> str:
 
 
 def find_otp_step(key: str, code: str, after: int | None = None) -> int | None:
-    """Return the time step of a typed code, or None; steps up to `after` are used up."""
+    """Return the current, previous or next time step whose code was entered; None if there is none or it is used up.
+
+    Spaces in the code are ignored. Steps up to and including `after` count as used up.
+    """
     digits = "".join(code.split())
     now = clock.now_ms() // 1000 // PERIOD_SECONDS
     matching_step = None
     for step in (now - 1, now, now + 1):
-        # All three steps are compared, so that the time taken reveals nothing.
+        # All three steps are compared, so that the time taken does not reveal which one matched.
         if hmac.compare_digest(otp_code(key, step).encode(), digits.encode("utf-8", "replace")):
             matching_step = step
     return matching_step if matching_step is not None and (after is None or matching_step > after) else None
 
 
 def is_otp_key(key: str) -> bool:
-    """Return whether a text is a key of `generate_otp_key`."""
+    """Return whether a text is base32 for a TOTP key of the right length."""
     try:
         return len(base64.b32decode(key)) == _SECRET_BYTES
     except (binascii.Error, ValueError):
@@ -71,12 +74,12 @@ def is_otp_key(key: str) -> bool:
 
 
 def has_second_factor(user: User) -> bool:
-    """Return whether a user has a second factor."""
+    """Return whether a second factor is enabled for a user."""
     return user.otp_secret is not None
 
 
 def use_code(user_id: int, code: str) -> bool:
-    """Use up a TOTP or recovery code of a user; return whether it was valid."""
+    """Return whether a TOTP or recovery code of a user is valid, and use it up if so."""
     require_write_transaction()
     user = User.get_by_id(user_id)
     key = _decrypt_otp_key(user)
@@ -92,7 +95,10 @@ def use_code(user_id: int, code: str) -> bool:
 
 
 def store_second_factor(user: User, key: str, step: int) -> list[str]:
-    """Store a user's key, whose code of a time step was used; return the recovery codes, shown only once."""
+    """Enable the second factor with a new key, and return new recovery codes, which are stored only as hashes.
+
+    `step` is the time step whose code has just been used; it and earlier ones are no longer accepted.
+    """
     require_write_transaction()
     codes = [
         "-".join("".join(secrets.choice(_LETTERS) for _ in range(5)) for _ in range(2)) for _ in range(_RECOVERY_CODES)
@@ -105,14 +111,14 @@ def store_second_factor(user: User, key: str, step: int) -> list[str]:
 
 
 def clear_second_factor(user: User) -> None:
-    """Remove the second factor of a user."""
+    """Delete the TOTP key and the recovery codes of a user."""
     require_write_transaction()
     user.otp_secret, user.otp_step, user.otp_codes = None, None, []
     user.save(only=["otp_secret", "otp_step", "otp_codes"])
 
 
 def _decrypt_otp_key(user: User) -> str | None:
-    """Return the TOTP key of a user, or None if it was encrypted with another installation's key."""
+    """Return the TOTP key of a user; None if the user has none or it was encrypted with another installation's key."""
     sealed = base64.b64decode(user.otp_secret) if user.otp_secret else b""
     plain = crypto.unseal(crypto.derive_key("otp"), f"user:{user.id}", sealed)
     return plain.decode() if plain is not None else None
@@ -125,9 +131,10 @@ def _hash_recovery_code(user_id: int, code: str) -> str:
 
 
 def enable_second_factor(user_id: int, key: str, code: str, session_id: int | None, by: Actor) -> list[str]:
-    """Enable the second factor with a key and its current code; return the recovery codes, shown only once.
+    """Enable the second factor with a new key and its current code, and return the recovery codes.
 
-    Ends the user's other sessions. Raises Invalid for a wrong code, or if a second factor is enabled already.
+    The recovery codes are stored only as hashes. All sessions of the user end except `session_id`. Raises Invalid for a
+    wrong code, or if a second factor is already enabled.
     """
     require_write_transaction()
     user = User.get_by_id(user_id)
@@ -143,7 +150,10 @@ def enable_second_factor(user_id: int, key: str, code: str, session_id: int | No
 
 
 def disable_second_factor(user_id: int, session_id: int | None, by: Actor) -> User:
-    """Disable the second factor of a user whose identity was verified; ends the user's other sessions."""
+    """Disable the second factor of a user, and end all of the user's sessions except `session_id`.
+
+    The caller must have verified the user's identity.
+    """
     require_write_transaction()
     user = User.get_by_id(user_id)
     clear_second_factor(user)
@@ -153,9 +163,10 @@ def disable_second_factor(user_id: int, session_id: int | None, by: Actor) -> Us
 
 
 def reset_second_factor(by: Actor, user_id: int) -> User:
-    """Remove the second factor of a team member who lost it; raises NotFound or NotAllowed.
+    """Disable the second factor of a team member who lost it, and end all of their sessions.
 
-    Raises Invalid for one's own, so that a stolen session cannot remove it without password and code.
+    Raises NotFound or NotAllowed. Raises Invalid if it is the actor's own, because a stolen session must not be able to
+    disable the second factor without password and code.
     """
     require_write_transaction()
     user = users.get_managed(by, user_id)
@@ -165,23 +176,26 @@ def reset_second_factor(by: Actor, user_id: int) -> User:
 
 
 log = logging.getLogger("campanero")
-# The time between password and code.
+# The maximum time between entering the password and entering the code.
 _CODE_TIMEOUT_MS = 10 * 60 * 1000
 _PURPOSE = "second factor"
-# Failures of one user are recorded at most once in this time.
+# Failed sign-ins of one user are recorded in the audit log at most once in this time.
 _RECORD_INTERVAL_MS = 60_000
 
 _recorded_at: dict[int, int] = {}
 
 
 class InvalidCredentials(Refused):
-    """Address, password or code are wrong; the error does not reveal which."""
+    """The email address, password or code is wrong; the error does not say which."""
 
     code = "invalid_credentials"
 
 
 class CodeRequired(Refused):
-    """Address and password are right and a code is needed; the token replaces them in the second request."""
+    """Email address and password are right, but a code is required.
+
+    The second request sends `token` with the code, instead of address and password.
+    """
 
     code = "otp_required"
 
@@ -191,7 +205,10 @@ class CodeRequired(Refused):
 
 
 async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
-    """Return the user who signs in; raises InvalidCredentials, CodeRequired or RateLimitExceeded."""
+    """Return the user who signs in with address and password, and a code if a second factor is enabled.
+
+    Raises InvalidCredentials, CodeRequired or RateLimitExceeded.
+    """
     name = rate_limits.email_key(email)
     with rate_limits.limit_attempt(name, rate_limits.client_key(ip)) as attempt:
         user = await fetch(users.find_by_email, email)
@@ -210,9 +227,9 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
 
 
 async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
-    """Return the user who signs in with a code after the password; None if the password was too long ago.
+    """Return the user who signs in with a code after the password; None if `token` is invalid or has expired.
 
-    Raises InvalidCredentials or RateLimitExceeded.
+    `token` is the one of CodeRequired. Raises InvalidCredentials or RateLimitExceeded.
     """
     user = await fetch(passwords.find_token_user, _PURPOSE, token)
     if user is None:
@@ -225,10 +242,11 @@ async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
 
 
 async def find_wrong_proofs(user: User, password: str, code: str | None, ip: str) -> list[str]:
-    """Return which of "password" and "otp" is wrong when a signed-in user confirms their identity.
+    """Check the password and code with which a signed-in user confirms their identity, and return what is wrong.
 
-    Counts as a sign-in attempt, so that an unattended browser cannot be used for guessing. A right code is used up.
-    Raises RateLimitExceeded.
+    The result is empty, `["password"]` or `["otp"]`; the code is checked, and used up, only if the password is right
+    and `code` is not None. A failure counts against the limit of sign-in attempts, so that an unattended browser cannot
+    be used for guessing. Raises RateLimitExceeded.
     """
     with rate_limits.limit_attempt(rate_limits.email_key(user.email), rate_limits.client_key(ip)) as attempt:
         wrong = [] if await passwords.verify(user.password_hash, password) else ["password"]
@@ -248,7 +266,10 @@ async def _require_code(attempt: rate_limits.Attempt, user: User, code: str, ip:
 
 
 def _record_failure(user: User | None, ip: str) -> None:
-    """Record a failed sign-in in the user's audit log without waiting for the write."""
+    """Record a failed sign-in in the audit log of the user's account, without waiting for the write.
+
+    Nothing is recorded for an unknown user (None), or within `_RECORD_INTERVAL_MS` of the last entry about the user.
+    """
     now = clock.now_ms()
     if user is None or abs(now - _recorded_at.get(user.id, 0)) < _RECORD_INTERVAL_MS:
         return

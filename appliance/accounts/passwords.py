@@ -1,4 +1,4 @@
-"""Passwords as Argon2id hashes, and signed tokens that end when a password changes."""
+"""Passwords as Argon2id hashes, and signed tokens that become invalid when the password changes."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ from appliance.core.errors import Invalid, RateLimitExceeded
 from appliance.storage.models import User
 
 MIN_CHARACTERS, MAX_CHARACTERS = 10, 1024
-# Each verification takes 19 MiB and a core for tens of milliseconds.
+# Each verification takes 19 MiB of memory and occupies a core for tens of milliseconds.
 _MAX_CONCURRENT = 2
 _MAX_WAITING = 60
 
@@ -24,7 +24,7 @@ _waiting = 0
 
 @cache
 def _hasher() -> PasswordHasher:
-    # The second choice of OWASP: 19 MiB, t=2, p=1.
+    # The second of the parameter sets that OWASP recommends: 19 MiB, t=2, p=1.
     return PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 
@@ -34,7 +34,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def check_length(password: str, field: str = "password") -> None:
-    """Raise Invalid for a password that is too short or too long; there are no rules about characters."""
+    """Raise Invalid for `field` if a password is too short or too long; the characters are not restricted."""
     if len(password) < MIN_CHARACTERS:
         raise Invalid({field: [f"is too short (minimum is {MIN_CHARACTERS} characters)"]})
     if len(password) > MAX_CHARACTERS:
@@ -42,12 +42,15 @@ def check_length(password: str, field: str = "password") -> None:
 
 
 def hash_password(password: str) -> str:
-    """Return the hash of a password; too slow by design for the event loop and the writer."""
+    """Return the Argon2id hash of a password.
+
+    This is slow on purpose: call it neither on the event loop nor on the writer thread.
+    """
     return _hasher().hash(_bytes(password))
 
 
 def matches(password_hash: str, password: str) -> bool:
-    """Return whether a password matches a hash."""
+    """Return whether a password matches a hash; False also for a malformed hash."""
     try:
         return _hasher().verify(password_hash, _bytes(password))
     except (VerificationError, InvalidHashError):
@@ -55,9 +58,10 @@ def matches(password_hash: str, password: str) -> bool:
 
 
 async def verify(password_hash: str | None, password: str) -> bool:
-    """Return whether a password matches a hash; without a hash it takes the same time.
+    """Return whether a password matches a hash; False if the hash is None, after the same time.
 
-    Runs on a small thread pool, so that sign-ins do not slow other requests. Raises RateLimitExceeded if too many wait.
+    Runs on a thread pool of `_MAX_CONCURRENT` threads, so that sign-ins do not slow down other requests. Raises
+    RateLimitExceeded if `_MAX_WAITING` verifications are running or waiting.
     """
     global _waiting
     if _waiting >= _MAX_WAITING:
@@ -70,7 +74,7 @@ async def verify(password_hash: str | None, password: str) -> bool:
 
 
 def _check(password_hash: str | None, password: str) -> bool:
-    # No stored password is longer, and hashing megabytes would take measurably longer.
+    # A longer password is always wrong, and hashing megabytes would take measurably longer.
     limited = password[:MAX_CHARACTERS]
     is_match = matches(password_hash or _dummy_hash(), limited)
     return is_match and password_hash is not None and limited == password
@@ -88,20 +92,20 @@ def _bytes(password: str) -> bytes:
 
 # Signed tokens for one user and one purpose: a MAC over user id, expiry, password hash and second factor.
 #
-# Nothing is stored. A token ends at its expiry, and as soon as the user's password or second factor changes: a link
-# to choose a new password works once.
+# Nothing is stored. A token becomes invalid when it expires, and as soon as the user's password or second factor
+# changes, so that a link to choose a new password works only once.
 
 _MAX_TOKEN_CHARACTERS = 80
 
 
 def create_token(purpose: str, user: User, until_ms: int) -> str:
-    """Return a token that stands for the user until the given time, for one purpose."""
+    """Return a token that identifies a user for one purpose until a time in milliseconds, rounded down to seconds."""
     body = user.id.to_bytes(6, "big") + (until_ms // 1000).to_bytes(6, "big")
     return base64.urlsafe_b64encode(body + _mac(purpose, body, user)).decode().rstrip("=")
 
 
 def find_token_user(purpose: str, text: str) -> User | None:
-    """Return the user of a valid token of this purpose, else None."""
+    """Return the active user of a valid token for this purpose, else None."""
     if len(text) > _MAX_TOKEN_CHARACTERS or not text.isascii():
         return None
     try:

@@ -1,7 +1,8 @@
-"""Rate limits of sign-ins and of API requests, in memory: a restart resets them (docs/decisions.md#4).
+"""Rate limits for sign-ins and API requests, kept in memory: a restart resets them (docs/decisions.md#4).
 
-Sign-ins: a limit of failures within 15 minutes for each email address and each client. Over the limit even the right
-password is refused. An attempt counts while it runs, so that concurrent guesses do not pass the limit.
+Sign-ins: at most `limits.login_attempts` failures within 15 minutes for each email address and for each client. At the
+limit, even the right password is refused. An attempt that is still being verified counts too, so that concurrent
+guesses cannot exceed the limit.
 
 API requests: a token bucket for each credential and class of request.
 """
@@ -19,7 +20,7 @@ from appliance.settings import config
 from appliance.settings.schema import Limits
 
 FAILURE_WINDOW_MS = 15 * 60 * 1000
-# The least recently used counter is dropped first.
+# Above this number, the counters with the oldest last failure are deleted.
 _MAX_COUNTERS = 20_000
 
 _lock = threading.Lock()
@@ -28,7 +29,7 @@ _running: Counter[str] = Counter()
 
 
 class Attempt:
-    """A sign-in attempt that is being verified."""
+    """A sign-in attempt while it is being verified; it counts as successful unless `fail` is called."""
 
     has_failed = False
 
@@ -38,7 +39,7 @@ class Attempt:
 
 
 def email_key(email: str) -> str:
-    """Return the counter of an email address, however it is spelled."""
+    """Return the counter name of an email address; spellings that differ only in case share a counter."""
     try:
         return f"email:{addresses.parse_email(email).key}"
     except ValueError:
@@ -46,13 +47,16 @@ def email_key(email: str) -> str:
 
 
 def client_key(ip: str) -> str:
-    """Return the counter of a client; for IPv6 that is its network."""
+    """Return the counter name of a client IP address; IPv6 addresses of one network share a counter."""
     return f"client:{addresses.client_network(ip)}"
 
 
 @contextmanager
 def limit_attempt(*names: str) -> Iterator[Attempt]:
-    """Reserve an attempt of these counters while it is verified; raises RateLimitExceeded if one is used up."""
+    """Count a sign-in attempt on the named counters while it is verified in the `with` block.
+
+    Afterwards only a failed attempt still counts. Raises RateLimitExceeded if a counter is at its limit.
+    """
     _reserve(names)
     attempt = Attempt()
     try:
@@ -63,7 +67,7 @@ def limit_attempt(*names: str) -> Iterator[Attempt]:
 
 
 def clear_failures(*names: str) -> None:
-    """Clear counters after a successful sign-in."""
+    """Delete the failures on the named counters, after a successful sign-in."""
     with _lock:
         for name in names:
             _failures.pop(name, None)
@@ -99,16 +103,18 @@ def _settle(names: tuple[str, ...], is_wrong: bool) -> None:
 
 RequestClass = Literal["requests", "messages", "sends", "renders"]
 
-# The burst size is the rate of a minute divided by this.
+# The burst size is the rate per minute divided by this number.
 _BURST_DIVISORS = {"sends": 2}
 _DEFAULT_BURST_DIVISOR = 10
 _MAX_BUCKETS = 10_000
 
 
 class BucketLevel(NamedTuple):
-    """The state of a bucket: requests a minute (`limit`), tokens left, and seconds until it is full (`reset`).
+    """The state of a token bucket after a request.
 
-    For a refused request `retry_after` is in seconds, and `exceeded` names the limit that was reached.
+    `limit` is the rate per minute, `remaining` the number of tokens left, `reset` the seconds until the bucket is full.
+    For a refused request, `retry_after` is the seconds to wait, `exceeded` the limit that was reached, and `burst` the
+    burst size.
     """
 
     limit: int
@@ -120,7 +126,7 @@ class BucketLevel(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the rate limit headers of a response."""
+        """The `RateLimit-*` headers of a response."""
         return {
             "RateLimit-Limit": str(self.limit), "RateLimit-Remaining": str(self.remaining),
             "RateLimit-Reset": str(self.reset),
@@ -128,28 +134,31 @@ class BucketLevel(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """When a bucket will be full again, and since when it has not been full."""
+    """When a bucket will be full again, and since when it has not been full, in seconds of `clock.monotonic`."""
 
     full_at: float
     since: float
 
 
 class TokenBuckets:
-    """The token buckets of all credentials; used by the event loop only, so there is no lock."""
+    """The token buckets of all credentials, without a lock: use it on the event loop only."""
 
     def __init__(self) -> None:
-        # Full buckets need no entry.
+        # The use of each bucket by credential and class of request. A full bucket needs no entry.
         self._used: dict[tuple[str, str], _Use] = {}
         self._max_entries = _MAX_BUCKETS
 
     def take(self, credential: str, rate: RequestClass, limits: Limits) -> BucketLevel | None:
-        """Take a token for one request, if there is one; None if the limit is off."""
+        """Take a token for a request and return the state of the bucket; None if the class of request is not limited.
+
+        If no token is left, the state has `exceeded` and `retry_after`, and the request must be refused.
+        """
         minute = rate_per_minute(rate, limits)
         if minute == 0:
             return None
         now, seconds_each = clock.monotonic(), 60 / minute
         burst = burst_size(rate, minute)
-        # Tests may turn the clock back.
+        # The two `min` below matter only when a test has set the clock back.
         use = self._used.get((credential, rate))
         use = use if use is not None and use.full_at > now else _Use(now, now)
         full_at = min(use.full_at, now + burst * seconds_each)
@@ -165,17 +174,20 @@ class TokenBuckets:
         return BucketLevel(minute, int(burst - (full_at - now) / seconds_each + 1e-6), math.ceil(full_at - now))
 
     def _forget(self, now: float) -> None:
-        """Drop full buckets; run again only when there are twice as many as are left."""
+        """Delete the entries of full buckets; the next deletion is due at twice the number that remains."""
         self._used = {name: use for name, use in self._used.items() if use.full_at > now}
         self._max_entries = max(_MAX_BUCKETS, 2 * len(self._used))
 
 
 def rate_per_minute(rate: RequestClass, limits: Limits) -> int:
-    """Return the requests a minute of a class; 0 for no limit."""
+    """Return how many requests of a class are allowed per minute; 0 means no limit."""
     number: int = getattr(limits, f"{rate}_per_minute")
     return number
 
 
 def burst_size(rate: RequestClass, minute: int) -> int:
-    """Return the burst size of a class: a tenth of its rate a minute, for sends a half."""
+    """Return how many requests of a class may be made at once: half of the rate per minute for sends, else a tenth.
+
+    It is at least 1.
+    """
     return max(1, minute // _BURST_DIVISORS.get(rate, _DEFAULT_BURST_DIVISOR))

@@ -1,10 +1,10 @@
-"""Sessions: of browsers by cookie, of programs by JSON Web Token.
+"""Sessions: of browsers with a cookie, of programs with a JSON Web Token.
 
-A token is a row of `session`, found by the hash of its `jti`. Signing out, a new password or second factor, and
-disabling a user delete the row, which ends the token at the next request. So there is no list of revoked tokens, and a
-token forged with a stolen key still has no row.
+A JSON Web Token belongs to a row of `session`, which is found by the hash of its `jti` claim. Signing out, changing the
+password or second factor, and disabling a user delete the row, and with it the token becomes invalid at the next
+request. So no list of revoked tokens is needed, and a token forged with a stolen key has no row.
 
-RFC 7519 (JWT); RFC 8725, sections 3.1 and 3.2 (one algorithm, chosen by us and not by the token).
+RFC 7519 (JWT); RFC 8725, sections 3.1 and 3.2 (one algorithm, which the service chooses and not the token).
 """
 
 import hashlib
@@ -26,21 +26,24 @@ from appliance.storage.transactions import require_write_transaction
 
 IDLE_TIMEOUT_MS = 12 * 3600 * 1000
 MAX_SESSION_MS = 30 * 24 * 3600 * 1000
-# The time of last use is written at most this often.
+# The time of last use is written at most once in this time, so that a request seldom has to write.
 _TOUCH_MS = 5 * 60 * 1000
 
 SessionKind = Literal["browser", "token"]
 
 
 def create_browser_session(user_id: int, ip: str | None, user_agent: str | None) -> str:
-    """Create a browser session and return the value of its cookie."""
+    """Create a browser session and return the value of its cookie, which is stored only as a hash."""
     token = secrets.token_urlsafe(32)
     create(user_id, token, "browser", ip, user_agent)
     return token
 
 
 def create(user_id: int, secret: str, kind: SessionKind, ip: str | None, user_agent: str | None) -> Session:
-    """Create a session under the hash of its secret."""
+    """Create a session that is found by the hash of `secret`, and record the sign-in in the audit log.
+
+    `user_agent` is cut to 400 characters. The session ends after `IDLE_TIMEOUT_MS` if it is not extended.
+    """
     require_write_transaction()
     now = clock.now_ms()
     session = Session.create(
@@ -53,18 +56,21 @@ def create(user_id: int, secret: str, kind: SessionKind, ip: str | None, user_ag
 
 
 def find_expired(limit: int) -> list[int]:
-    """Return the ids of expired sessions, at most `limit`."""
+    """Return the ids of up to `limit` expired sessions."""
     return [row.id for row in Session.select(Session.id).where(Session.expires_at < clock.now_ms()).limit(limit)]
 
 
 def delete_expired(ids: list[int]) -> int:
-    """Delete expired sessions with their IP addresses and user agents."""
+    """Delete those of the given sessions that have expired, and return their number."""
     require_write_transaction()
     return int(Session.delete().where(Session.id.in_(ids), Session.expires_at < clock.now_ms()).execute())
 
 
 def find_by_cookie(token: str) -> Session | None:
-    """Return the session of a cookie with its user and account, or None."""
+    """Return the session of a cookie value, with its user and account loaded.
+
+    None if it is unknown or expired, or if the user is disabled.
+    """
     session: Session | None = (
         Session.select(Session, User, Account)
         .join(User)
@@ -79,17 +85,21 @@ def find_by_cookie(token: str) -> Session | None:
 
 
 def needs_touch(session: Session) -> bool:
-    """Return whether the time of last use should be written again."""
+    """Return whether the session's time of last use is so old that it should be written again."""
     return is_touch_due(session.last_seen_at)
 
 
 def is_touch_due(last_seen_at: int) -> bool:
-    """Return whether a time of last use should be written again."""
+    """Return whether a time of last use (in milliseconds) is so old that it should be written again."""
     return clock.now_ms() - last_seen_at > _TOUCH_MS
 
 
 def touch(session_id: int) -> None:
-    """Write the time of last use; it extends a browser session to 12 hours from now, at most 30 days from sign-in."""
+    """Set a session's time of last use to now; does nothing if it has ended.
+
+    A browser session is extended to 12 hours from now, but to at most 30 days after sign-in. The expiry of a token
+    stays.
+    """
     require_write_transaction()
     now = clock.now_ms()
     session = Session.get_or_none(Session.id == session_id)
@@ -101,7 +111,7 @@ def touch(session_id: int) -> None:
 
 
 def end_by_cookie(token: str) -> None:
-    """End the session of a cookie."""
+    """End the browser session of a cookie value, if there is one, and record the sign-out."""
     require_write_transaction()
     session = Session.get_or_none(Session.token_hash == crypto.hash_secret(token), Session.kind == "browser")
     if session is not None:
@@ -109,26 +119,26 @@ def end_by_cookie(token: str) -> None:
 
 
 def end(session: Session) -> None:
-    """End a session at the user's request."""
+    """End a session at the user's own request, and record the sign-out."""
     require_write_transaction()
     session.delete_instance()
     _record(session, "logout", session.ip)
 
 
 def list_by_user(user_id: int) -> list[Session]:
-    """Return the sessions of a user, last used first."""
+    """Return all active sessions of a user, the most recently used first."""
     sessions = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
     return list(sessions.order_by(Session.last_seen_at.desc(), Session.id.desc()))
 
 
 def fetch_page(user_id: int, query: PageQuery) -> Page:
-    """Return a page of the sessions of a user, newest first."""
+    """Return a page of the active sessions of a user, newest first."""
     sessions = Session.select().where(Session.user == user_id, Session.expires_at > clock.now_ms())
     return paginate(sessions.order_by(Session.created_at.desc(), Session.id.desc()), query.page, query.size())
 
 
 def get(user_id: int, session_id: int) -> Session:
-    """Return a session of a user; raises NotFound."""
+    """Return an active session of a user; raises NotFound."""
     session = Session.get_or_none(
         Session.user == user_id, Session.id == session_id, Session.expires_at > clock.now_ms()
     )  # fmt: skip
@@ -138,7 +148,7 @@ def get(user_id: int, session_id: int) -> Session:
 
 
 def revoke(user_id: int, session_id: int, by: Actor) -> Session:
-    """End a session of a user from another session; raises NotFound."""
+    """End a session of a user from another session, and record who did it; raises NotFound."""
     require_write_transaction()
     session = get(user_id, session_id)
     session.delete_instance()
@@ -147,7 +157,7 @@ def revoke(user_id: int, session_id: int, by: Actor) -> Session:
 
 
 def revoke_others(user_id: int, kept_id: int | None, by: Actor) -> int:
-    """End all sessions of a user except one; return their number."""
+    """End and record all active sessions of a user except `kept_id`; return the number ended."""
     require_write_transaction()
     sessions_to_end = [session for session in list_by_user(user_id) if session.id != kept_id]
     for session in sessions_to_end:
@@ -156,7 +166,10 @@ def revoke_others(user_id: int, kept_id: int | None, by: Actor) -> int:
 
 
 def delete_all(user_id: int, kept_id: int | None = None) -> None:
-    """End all sessions of a user, except one, after a change of password, second factor or access."""
+    """End all sessions of a user except `kept_id`, without audit entries.
+
+    Used after a change of password, second factor or access, which has its own entry.
+    """
     require_write_transaction()
     Session.delete().where(Session.user == user_id, Session.id != (kept_id or 0)).execute()
 
@@ -174,36 +187,36 @@ if TYPE_CHECKING:
 
 
 _ALGORITHM = "HS256"
-# The claims of verified signatures, by a hash of key and token: verifying costs more than the rest of a small request.
-# The session and the expiry are checked each time.
+# The claims of tokens with a valid signature, by a keyed hash of the token. Verifying a signature takes longer than the
+# rest of a small request. The session and the expiry are still checked at each request.
 _MAX_CACHED = 2_000
 _verified: "OrderedDict[str, dict[str, Any]]" = OrderedDict()
 _lock = threading.Lock()
-# RFC 7515, sections 7.1 and 2: base64url without padding.
+# Three parts in base64url without padding, separated by dots (RFC 7515, sections 2 and 7.1).
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _REQUIRED = ("sub", "acc", "aud", "jti", "iat", "exp")
-# Times are compared in `_read_claims`, with the service's own clock.
+# `_read_claims` compares the times itself, with the service's own clock.
 _OPTIONS: "Options" = {
     "require": list(_REQUIRED), "verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": True,
 }  # fmt: skip
 
 
 class IssuedToken(NamedTuple):
-    """A new token, shown only once, and its expiry in milliseconds."""
+    """A new token, which is not stored and cannot be shown again, and its expiry in milliseconds."""
 
     token: str
     expires_at: int
 
 
 class TokenSession(NamedTuple):
-    """The credential of a token, and the state of its session."""
+    """The credential that belongs to a token, and whether its session needs a write."""
 
     credential: Credential
-    needs_touch: bool  # the time of last use should be written
+    needs_touch: bool  # whether the time of last use should be written again
 
 
 def issue_token(user: User, ip: str | None, user_agent: str | None) -> IssuedToken:
-    """Create a session for a program and return its token, the only time it is shown."""
+    """Create a session for a program and return its token; only a hash of the token's id is stored."""
     import jwt
 
     require_write_transaction()
@@ -217,7 +230,10 @@ def issue_token(user: User, ip: str | None, user_agent: str | None) -> IssuedTok
 
 
 def find_by_token(token: str) -> TokenSession | None:
-    """Return the session of a token; None if it is forged, expired, ended or of another installation."""
+    """Return the credential and session of a token.
+
+    None if it is forged, expired, ended or of another installation, or if the user is disabled.
+    """
     claims = _read_claims(token)
     if claims is None:
         return None
@@ -233,7 +249,7 @@ def find_by_token(token: str) -> TokenSession | None:
 
 
 def token_audience() -> str:
-    """Return the audience of this installation's tokens, which does not depend on its address."""
+    """Return the `aud` claim of this installation's tokens, which does not depend on the installation's URL."""
     return crypto.derive_key("jwt audience").hex()[:32]
 
 
@@ -242,21 +258,21 @@ def _key() -> bytes:
 
 
 def _read_claims(token: str) -> dict[str, Any] | None:
-    """Return the claims of a token that is valid now, or None."""
+    """Return the claims of a token with a valid signature that is valid now, else None."""
     claims = _verify_cached(token)
     if claims is None:
         return None
     now = clock.now_ms() // 1000
     begins = [claims[name] for name in ("iat", "nbf") if name in claims]
-    # A clock may have been set back by up to a minute.
+    # Up to a minute in the future is allowed, because the clock may have been set back since the token was issued.
     is_valid = claims["exp"] > now and all(moment <= now + 60 for moment in begins)
     return claims if is_valid else None
 
 
 def _verify_cached(token: str) -> dict[str, Any] | None:
-    """Return the claims of a token with a valid signature, whatever its times, or None.
+    """Return the claims of a token, or None if its signature is invalid; the times in the claims are not checked.
 
-    The cache is keyed by a keyed hash, so that timing does not reveal how close a guess is to a cached token.
+    The cache is looked up by a keyed hash, so that timing does not reveal how close a guess is to a cached token.
     """
     key = _key()
     name = hashlib.blake2b(token.encode("utf-8", "surrogateescape"), key=key, digest_size=32).hexdigest()
@@ -274,7 +290,7 @@ def _verify_cached(token: str) -> dict[str, Any] | None:
 
 
 def _verify(token: str, key: bytes) -> dict[str, Any] | None:
-    """Return the claims of a token if the signature and the types of the claims are valid, else None."""
+    """Return the claims of a token if its signature and the types of its claims are valid, else None."""
     import jwt
 
     if not _COMPACT.fullmatch(token):

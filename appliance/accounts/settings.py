@@ -1,7 +1,7 @@
-"""Settings changed on pages: the layer between the configuration file and the defaults.
+"""Settings changed on pages, which override defaults but not options, environment or configuration file.
 
-Pages change how email and SMS are sent. Options, environment and file take precedence and are shown as locked. Secrets
-are encrypted with the installation's key, so that the database alone reveals none.
+Only settings of email and SMS sending can be changed on pages. A setting fixed by an option, the environment or the
+file is shown as locked. Secrets are encrypted with the installation's key, so a stolen database does not reveal them.
 """
 
 import base64
@@ -22,7 +22,7 @@ from appliance.storage.transactions import require_write_transaction
 
 log = logging.getLogger("campanero")
 _PURPOSE = "settings of pages"
-# The settings that a running service can apply: its senders are recreated.
+# A running service can apply these settings without a restart: its senders are recreated.
 _PAGE_SETTINGS = (
     "email.transport", "email.relay.host", "email.relay.port", "email.relay.username", "email.relay.password",
     "email.relay.tls", "email.allow_unverified_domains", "email.connections", "email.rate_per_second",
@@ -30,7 +30,8 @@ _PAGE_SETTINGS = (
     "sms.transport", "sms.rate_per_second", "sms.twilio.base_url", "sms.twilio.account_sid", "sms.twilio.auth_token",
     "sms.twilio.from", "sms.http.url", "sms.http.secret",
 )  # fmt: skip
-# A secret is bound to its server, so that changing the server alone cannot send the secret to another one.
+# The settings that a secret is bound to, by secret. If one of them changes, the secret must be entered again; else
+# whoever can change the server could have the stored secret sent to a server of their choice.
 _BOUND = {
     "email.relay.password": ("email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username"),
     "sms.twilio.auth_token": ("sms.twilio.base_url", "sms.twilio.account_sid"),
@@ -39,9 +40,9 @@ _BOUND = {
 
 
 def load() -> dict[str, Any]:
-    """Return the stored settings by dotted name, without names that this version does not know.
+    """Return the stored settings by dotted name, without settings unknown to this version.
 
-    A secret encrypted with another key counts as not set, and is logged.
+    A secret that cannot be decrypted with the installation's key is left out, and an error is logged.
     """
     settings = dict(config.list_settings())
     values = {row.name: row.value for row in Setting.select() if row.name in settings}
@@ -52,14 +53,14 @@ def load() -> dict[str, Any]:
 
 
 def can_set(name: str) -> bool:
-    """Return whether a page may change a setting that option, environment or file do not fix."""
+    """Return whether a page may change a setting; False if an option, the environment or the file sets it."""
     return name in _PAGE_SETTINGS and config.get_loaded().sources[name] in ("page", "default")
 
 
 def save(values: Mapping[str, Any]) -> LoadedConfig:
-    """Store settings and return the new configuration, which the caller applies after the commit.
+    """Store settings by dotted name and return the new configuration, which the caller applies after the commit.
 
-    None deletes a setting. Raises Invalid with every error by dotted name, and then stores nothing.
+    A value of None deletes the stored setting. Raises Invalid with every error by dotted name; nothing is stored then.
     """
     require_write_transaction()
     checked = _validate(values)
@@ -77,10 +78,11 @@ def save(values: Mapping[str, Any]) -> LoadedConfig:
 
 
 def build_config(values: Mapping[str, Any]) -> LoadedConfig:
-    """Return the configuration with these settings without storing them.
+    """Return the configuration that would result from these settings, without storing them.
 
-    Raises Invalid with every error by dotted name. If the server of a secret changes, the secret must be given again;
-    a secret fixed by file or environment prevents a change of its server.
+    A value of None stands for deleting the stored setting. Raises Invalid with every error by dotted name, also if the
+    server of a secret changes and the secret is not given again. The error then belongs to the secret, or, if a page
+    cannot set it, to the first changed setting of the server.
     """
     after = {name: value for name, value in {**load(), **values}.items() if value is not None}
     try:
@@ -113,7 +115,7 @@ def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_invalid(error: ConfigError) -> Invalid:
-    """Return the errors of a configuration by the setting that each begins with."""
+    """Return the errors of a configuration by the setting name that each message begins with, or by `base`."""
     faults: dict[str, list[str]] = {}
     settings = dict(config.list_settings())
     for fault in str(error).split("; "):
@@ -138,7 +140,10 @@ def _decrypt(name: str, value: Any) -> str | None:
 
 
 def write_heartbeat() -> None:
-    """Write the time into a row to test that the database can be written; raises what writing raises."""
+    """Write the current time into the row `heartbeat`, to test that the database can be written.
+
+    Raises the storage error if it cannot.
+    """
     require_write_transaction()
     run(
         "INSERT INTO setting (name, value, updated_at) VALUES ('heartbeat', '\"\"', ?1) "

@@ -18,7 +18,7 @@ from appliance.storage.transactions import require_write_transaction
 
 
 class NewUser(msgspec.Struct):
-    """A validated new user with a hashed password."""
+    """A validated new user; `email` is in its canonical form."""
 
     email: str
     name: str
@@ -26,12 +26,15 @@ class NewUser(msgspec.Struct):
 
 
 def has_users() -> bool:
-    """Return whether there is any user yet."""
+    """Return whether the installation has any user."""
     return bool(User.select(User.id).limit(1).exists())
 
 
 def prepare_user(email: str, password: str, name: str | None = None) -> NewUser:
-    """Validate a new user and hash the password before the write transaction; raises Invalid with all errors."""
+    """Validate a new user and hash the password; raises Invalid with all errors.
+
+    Call it outside of a write transaction, because hashing is slow. Without a name, the part before the `@` is used.
+    """
     faults = Faults()
     try:
         address = addresses.parse_email(email).key
@@ -47,7 +50,7 @@ def prepare_user(email: str, password: str, name: str | None = None) -> NewUser:
 
 
 def create_first_owner(new: NewUser, account_name: str | None = None) -> User:
-    """Create the first account and its owner; raises Invalid if there is a user already."""
+    """Create the first account, unless there is one, and its owner; raises Invalid if there already is a user."""
     require_write_transaction()
     if has_users():
         raise Invalid({"base": ["is set up already"]})
@@ -56,7 +59,7 @@ def create_first_owner(new: NewUser, account_name: str | None = None) -> User:
 
 
 def create(account_id: int, new: NewUser, role: str = "owner") -> User:
-    """Create a user; raises Invalid for an unknown role or a taken address."""
+    """Create a user; raises Invalid for an unknown role or account, or an invalid or taken address."""
     require_write_transaction()
     if role not in ROLES:
         raise Invalid({"role": ["is not included in the list"]})
@@ -71,7 +74,7 @@ def create(account_id: int, new: NewUser, role: str = "owner") -> User:
 
 
 def validate_email(email: str) -> None:
-    """Raise Invalid for an address that is malformed or belongs to a user."""
+    """Raise Invalid for an address that is blank, malformed, or used by a user of any account."""
     if not email.strip():
         raise Invalid({"email": ["can't be blank"]})
     try:
@@ -83,7 +86,7 @@ def validate_email(email: str) -> None:
 
 
 def find_by_email(email: str) -> User | None:
-    """Return the user with an email address, however it is spelled, or None."""
+    """Return the user with this email address in any spelling of upper and lower case, or None."""
     try:
         key = addresses.parse_email(email).key
     except ValueError:
@@ -93,7 +96,7 @@ def find_by_email(email: str) -> User | None:
 
 
 def set_preference(user_id: int, name: str, value: Any) -> None:
-    """Store a preference of a user; None deletes it."""
+    """Store a preference of a user under `name`; a value of None deletes it."""
     require_write_transaction()
     user = User.get_by_id(user_id)
     preferences = {key: preference for key, preference in (user.preferences or {}).items() if key != name}
@@ -103,7 +106,7 @@ def set_preference(user_id: int, name: str, value: Any) -> None:
 
 ADMIN_ROLES = ("owner", "admin")
 Role = Literal["owner", "admin", "editor", "author", "viewer"]
-# The minimum length is checked together with the address (`passwords.check_length`), so that all errors are reported.
+# The minimum length is checked together with the address (`validate_new`), so that both errors are reported at once.
 Password = Annotated[
     str,
     Meta(
@@ -114,7 +117,7 @@ Password = Annotated[
 
 
 class UserWrite(Struct):
-    """A new user; without `password` one is generated and returned once."""
+    """The fields of a new user; without `password`, one is generated and returned in the response only."""
 
     email: Annotated[
         EmailText,
@@ -146,7 +149,7 @@ class UserWrite(Struct):
 
 
 class UserPatch(Struct):
-    """The fields of a user that owners and admins may change."""
+    """The fields of a user that owners and admins may change; fields that are not given stay unchanged."""
 
     name: Annotated[Name, Meta(description="name shown to other users")] | UnsetType = UNSET
     role: (
@@ -177,14 +180,14 @@ class UserPatch(Struct):
 
 
 class UserQuery(PageQuery):
-    """The filters of the list of users: active ones, or with `disabled` the disabled ones."""
+    """The filters and the page of a list of users: enabled users, or with `disabled` only the disabled ones."""
 
     disabled: Annotated[bool, Meta(description="true: only disabled users; false: only enabled users")] = False
     role: Annotated[Role, Meta(description="only users with this role")] | UnsetType = UNSET
 
 
 def fetch_page(account_id: int, query: UserQuery) -> Page:
-    """Return a page of the users of an account, newest first."""
+    """Return a page of the account's users that match the query, newest first."""
     query_rows = User.select().where(User.account == account_id, User.disabled_at.is_null(not query.disabled))
     if query.role is not UNSET:
         query_rows = query_rows.where(User.role == query.role)
@@ -192,24 +195,24 @@ def fetch_page(account_id: int, query: UserQuery) -> Page:
 
 
 def list_members(account_id: int) -> list[User]:
-    """Return all users of an account: active ones first, then by name."""
+    """Return all users of an account: enabled ones first, each group sorted by name."""
     members = User.select().where(User.account == account_id).order_by(User.name, User.id)
     return sorted(members, key=lambda user: (user.disabled_at is not None, user.name.casefold()))
 
 
 def list_keys(account_id: int) -> list[ApiKey]:
-    """Return the active API keys of an account, newest first."""
+    """Return all active API keys of an account, newest first."""
     keys = ApiKey.select().where(ApiKey.account == account_id, ApiKey.revoked_at.is_null())
     return list(keys.order_by(ApiKey.id.desc()))
 
 
 def generate_password() -> str:
-    """Return a random password that is easy to read out: four groups of five letters and digits."""
+    """Return a random password of four groups of five letters and digits, so that it is easy to read out."""
     return "-".join(crypto.random_base62(5) for _ in range(4))
 
 
 def get(account_id: int, user_id: int) -> User:
-    """Return a user of an account; raises NotFound."""
+    """Return the user; raises NotFound if the account has no such user."""
     user = User.get_or_none(User.account == account_id, User.id == user_id)
     if user is None:
         raise NotFound
@@ -217,7 +220,7 @@ def get(account_id: int, user_id: int) -> User:
 
 
 def get_managed(by: Actor, user_id: int) -> User:
-    """Return a user whom the actor may manage; raises NotFound or NotAllowed."""
+    """Return a user of the actor's account whom the actor may manage; raises NotFound or NotAllowed."""
     actor = _get_admin(by)
     user = get(actor.account_id, user_id)
     _require_owner_for(actor, user.role, user)
@@ -225,7 +228,10 @@ def get_managed(by: Actor, user_id: int) -> User:
 
 
 def add_member(by: Actor, new: NewUser, role: str) -> User:
-    """Create a user as an admin; only owners create owners. Raises Invalid or NotAllowed."""
+    """Add a user to the actor's account; only owners and admins may, and only owners may add owners.
+
+    Raises Invalid or NotAllowed.
+    """
     require_write_transaction()
     actor = _get_admin(by)
     _require_owner_for(actor, role)
@@ -235,7 +241,7 @@ def add_member(by: Actor, new: NewUser, role: str) -> User:
 
 
 def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a new user."""
+    """Raise Invalid with the errors of a new user's password and email address."""
     faults = Faults()
     if isinstance(new.password, str):
         faults.collect(passwords.check_length, new.password)
@@ -245,7 +251,10 @@ def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
 
 
 def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
-    """Return the user that a change is about; raises as `update`, with all errors."""
+    """Return the user to be changed if the change is allowed; raises as `update`, Invalid with all errors.
+
+    `gets_password` says that the password will be set, even if `changes` does not contain it.
+    """
     actor, values = _get_admin(by), sent_fields(changes)
     user = get(actor.account_id, user_id)
     role, disabled = values.get("role", user.role), values.get("disabled", user.disabled_at is not None)
@@ -264,10 +273,11 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 
 
 def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
-    """Update a user; disabling or a new password ends all sessions of the user.
+    """Change a user; disabling a user or setting a password ends all of the user's sessions.
 
-    Raises NotFound; NotAllowed for what only owners may do; Invalid for the last owner, and for changes that users may
-    not make to themselves.
+    The new password comes only as `password_hash`. Raises NotFound; NotAllowed if the actor may not manage the user;
+    and Invalid if the account would be left without an owner, or if actors would disable themselves or set their own
+    password.
     """
     require_write_transaction()
     user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)
@@ -288,29 +298,29 @@ def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | Non
 
 
 def change_role(by: Actor, user_id: int, role: str) -> User:
-    """Change the role of a user; raises as `update`."""
+    """Change the role of a user; raises as `update`, and Invalid for an unknown role."""
     require_write_transaction()
     get_managed(by, user_id)  # a missing user is reported before an invalid role
     return update(by, user_id, validation.read(UserPatch, {"role": role}))
 
 
 def disable(by: Actor, user_id: int) -> User:
-    """Disable a user and end all sessions; raises as `update`."""
+    """Disable a user and end all of the user's sessions; raises as `update`."""
     return update(by, user_id, UserPatch(disabled=True))
 
 
 def enable(by: Actor, user_id: int) -> User:
-    """Enable a disabled user, who keeps the password; raises as `update`."""
+    """Enable a disabled user, whose password stays valid; raises as `update`."""
     return update(by, user_id, UserPatch(disabled=False))
 
 
 def set_password(by: Actor, user_id: int, password_hash: str) -> User:
-    """Set the password of a user and end all sessions; raises as `update`."""
+    """Set the password of a user and end all of the user's sessions; raises as `update`."""
     return update(by, user_id, UserPatch(), password_hash)
 
 
 def rename(user_id: int, name: str, ip: str | None = None) -> User:
-    """Change one's own name."""
+    """Change a user's name at the user's own request, cut to 255 characters; raises Invalid if it is blank."""
     require_write_transaction()
     if not name.strip():
         raise Invalid({"name": ["can't be blank"]})
@@ -318,7 +328,10 @@ def rename(user_id: int, name: str, ip: str | None = None) -> User:
 
 
 def change_password(user_id: int, password_hash: str, session_id: int, ip: str | None = None) -> User:
-    """Change one's own password and end the other sessions; a `session_id` of 0 ends all."""
+    """Change a user's password at the user's own request, and end all of the user's sessions except `session_id`.
+
+    A `session_id` of 0 ends all of them.
+    """
     require_write_transaction()
     user = User.get_by_id(user_id)
     _sign_out(user, but=session_id)
@@ -326,7 +339,10 @@ def change_password(user_id: int, password_hash: str, session_id: int, ip: str |
 
 
 def reset_password(user_id: int, password_hash: str, by: Actor) -> User:
-    """Set a password after a proof other than the old password, and end all sessions."""
+    """Set a user's password without the old one, and end all of the user's sessions.
+
+    The caller must have verified the user's identity in another way.
+    """
     require_write_transaction()
     user = User.get_by_id(user_id)
     _sign_out(user)
@@ -338,7 +354,7 @@ def _self_actor(user_id: int, ip: str | None) -> Actor:
 
 
 def _get_admin(by: Actor) -> User:
-    """Return the acting owner or admin; raises NotAllowed for other roles."""
+    """Return the user behind an actor if it is an enabled owner or admin; raises NotAllowed otherwise."""
     user = User.get_or_none(User.id == by.user_id, User.disabled_at.is_null())
     if user is None or user.role not in ADMIN_ROLES:
         raise NotAllowed("Only owners and admins manage the team.", required_role="admin")
@@ -346,13 +362,13 @@ def _get_admin(by: Actor) -> User:
 
 
 def _require_owner_for(actor: User, role: str, user: User | None = None) -> None:
-    """Raise NotAllowed if an admin would change an owner."""
+    """Raise NotAllowed unless `actor` is an owner, if `role` is owner or `user` is one."""
     if actor.role != "owner" and (role == "owner" or (user is not None and user.role == "owner")):
         raise NotAllowed("Only owners manage owners.", required_role="owner")
 
 
 def _is_last_owner(user: User) -> bool:
-    """Return whether a user is the only active owner of the account."""
+    """Return whether a user is the only enabled owner of the account."""
     others = User.select().where(
         User.account == user.account_id, User.role == "owner", User.disabled_at.is_null(), User.id != user.id
     )
@@ -373,9 +389,9 @@ def _save(by: Actor, user: User, action: str, data: dict[str, Any], **changes: A
 
 
 def setup_token() -> str | None:
-    """Return the secret of the set-up link, which only the terminal shows, or None once there is a user.
+    """Return the secret of the set-up link, or None if the installation has a user.
 
-    It is derived from the installation's key, so that a restart prints the same link and nothing is stored.
+    It is derived from the installation's key: nothing is stored, and each start prints the same link in the terminal.
     """
     if has_users():
         return None
@@ -383,6 +399,6 @@ def setup_token() -> str | None:
 
 
 def is_setup_token(token: str) -> bool:
-    """Return whether a token is that of the set-up link."""
+    """Return whether a text is the secret of the set-up link; False if the installation has a user."""
     expected = setup_token()
     return expected is not None and hmac.compare_digest(expected, token)

@@ -1,1 +1,1 @@
-"""Who gets messages: contacts, lists, segments and the filters behind them."""
+"""Who receives messages: contacts, lists, segments, filters, consent and suppressions."""

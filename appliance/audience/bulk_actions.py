@@ -1,8 +1,8 @@
-"""Bulk actions: one action for many contacts, as a job with progress and undo.
+"""Bulk actions: one action for many contacts, run in batches, with progress and undo.
 
-Each action follows the rules of the same action for one contact. Its result names the contacts that changed, so that it
-can be undone, and why others were skipped. The contacts of an action are fixed when it starts, so that the number that
-the user confirmed is the number that it affects. Actions are stored and continue after a restart.
+Each action follows the rules of the same action for one contact. It records which contacts changed, so that it can be
+undone, and how many were skipped for which reason. Its contacts are fixed when it starts, so that it affects the number
+that the user confirmed. Actions are stored in the database and continue after a restart.
 """
 
 import json
@@ -28,14 +28,17 @@ from appliance.storage.models.account import CONTACTS
 from appliance.storage.transactions import after_commit, require_write_transaction
 from appliance.storage.transactions import write as work_write
 
-# Reasons for skipping a contact
+# The reasons for skipping a contact.
 IN_LIST, LEFT_LIST, NOT_IN_LIST = "in_list", "left_list", "not_in_list"
 TAGGED, UNTAGGED, TOO_MANY_TAGS = "tagged", "untagged", "too_many_tags"
 NOT_SUBSCRIBED, MISSING = "not_subscribed", "gone"
 
 
 class BulkTask(NamedTuple):
-    """A batch of contacts, with the argument and the evidence of the action."""
+    """A batch of contacts, with the argument of the action and the evidence for consent records.
+
+    `argument` has the key `contact_list_id` for list actions and `tag` for tag actions.
+    """
 
     account_id: int
     contact_ids: list[int]
@@ -44,16 +47,16 @@ class BulkTask(NamedTuple):
 
 
 class BulkOutcome(NamedTuple):
-    """The contacts that changed, and the number of skipped contacts by reason."""
+    """The ids of the contacts that changed, and the number of skipped contacts by reason."""
 
     changed: list[int]
     skipped: Counter[str]
 
 
 class ActionKind(NamedTuple):
-    """A kind of action: its function, the kind that undoes it, and its batch size.
+    """A kind of action: its function, the name of the action that undoes it, and the number of contacts in a batch.
 
-    A batch occupies the writer for about 20 ms.
+    `undo` is None if the action cannot be undone. A batch occupies the writer for about 20 ms.
     """
 
     do: Callable[[BulkTask], BulkOutcome]
@@ -127,7 +130,10 @@ def _remove_tag(task: BulkTask) -> BulkOutcome:
 
 
 def _set_tags(contact: Contact, new_tags: list[str], evidence: Evidence) -> bool:
-    """Set the tags of a contact; return False if there are too many."""
+    """Set the tags of a contact and record the change.
+
+    Returns False, without a change, if the custom data with these tags would be invalid, such as for too many tags.
+    """
     old_tags = write.tags_of(contact.data)
     other_data = {key: value for key, value in contact.data.items() if key != "tags"}
     faults = Faults()
@@ -175,7 +181,7 @@ ACTIONS = {
 
 
 def apply(name: str, task: BulkTask) -> BulkOutcome:
-    """Apply an action to one batch of contacts; raises NotFound if its list was deleted."""
+    """Apply the action `name` to one batch of contacts; raises NotFound if the list of the action was deleted."""
     require_write_transaction()
     return ACTIONS[name].do(task)
 
@@ -190,14 +196,14 @@ def _existing_ids(task: BulkTask) -> set[int]:
 
 
 def _fetch_contacts(task: BulkTask, skipped: Counter[str]) -> list[Contact]:
-    """Return the contacts of a task that still exist, and count the missing ones as skipped."""
+    """Return the contacts of a batch that still exist, and add the number of missing ones to `skipped`."""
     contacts = [contact for contact in store.fetch_by_ids(task.contact_ids) if contact.account_id == task.account_id]
     if len(contacts) < len(task.contact_ids):
         skipped[MISSING] += len(task.contact_ids) - len(contacts)
     return contacts
 
 
-# Up to this number the request waits for the result.
+# A request runs an action of up to this many contacts to its end. Larger ones are run by the job `bulk_actions`.
 MAX_SYNC_CONTACTS = 500
 RETENTION_MS = 24 * 3600 * 1000
 
@@ -205,7 +211,10 @@ RETENTION_MS = 24 * 3600 * 1000
 def start(
     account_id: int, user_id: int, act: str, argument: dict[str, Any], contact_ids: list[int], evidence: Evidence
 ) -> BulkAction:
-    """Start an action for contacts of an account; raises NotFound, or Invalid for an invalid action or argument."""
+    """Store an action for contacts of an account, so that it can be run in batches; duplicate ids are ignored.
+
+    Raises NotFound if the list does not exist, and Invalid for an unknown action, a mirror or an invalid tag.
+    """
     require_write_transaction()
     _check(account_id, act, argument)
     return _start(account_id, user_id, act, argument, list(dict.fromkeys(contact_ids)), evidence)
@@ -245,7 +254,10 @@ def _check(account_id: int, act: str, argument: dict[str, Any]) -> None:
 
 
 def run_batch(act_id: int) -> bool:
-    """Apply the next batch of an action and return whether more batches remain."""
+    """Apply the next batch of an action and return whether more batches remain.
+
+    The action ends with the state `done` after the last batch, or `failed` if its list was deleted.
+    """
     require_write_transaction()
     bulk_action = BulkAction.get_or_none(BulkAction.id == act_id)
     if bulk_action is None or bulk_action.state != "working":
@@ -266,7 +278,7 @@ def run_batch(act_id: int) -> bool:
     try:
         outcome = apply(bulk_action.action, task)
     except NotFound:
-        # The list of the action was deleted.
+        # The list of the action was deleted after the action started.
         _finish(bulk_action, "failed")
         return False
     run("UPDATE bulk_action_part SET contact_ids = ?, done = 1 WHERE id = ?", (json.dumps(outcome.changed), batch[0]))
@@ -287,7 +299,10 @@ def _finish(action: BulkAction, state: str) -> None:
 
 
 def get(account_id: int, act_id: int) -> BulkAction:
-    """Return an action, with the number of processed contacts in `reached`; raises NotFound."""
+    """Return an action; raises NotFound.
+
+    It has two more attributes: `reached`, the number of contacts processed, and `can_undo`.
+    """
     action = BulkAction.get_or_none(BulkAction.account == account_id, BulkAction.id == act_id)
     if action is None:
         raise NotFound
@@ -303,7 +318,7 @@ def _with_progress(bulk_action: BulkAction) -> BulkAction:
 
 
 def fetch_recent(account_id: int, max_actions: int = 100) -> list[BulkAction]:
-    """Return the recent actions of an account, newest first, as `get` does."""
+    """Return up to `max_actions` actions of an account, newest first, with the attributes that `get` adds."""
     actions = (
         BulkAction.select().where(BulkAction.account == account_id).order_by(BulkAction.id.desc()).limit(max_actions)
     )
@@ -311,7 +326,11 @@ def fetch_recent(account_id: int, max_actions: int = 100) -> list[BulkAction]:
 
 
 def undo(account_id: int, act_id: int, user_id: int, evidence: Evidence) -> BulkAction:
-    """Start undoing the changes of an action, once; raises NotFound, or Invalid if it cannot be undone."""
+    """Start the opposite action for the contacts that an action changed, and return the new action.
+
+    Raises NotFound. Raises Invalid if the action has not ended as `done`, changed nothing, has no opposite, is itself
+    an undo or is already undone.
+    """
     require_write_transaction()
     bulk_action = get(account_id, act_id)
     if not bulk_action.can_undo:
@@ -335,7 +354,10 @@ def is_due() -> bool:
 
 
 def run_due(stopping: threading.Event) -> None:
-    """Finish all actions in progress, one batch of each in turn, so that other writes are not blocked."""
+    """Run all actions in progress to their end, or until `stopping` is set.
+
+    The actions take turns, and each batch is its own write transaction, so that other writes can run in between.
+    """
     while not stopping.is_set():
         action_ids = [row[0] for row in rows("SELECT id FROM bulk_action WHERE state = 'working' ORDER BY id")]
         if not action_ids:
@@ -345,7 +367,7 @@ def run_due(stopping: threading.Event) -> None:
 
 
 def find_expired_parts(limit: int) -> list[int]:
-    """Return some batches of actions that ended more than a day ago."""
+    """Return the ids of up to `limit` batches of actions that ended more than `RETENTION_MS` ago."""
     sql = (
         "SELECT p.id FROM bulk_action a JOIN bulk_action_part p ON p.bulk_action_id = a.id WHERE a.ended_at < ? LIMIT ?"
     )
@@ -353,31 +375,35 @@ def find_expired_parts(limit: int) -> list[int]:
 
 
 def delete_parts(ids: list[int]) -> int:
-    """Delete rows by id and return their number."""
+    """Delete the batches with these ids and return their number."""
     require_write_transaction()
     return run(f"DELETE FROM bulk_action_part WHERE id IN ({','.join(map(str, ids))})")
 
 
 def find_expired(limit: int) -> list[int]:
-    """Return some actions that ended more than a day ago and have no batches any more."""
+    """Return the ids of up to `limit` actions that ended more than `RETENTION_MS` ago.
+
+    Delete their batches first (`find_expired_parts`): deleting an action deletes its remaining batches in one
+    statement.
+    """
     sql = "SELECT id FROM bulk_action WHERE ended_at < ? LIMIT ?"
     return [row[0] for row in rows(sql, (clock.now_ms() - RETENTION_MS, limit))]
 
 
 def delete(ids: list[int]) -> int:
-    """Delete rows by id and return their number."""
+    """Delete the actions with these ids and return their number."""
     require_write_transaction()
     return run(f"DELETE FROM bulk_action WHERE id IN ({','.join(map(str, ids))})")
 
 
 def count_contacts(account_id: int, contact_ids: list[int]) -> int:
-    """Count how many of some ids are contacts of an account."""
+    """Return how many of these ids are contacts of the account."""
     sql = "SELECT count(*) FROM contact WHERE account_id = ? AND id IN (SELECT value FROM json_each(?))"
     return int(scalar(sql, (account_id, json.dumps(contact_ids))))
 
 
 def fetch_first_contacts(account_id: int, contact_ids: list[int], number: int = 5) -> list[Any]:
-    """Return the first of some contacts, with their addresses."""
+    """Return the contacts of the first `number` ids with their channels, without ids that the account does not have."""
     return [contact for contact in store.fetch_by_ids(contact_ids[:number]) if contact.account_id == account_id]
 
 
@@ -388,7 +414,7 @@ ContactReferences = Annotated[Any, Meta(extra_json_schema=_REFERENCES_SCHEMA)]
 
 
 class BulkWrite(Struct):
-    """Contacts to add to and remove from a list, by id or email address."""
+    """The contacts to add to and to remove from a list, each by id or email address."""
 
     add: Annotated[ContactReferences, Meta(description="contacts to add, by id or email address")] | UnsetType = UNSET
     remove: Annotated[ContactReferences, Meta(description="contacts to remove, by id or email address")] | UnsetType = (
@@ -397,7 +423,7 @@ class BulkWrite(Struct):
 
 
 class BulkDone(Struct):
-    """The result of adding and removing contacts; `unknown` repeats the references that match no contact."""
+    """The result of adding contacts to a list and removing contacts from it."""
 
     added: Annotated[int, Meta(description="number of contacts added")]
     removed: Annotated[int, Meta(description="number of contacts removed")]
@@ -408,7 +434,7 @@ class BulkDone(Struct):
 
 
 class MembershipPlan(NamedTuple):
-    """Contacts to add and to remove, and the references that match no contact."""
+    """The ids of the contacts to add and to remove, and the ids and addresses that match no contact."""
 
     add: list[int]
     remove: list[int]
@@ -416,7 +442,11 @@ class MembershipPlan(NamedTuple):
 
 
 def plan_membership(account_id: int, list_id: int, request: BulkWrite) -> MembershipPlan:
-    """Resolve the contacts of a request; raises NotFound, or Invalid for malformed references and for a mirror."""
+    """Return which contacts a request would add to and remove from a list, without changing anything.
+
+    Raises NotFound for an unknown list. Raises Invalid for malformed ids or addresses, for more than `MAX_REFERENCES`
+    of them, and for a mirror.
+    """
     contact_list = lists.get(account_id, list_id)
     faults = Faults()
     references: dict[str, list[int | str]] = {}

@@ -1,6 +1,6 @@
-"""Consent of addresses: the one module that opts addresses in and out (docs/decisions.md#9, "Who lifts what").
+"""Consent for addresses: the only module that opts addresses in and out (docs/decisions.md#9, "Who lifts what").
 
-Every change appends a consent row with its evidence. The columns of a channel are the state that follows from them.
+Every change appends a row to `consent` with its evidence. The columns of a channel hold the resulting state.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,22 @@ from appliance.storage.transactions import after_commit, require_write_transacti
 By = Literal["recipient", "operator"]
 _encode = msgspec.json.Encoder().encode
 
-# Acts that a restored backup must learn of; the latter two only if the recipient chose them.
+# Acts that are written to the journal, so that they still apply after an older backup is restored; the last two only
+# if the recipient chose them.
 JOURNALED_ACTS = ("opt_out", "suppressed", "list_left", "tracking")
 _JOURNALED_BY_RECIPIENT = ("list_left", "tracking")
-# Only an act of the recipient lifts these; `erased` is lifted only by a confirmation.
+# Only an act of the recipient lifts these reasons. `erased` is lifted only by a confirmation.
 BLOCKING_REASONS = ("complaint", "erased")
-# The most severe reason comes first; skipped messages and pages name it.
+# Ordered by severity, the most severe reason first. Skipped messages and pages show the most severe one.
 REASONS_BY_SEVERITY = ("erased", "complaint", "hard_bounce", "stop_keyword", "manual", "soft_bounce")
 
 
 class Evidence(msgspec.Struct):
-    """The circumstances of an act, for the consent row."""
+    """The circumstances of an act of consent, for the row in `consent`.
+
+    `source` names where the act came from, such as `erasure`. `actor` is the actor in the audit log. `text` is the text
+    that the person agreed to. `message_id` is the message that led to the act.
+    """
 
     source: str
     actor: str | None = None
@@ -44,7 +49,7 @@ class Evidence(msgspec.Struct):
 
 
 def find_suppression_reason(account_id: int, kind: str, address_hash: bytes, but: tuple[str, ...] = ()) -> str | None:
-    """Return the most severe suppression reason now in force for an address, or None; reasons in `but` are ignored."""
+    """Return the most severe reason for which an address is suppressed now, or None; reasons in `but` are ignored."""
     reasons = {
         row[0]
         for row in rows(
@@ -57,12 +62,12 @@ def find_suppression_reason(account_id: int, kind: str, address_hash: bytes, but
 
 
 def find_channel_suppression(channel: Channel) -> str | None:
-    """Return the most severe suppression reason now in force for the address of a channel, or None."""
+    """Return the most severe reason for which the address of a channel is suppressed now, or None."""
     return find_suppression_reason(channel.account_id, channel.kind, crypto.hash_address(channel.kind, channel.key))
 
 
 def find_remembered_opt_out(account_id: int, kind: str, address_hash: bytes) -> tuple[str, int] | None:
-    """Return (by, time) of an opt-out that outlived its contact, or None."""
+    """Return the opt-out stored for an address without a contact, as (by, time in milliseconds), or None."""
     row = fetch_one(
         "SELECT by, created_at FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ?",
         (account_id, kind, address_hash),
@@ -71,7 +76,10 @@ def find_remembered_opt_out(account_id: int, kind: str, address_hash: bytes) -> 
 
 
 def inherit_address_state(channel: Channel) -> None:
-    """Set the existing state of the address of a new channel: suppressions, and the opt-out of a deleted contact."""
+    """Set the consent state of a new channel from the suppressions and the remembered opt-out of its address.
+
+    The channel starts without an opt-in. The caller saves it.
+    """
     hashed = crypto.hash_address(channel.kind, channel.key)
     channel.suppression = find_suppression_reason(channel.account_id, channel.kind, hashed)
     opt_out = find_remembered_opt_out(channel.account_id, channel.kind, hashed)
@@ -80,9 +88,10 @@ def inherit_address_state(channel: Channel) -> None:
 
 
 def apply_operator_choice(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
-    """Apply the write of an operator to a channel and return whether an opt-out was kept.
+    """Apply an operator's choice for a channel, and return True if an opt-out or suppression still blocks marketing.
 
-    `subscribed` is None if the write names only the address.
+    `subscribed=False` opts out. Both True and None opt in, None only if the recipient has not opted out: it means that
+    the address was written without a choice. After a complaint or an erasure neither opts in.
     """
     require_write_transaction()
     if subscribed is False:
@@ -96,13 +105,16 @@ def apply_operator_choice(channel: Channel, subscribed: bool | None, evidence: E
     if not channel.subscribed:
         opt_in(channel, "operator", evidence)
     elif subscribed and evidence.text:
-        # The state stays; only the evidence is added.
+        # The channel is already subscribed, so only the evidence is added.
         record_evidence(channel.account_id, _address_of(channel), "opt_in", "operator", evidence, channel.contact_id)
     return channel.suppression is not None
 
 
 def opt_in(channel: Channel, by: By, evidence: Evidence) -> None:
-    """Opt a channel in and record the evidence; the suppression of a STOP is lifted with its opt-out."""
+    """Opt a channel in and record the evidence; for a phone number, this also lifts the suppression of a STOP.
+
+    A remembered opt-out of the address is deleted. The caller has checked that the opt-in is allowed.
+    """
     require_write_transaction()
     now = clock.now_ms()
     if channel.kind == "phone" and channel.suppression is not None:
@@ -119,7 +131,10 @@ def opt_in(channel: Channel, by: By, evidence: Evidence) -> None:
 
 
 def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
-    """Opt a channel out and record the evidence; return False, without a change, if it was opted out before."""
+    """Opt a channel out and record the evidence; return False, without a change, if it is already opted out.
+
+    A recipient's opt-out replaces an operator's opt-out.
+    """
     require_write_transaction()
     if not channel.subscribed and channel.opted_out_by == "recipient":
         return False
@@ -134,9 +149,9 @@ def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
 
 
 def apply_import_choice(channel: Channel, is_opt_in: bool, evidence: Evidence) -> bool:
-    """Apply the `opt_in` of an import to a channel and return whether an opt-out was kept.
+    """Apply the `opt_in` of an import to a channel; return True if an opt-out or suppression still blocks marketing.
 
-    A file lifts only opt-outs by operators.
+    An import replaces only opt-outs by operators. With `is_opt_in=False` it changes nothing and returns False.
     """
     require_write_transaction()
     if not is_opt_in:
@@ -149,7 +164,10 @@ def apply_import_choice(channel: Channel, is_opt_in: bool, evidence: Evidence) -
 
 
 def opt_in_by_recipient(channel: Channel, evidence: Evidence) -> bool:
-    """Opt a channel in by an act of the recipient (preferences or START); return False if a complaint prevents it."""
+    """Opt a channel in because the recipient asked for it (preferences page or START), which also lifts a STOP.
+
+    Returns False if the address is still suppressed after a complaint or an erasure.
+    """
     require_write_transaction()
     lift_suppressions(channel, ("stop_keyword",), "recipient", evidence)
     if channel.suppression in BLOCKING_REASONS:
@@ -160,7 +178,7 @@ def opt_in_by_recipient(channel: Channel, evidence: Evidence) -> bool:
 
 
 def lift_stop_without_contact(account_id: int, address: Address, evidence: Evidence) -> bool:
-    """Lift the STOP of a number without a contact, by a START from it; return False if there is none."""
+    """Lift the STOP of a phone number that no contact has, because it sent START; return False if there was no STOP."""
     require_write_transaction()
     hashed = crypto.hash_address(address.kind, address.key)
     params = (account_id, address.kind, hashed)
@@ -169,7 +187,7 @@ def lift_stop_without_contact(account_id: int, address: Address, evidence: Evide
     if suppression is None:
         return False
     run(f"DELETE FROM suppression WHERE {condition}", params)
-    # Opt-outs from before the STOP stay.
+    # An opt-out from before the STOP has another reason and stays.
     run("DELETE FROM opt_out WHERE account_id = ? AND kind = ? AND address_hash = ? AND created_at >= ?",
         (*params, suppression[0]))  # fmt: skip
     record_evidence(
@@ -179,7 +197,10 @@ def lift_stop_without_contact(account_id: int, address: Address, evidence: Evide
 
 
 def confirm_opt_in(channel: Channel, evidence: Evidence) -> None:
-    """Opt a channel in by a confirmation (double opt-in), the only act that also lifts complaints and erasures."""
+    """Opt a channel in by double opt-in and mark its address as verified.
+
+    This is the only act of a recipient that also lifts suppressions for complaints and erasures.
+    """
     require_write_transaction()
     lift_suppressions(channel, ("stop_keyword", *BLOCKING_REASONS), "recipient", evidence)
     channel.verified_at = clock.now_ms()
@@ -193,7 +214,10 @@ def confirm_opt_in(channel: Channel, evidence: Evidence) -> None:
 
 
 def lift_suppressions(channel: Channel, reasons: tuple[str, ...], by: str, evidence: Evidence) -> None:
-    """Lift suppressions of the address of a channel, with evidence for each that existed."""
+    """Lift the suppressions of a channel's address for these reasons, record evidence for each, and save the channel.
+
+    Reasons for which the address is not suppressed are ignored.
+    """
     require_write_transaction()
     address = _address_of(channel)
     hashed = crypto.hash_address(*address)
@@ -212,7 +236,10 @@ def _address_of(channel: Channel) -> tuple[str, str]:
 
 
 def remember_opt_out(channel: Channel) -> None:
-    """Store the opt-out of a channel under the hash of its address, before the channel is deleted."""
+    """Store the opt-out of a channel, if it has one, under the hash of its address.
+
+    Call it before the channel is deleted, so that the opt-out applies if the address returns.
+    """
     require_write_transaction()
     if channel.opt_out_at is not None:
         hashed = crypto.hash_address(channel.kind, channel.key)
@@ -221,7 +248,7 @@ def remember_opt_out(channel: Channel) -> None:
 
 
 def remember_opt_out_hash(account_id: int, kind: str, address_hash: bytes, by: By, opted_out_at: int) -> None:
-    """Store an opt-out of an address without a contact; a recipient's is never weakened to an operator's."""
+    """Store an opt-out for an address without a contact; an operator's never replaces a recipient's."""
     require_write_transaction()
     run(
         "INSERT INTO opt_out (account_id, kind, address_hash, by, created_at) VALUES (?, ?, ?, ?, ?) "
@@ -235,9 +262,10 @@ def record_evidence(
     account_id: int, address: tuple[str, str | bytes], act: str, by: str, evidence: Evidence,
     contact_id: int | None = None, data: dict[str, Any] | None = None, list_id: int | None = None,
 ) -> None:  # fmt: skip
-    """Append one row of evidence for an address, given as (kind, key) or (kind, hash).
+    """Append a row of evidence for an address, given as (kind, key) or (kind, hash), and write refusals to the journal.
 
-    The IP address is stored as far as the `privacy_ip` of the account allows.
+    The IP address is stored only as precisely as `privacy_ip` of the account allows. The user agent is cut to 400
+    characters.
     """
     kind, key = address
     hashed = key if isinstance(key, bytes) else crypto.hash_address(kind, key)
@@ -255,7 +283,10 @@ def record_evidence(
 
 
 def journal_refusal(account_id: int, kind: str, hashed: bytes, act: str, by: str, data: Mapping[str, Any]) -> None:
-    """Write an act that stops messages to an address to the journal, which is read after a backup is restored."""
+    """Write an act that stops messages to an address to the journal, which is replayed after a backup is restored.
+
+    Acts that are not in `JOURNALED_ACTS` are ignored, also `list_left` and `tracking` if the recipient did not act.
+    """
     if act not in JOURNALED_ACTS or (act in _JOURNALED_BY_RECIPIENT and by != "recipient"):
         return
     details = {name: data[name] for name in ("reason", "expires_at", "list", "tracking") if name in data}
@@ -288,7 +319,7 @@ Tracking = Literal["full", "aggregate", "none"]
 
 
 class ListOffer(NamedTuple):
-    """A list that a contact may join or leave, and whether they are a member."""
+    """A list that a contact may join or leave, and whether the contact is a member."""
 
     id: int
     name: str
@@ -296,9 +327,9 @@ class ListOffer(NamedTuple):
 
 
 def fetch_list_offers(account_id: int, contact_id: int) -> list[ListOffer]:
-    """Return the public lists of an account as one contact sees them, by name.
+    """Return the public lists that a contact may join or leave, sorted by name.
 
-    A mirror is offered only to contacts who are members or left it, because others cannot join it.
+    A mirror is offered only to contacts who are members or have left it, because other contacts cannot join it.
     """
     offers = rows(
         "SELECT l.id, l.name, m.contact_id IS NOT NULL FROM contact_list l "
@@ -312,7 +343,10 @@ def fetch_list_offers(account_id: int, contact_id: int) -> list[ListOffer]:
 
 
 def join_list(channel: Channel, list_id: int, evidence: Evidence) -> bool:
-    """Add the contact to a list by their own act, even if they had left it; return False if the list does not exist."""
+    """Add a contact to a list at the contact's request, even after leaving it; return False for an unknown list.
+
+    A mirror is only marked as stale, so that its segment decides about the membership.
+    """
     require_write_transaction()
     contact_list = ContactList.get_or_none(ContactList.account == channel.account_id, ContactList.id == list_id)
     if contact_list is None:
@@ -321,7 +355,7 @@ def join_list(channel: Channel, list_id: int, evidence: Evidence) -> bool:
         "DELETE FROM list_opt_out WHERE contact_list_id = ? AND contact_id = ?", (list_id, channel.contact_id)
     )
     if contact_list.segment_id is not None:
-        # The segment decides about membership when the mirror is populated.
+        # The segment decides about the membership when the mirror is populated again.
         run("UPDATE contact_list SET stale = 1 WHERE id = ?", (list_id,))
         after_commit(lambda: signals.wake("segments"))
     joined = lists.add_members(channel.account_id, list_id, [channel.contact_id]).changed_count
@@ -331,7 +365,10 @@ def join_list(channel: Channel, list_id: int, evidence: Evidence) -> bool:
 
 
 def leave_list(channel: Channel, list_id: int, evidence: Evidence) -> bool:
-    """Remove the contact from a list by their own act; only they can join it again."""
+    """Remove a contact from a list at the contact's request; return False for an unknown list.
+
+    Afterwards only the contact can join the list again.
+    """
     require_write_transaction()
     if not ContactList.select().where(ContactList.account == channel.account_id, ContactList.id == list_id).exists():
         return False
@@ -345,14 +382,14 @@ def leave_list(channel: Channel, list_id: int, evidence: Evidence) -> bool:
 
 
 def has_left_list(contact_id: int, list_ids: list[int]) -> bool:
-    """Return whether a contact left any of some lists by their own act."""
+    """Return whether a contact has left any of these lists (`leave_list`) and not joined it again."""
     placeholders = ",".join("?" * len(list_ids))
     sql = f"SELECT 1 FROM list_opt_out WHERE contact_id = ? AND contact_list_id IN ({placeholders}) LIMIT 1"
     return bool(list_ids and rows(sql, [contact_id, *list_ids]))
 
 
 def set_tracking(channel: Channel, choice: Tracking, evidence: Evidence) -> bool:
-    """Set the tracking of opens and clicks that the contact chose; return False if it was set already."""
+    """Set the tracking of opens and clicks that a contact chose; return False, without a change, if it is the same."""
     require_write_transaction()
     contact = Contact.get_by_id(channel.contact_id)
     if contact.tracking == choice:
@@ -369,7 +406,7 @@ def set_tracking(channel: Channel, choice: Tracking, evidence: Evidence) -> bool
 
 
 def touch_last_interaction(contact_id: int) -> None:
-    """Set the time of the last interaction of a contact to now."""
+    """Set a contact's `last_interacted_at` to now."""
     require_write_transaction()
     now = clock.now_ms()
     run("UPDATE contact SET last_interacted_at = ?, updated_at = ? WHERE id = ?", (now, now, contact_id))

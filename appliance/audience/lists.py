@@ -1,6 +1,6 @@
-"""Contact lists: static lists with members, and mirrors, which follow a segment.
+"""Contact lists: static lists with stored members, and mirrors, whose members follow a segment.
 
-A mirror is populated by the difference to its segment, in small batches, soon after contacts change.
+Soon after contacts change, a mirror is compared with its segment, and the difference is written in small batches.
 """
 
 import json
@@ -32,7 +32,7 @@ MIRROR_MESSAGE = "is a view of a segment"
 
 
 class ListCreate(Struct):
-    """A new list: empty, with members, or a mirror of a segment."""
+    """The fields of a new list, which is static or a mirror of a segment."""
 
     name: Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")]
     segment_id: (
@@ -62,7 +62,7 @@ class ListCreate(Struct):
 
 
 class ListPatch(Struct):
-    """A change of a list; `contact_ids` replaces the members."""
+    """The changes of a list; fields that are not given stay unchanged, and `contact_ids` replaces the members."""
 
     name: (
         Annotated[Name, Meta(description="name of the list, unique in the account regardless of case")] | UnsetType
@@ -87,13 +87,16 @@ class ListPatch(Struct):
 
 
 class ListQuery(PageQuery):
-    """Filters of the list of contact lists."""
+    """The filters and the page of a query of contact lists."""
 
     search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
 
 
 class MembershipChange(NamedTuple):
-    """How many contacts joined or left, and `list:N` if a contact who had opted out of the list was kept out."""
+    """The number of contacts added or removed, and the lists that a contact was not added to because of an opt-out.
+
+    `kept_opt_outs` contains `list:N` if at least one contact had left list N and was therefore not added.
+    """
 
     changed_count: int
     kept_opt_outs: list[str]
@@ -104,7 +107,10 @@ _ORDERS: dict[str, Any] = {"name": ContactList.name_key, "people": ContactList.c
 
 
 def fetch_page(account_id: int, query: ListQuery, order: str = "-created") -> Page:
-    """Return a page of lists, newest first or ordered by `name`, `people` or `updated`; a minus sorts descending."""
+    """Return a page of lists that match the query, ordered by `name`, `people`, `updated` or `created`.
+
+    `people` is the number of members. A minus before the name sorts in descending order.
+    """
     query_set = ContactList.select().where(ContactList.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         query_set = query_set.where(ContactList.name_key.contains(normalize_name(query.search)))
@@ -115,7 +121,7 @@ def fetch_page(account_id: int, query: ListQuery, order: str = "-created") -> Pa
 
 
 def get(account_id: int, list_id: int) -> ContactList:
-    """Return a list; raises NotFound."""
+    """Return a list with up-to-date `stale`; raises NotFound."""
     contact_list = ContactList.get_or_none(ContactList.account == account_id, ContactList.id == list_id)
     if contact_list is None:
         raise NotFound
@@ -123,7 +129,10 @@ def get(account_id: int, list_id: int) -> ContactList:
 
 
 def set_staleness(contact_list: ContactList) -> ContactList:
-    """Set whether contacts changed since a mirror was populated; a static list is never stale."""
+    """Set `stale` on a list object, without saving it, and return the object.
+
+    A mirror is stale if contacts or events may have changed since it was populated. A static list is never stale.
+    """
     if contact_list.segment_id is None:
         contact_list.stale, contact_list.last_populated_at = False, None
     elif not contact_list.stale:
@@ -134,14 +143,20 @@ def set_staleness(contact_list: ContactList) -> ContactList:
 
 
 def has_changed_since(account_id: int, moment: int, event_id: int) -> bool:
-    """Return whether data that segments depend on may have changed since a time and an event."""
+    """Return whether data that segments depend on may have changed.
+
+    `moment` is a time in milliseconds, compared with changes of contacts; `event_id` is the last event that was seen.
+    """
     newest = scalar("SELECT max(updated_at) FROM contact WHERE account_id = ?", (account_id,)) or 0
-    # The timestamp of a change is a little older than the moment when its transaction becomes visible.
+    # A change gets its timestamp a little before its transaction is committed and becomes visible.
     return newest > moment - _CLOCK_MARGIN_MS or (scalar("SELECT max(id) FROM event") or 0) > event_id
 
 
 def count_sendable(list_id: int) -> dict[str, int]:
-    """Count the members who may receive marketing now, by channel; with double opt-in only confirmed members."""
+    """Return how many members may receive marketing now, by `email` and `sms`.
+
+    With double opt-in, only members with a confirmed address count.
+    """
     counts = dict(
         rows(
             "SELECT h.kind, count(DISTINCT h.contact_id) FROM membership m "
@@ -156,7 +171,7 @@ def count_sendable(list_id: int) -> dict[str, int]:
 
 
 def create(account_id: int, request: ListCreate) -> ContactList:
-    """Create a list; raises Invalid with all errors."""
+    """Create a list with its members, or a mirror; raises Invalid with all errors."""
     require_write_transaction()
     check(account_id, request)
     now = clock.now_ms()
@@ -174,9 +189,9 @@ def create(account_id: int, request: ListCreate) -> ContactList:
 
 
 def update(account_id: int, list_id: int, request: ListPatch, by: Actor = Actor()) -> ContactList:
-    """Update a list; raises NotFound, or Invalid with all errors.
+    """Change a list; raises NotFound, and Invalid with all errors.
 
-    Approved campaigns and flows that use the list need approval again when it becomes a mirror of a segment.
+    If the list becomes the mirror of another segment, the approval of campaigns and flows that use it is revoked.
     """
     require_write_transaction()
     contact_list = get(account_id, list_id)
@@ -189,7 +204,7 @@ def update(account_id: int, list_id: int, request: ListPatch, by: Actor = Actor(
     _set_segment(contact_list, request.segment_id, by)
     contact_list.updated_at = clock.now_ms()
     contact_list.save()
-    # The members stay if `contact_ids` is omitted, or null beside a segment.
+    # The members stay if `contact_ids` is absent, or if it is null.
     if isinstance(request.contact_ids, list) and contact_list.segment_id is None:
         wanted_ids = set(request.contact_ids)
         current_ids = {
@@ -201,7 +216,7 @@ def update(account_id: int, list_id: int, request: ListPatch, by: Actor = Actor(
 
 
 def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, by: Actor) -> None:
-    """Turn a list into a mirror of a segment, or freeze its members."""
+    """Make a list the mirror of a segment, or with None a static list that keeps its members; UNSET changes nothing."""
     if segment_id is UNSET or segment_id == contact_list.segment_id:
         return
     contact_list.segment_id, contact_list.stale = segment_id, segment_id is not None
@@ -213,7 +228,10 @@ def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, 
 
 
 def delete(account_id: int, list_id: int) -> ContactList:
-    """Delete a list and return it; its contacts stay. Raises NotFound, or Invalid while the list is in use."""
+    """Delete a list and return it; its contacts are not deleted.
+
+    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or a flow uses the list.
+    """
     require_write_transaction()
     contact_list = get(account_id, list_id)
     campaigns = rows(
@@ -233,7 +251,7 @@ def delete(account_id: int, list_id: int) -> ContactList:
 
 
 def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None = None) -> None:
-    """Raise Invalid with all errors of a list that its types do not cover."""
+    """Raise Invalid with all errors that the types of the fields do not catch; `list_id` is None for a new list."""
     faults = Faults()
     if isinstance(request.name, str):
         key = normalize_name(request.name)
@@ -257,7 +275,7 @@ def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None 
 
 
 def find_unknown_contacts(account_id: int, contact_ids: list[int]) -> set[int]:
-    """Return the ids that belong to no contact of the account."""
+    """Return those of the ids that belong to no contact of the account."""
     existing_ids: set[int] = set()
     for start in range(0, len(contact_ids), _CHUNK):
         batch = contact_ids[start : start + _CHUNK]
@@ -268,9 +286,9 @@ def find_unknown_contacts(account_id: int, contact_ids: list[int]) -> set[int]:
 
 
 def find_list_errors(account_id: int, list_ids: list[int], contact_id: int | None = None) -> dict[str, list[str]]:
-    """Return the errors of the lists of a contact: each must exist and take members.
+    """Return errors under the key `list_ids` if a contact cannot be a member of all these lists, else an empty dict.
 
-    A mirror takes no members, but it may be named if the contact is a member already.
+    Each list must exist and must not be a mirror, unless the contact is already a member of the mirror.
     """
     errors: list[str] = []
     for list_id in dict.fromkeys(list_ids):
@@ -284,7 +302,10 @@ def find_list_errors(account_id: int, list_ids: list[int], contact_id: int | Non
 
 
 def add_members(account_id: int, list_id: int, contact_ids: list[int]) -> MembershipChange:
-    """Add contacts to a list, except members and contacts who left it themselves; a mirror takes no members."""
+    """Add contacts to a static list, except those who are members or have left it; a mirror is not changed.
+
+    Raises NotFound.
+    """
     require_write_transaction()
     contact_list = get(account_id, list_id)
     if contact_list.segment_id is not None or not contact_ids:
@@ -306,7 +327,7 @@ def add_members(account_id: int, list_id: int, contact_ids: list[int]) -> Member
 
 
 def remove_members(account_id: int, list_id: int, contact_ids: list[int]) -> MembershipChange:
-    """Remove contacts from a list."""
+    """Remove contacts from a list; those who are not members are ignored. Raises NotFound."""
     require_write_transaction()
     name = get(account_id, list_id).name
     removed = rows(
@@ -319,7 +340,10 @@ def remove_members(account_id: int, list_id: int, contact_ids: list[int]) -> Mem
 
 
 def replace_lists_of_contact(account_id: int, contact_id: int, list_ids: list[int]) -> list[str]:
-    """Set the static lists of a contact to exactly these and return the lists it had left; mirrors do not change."""
+    """Make a contact a member of exactly these static lists; memberships in mirrors do not change.
+
+    Lists that the contact has left are skipped. They are returned, each as `list:N`.
+    """
     static = {
         row[0]
         for row in rows(
@@ -364,7 +388,11 @@ _growth_cache: CostAwareCache[list["Growth"]] = CostAwareCache(min_age_seconds=5
 
 
 class Growth(NamedTuple):
-    """A list, its size, and how many current members joined on each of the last days, oldest first."""
+    """A list, its number of members, and how many of the current members joined on each of the last days.
+
+    `joined` has one number for each period of 24 hours, oldest first; `since` is the start of the first in
+    milliseconds.
+    """
 
     id: int
     name: str
@@ -374,7 +402,10 @@ class Growth(NamedTuple):
 
 
 def measure_growth(account_id: int, limit: int = 4, days: int = 30) -> list[Growth]:
-    """Return the growth of the largest lists; a member counts on the day of joining."""
+    """Return the growth of the `limit` largest lists over the last `days` days, from a cache.
+
+    The cache keeps numbers for at least 5 seconds. A contact who has left a list is not counted on the day of joining.
+    """
     return _growth_cache.get((account_id, limit, days), lambda: _measure_growth(account_id, limit, days))
 
 
@@ -383,14 +414,15 @@ def _measure_growth(account_id: int, limit: int, days: int) -> list[Growth]:
     growths = []
     for number, name, size in rows(_LARGEST_LISTS, (account_id, limit)):
         joined_by_day: dict[int, int] = dict(rows(_JOINED_BY_DAY, (since, _DAY_MS, number)))
-        # A contact who joined since `since` was computed counts on the last day.
+        # A contact who joined after `since` was computed counts on the last day.
         joined = [joined_by_day.get(day, 0) for day in range(days)]
         joined[-1] += sum(count for day, count in joined_by_day.items() if day >= days)
         growths.append(Growth(number, name, size, tuple(joined), since))
     return growths
 
 
-# Seconds until a stale mirror is populated again; populating may take at most a tenth of the time (_SHARE).
+# A stale mirror is populated again after `_SHARE` times as long as the last time took, at least `_SOON` and at most
+# `_LATEST` seconds.
 _SOON, _SHARE, _LATEST = 1.0, 10, 45.0
 
 
@@ -401,13 +433,17 @@ class _Refresh(NamedTuple):
 
 
 _last_refreshes: dict[int, _Refresh] = {}
-# Due mirrors, with the data version that the connection of the check saw; versions differ by connection.
+# The mirrors to populate by id, each with the data version (`PRAGMA data_version`) that the check saw. Versions can be
+# compared only on the same connection.
 _pending: dict[int, int] = {}
 _refresh_lock = threading.Lock()
 
 
 def has_stale_mirrors() -> bool:
-    """Return whether any mirror should be populated now; called once a second, always from the same thread."""
+    """Return whether any mirror should be populated now.
+
+    It is called once a second, always from the same thread, because data versions differ between connections.
+    """
     for mirror in ContactList.select().where(ContactList.segment.is_null(False)).order_by(ContactList.id):
         version = storage_sql.data_version()
         if mirror.id not in _pending and _needs_refresh(mirror, version):
@@ -416,7 +452,7 @@ def has_stale_mirrors() -> bool:
 
 
 def refresh_stale_mirrors() -> None:
-    """Populate the mirrors that were found due; a second caller returns at once."""
+    """Populate the mirrors that `has_stale_mirrors` selected; return at once if another thread is doing so."""
     if not _refresh_lock.acquire(blocking=False):
         return
     try:
@@ -438,7 +474,7 @@ def _needs_refresh(mirror: ContactList, version: int) -> bool:
     passed = time.monotonic() - last_refresh.at
     if set_staleness(mirror).stale:
         return passed > min(max(_SOON, last_refresh.took * _SHARE), _LATEST)
-    # Some changes leave no timestamp or event, and relative time windows move without any write.
+    # Some changes set no timestamp and record no event. With relative time windows, members change without any write.
     return passed > _LATEST and (last_refresh.version != version or _depends_on_time(mirror.account_id))
 
 
@@ -448,7 +484,10 @@ def _depends_on_time(account_id: int) -> bool:
 
 
 def refresh_mirror(list_id: int) -> None:
-    """Update the members of a mirror to those of its segment; contacts who left the list themselves stay out."""
+    """Change the members of a mirror to those of its segment, in batches of `_CHUNK`, each a write transaction.
+
+    Contacts who have left the list are not added. Call it outside of a write transaction.
+    """
     mirror = ContactList.get_or_none(ContactList.id == list_id)
     if mirror is None or mirror.segment_id is None:
         return
@@ -487,7 +526,7 @@ def _find_difference(mirror: ContactList) -> tuple[list[int], list[int]]:
 
 
 def _add_mirrored(list_id: int, segment_id: int, contact_ids: list[int]) -> None:
-    # Contacts that were deleted meanwhile are not added.
+    # A contact may have been deleted since the difference was computed.
     _change_mirror(
         list_id, segment_id, 1,
         "INSERT INTO membership SELECT :list, c.id, :now FROM contact c "
@@ -506,7 +545,7 @@ def _remove_mirrored(list_id: int, segment_id: int, contact_ids: list[int]) -> N
 
 def _change_mirror(list_id: int, segment_id: int, sign: int, sql: str, parameters: dict[str, object]) -> None:
     require_write_transaction()
-    # The list may have been frozen or got another segment while the difference was computed.
+    # The list may have become static, or got another segment, since the difference was computed.
     if scalar("SELECT segment_id FROM contact_list WHERE id = ?", (list_id,)) != segment_id:
         return
     number = run(sql, parameters)

@@ -1,8 +1,8 @@
-"""The suppression list: addresses that get no messages, with the reason (docs/decisions.md#9).
+"""The suppression list: addresses that receive no messages, each with a reason (docs/decisions.md#9).
 
-A suppression belongs to an address of an account, not to a contact: it outlives contacts and applies when the address
-returns. `channel.suppression` names the most severe reason in force. It is updated here, in the same transaction, so
-that the sender never reads an outdated one.
+A suppression belongs to an address of an account, not to a contact. It stays when the contact is deleted, and applies
+again when the address returns. `channel.suppression` holds the most severe reason in force. Each change of a
+suppression updates it in the same transaction, so that the sender never reads an outdated reason.
 """
 
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,7 +21,7 @@ from appliance.storage.models import Account, Channel, Consent, Suppression
 from appliance.storage.transactions import require_write_transaction
 
 Reason = Literal["hard_bounce", "soft_bounce", "complaint", "manual", "erased", "stop_keyword"]
-# These reasons also opt the address out, as an act of the recipient.
+# These reasons also opt the address out, as if the recipient had done so.
 _OPTING_OUT = ("complaint", "stop_keyword", "erased")
 _ACTORS = {"complaint": "recipient", "stop_keyword": "recipient", "erased": "operator", "manual": "operator"}
 _EXPIRY_BATCH = 500
@@ -29,7 +29,10 @@ _MAX_HISTORY = 50
 
 
 class SuppressionWrite(Struct):
-    """An address to suppress; `erased` and `stop_keyword` come only from erasure and from the person."""
+    """An address to suppress, with a reason.
+
+    `erased` cannot be given because it comes only from an erasure, `stop_keyword` because it comes only from a STOP.
+    """
 
     address: Annotated[
         str,
@@ -58,7 +61,7 @@ class SuppressionWrite(Struct):
 
 
 class SuppressionQuery(PageQuery):
-    """Filters of the suppression list."""
+    """The filters and the page of a query of the suppression list."""
 
     reason: Annotated[Reason, Meta(description="only suppressions with this reason")] | UnsetType = UNSET
     channel: Annotated[Literal["email", "sms", "phone"], Meta(description="only those of this channel")] | UnsetType = (
@@ -86,7 +89,7 @@ class SuppressionQuery(PageQuery):
 
 
 class Lift(Struct):
-    """The reason for lifting a suppression, for the evidence."""
+    """The request body for lifting a suppression: why it is lifted, for the evidence."""
 
     reason: (
         Annotated[
@@ -99,21 +102,24 @@ class Lift(Struct):
 
 
 class Added(NamedTuple):
-    """A suppression, and whether it is new."""
+    """A suppression, and whether it is new rather than updated."""
 
     suppression: Suppression
     created: bool
 
 
 class History(NamedTuple):
-    """The evidence about a suppressed address, and the contact who has it."""
+    """The evidence about a suppressed address, and the id of the contact with this address, or None."""
 
     rows: list[Consent]
     contact_id: int | None
 
 
 class SuppressionCause(NamedTuple):
-    """The reason for suppressing an address, with its source."""
+    """Why an address is suppressed: the reason, what reported it, and optional details.
+
+    `diagnostic` is the response of the mail server, `note` a user's text, `expires_at` a time in milliseconds or None.
+    """
 
     reason: str
     source: str
@@ -123,7 +129,7 @@ class SuppressionCause(NamedTuple):
 
 
 def create(account_id: int, request: SuppressionWrite, evidence: Evidence) -> Added:
-    """Suppress an address by a request; raises Invalid with all errors."""
+    """Suppress the address of a request; raises Invalid with all errors."""
     require_write_transaction()
     check(account_id, request)
     address = addresses.parse(_address_kind(request.channel, request.address), request.address)
@@ -136,7 +142,7 @@ def create(account_id: int, request: SuppressionWrite, evidence: Evidence) -> Ad
 
 
 def check(account_id: int, request: SuppressionWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a suppression that its types do not cover."""
+    """Raise Invalid with all errors of a suppression that the types of its fields do not catch."""
     faults = Faults()
     if isinstance(request.address, str):
         try:
@@ -152,7 +158,11 @@ def check(account_id: int, request: SuppressionWrite, _: int | None = None) -> N
 
 
 def suppress(account_id: int, address: Address, cause: SuppressionCause, evidence: Evidence) -> tuple[int, bool]:
-    """Suppress an address, with or without a contact, and return (id, is_new) of the row."""
+    """Suppress an address, whether or not a contact has it, and return (id, is_new) of its row.
+
+    If the address is already suppressed for the same reason, that row is updated and no evidence is recorded. A
+    complaint, a STOP and an erasure also opt the address out.
+    """
     require_write_transaction()
     now, hashed = clock.now_ms(), crypto.hash_address(address.kind, address.key)
     existing = fetch_one(
@@ -194,7 +204,7 @@ def _opt_out(account_id: int, kind: str, hashed: bytes, channel: Channel | None,
 
 
 def _refresh_channel(channel: Channel, hashed: bytes) -> None:
-    """Write the most severe reason in force to a channel, and mark its contact as changed."""
+    """Write the most severe reason in force to a channel; if it changed, set `updated_at` of channel and contact."""
     reason = consent.find_suppression_reason(channel.account_id, channel.kind, hashed)
     if reason == channel.suppression:
         return
@@ -205,9 +215,10 @@ def _refresh_channel(channel: Channel, hashed: bytes) -> None:
 
 
 def lift(account_id: int, suppression_id: int, note: str | None, evidence: Evidence) -> Suppression:
-    """Lift a suppression on behalf of an operator and return it; raises NotFound or Invalid.
+    """Lift a suppression on behalf of an operator, record `note` as evidence, and return the suppression.
 
-    After a complaint or an erasure the opt-out stays; the suppression of a STOP is lifted only by a START.
+    After a complaint or an erasure the address stays opted out. Raises NotFound. Raises Invalid without a note, and for
+    a STOP, which only a START from the number lifts.
     """
     require_write_transaction()
     row = get(account_id, suppression_id)
@@ -229,7 +240,10 @@ def lift(account_id: int, suppression_id: int, note: str | None, evidence: Evide
 
 
 def _find_channel(row: Suppression) -> Channel | None:
-    """Return the channel of a suppressed address; an erased address is found by its hash."""
+    """Return the channel of a suppressed address, or None if no contact has it.
+
+    An erased suppression stores no address, so the suppressed channels of the account are compared by hash.
+    """
     conditions = (Channel.account == row.account_id, Channel.kind == row.kind)
     if row.address is not None:
         return Channel.get_or_none(*conditions, Channel.key == addresses.parse(row.kind, row.address).key)
@@ -240,7 +254,7 @@ def _find_channel(row: Suppression) -> Channel | None:
 
 
 def get(account_id: int, suppression_id: int) -> Suppression:
-    """Return a suppression in force; raises NotFound."""
+    """Return a suppression in force; raises NotFound, also if it has expired."""
     suppression = Suppression.get_or_none(
         Suppression.account == account_id, Suppression.id == suppression_id, _is_in_force(clock.now_ms())
     )
@@ -254,7 +268,10 @@ def _is_in_force(now: int) -> Any:
 
 
 def fetch_page(account_id: int, query: SuppressionQuery) -> Page:
-    """Return a page of the suppressions in force, newest first; erased addresses are found by their hash too."""
+    """Return a page of the suppressions in force that match the query, newest first.
+
+    A filter by a complete address also finds erased suppressions, by the hash of the address.
+    """
     query_set = Suppression.select().where(Suppression.account == account_id, _is_in_force(clock.now_ms()))
     if query.reason is not UNSET:
         query_set = query_set.where(Suppression.reason == query.reason)
@@ -279,7 +296,7 @@ def fetch_page(account_id: int, query: SuppressionQuery) -> Page:
 
 
 def count_by_reason(account_id: int) -> dict[str, int]:
-    """Count the suppressions in force by reason."""
+    """Return the number of suppressions in force by reason, without reasons that have none."""
     sql = (
         "SELECT reason, count(*) FROM suppression WHERE account_id = ? AND (expires_at IS NULL OR expires_at > ?) "
         "GROUP BY reason"
@@ -288,7 +305,10 @@ def count_by_reason(account_id: int) -> dict[str, int]:
 
 
 def _match_address(text: str) -> Any:
-    """Return a condition for a part of an address; a whole address also matches its erased suppressions."""
+    """Return a condition on the suppressed address: it contains `text`, or has the hash of `text` as an address.
+
+    The hash also finds erased suppressions, which store no address.
+    """
     matches = Suppression.address.contains(text)
     try:
         address = addresses.parse(_address_kind(UNSET, text), text)
@@ -298,7 +318,10 @@ def _match_address(text: str) -> Any:
 
 
 def fetch_history(suppression: Suppression) -> History:
-    """Return the contact of a suppressed address, and the evidence about it, newest first."""
+    """Return the contact of a suppressed address, and up to `_MAX_HISTORY` rows of evidence about it, newest first.
+
+    Evidence of other contacts who had the address before is left out.
+    """
     channel = _find_channel(suppression)
     of_nobody = Consent.contact.is_null()
     contact_condition = of_nobody | (Consent.contact == channel.contact_id) if channel else of_nobody
@@ -309,12 +332,12 @@ def fetch_history(suppression: Suppression) -> History:
 
 
 def has_expired() -> bool:
-    """Return whether any suppression has expired."""
+    """Return whether any suppression has expired and is not lifted yet."""
     return bool(rows("SELECT 1 FROM suppression WHERE expires_at <= ? LIMIT 1", (clock.now_ms(),)))
 
 
 def expire() -> int:
-    """Lift a batch of expired suppressions, with evidence, and return their number."""
+    """Lift up to `_EXPIRY_BATCH` expired suppressions, record evidence for each, and return their number."""
     require_write_transaction()
     service = Evidence(source="expiry", actor="service")
     expired = list(Suppression.select().where(Suppression.expires_at <= clock.now_ms()).limit(_EXPIRY_BATCH))
@@ -331,7 +354,7 @@ def expire() -> int:
 
 
 def _address_kind(channel: Any, address: str) -> str:
-    """Return the kind of address of a channel name; without a name, an @ means email."""
+    """Return the kind of address (`email` or `phone`) of a channel name; if it is UNSET, an `@` means email."""
     if channel is UNSET:
         return "email" if "@" in address else "phone"
     return "email" if channel == "email" else "phone"

@@ -1,1 +1,1 @@
-"""Contacts: reading, searching, writing, merging and erasing them."""
+"""Contacts: read, search, write, merge and erase."""

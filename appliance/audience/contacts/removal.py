@@ -1,6 +1,6 @@
-"""Delete contacts, merge two contacts into one, and erase persons (GDPR).
+"""Delete contacts, merge two contacts into one, and erase all data of a person (GDPR, article 17).
 
-After an erasure only counts, keyed hashes of opt-outs, and the suppression of the addresses stay.
+After an erasure, only counts, keyed hashes of opt-outs, and the suppressions of the addresses (as hashes) remain.
 """
 
 from typing import Any
@@ -21,29 +21,32 @@ from appliance.storage.models import Channel, Contact, Erasure
 from appliance.storage.models.account import CONTACTS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Sent in the transaction that deletes contacts, with their ids, while their rows still exist
+# Sent in the transaction that deletes contacts, with their ids, while their rows still exist.
 contacts_deleting = Signal[[list[int]]]()
-# Sent in the transaction that merges two contacts: the id that stays, the id that is merged into it, and the time
+# Sent in the transaction that merges two contacts: the id that stays, the id that is merged into it, and the time in
+# milliseconds.
 contact_merging = Signal[[int, int, int]]()
 
-# The messages of a contact: their own, those without a contact to their addresses, and tests with their values
+# The messages of a contact: those sent to the contact, those without a contact to the contact's addresses, and test
+# messages that were rendered with the contact's values.
 _MESSAGES_OF_CONTACT = (
     "SELECT id FROM message WHERE contact_id = :contact UNION SELECT id FROM message WHERE contact_id IS NULL "
     "AND account_id = :account AND recipient_key IN (SELECT key FROM channel WHERE contact_id = :contact) "
     "UNION SELECT message_id FROM message_content WHERE shown_as = :contact"
 )
-# The recipient of a test with the values of the contact is another person and stays, unless it is being sent.
+# A test message that was rendered with the values of the contact was sent to another person. Its recipient stays,
+# unless it is being sent.
 _SENT_TO_SOMEONE_ELSE = (
     "contact_id IS NULL AND status <> 'sending' "
     "AND recipient_key NOT IN (SELECT key FROM channel WHERE contact_id = :contact)"
 )
 _OPEN = "status IN ('queued', 'held')"
-# Incoming messages of a contact, and those from their number before it belonged to a contact
+# The incoming messages of a contact, and those from the contact's number that belong to no contact.
 _INCOMING_OF_CONTACT = (
     "SELECT id FROM incoming WHERE contact_id = :contact UNION SELECT id FROM incoming WHERE contact_id IS NULL "
     "AND account_id = :account AND sender IN (SELECT key FROM channel WHERE contact_id = :contact)"
 )
-# These data of events about messages stay, so that the figures of campaigns do not change.
+# These keys in the data of events about messages stay, so that the numbers in reports of campaigns do not change.
 _KEPT_EVENT_DATA = ("message_id", "campaign_id", "flow_id", "step_id", "verdict")
 _PERSONAL_EVENT_COLUMNS = (
     "resource_url", "ip", "user_agent", "browser", "os", "device_type", "referrer", "utm_source", "utm_medium",
@@ -51,10 +54,11 @@ _PERSONAL_EVENT_COLUMNS = (
 )  # fmt: skip
 
 
-# Evidence loses IP address, user agent and the text of keywords; the consent text is our own and stays.
+# Evidence loses the IP address, the user agent and the text of keywords. A consent text was written by the account, not
+# by the person, so it stays.
 _ANONYMIZE_EVIDENCE = "ip = NULL, user_agent = NULL, text = CASE WHEN source = 'keyword' THEN NULL ELSE text END"
 
-# Former addresses that belong to no other contact are kept only as keyed hashes.
+# Former addresses of the contact that no other contact has are kept only as keyed hashes.
 _ANONYMIZE_FORMER_ADDRESSES = (
     "UPDATE suppression SET address = NULL, diagnostic = NULL, note = NULL WHERE account_id = :account "
     "AND address IS NOT NULL AND (kind, address_hash) IN (SELECT kind, address_hash FROM consent "
@@ -64,14 +68,17 @@ _ANONYMIZE_FORMER_ADDRESSES = (
 
 
 def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
-    """Erase a contact and return it; its addresses are suppressed. Raises NotFound."""
+    """Erase all personal data of a contact, suppress the contact's addresses, and return the contact. Raises NotFound.
+
+    Data in files of imports is erased later by a background job.
+    """
     require_write_transaction()
     contact = store.get(account_id, contact_id)
     overwrite_deleted_data()
     with_ids = {"account": account_id, "contact": contact_id, "now": clock.now_ms()}
     _erase_messages(with_ids)
     _erase_incoming(with_ids)
-    # Receivers of webhooks may have echoed personal data.
+    # Receivers of webhooks may have repeated personal data in their responses.
     run(
         "UPDATE webhook_delivery SET response_text = NULL WHERE response_text IS NOT NULL "
         "AND event_id IN (SELECT id FROM event WHERE contact_id = :contact)",
@@ -81,10 +88,10 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
         "DELETE FROM event WHERE contact_id = :contact AND (resource_uid IS NULL OR NOT resource_uid GLOB 'message:*')",
         with_ids,
     )
-    # Evidence is anonymized while it still refers to the contact, including evidence about former addresses.
+    # Evidence is anonymized, including that about former addresses, while its rows still refer to the contact.
     run(f"UPDATE consent SET {_ANONYMIZE_EVIDENCE} WHERE contact_id = :contact", with_ids)
     run(_ANONYMIZE_FORMER_ADDRESSES, with_ids)
-    # Confirmations for their addresses lose all values; the rows stay for their links.
+    # Confirmations for the contact's addresses lose all values. The rows stay, because links in emails refer to them.
     run(
         "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
         "WHERE account_id = :account AND (kind, key) IN (SELECT kind, key FROM channel WHERE contact_id = :contact)",
@@ -99,7 +106,7 @@ def erase(account_id: int, contact_id: int, evidence: Evidence) -> Contact:
 
 
 def _queue_file_erasure(contact: Contact) -> None:
-    """Queue the erasure of the contact from files of imports."""
+    """Queue the erasure of the contact's addresses from files of imports, which the job `cleanup` does."""
     erased_addresses = [(channel.kind, channel.key, channel.value) for channel in contact.channels]
     if erased_addresses:
         Erasure.create(
@@ -109,7 +116,7 @@ def _queue_file_erasure(contact: Contact) -> None:
 
 
 def _erase_messages(with_ids: dict[str, int]) -> None:
-    """Clear content and recipient of every message of a contact, end unsent ones, and delete captured mail."""
+    """Clear content and recipient of each message of a contact, end unsent ones, and delete captured emails."""
     facts = "json_object(" + ", ".join(f"'{name}', data ->> '$.{name}'" for name in _KEPT_EVENT_DATA) + ")"
     cleared = ", ".join(f"{name} = NULL" for name in _PERSONAL_EVENT_COLUMNS)
     run(
@@ -118,7 +125,7 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
         with_ids,
     )
     run(f"DELETE FROM retry_payload WHERE message_id IN ({_MESSAGES_OF_CONTACT})", with_ids)
-    # Hits stay counted, without a message.
+    # Hits are still counted, but no longer refer to a message.
     run(
         "UPDATE hit SET message_id = NULL, event_id = NULL, ip = NULL, user_agent = NULL, referrer = NULL "
         f"WHERE message_id IN ({_MESSAGES_OF_CONTACT})",
@@ -138,7 +145,7 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
         f"UPDATE message SET recipient = CASE WHEN {_SENT_TO_SOMEONE_ELSE} THEN recipient END, "
         f"recipient_key = CASE WHEN {_SENT_TO_SOMEONE_ELSE} THEN recipient_key END, subject = NULL, tags = NULL, "
         "error_text = NULL, "
-        # Messages that may have been accepted stay uncertain.
+        # A message that may have been accepted by a server stays uncertain.
         f"status = CASE WHEN {_OPEN} THEN CASE WHEN uncertain_count > 0 THEN 'uncertain' ELSE 'skipped' END ELSE "
         "status END, "
         f"skip_reason = CASE WHEN {_OPEN} AND uncertain_count = 0 THEN 'contact_deleted' ELSE skip_reason END, "
@@ -147,12 +154,12 @@ def _erase_messages(with_ids: dict[str, int]) -> None:
         with_ids,
     )
     _erase_tests_to_former_addresses(with_ids)
-    # This column is cleared last because the messages are found by it.
+    # This column is cleared last, because the statements above find the messages by it.
     run("UPDATE message_content SET shown_as = NULL WHERE shown_as = :contact", with_ids)
 
 
 def _erase_incoming(with_ids: dict[str, int]) -> None:
-    """Clear text and number of all incoming messages of a contact; time and kind stay."""
+    """Clear text and number of all incoming messages of a contact; their time and kind stay."""
     run(
         "DELETE FROM event WHERE account_id = :account AND contact_id IS NULL "
         f"AND resource_uid IN (SELECT 'incoming:' || id FROM ({_INCOMING_OF_CONTACT}))",
@@ -164,7 +171,7 @@ def _erase_incoming(with_ids: dict[str, int]) -> None:
 
 
 def _erase_tests_to_former_addresses(with_ids: dict[str, int]) -> None:
-    """Clear the recipient of tests to former addresses of the contact, found by the consent history."""
+    """Clear the recipient of test messages to former addresses of the contact, which are known from the evidence."""
     tests = rows(
         "SELECT id, channel, recipient_key FROM message WHERE recipient_key IS NOT NULL "
         "AND id IN (SELECT message_id FROM message_content WHERE shown_as = :contact)",
@@ -179,10 +186,10 @@ def _erase_tests_to_former_addresses(with_ids: dict[str, int]) -> None:
 
 
 def _suppress_erased(channel: Channel, evidence: Evidence) -> None:
-    """Suppress an address as erased, stored only as its hash."""
+    """Suppress the address of an erased contact, store the address only as a hash, and anonymize its evidence."""
     hashed = crypto.hash_address(channel.kind, channel.key)
     address = Address(channel.kind, channel.value, channel.key)
-    # Receipts without a message yet may name the address in their text.
+    # A receipt that is not matched to a message yet may contain the address in its text.
     run("UPDATE receipt SET text = NULL WHERE instr(text, ?)", (channel.key.lstrip("+"),))
     by_request = Evidence(evidence.source, evidence.actor, test=evidence.test)
     suppressions.suppress(channel.account_id, address, SuppressionCause("erased", evidence.source), by_request)
@@ -198,7 +205,7 @@ def _suppress_erased(channel: Channel, evidence: Evidence) -> None:
     )
 
 
-# A merge loses no data, and the stricter consent of the two contacts applies.
+# A merge loses no data, and of the consent of the two contacts the stricter one applies.
 
 _FIRST_WINS = ("first_name", "last_name", "source", "country_code")
 _SUMMED = ("email_sent_count", "email_open_count", "email_click_count", "email_soft_bounce_count", "sms_sent_count")
@@ -207,7 +214,10 @@ _TRACKING = ("full", "aggregate", "none")
 
 
 def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Contact, Contact]:
-    """Return the two contacts of a merge; raises NotFound or Invalid."""
+    """Return the contact that stays and the contact that is merged into it.
+
+    Raises NotFound for the first. Raises Invalid if the other is the same contact or does not exist.
+    """
     contact = store.get(account_id, contact_id)
     if other_id == contact_id:
         raise Invalid({"contact_id": ["is invalid"]})
@@ -218,7 +228,11 @@ def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Co
 
 
 def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -> Contact:
-    """Merge another contact into this one, delete the other, and return this one. Raises NotFound or Invalid."""
+    """Merge the contact `other_id` into `contact_id`, delete the other, and return the contact that stays.
+
+    Raises NotFound for an unknown `contact_id`, and Invalid if the other contact is unknown or the same, or if the
+    merged custom data would be invalid.
+    """
     require_write_transaction()
     contact, other = find_merge_pair(account_id, contact_id, other_id)
     data, faults = _merge_data(contact, other), Faults()
@@ -242,7 +256,11 @@ def merge(account_id: int, contact_id: int, other_id: int, evidence: Evidence) -
 
 
 def _merge_data(contact: Contact, other: Contact) -> dict[str, Any]:
-    """Return the data of both contacts; this one's values win, and tags are united without case."""
+    """Return the custom data of both contacts together.
+
+    For a key that both have, the value of the contact that stays is used. Tags of both are kept, once regardless of
+    case.
+    """
     data = {**other.data, **contact.data}
     tags = {fold_case(tag): tag for tag in write.tags_of(other.data) + write.tags_of(contact.data)}
     return {**data, "tags": list(tags.values())} if tags else data
@@ -262,7 +280,7 @@ def _merge_fields(contact: Contact, other: Contact, data: dict[str, Any]) -> Non
 
 
 def _find_opt_out(contact: Contact, kind: str) -> consent.By | None:
-    """Return who opted a contact out of a kind of address, or None if any is subscribed or none was opted out."""
+    """Return who opted out a contact's addresses of a kind; None if one of them is subscribed or none is opted out."""
     channels_of_kind = [channel for channel in contact.channels if channel.kind == kind]
     if any(channel.subscribed for channel in channels_of_kind):
         return None
@@ -271,7 +289,7 @@ def _find_opt_out(contact: Contact, kind: str) -> consent.By | None:
 
 
 def _apply_strictest_consent(contact: Contact, opt_outs: dict[str, consent.By | None], evidence: Evidence) -> None:
-    """Opt all addresses of a kind out if either contact had opted out of it."""
+    """Opt out all addresses of a kind for which either contact had opted out; `opt_outs` says by kind who did so."""
     merge_evidence = Evidence(
         "merge", evidence.actor, evidence.ip, evidence.user_agent,
         text="one of the two merged contacts had opted out", test=evidence.test,
@@ -283,7 +301,11 @@ def _apply_strictest_consent(contact: Contact, opt_outs: dict[str, consent.By | 
 
 
 def _move_rows(contact_id: int, other_id: int) -> None:
-    """Move the rows of the other contact to this one; of a campaign to both, only one message is moved or kept."""
+    """Move channels, messages, events, evidence and other rows of the other contact to the contact that stays.
+
+    If both have a message of the same campaign, one of the two loses its contact instead: the contact's own if only
+    that one is skipped or cancelled, else the other one.
+    """
     ids = {"contact": contact_id, "other": other_id, "now": clock.now_ms()}
     shared_campaigns = (
         "SELECT mine.id AS mine, theirs.id AS theirs, mine.status IN ('skipped', 'cancelled') "
@@ -291,12 +313,13 @@ def _move_rows(contact_id: int, other_id: int) -> None:
         "ON theirs.campaign_id = mine.campaign_id WHERE mine.contact_id = :contact AND theirs.contact_id = :other "
         "AND mine.campaign_id IS NOT NULL"
     )
-    # The sender skips unsent messages without a contact, so that no contact gets a campaign twice.
+    # The sender skips unsent messages without a contact, so that the contact does not receive the campaign twice.
     for own_message, other_message, is_weaker in rows(shared_campaigns, ids):
         run("UPDATE message SET contact_id = NULL WHERE id = ?", (own_message if is_weaker else other_message,))
     contact_merging.send(contact_id, other_id, ids["now"])
     run("UPDATE message_content SET shown_as = :contact WHERE shown_as = :other", ids)
-    # Memberships of watched segments are united, so that the merge itself is neither an entry nor an unnoticed exit.
+    # Memberships in watched segments are combined, so that the merge itself is not recorded as entering a segment, and
+    # leaving one later is still noticed.
     run(
         "INSERT INTO segment_member (segment_id, contact_id) SELECT segment_id, :contact FROM segment_member "
         "WHERE contact_id = :other ON CONFLICT DO NOTHING",
@@ -307,7 +330,7 @@ def _move_rows(contact_id: int, other_id: int) -> None:
 
 
 def _merge_lists(contact_id: int, other_id: int) -> None:
-    """Unite the lists of both contacts, without lists that either of them left themselves."""
+    """Make the contact a member of the lists of both contacts, except lists that either of them has left."""
     ids = {"contact": contact_id, "other": other_id}
     count_sql = "SELECT contact_list_id, count(*) FROM membership WHERE contact_id IN (:contact, :other) GROUP BY 1"
     counts_before = dict(rows(count_sql, ids))
@@ -331,7 +354,7 @@ def _merge_lists(contact_id: int, other_id: int) -> None:
 
 
 def delete(account_id: int, contact_id: int) -> Contact:
-    """Delete a contact and return it; opt-outs stay as hashes. Raises NotFound."""
+    """Delete a contact and return it; the opt-outs of its addresses are kept as hashes. Raises NotFound."""
     require_write_transaction()
     contact = store.get(account_id, contact_id)
     for channel in contact.channels:
@@ -346,9 +369,9 @@ def delete(account_id: int, contact_id: int) -> Contact:
 
 
 def overwrite_deleted_data() -> None:
-    """Make SQLite overwrite deleted data until the running transaction is committed.
+    """Make SQLite overwrite deleted data with zeros until the current transaction is committed.
 
-    Otherwise the file keeps the bytes until their space is needed.
+    Otherwise deleted bytes stay in the file until their space is used again.
     """
     require_write_transaction()
     database.set_secure_delete(is_complete=True)
@@ -360,9 +383,9 @@ def _stop_overwriting() -> None:
 
 
 def purge_search_index(pages: int = 250) -> bool:
-    """Purge some words of deleted contacts from the search index, and return whether more may remain.
+    """Remove words of deleted contacts from up to `pages` pages of the search index; return whether more may remain.
 
-    The index keeps a word until its segment is merged, which may never happen by itself.
+    The index keeps the words of a deleted contact until its segment is merged, which may otherwise never happen.
     """
     overwrite_deleted_data()
     changes_before = connection().total_changes()

@@ -1,8 +1,9 @@
 """Search contacts by words, and fetch pages of large audiences without reading all contacts.
 
 Words match prefixes of names, of email addresses and their parts, and of the digits of phone numbers. A page is read
-from an index in its order, without sorting; pages past the middle are read from the end. Matches that are a large part
-of all contacts are found soon on that index; a small result is cheaper to sort. Totals are cached until the next write.
+from an index in the order of the page, so nothing is sorted; a page in the second half is read from the end. If a large
+part of all contacts matches, such an index soon yields a page. A small result is selected and sorted instead, which
+costs less. Totals are cached until the next write.
 """
 
 import re
@@ -21,9 +22,9 @@ _MAX_WORDS = 12
 _MATCH = "contact_search MATCH :words"
 WRITE_SQL = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) VALUES (?, ?, ?, ?)"
 DELETE_SQL = "DELETE FROM contact_search WHERE rowid = ?"
-# A condition for the id of a contact that matches `:words`, the query of `build_query`
+# The condition that a contact id matches `:words`, a query of `build_query`; it follows the column of the id.
 MATCH_CONDITION = f"IN (SELECT rowid FROM contact_search WHERE {_MATCH})"
-# The index rows of the plain contacts of an import, with ids from `:base` on
+# Adds the plain contacts of an import to the index; they have the ids from `:base` on.
 FILL_FROM_IMPORT_SQL = (
     "INSERT INTO contact_search (rowid, names, email, phone) SELECT :base + n, trim(coalesce(first_name, '') || ' ' || "
     "coalesce(last_name, '')), value, '' FROM temp.import_plain ORDER BY n"
@@ -31,9 +32,9 @@ FILL_FROM_IMPORT_SQL = (
 
 
 def build_query(text: str) -> str | None:
-    """Return an FTS5 query for any text, or None if the text has no words.
+    """Return an FTS5 query for a search text, or None if the text has no words.
 
-    Every word is quoted, so that users cannot write operators of the query language.
+    Up to `_MAX_WORDS` words are used. Each is quoted, so that users cannot write operators of the query language.
     """
     if _PHONE_LIKE.match(text):
         digits = re.sub(r"\D", "", text)
@@ -43,7 +44,7 @@ def build_query(text: str) -> str | None:
 
 
 def index_contact(contact: Contact, channels: list[Channel]) -> None:
-    """Write the words of a contact to the index, in the running transaction."""
+    """Write names and addresses of a contact to the search index, in the current transaction."""
     run(
         WRITE_SQL,
         index_row(
@@ -55,7 +56,7 @@ def index_contact(contact: Contact, channels: list[Channel]) -> None:
 def index_row(
     contact_id: int, names: tuple[str | None, ...], addresses: list[tuple[str, str]]
 ) -> tuple[int, str, str, str]:
-    """Return the index row of a contact, for `WRITE_SQL`; addresses are (kind, value)."""
+    """Return the index row of a contact, as the parameters of `WRITE_SQL`; `addresses` are (kind, value)."""
     return (
         contact_id,
         " ".join(name for name in names if name),
@@ -65,12 +66,15 @@ def index_row(
 
 
 def remove_from_index(contact_id: int) -> None:
-    """Remove a contact from the index."""
+    """Remove a contact from the search index, in the current transaction."""
     run(DELETE_SQL, (contact_id,))
 
 
 def rank_matches(words: str, account_id: int | None, limit: int) -> list[tuple[int, float]]:
-    """Return up to `limit` matches of one account or of all, as (id, distance from the best match)."""
+    """Return up to `limit` matches as (id, score), unordered; the best match has the lowest score.
+
+    `account_id=None` means the contacts of all accounts.
+    """
     params = {"words": words, "account": account_id}
     return rows(
         f"SELECT s.rowid, bm25(contact_search) FROM {_from_clause(account_id)} WHERE {_MATCH} LIMIT {limit}", params
@@ -78,13 +82,13 @@ def rank_matches(words: str, account_id: int | None, limit: int) -> list[tuple[i
 
 
 def count_matches(words: str, account_id: int | None) -> int:
-    """Count the matches of one account or of all."""
+    """Return the number of matches of one account, or with None of all accounts."""
     params = {"words": words, "account": account_id}
     return int(scalar(f"SELECT count(*) FROM {_from_clause(account_id)} WHERE {_MATCH}", params))
 
 
 def newest_matches(words: str | None, account_id: int | None, offset: int, limit: int) -> list[int]:
-    """Return a page of the matches of one account or of all, newest first."""
+    """Return a page of the ids that match, highest id first, of one account, or with None of all accounts."""
     matches = rows(
         f"SELECT s.rowid FROM {_from_clause(account_id)} WHERE {_MATCH} "
         "ORDER BY s.rowid DESC LIMIT :limit OFFSET :offset",
@@ -94,7 +98,7 @@ def newest_matches(words: str | None, account_id: int | None, offset: int, limit
 
 
 def matches_between(words: str | None, low: int, high: int) -> set[int]:
-    """Return the matches within a range of ids."""
+    """Return the ids from `low` to `high` that match, of all accounts."""
     sql = "SELECT rowid FROM contact_search WHERE contact_search MATCH ? AND rowid BETWEEN ? AND ?"
     return {row[0] for row in rows(sql, (words, low, high))}
 
@@ -105,33 +109,33 @@ def _from_clause(account_id: int | None) -> str:
 
 
 def merge_index_pages(pages: int) -> None:
-    """Merge some pages of the index, which removes the words of deleted contacts from them."""
+    """Merge up to `pages` pages of the index, which removes the words of deleted contacts from them."""
     run("INSERT INTO contact_search (contact_search, rank) VALUES ('merge', ?)", (-pages,))
 
 
-# Searches with more matches are listed newest first instead of best first.
+# A search with more matches is listed newest first instead of best first.
 MAX_RANKED = 2000
 _CHUNK = 2000
-# Smaller results are selected and sorted instead of being read in the order of an index.
+# A smaller result is selected and sorted instead of being read in the order of an index.
 _SMALL_RESULT = 2000
-# The approximate cost of sorting a row, relative to reading a row in index order
+# The approximate cost of sorting a row, relative to reading a row in the order of an index.
 _SORT_COST = 2
 
 
 class Order(NamedTuple):
-    """An order of contacts: its column of `c`, the name of the index in that order, and its direction."""
+    """An order of contacts: its column of `c`, the index in this order (None if there is none), and its direction."""
 
     column: str
     index_name: str | None
     is_descending: bool = True
 
     def order_by(self, direction: str) -> str:
-        """Return the terms of ORDER BY for one direction, `DESC` or `ASC`."""
+        """Return the terms of ORDER BY for a direction, `DESC` or `ASC`; equal values are ordered by the contact id."""
         return f"{self.column} {direction}, c.id {direction}"
 
     @property
     def source(self) -> str:
-        """Return the FROM clause that reads contacts in this order."""
+        """The table after FROM, with the index in this order if there is one."""
         return f"contact c {f'INDEXED BY {self.index_name}' if self.index_name else 'NOT INDEXED'}"
 
 
@@ -145,7 +149,7 @@ ORDERS = {
 
 
 def page_of_all(account_id: int, offset: int, limit: int, order: Order = NEWEST) -> tuple[list[int], int]:
-    """Return a page of ids of all contacts, in an order, and the total."""
+    """Return the ids of a page of all contacts of an account, and the total."""
     count = members.count_contacts(account_id)
     return _page_from_nearer_end(count, offset, limit, lambda direction, skip, page_size: _select_ids(
         f"SELECT c.id FROM {order.source} WHERE c.account_id = ? ORDER BY {order.order_by(direction)} LIMIT ? OFFSET ?",
@@ -156,7 +160,7 @@ def page_of_all(account_id: int, offset: int, limit: int, order: Order = NEWEST)
 def page_of_list(
     account_id: int, list_id: int, count: int, offset: int, limit: int, order: Order = NEWEST
 ) -> list[int]:
-    """Return a page of ids of a list that has `count` members, in an order."""
+    """Return the ids of a page of the members of a list; `count` is the number of members."""
     if count <= 0:
         return []
     passed = (min(offset, max(count - offset, 0)) + limit) * members.count_contacts(account_id) / count
@@ -179,10 +183,11 @@ def page_of_filtered(
     condition: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None,
     order: Order = NEWEST,
 ) -> tuple[list[int], int]:  # fmt: skip
-    """Return a page of ids of the contacts `c` that match a condition, in an order, and the total.
+    """Return the ids of a page of the contacts `c` that match a condition, and the total.
 
-    Each condition on times has an index. Any other condition is counted by reading all contacts once after each write,
-    and its page is read in order from the nearer end. A given `count` may be slightly outdated.
+    `by_time` says that the condition compares only times, for which SQLite may choose an index. Otherwise the matches
+    are counted by reading all contacts, once after each write, and the page is read from the nearer end. If `count` is
+    given, it is used as the total and may be slightly outdated; the page is then read from the beginning.
     """
     table = "contact c" if by_time else "contact c NOT INDEXED"
     is_exact = count is None
@@ -209,7 +214,10 @@ def _select_ids(sql: str, *parameters: int) -> list[int]:
 def _page_from_nearer_end(
     count: int, offset: int, limit: int, fetch: Callable[[str, int, int], list[int]], is_descending: bool = True
 ) -> list[int]:
-    """Return a page of ids, read from the nearer end of the result."""
+    """Return the ids of a page, read from the nearer end of a result with `count` rows.
+
+    `fetch(direction, offset, limit)` reads ids; direction is `DESC` or `ASC`.
+    """
     direction, reverse = ("DESC", "ASC") if is_descending else ("ASC", "DESC")
     if offset >= count:
         return []
@@ -220,7 +228,10 @@ def _page_from_nearer_end(
 
 
 def search_ids(account_id: int, text: str) -> tuple[list[int], int | None]:
-    """Return (ids, None) of a search, best first; or ([], total) if there are too many matches to rank."""
+    """Return (ids, None) of a search, best match first, or ([], total) if more than `MAX_RANKED` contacts match.
+
+    If the text looks like an email address, the ids are those of contacts with addresses that begin with it, if any.
+    """
     words = build_query(text)
     if words is None:
         return [], None
@@ -235,7 +246,7 @@ def search_ids(account_id: int, text: str) -> tuple[list[int], int | None]:
 
 
 def _find_by_address_prefix(account_id: int, text: str) -> list[int]:
-    """Return the contacts whose email address begins with a text, if the text looks like an address."""
+    """Return the ids of contacts with an email address that begins with a text; none unless the text looks like one."""
     start = addresses.normalize_query(text) if "@" in text else ""
     if "@" not in start[1:] or any(letter.isspace() for letter in start):
         return []
@@ -248,12 +259,15 @@ def _find_by_address_prefix(account_id: int, text: str) -> list[int]:
 
 
 def newest_matching_ids(account_id: int, text: str, offset: int = 0, limit: int = -1) -> list[int]:
-    """Return a page of ids of a search with too many matches to rank, newest first."""
+    """Return a page of the ids of contacts that match a search text, highest id first.
+
+    A `limit` of -1 returns all ids from `offset` on.
+    """
     return newest_matches(build_query(text), _account_if_shared(account_id), offset, limit)
 
 
 def page_of_ids(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> list[int]:
-    """Return a page of some ids, in an order."""
+    """Return the page of these ids in an order."""
     placeholders = ",".join("?" * len(ids))
     ordered = rows(
         f"SELECT c.id FROM contact c WHERE c.id IN ({placeholders}) "
@@ -264,12 +278,15 @@ def page_of_ids(ids: list[int], offset: int, limit: int, order: Order = NEWEST) 
 
 
 def _account_if_shared(account_id: int) -> int | None:
-    """Return the account if several accounts share the search index, else None."""
+    """Return the account id if the installation has several accounts, else None, which makes the search faster."""
     return account_id if int(scalar("SELECT count(*) FROM account")) > 1 else None
 
 
 def scan_newest_matching(account_id: int, text: str, offset: int, limit: int) -> list[int]:
-    """Return a page, newest first, of a search with many matches, by scanning all contacts until enough match."""
+    """Return the ids of a page of a search, the most recently created contacts first.
+
+    Contacts are read in this order until enough of them match, which is fast only for a search with many matches.
+    """
     words = build_query(text)
     matching_ids: list[int] = []
     cursor: tuple[int, int] = (2**62, 2**62)
@@ -284,7 +301,7 @@ def scan_newest_matching(account_id: int, text: str, offset: int, limit: int) ->
             break
         low, high = min(row[1] for row in batch), max(row[1] for row in batch)
         if high - low < _CHUNK * 20:
-            # Contacts added together have adjacent ids, so only this range is searched.
+            # Contacts created at about the same time have adjacent ids, so only their range of ids is searched.
             matches = matches_between(words, low, high)
         else:
             matches = all_matches = all_matches or set(newest_matching_ids(account_id, text))

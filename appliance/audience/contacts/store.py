@@ -1,4 +1,4 @@
-"""Contacts: list, load and count them, with the Structs of requests.
+"""Contacts: the Structs of requests, and functions that list, load, count and summarize contacts.
 
 See `search` for searches, `write` for changes, and `removal` for deleting, merging and erasing contacts.
 """
@@ -43,7 +43,7 @@ from appliance.storage.models.account import CHANNELS, CONTACTS
 
 
 class ChannelWrite(Struct):
-    """One address: `id` edits, no `id` adds, `_destroy` removes."""
+    """An address in a request: with `id` it is changed, without `id` added, and with `_destroy` removed."""
 
     id: Annotated[Id, Meta(description="id of the address to change; absent for a new one")] | UnsetType = UNSET
     value: Annotated[str, Meta(max_length=254), Meta(description="email address or phone number")] | UnsetType = UNSET
@@ -63,7 +63,7 @@ class ChannelWrite(Struct):
 
 
 class ContactWrite(Struct):
-    """A contact as created, updated by address, or patched; absent keeps, null clears."""
+    """The fields of a contact to create or change: absent fields stay unchanged, and null clears a field."""
 
     first_name: Annotated[Line, Meta(description="first name")] | None | UnsetType = UNSET
     last_name: Annotated[Line, Meta(description="last name")] | None | UnsetType = UNSET
@@ -110,7 +110,6 @@ class ContactWrite(Struct):
         | None
         | UnsetType
     ) = UNSET
-    # Where and to which text the contact agreed, stored as evidence with each opt-in of this write
     consent_source: (
         Annotated[
             str,
@@ -144,13 +143,13 @@ class ContactWrite(Struct):
 
 
 class ContactPatch(ContactWrite):
-    """A change of a contact; `data_merge` is a JSON merge patch (RFC 7396) of `data`."""
+    """The changes of an existing contact; `data_merge` is a JSON merge patch (RFC 7396) of `data`."""
 
     data_merge: Annotated[Data, Meta(description="JSON merge patch (RFC 7396) for `data`")] | UnsetType = UNSET
 
 
 class ContactQuery(PageQuery):
-    """Filters of the contact list; `search`, `q` and `query` mean the same."""
+    """The filters and the page of a query of contacts; `search`, `q` and `query` are the same filter."""
 
     search: (
         Annotated[
@@ -199,7 +198,7 @@ class ContactQuery(PageQuery):
     ) = UNSET
 
     def text(self) -> str | None:
-        """Return the words searched for, or None."""
+        """Return the search text from the first of `search`, `q` and `query` that is not blank, or None."""
         for value in (self.search, self.q, self.query):
             if isinstance(value, str) and value.strip():
                 return value
@@ -207,7 +206,7 @@ class ContactQuery(PageQuery):
 
 
 class SearchQuery(PageQuery, kw_only=True):
-    """The words of `/contacts/search`."""
+    """The search words and the page of `/contacts/search`."""
 
     q: Annotated[
         str,
@@ -217,26 +216,26 @@ class SearchQuery(PageQuery, kw_only=True):
 
 
 class MergeWrite(Struct):
-    """The contact that is merged into another one and deleted."""
+    """The contact to merge into another contact, which is then deleted."""
 
     contact_id: Annotated[Id, Meta(description="id of the contact to merge into this one; it is deleted")]
 
 
 class DeleteQuery(Struct):
-    """Options of deleting a contact; `erase` removes all personal data and suppresses the addresses."""
+    """The options for deleting a contact; `erase` also removes all personal data and suppresses the addresses."""
 
     erase: Annotated[bool, Meta(description="true to remove all traces of the contact and suppress its addresses")] = (
         False
     )
 
 
-# The largest OFFSET of a query
+# The largest OFFSET that a query gets.
 _MAX_OFFSET = 2**53
 _SUBSCRIBED_KINDS = {"subscribed_email": "email", "subscribed_phone": "phone"}
 
 
 def get(account_id: int, contact_id: int) -> Contact:
-    """Return a contact with channels and lists; raises NotFound."""
+    """Return a contact with `channels` and `list_ids`; raises NotFound."""
     contacts = CONTACTS.find("id = ? AND account_id = ?", (contact_id, account_id))
     if not contacts:
         raise NotFound
@@ -244,9 +243,9 @@ def get(account_id: int, contact_id: int) -> Contact:
 
 
 def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rules: Sequence[Any] = ()) -> Page:
-    """Return a page of contacts, newest first or in another order; raises Invalid for invalid filters.
+    """Return a page of the contacts that match a query and all `rules`, in an order; raises Invalid for bad filters.
 
-    `rules` are additional filters, as those of a segment.
+    `rules` are further filters, in the form of a segment's filters.
     """
     number, limit = query.page, query.size()
     offset = min((number - 1) * limit, _MAX_OFFSET)
@@ -263,7 +262,7 @@ def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rule
         if searched is not None:
             return searched
     condition, parameters = build_condition(account_id, query, rules)
-    # The count of a segment alone is cached.
+    # Only the count of a segment without other filters is cached.
     count = _count_segment(account_id, query.segment_id) if filters == {"segment_id"} else None
     ids, total = search.page_of_filtered(
         condition,
@@ -278,7 +277,7 @@ def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rule
 
 
 class ContactCounts(NamedTuple):
-    """Numbers of contacts: all, those with a subscribed email address, those with a suppressed address."""
+    """Numbers of contacts: all, those with a subscribed email address, and those with a suppressed address."""
 
     total: int
     subscribed: int
@@ -286,7 +285,7 @@ class ContactCounts(NamedTuple):
 
 
 def count_contacts(account_id: int) -> ContactCounts:
-    """Count the contacts of an account by consent; the counts are cached until the next write."""
+    """Return the numbers of contacts of an account, cached until the next write."""
     count_sql = "SELECT count(DISTINCT contact_id) FROM channel"
     params = {"account": account_id}
     return ContactCounts(
@@ -302,19 +301,22 @@ def count_contacts(account_id: int) -> ContactCounts:
 
 
 def fetch_ids(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> list[int]:
-    """Return the ids of all contacts that match filters, unordered; raises Invalid."""
+    """Return the ids of all contacts that match a query and all `rules`, unordered.
+
+    Raises Invalid for invalid filters, or if the query takes too long.
+    """
     condition, parameters = build_condition(account_id, query, rules)
     with members.time_limit():
         return [row[0] for row in rows(f"SELECT c.id FROM contact c NOT INDEXED WHERE {condition}", parameters)]
 
 
 def _is_by_time_only(filters: set[str]) -> bool:
-    """Return whether all filters are times, which have indexes."""
+    """Return whether all filters are `…_after` or `…_before`, whose columns have indexes."""
     return all(name.endswith(("_after", "_before")) for name in filters)
 
 
 def _search_page(account_id: int, query: ContactQuery, offset: int, order: Order) -> Page | None:
-    """Return a page of a search, or None if it has too many matches for this order."""
+    """Return a page of a search without other filters; None if too many contacts match to show them in this order."""
     text, limit = query.text() or "", query.size()
     ids, match_count = search.search_ids(account_id, text)
     if match_count is None:
@@ -326,14 +328,17 @@ def _search_page(account_id: int, query: ContactQuery, offset: int, order: Order
 
 
 def used_filters(query: ContactQuery) -> set[str]:
-    """Return the names of the filters that a query uses."""
+    """Return the names of the filters that a query uses; `q` and `query` count as `search`."""
     text_filters = {"search", "q", "query"}
     sent = set(sent_fields(query)) - {"page", "limit", "per_page", "per"}
     return (sent - text_filters) | ({"search"} if query.text() is not None else set())
 
 
 def find_by_words(account_id: int, text: str, page_number: int = 1, limit: int = 50) -> Page:
-    """Return a page of the contacts that match words, best first; with very many matches newest first."""
+    """Return a page of the contacts that match words, best match first.
+
+    If more than `search.MAX_RANKED` contacts match, the newest come first.
+    """
     offset = min((page_number - 1) * limit, _MAX_OFFSET)
     ids, match_count = search.search_ids(account_id, text)
     if match_count is None:
@@ -343,7 +348,7 @@ def find_by_words(account_id: int, text: str, page_number: int = 1, limit: int =
 
 
 def build_condition(account_id: int, query: ContactQuery, rules: Sequence[Any] = ()) -> tuple[str, dict[str, Any]]:
-    """Return (condition on `c`, parameters) of a query and of additional filters (`rules`); raises Invalid."""
+    """Return a condition on `c` and its parameters for a query and all `rules`; raises Invalid for invalid filters."""
     clauses = ["c.account_id = :account"]
     parameters: dict[str, Any] = {"account": account_id}
     text = query.text()
@@ -362,7 +367,7 @@ def build_condition(account_id: int, query: ContactQuery, rules: Sequence[Any] =
         clauses.append("c.source = :source COLLATE NOCASE")
         parameters["source"] = query.source
     if query.tag is not UNSET:
-        # The data of most contacts does not contain the word, and LIKE is faster than parsing JSON.
+        # The data of most contacts does not contain the tag at all, and LIKE is faster than parsing JSON.
         clauses.append(
             "c.data LIKE :tagged AND EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = :tag "
             "COLLATE NOCASE AND json_type(c.data, '$.tags') = 'array')"
@@ -408,7 +413,7 @@ def _segment_conditions(account_id: int, segment_id: Any) -> list[Compiled]:
 
 
 def _rule_conditions(account_id: int, rules: Sequence[Any], prefix: str) -> list[Compiled]:
-    """Return filters as conditions that must all hold; a condition that is read from an index comes first."""
+    """Return filters as one or two conditions that must all hold; a condition that uses an index comes first."""
     start, remainder = query_plan.plan_query(
         members.parse_filters(account_id, rules), members.build_scope(account_id), prefix
     )
@@ -427,7 +432,7 @@ def _get_list(account_id: int, list_id: Any) -> ContactList:
 
 
 def fetch_by_ids(ids: list[int]) -> list[Contact]:
-    """Return contacts with their relations, in the order of the ids."""
+    """Return contacts with `channels` and `list_ids` in the order of the ids, without ids that do not exist."""
     if not ids:
         return []
     contacts = {contact.id: contact for contact in CONTACTS.find(f"id IN ({placeholders(ids)})", ids)}
@@ -435,7 +440,7 @@ def fetch_by_ids(ids: list[int]) -> list[Contact]:
 
 
 def load_relations(contacts: list[Contact]) -> list[Contact]:
-    """Add `channels` and `list_ids` to contacts, in two queries for all of them."""
+    """Set `channels` and `list_ids` of contacts, with two queries in all, and return the contacts."""
     ids = [contact.id for contact in contacts]
     channels: dict[int, list[Channel]] = defaultdict(list)
     lists: dict[int, list[int]] = defaultdict(list)
@@ -457,7 +462,10 @@ def load_relations(contacts: list[Contact]) -> list[Contact]:
 
 
 def _refresh_suppression(channel: Channel) -> None:
-    """Show an expired suppression as lifted, although its row is only updated within a second."""
+    """Set the current suppression of a channel, because its row may name one that has just expired.
+
+    A job updates the row within a second, so the change is not saved here.
+    """
     in_force = consent.find_channel_suppression(channel)
     if in_force != channel.suppression:
         channel.suppression = in_force
@@ -465,22 +473,22 @@ def _refresh_suppression(channel: Channel) -> None:
 
 
 def placeholders(values: list[int]) -> str:
-    """Return the SQL placeholders of some values."""
+    """Return one SQL placeholder for each value, separated by commas."""
     return ",".join("?" * len(values))
 
 
 def is_sendable(channel: Channel) -> bool:
-    """Return whether a channel may receive marketing: it is subscribed and not suppressed."""
+    """Return whether marketing may be sent to a channel: it is subscribed and not suppressed."""
     return bool(channel.subscribed and channel.suppression is None)
 
 
 # Summaries of fields and custom data are shown next to merge tags, so that authors see which values may be missing.
 
-# The number of newest contacts whose data is summarized
+# The number of newest contacts whose custom data is summarized.
 _SAMPLED_CONTACTS = 1_000
 _MAX_KEYS = 60
 _MAX_EXAMPLE_CHARACTERS = 40
-# Keys that a merge tag cannot contain
+# Keys that cannot be used in a merge tag.
 _NOT_NAMEABLE = re.compile(r"""["'{}.\[\]]|^_""")
 # Summaries are cached for this number of seconds.
 _CACHE_SECONDS = 30
@@ -488,7 +496,11 @@ _COLUMNS = ("first_name", "last_name", "source", "country_code")
 
 
 class DataKey(NamedTuple):
-    """A field or key of data: its name in a merge tag, an example, and the share of contacts without a value."""
+    """A field or key of custom data, as it is shown next to merge tags.
+
+    `name` is its name in a merge tag, `example` a value, and `missing_share` the share of contacts without a value (0
+    to 1).
+    """
 
     name: str
     example: str
@@ -496,7 +508,7 @@ class DataKey(NamedTuple):
 
 
 def find_contact_without_name(account_id: int) -> Contact | None:
-    """Return the newest contact without a first name, or None."""
+    """Return the newest contact without a first name, or None; a contact added in the last 30 seconds may be missed."""
     if not summarize_columns(account_id)["first_name"].missing_share:
         return None
     row = first(
@@ -507,7 +519,7 @@ def find_contact_without_name(account_id: int) -> Contact | None:
 
 
 def summarize_columns(account_id: int) -> dict[str, DataKey]:
-    """Return a summary of the standard fields of all contacts."""
+    """Return summaries of the standard fields of all contacts by field name, at most `_CACHE_SECONDS` old."""
     return _summarize_columns(account_id, int(time.monotonic() // _CACHE_SECONDS))
 
 
@@ -532,7 +544,10 @@ def _summarize_columns(account_id: int, moment: int) -> dict[str, DataKey]:
 
 
 def summarize_data_keys(account_id: int) -> list[DataKey]:
-    """Return the keys of the data of the newest contacts, most common first."""
+    """Return summaries of the keys in custom data of the newest contacts, the most common first.
+
+    They are at most `_CACHE_SECONDS` old.
+    """
     return _summarize_data_keys(account_id, int(time.monotonic() // _CACHE_SECONDS))
 
 
@@ -546,7 +561,7 @@ def _summarize_data_keys(account_id: int, moment: int) -> list[DataKey]:
 
 
 def summarize_objects(objects: list[Any]) -> list[DataKey]:
-    """Return the keys of some objects, most common first, with the first value of each as an example."""
+    """Return summaries of up to `_MAX_KEYS` keys of objects, the most common first; the first value is the example."""
     counts, examples = Counter[str](), dict[str, str]()
     for data in objects:
         for name, value in _flatten(data, ""):
@@ -556,7 +571,10 @@ def summarize_objects(objects: list[Any]) -> list[DataKey]:
 
 
 def _flatten(value: Any, prefix: str) -> list[tuple[str, Any]]:
-    """Return the scalar values of an object and of objects in it, by path."""
+    """Return (path, value) of the scalar values of an object and of the objects directly within it.
+
+    Empty values, and keys that cannot be used in a merge tag, are left out.
+    """
     values = []
     for name, inner in (value or {}).items() if isinstance(value, dict | None) else ():
         if isinstance(inner, dict) and not prefix:

@@ -1,4 +1,4 @@
-"""The timeline of a contact: events and messages, evidence of consent, live flows, and similar contacts."""
+"""The timeline of a contact: events and messages, evidence of consent, live flow runs, and similar contacts."""
 
 import json
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ _MAX_OFFSET = 2**53
 
 
 class Entry(NamedTuple):
-    """An event or a message, by id; `kind` is `event` or `message`."""
+    """An entry of the timeline: the kind (`event` or `message`), the id of its row, and the time in milliseconds."""
 
     kind: str
     id: int
@@ -21,7 +21,10 @@ class Entry(NamedTuple):
 
 
 def fetch_page(account_id: int, contact_id: int, number: int = 1, limit: int = 50) -> Page:
-    """Return a page of the events and messages of a contact, newest first; raises NotFound."""
+    """Return a page of the events and messages of a contact as Entry, newest first; raises NotFound.
+
+    `number` is the page, starting at 1, and `limit` its size.
+    """
     store.get(account_id, contact_id)
     total = sum(
         int(scalar(f"SELECT count(*) FROM {table} WHERE contact_id = ?", (contact_id,)))
@@ -38,7 +41,11 @@ def fetch_page(account_id: int, contact_id: int, number: int = 1, limit: int = 5
 
 
 def fetch_evidence(account_id: int, contact_id: int, number: int = 1, limit: int = 50) -> Page:
-    """Return a page of the evidence about a contact and, from before, about their addresses; raises NotFound."""
+    """Return a page of the evidence of consent of a contact, newest first; raises NotFound.
+
+    It includes evidence about the contact's current addresses from before the contact existed. Each row gets the
+    attribute `address`, which is None if the contact no longer has the address.
+    """
     contact = store.get(account_id, contact_id)
     addresses = addresses_by_hash(contact)
     condition = Consent.contact == contact_id
@@ -55,11 +62,12 @@ def fetch_evidence(account_id: int, contact_id: int, number: int = 1, limit: int
 
 
 def addresses_by_hash(contact: Contact) -> dict[bytes, str]:
-    """Return the addresses of a contact by the hashes under which they are stored."""
+    """Return the addresses of a contact by the hash under which evidence stores them."""
     return {crypto.hash_address(channel.kind, channel.key): channel.value for channel in contact.channels}
 
 
-# Names of events by the kind that a user would look for; `own` are those that only the account knows.
+# Event names by category, as the filter of the timeline offers them. The category `own` has no entry: it means all
+# names that are not reserved, which are the account's own events.
 EVENT_KINDS = {
     "messages": (
         *sorted(name for name in RESERVED_NAMES if name.startswith(("email_", "sms_"))), "message", "keyword",
@@ -73,7 +81,10 @@ EVENT_KINDS = {
 
 
 class LiveRun(NamedTuple):
-    """A flow that a contact is in: its id and name, the time of entry, and when the next step is due."""
+    """A flow that a contact is in now, with the times of entry and of the next step in milliseconds.
+
+    `due_at` is None if the next step has no fixed time. `is_paused` says whether the flow is paused.
+    """
 
     flow_id: int
     name: str
@@ -83,7 +94,10 @@ class LiveRun(NamedTuple):
 
 
 def fetch_events(account_id: int, contact_id: int, kind: str = "", number: int = 1, limit: int = 50) -> Page:
-    """Return a page of the events of a contact, newest first, of one of EVENT_KINDS, `own` or all; raises NotFound."""
+    """Return a page of a contact's events, newest first; raises NotFound.
+
+    `kind` is a key of EVENT_KINDS, `own` for events that are not reserved, or empty for all.
+    """
     store.get(account_id, contact_id)
     params: dict[str, Any] = {"contact": contact_id, "names": json.dumps(EVENT_KINDS.get(kind, sorted(RESERVED_NAMES)))}
     name_condition = (
@@ -103,7 +117,7 @@ def fetch_events(account_id: int, contact_id: int, kind: str = "", number: int =
 
 
 def fetch_live_runs(account_id: int, contact_id: int) -> list[LiveRun]:
-    """Return the flows that a contact is in now, by time of entry."""
+    """Return the flows that a contact is in now, in order of entry."""
     runs = rows(
         "SELECT f.id, f.name, r.created_at, r.due_at, f.status = 'paused' FROM run r JOIN flow f ON f.id = r.flow_id "
         "WHERE r.contact_id = ? AND r.status = 'live' AND f.account_id = ? AND f.hidden = 0 AND f.deleted_at IS NULL "
@@ -114,7 +128,10 @@ def fetch_live_runs(account_id: int, contact_id: int) -> list[LiveRun]:
 
 
 def fetch_actor_names(account_id: int, evidence: list[Any]) -> dict[str, str]:
-    """Return the names of the users whom evidence names as `user:N`."""
+    """Return the names of the users who are actors of these rows of evidence, by actor (`user:N`).
+
+    A user without a name is represented by the email address.
+    """
     ids = {entry.actor.removeprefix("user:") for entry in evidence if entry.actor and entry.actor.startswith("user:")}
     user_ids = [int(entry) for entry in ids if entry.isdecimal()]
     users = User.select().where(User.account == account_id, User.id.in_(user_ids)) if user_ids else ()
@@ -122,7 +139,10 @@ def fetch_actor_names(account_id: int, evidence: list[Any]) -> dict[str, str]:
 
 
 def find_similar_contacts(account_id: int, contact_id: int, limit: int = 5) -> list[Any]:
-    """Return contacts who may be the same person: with the same name, in any case."""
+    """Return up to `limit` other contacts with the same first and last name in any case; raises NotFound.
+
+    Returns no contacts if one of the two names is missing.
+    """
     contact = store.get(account_id, contact_id)
     names = (contact.first_name, contact.last_name)
     if not all(names):

@@ -1,4 +1,4 @@
-"""Create and update contacts, with their addresses, tags and custom data."""
+"""Create and change contacts with their addresses, tags, lists and custom data."""
 
 import uuid
 from typing import Any, NamedTuple
@@ -23,9 +23,11 @@ from appliance.storage.transactions import require_write_transaction
 
 
 class ChannelPlan:
-    """The changes that a request makes to the addresses of a contact, checked before anything is written.
+    """The changes that a request makes to the addresses of a contact, validated before anything is written.
 
-    A simulated contact may have the addresses of others.
+    Each entry of `steps` is (act, channel, address, subscribed), with an act of `add`, `move`, `keep` or `remove`;
+    `faults` collects the errors. With `made_up`, the contact is a simulated one, which may have addresses of existing
+    contacts.
     """
 
     def __init__(self, account_id: int, contact: Contact | None, made_up: bool = False) -> None:
@@ -38,7 +40,10 @@ class ChannelPlan:
         self.consent_by_kind: dict[str, bool | None] = {}
 
     def plan_address(self, kind: str, text: str | None | Any, opt_in: bool | None | Any, field: str) -> None:
-        """Plan `email` or `phone` of a request: the address alone, or with `opt_in`."""
+        """Plan the field `email` or `phone` of a request, with its consent; UNSET and an empty text change nothing.
+
+        None removes the contact's first address of the kind.
+        """
         if text is UNSET or text == "":
             return
         existing = next((channel for channel in self.channels if channel.kind == kind), None)
@@ -55,7 +60,10 @@ class ChannelPlan:
             self.steps.append(("move" if existing else "add", existing, address, desired))
 
     def plan_entries(self, entries: list[ChannelWrite] | None | Any, default_consents: dict[str, bool | None]) -> None:
-        """Plan `channels_attributes`; `wishes` is the default consent by kind."""
+        """Plan the entries of `channels_attributes`, with errors at their paths.
+
+        An entry without `subscribed` gets the consent of its kind from `default_consents`.
+        """
         self.consent_by_kind = default_consents
         for index, entry in enumerate(entries or [] if entries is not UNSET else []):
             path = f"channels_attributes[{index}]"
@@ -98,7 +106,7 @@ class ChannelPlan:
             self.steps.append(("move" if channel else "add", channel, address, desired))
 
     def _is_planned(self, address: Address, desired: bool | None) -> bool:
-        """Return whether an address is being added already; it may be named twice, and an explicit consent wins."""
+        """Return whether an address is already to be added; an explicit consent replaces that of the planned step."""
         for index, (act, channel, planned, earlier) in enumerate(self.steps):
             if act in ("add", "move") and planned == address:
                 self.steps[index] = (act, channel, planned, earlier if desired is None else desired)
@@ -106,7 +114,7 @@ class ChannelPlan:
         return False
 
     def plan_consent(self, kind: str | None, desired: bool) -> None:
-        """Plan a consent for every address of a kind, or of all kinds."""
+        """Plan a consent for every address that the contact has of a kind, or with None of all kinds."""
         self.steps += [("keep", channel, None, desired) for channel in self.channels if kind in (None, channel.kind)]
 
     def _find_channel(self, address: Address) -> Channel | None:
@@ -125,7 +133,7 @@ class ChannelPlan:
         return True
 
     def apply(self, contact: Contact, evidence: Evidence) -> list[str]:
-        """Apply the plan and return the addresses whose opt-out was kept."""
+        """Write the planned changes, and return the addresses that an opt-out or suppression still blocks."""
         kept_opt_outs = []
         for act, channel, address, desired in self.steps:
             if act == "remove":
@@ -146,7 +154,7 @@ class ChannelPlan:
 
 
 def find_owner(account_id: int, address: Address) -> int | None:
-    """Return the contact who has an address, or None."""
+    """Return the id of the contact who has an address, or None."""
     contact_id: int | None = scalar(
         "SELECT contact_id FROM channel WHERE account_id = ? AND kind = ? AND key = ?",
         (account_id, address.kind, address.key),
@@ -166,7 +174,10 @@ def _add_channel(contact: Contact, address: Address) -> Channel:
 
 
 def _change_address(channel: Channel, address: Address) -> None:
-    """Change the address of a channel; consent belongs to addresses, so it stays with the old one."""
+    """Change the address of a channel.
+
+    Consent belongs to an address: an opt-out is kept for the old address, and the state of the new one applies.
+    """
     consent.remember_opt_out(channel)
     channel.value, channel.key, channel.updated_at = address.value, address.key, clock.now_ms()
     consent.inherit_address_state(channel)
@@ -178,7 +189,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def check_data(data: dict[str, Any], field: str, faults: Faults) -> dict[str, Any]:
-    """Return custom data without null tags, and add errors of its size and its `tags`, an array of short strings."""
+    """Return custom data, without `tags` if they are null, and add errors of its size and of `tags` to `faults`.
+
+    `tags` must be a list of up to `MAX_TAGS` texts of up to `MAX_TAG_CHARACTERS` characters.
+    """
     if len(_encode(data)) > MAX_DATA_BYTES:
         faults.add(field, f"is too long (maximum is {MAX_DATA_BYTES} bytes)")
     tags = data.get("tags")
@@ -198,7 +212,7 @@ def check_data(data: dict[str, Any], field: str, faults: Faults) -> dict[str, An
 
 
 def find_tag_error(tag: Any) -> str | None:
-    """Return the error of a tag, or None."""
+    """Return the error message of an invalid tag, or None."""
     if not isinstance(tag, str):
         return "is invalid"
     if not tag.strip():
@@ -207,13 +221,13 @@ def find_tag_error(tag: Any) -> str | None:
 
 
 def tags_of(data: dict[str, Any]) -> list[str]:
-    """Return the tags in the data of a contact."""
+    """Return the tags in the custom data of a contact, without entries that are not texts."""
     tags = data.get("tags")
     return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
 
 def record_tag_changes(contact: Contact, previous_tags: list[str]) -> None:
-    """Record events of added and removed tags; tags are compared without case."""
+    """Record an event for each tag that was added or removed since `previous_tags`, regardless of case."""
     now = tags_of(contact.data)
     old_tags, new_tags = {fold_case(tag): tag for tag in previous_tags}, {fold_case(tag): tag for tag in now}
     log.record_many(
@@ -234,7 +248,10 @@ _FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
 
 
 class WriteResult(NamedTuple):
-    """A written contact, whether it is new, and the addresses whose opt-out was kept."""
+    """A written contact, whether it is new, and what was kept because the recipient opted out.
+
+    `kept_opt_out` contains addresses, and `list:N` for lists that the contact had left.
+    """
 
     contact: Contact
     created: bool
@@ -242,7 +259,10 @@ class WriteResult(NamedTuple):
 
 
 def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteResult:
-    """Create a contact, or update the one with the address; raises Invalid with all errors (docs/decisions.md#9)."""
+    """Create a contact, or update the one with the email address or else the phone number (docs/decisions.md#9).
+
+    Raises Invalid with all errors.
+    """
     require_write_transaction()
     existing_id, faults = _find_existing(account_id, request)
     contact = store.get(account_id, existing_id) if existing_id else None
@@ -276,7 +296,10 @@ def upsert(account_id: int, request: ContactWrite, evidence: Evidence) -> WriteR
 
 
 def check(account_id: int, request: ContactWrite, contact_id: int | None = None) -> None:
-    """Raise Invalid with all errors of a contact that its types do not cover; writes nothing."""
+    """Raise Invalid with all errors of a contact that the types of its fields do not catch; nothing is written.
+
+    Without `contact_id`, the request is checked as for `upsert`. Raises NotFound for an unknown `contact_id`.
+    """
     existing_id, faults = (contact_id, {}) if contact_id else _find_existing(account_id, request)
     contact = store.get(account_id, existing_id) if existing_id else None
     plan = _plan_channels(account_id, contact, request)
@@ -292,7 +315,7 @@ def check(account_id: int, request: ContactWrite, contact_id: int | None = None)
 
 
 def check_simulated(account_id: int, request: ContactWrite) -> None:
-    """Raise Invalid with all errors of a simulated contact, who may have the address of a real one."""
+    """Raise Invalid with all errors of a simulated contact, which may have the address of an existing one."""
     plan = _plan_channels(account_id, None, request, made_up=True)
     plan.merge(lists.find_list_errors(account_id, request.list_ids or [] if request.list_ids is not UNSET else []))
     _merged_data(None, request, plan.faults)
@@ -300,7 +323,7 @@ def check_simulated(account_id: int, request: ContactWrite) -> None:
 
 
 def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Evidence) -> WriteResult:
-    """Update a contact; raises NotFound, or Invalid with all errors."""
+    """Change a contact; raises NotFound, or Invalid with all errors."""
     require_write_transaction()
     contact = store.get(account_id, contact_id)
     plan = _plan_channels(account_id, contact, request)
@@ -321,7 +344,10 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
 
 
 def _find_existing(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
-    """Return the id of the contact with the email address or else the number, and an error if they belong to two."""
+    """Return the id of the contact with the email address, or else with the phone number, or None.
+
+    The errors say if the two belong to different contacts.
+    """
     owners: list[int | None] = []
     for kind, text in (("email", request.email), ("phone", request.phone)):
         address = addresses.parse(kind, text) if isinstance(text, str) and text else None
@@ -345,7 +371,8 @@ class _Plan(ChannelPlan):
 
 def _plan_channels(account_id: int, contact: Contact | None, request: ContactWrite, made_up: bool = False) -> _Plan:
     plan = _Plan(account_id, contact, made_up)
-    # `subscribed_email` and `opt_in` apply to every email channel, including those that this request adds.
+    # `subscribed_email`, or else `opt_in`, applies to every email address, including those that this request adds. The
+    # same holds for phone numbers.
     general = request.opt_in if isinstance(request.opt_in, bool) else None
     wishes = {
         kind: value if isinstance(value, bool) else general
@@ -364,7 +391,7 @@ def _plan_channels(account_id: int, contact: Contact | None, request: ContactWri
 
 
 def _merged_data(contact: Contact | None, request: ContactWrite, faults: Faults) -> dict[str, Any] | None:
-    """Return the data after an upsert: sent keys replace stored keys."""
+    """Return the custom data after an upsert, with the given keys replaced, or None if the request has no data."""
     if request.data is UNSET or request.data is None:
         return None
     return check_data({**(contact.data if contact else {}), **request.data}, "data", faults)
@@ -379,7 +406,7 @@ def _patched_data(contact: Contact, request: ContactPatch, faults: Faults) -> di
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7396, section 2)."""
+    """Return `target` with a JSON merge patch applied (RFC 7396, section 2)."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -392,7 +419,10 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def _fill_contact(contact: Contact, request: ContactWrite, data: dict[str, Any] | None) -> list[str]:
-    """Set the sent fields of a contact and return the names of the changed ones."""
+    """Set the given fields of a contact, without saving it, and return the names of the fields that changed.
+
+    If the contact has no country, that of the phone number is used. `data=None` leaves the custom data unchanged.
+    """
     changed_fields = []
     for name in _FIELDS:
         value = getattr(request, name)
@@ -408,7 +438,7 @@ def _fill_contact(contact: Contact, request: ContactWrite, data: dict[str, Any] 
 
 
 def _index_and_record(contact: Contact, changed_fields: list[str], evidence: Evidence) -> Contact:
-    """Update the search index, record the change, and return the stored contact."""
+    """Update the search index, record an event if fields changed, and return the contact with its relations."""
     store.load_relations([contact])
     search.index_contact(contact, contact.channels)
     if changed_fields:

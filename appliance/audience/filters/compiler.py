@@ -1,4 +1,4 @@
-"""Compile nodes into one SQL condition over the contact alias `c`; every value is a parameter."""
+"""Compile nodes into one SQL condition over the contact alias `c`, with every value as a parameter."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,17 +8,18 @@ from appliance.audience.filters.fields import Binder, Compiled, Scope
 from appliance.audience.filters.parse import ConditionGroup, EventCondition, EventQuery, FieldCondition, Node, is_judged
 from appliance.core.errors import Invalid
 
-# Segments may refer to segments; all conditions together must fit into one SQLite statement.
+# The maximum number of conditions, including those of segments that filters refer to: all of them must fit into one
+# SQLite statement.
 MAX_CONDITIONS = 500
-# A tag that JSON does not escape
+# A tag whose characters JSON does not escape.
 PLAIN_TAG = re.compile(r"^[A-Za-z0-9 _.\-]+$")
 
 
 class CompileHints(NamedTuple):
     """Hints for a query over many contacts, which never change its result.
 
-    `rank` orders the conditions that must all hold; the event conditions of `sets` are evaluated as one set of contacts
-    from an index, instead of one lookup for each contact.
+    `rank` orders the conditions that must all hold, the lowest first. The event conditions in `sets` are each evaluated
+    as one set of contacts from an index, instead of by a lookup for each contact.
     """
 
     rank: Callable[[Node], float]
@@ -28,33 +29,42 @@ class CompileHints(NamedTuple):
 def compile_filters(
     nodes: Sequence[Node], scope: Scope, prefix: str = "f", hints: CompileHints | None = None
 ) -> Compiled:
-    """Compile filters that all must hold; without filters all contacts match. `prefix` keeps parameters apart."""
+    """Compile filters that must all hold; without filters, every contact matches.
+
+    `prefix` keeps the names of parameters apart. Raises Invalid for more than `MAX_CONDITIONS` conditions.
+    """
     binder = Binder(prefix, scope)
     compiler = _Compiler(binder, hints)
     if hints is None:
         return Compiled(compiler.compile_all(nodes), binder.values)
     sql = ""
-    # SQLite would evaluate lookups last, however few rows they match; CASE keeps the order.
+    # SQLite would evaluate lookups last, even if they match few rows. CASE enforces the order.
     for condition in [compiler.compile_one(node) for node in sorted(nodes, key=hints.rank)][::-1]:
         sql = f"CASE WHEN {condition} THEN {sql} END" if sql else condition
     return Compiled(sql or "1", binder.values)
 
 
 def compile_event_contacts(condition: EventCondition, scope: Scope, prefix: str) -> Compiled:
-    """Compile the ids of all contacts who match a positive event condition that requires at least one event."""
+    """Compile a query of the ids of all contacts who match an event condition.
+
+    The condition must not be negative and must require at least one event.
+    """
     binder = Binder(prefix, scope)
     return Compiled(_Compiler(binder).matching_contacts(condition.query), binder.values)
 
 
 def compile_node(node: Node, scope: Scope, prefix: str) -> Compiled:
-    """Compile one filter on its own, for explanations and samples."""
+    """Compile a single filter into a condition, for explanations and samples."""
     binder = Binder(prefix, scope)
     sql = _Compiler(binder).compile_one(node)
     return Compiled(sql, binder.values)
 
 
 def compile_value(node: Node, scope: Scope, prefix: str) -> Compiled:
-    """Compile the value of a contact that a filter compares, as JSON."""
+    """Compile the value of a contact that a filter compares, as an SQL expression of JSON.
+
+    It is `{"count", "last_at"}` for an event condition, and NULL for a group.
+    """
     binder = Binder(prefix, scope)
     if isinstance(node, ConditionGroup):
         return Compiled("NULL", {})
@@ -66,7 +76,7 @@ def compile_value(node: Node, scope: Scope, prefix: str) -> Compiled:
 
 
 def estimate_cost(node: Node) -> int:
-    """Return the estimated cost of a condition; cheap conditions are evaluated first."""
+    """Return the estimated cost of a condition, in the unit of `Field.cost`."""
     if isinstance(node, ConditionGroup):
         return 1 + sum(estimate_cost(child) for child in node.parts)
     return node.field.cost + (5 if isinstance(node, EventCondition) and node.query.at_least > 1 else 0)
@@ -90,8 +100,8 @@ class _Compiler:
         if isinstance(node, ConditionGroup):
             return self._group(node)
         sql = self._event_condition(node) if isinstance(node, EventCondition) else self._field_condition(node)
-        # A negative condition matches all other contacts, those without a value too. The plus keeps SQLite from joining
-        # the tables of EXISTS before cheaper conditions are evaluated.
+        # A negative condition matches all other contacts, including those without a value. The plus prevents SQLite
+        # from joining the tables of EXISTS before cheaper conditions are evaluated.
         return f"({sql}) IS NOT TRUE" if node.is_negative else f"+({sql})"
 
     def _group(self, node: ConditionGroup) -> str:
@@ -105,7 +115,7 @@ class _Compiler:
             return " OR ".join(self._segment(number) for number in segment_ids)
         sql = node.field.wrap(node.predicate.sql(node.field.operand, node.value, self.binder))
         if node.field.type == "tags" and isinstance(node.value, str) and PLAIN_TAG.match(node.value):
-            # The data of most contacts does not contain the word, and LIKE is faster than parsing JSON.
+            # The data of most contacts does not contain the tag at all, and LIKE is faster than parsing JSON.
             pattern = self.binder.add('%"' + node.value + '"%')
             sql = f"c.data LIKE {pattern} AND {sql}"
         return sql
@@ -131,11 +141,11 @@ class _Compiler:
         return sql + (f"BETWEEN {query.at_least}{upper}" if upper else f">= {query.at_least}")
 
     def matching_events(self, query: EventQuery) -> str:
-        """Return FROM and WHERE of the matching events of `c`."""
+        """Return FROM and WHERE of the events of contact `c` that match a query."""
         return f"FROM event e WHERE e.contact_id = c.id AND {self._event_conditions(query)}"
 
     def matching_contacts(self, query: EventQuery) -> str:
-        """Return a query of the ids of all contacts with the required number of matching events."""
+        """Return a query of the ids of all contacts who have the required number of matching events."""
         account = self.binder.add(self.binder.scope.account_id)
         sql = (
             f"SELECT e.contact_id AS id FROM event e INDEXED BY event_of_name "

@@ -1,6 +1,6 @@
-"""The fields that filters know: name, type and SQL, and the scope in which filters are read and compiled.
+"""The fields that filters can name, each with its type and SQL, and the scope in which filters are read and compiled.
 
-A new field is one entry in FIELDS.
+To add a field, add an entry to FIELDS.
 """
 
 import re
@@ -13,20 +13,20 @@ from appliance.core.errors import Faults
 
 
 class FilterPlace(Enum):
-    """The context of a filter: some field names are known only in some contexts."""
+    """The place of a filter: some fields exist only in some places."""
 
     SEGMENT = "segment"
-    SPLIT = "split"  # A split of a flow: the triggering event is known.
-    WHERE = "where"  # The `where` of an event condition: only `event.<path>` is known.
+    SPLIT = "split"  # A split of a flow: `event.<path>` is the data of the triggering event.
+    WHERE = "where"  # The `where` of an event condition: only `event.<path>` and groups exist.
 
 
 class Scope(NamedTuple):
-    """The account, time zone and time of filters, and the meaning of ids in them.
+    """The context in which filters are read and compiled: account, time zone, current time, and the meaning of ids.
 
-    `exists(kind, id)` checks ids of lists, flows and campaigns when filters are written; stored filters may outlive
-    what they name and are read without it. `segment(id)` returns the nodes of a segment, or None. In a split of a flow,
-    `document` is the SQL of the data of the triggering event and `start` that of the time when the run began:
-    parameters of one run, or columns where many runs are evaluated at once.
+    `exists(kind, id)` checks the ids of lists, segments, flows and campaigns when filters are written. It is None when
+    stored filters are read, because they may refer to deleted objects. `segment(id)` returns the nodes of a segment, or
+    None. In a split of a flow, `document` is the SQL of the triggering event's data, and `start` the SQL of the time
+    when the run began: parameters for one run, or columns where many runs are evaluated at once.
     """
 
     account_id: int
@@ -40,14 +40,14 @@ class Scope(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A condition over the contact alias `c`, with its named parameters."""
+    """An SQL condition or query over the contact alias `c`, with its named parameters."""
 
     sql: str
     parameters: dict[str, Any]
 
 
 class Binder:
-    """Assigns parameter names with a common prefix, so that compiled parts fit in one statement."""
+    """Assigns names with a common prefix to parameters, so that several compiled parts fit in one statement."""
 
     def __init__(self, prefix: str, scope: Scope) -> None:
         self.prefix = prefix
@@ -55,23 +55,23 @@ class Binder:
         self.values: dict[str, Any] = {}
 
     def add(self, value: Any) -> str:
-        """Store a value and return its placeholder."""
+        """Store a value and return the placeholder that refers to it."""
         name = f"{self.prefix}{len(self.values)}"
         self.values[name] = value
         return f":{name}"
 
 
 class Operand(NamedTuple):
-    """The SQL that a predicate compares: the value, and its further forms."""
+    """The SQL that a predicate compares: the value, and other forms of it."""
 
     value: str
-    type: str = ""  # of a JSON value: the SQL of its json_type
-    elements: str = ""  # of a JSON value: the table of its elements
-    normalized: str = ""  # of an address: the column of its normalized form
+    type: str = ""  # for a JSON value: the SQL of its json_type
+    elements: str = ""  # for a JSON value: the table of its elements
+    normalized: str = ""  # for an address: the column of its normalized form
 
 
 class ValueContext:
-    """The context of one value being read: its scope, path and field."""
+    """The context in which a value of a filter is read: scope, collected errors, path of the value, and field."""
 
     def __init__(self, scope: Scope, faults: Faults, path: str, field: "Field") -> None:
         self.scope = scope
@@ -80,16 +80,17 @@ class ValueContext:
         self.field = field
 
     def add_error(self, message: str, below: str = "") -> None:
-        """Add an error at the path of the value or below it; returns None, which then replaces the value."""
+        """Add an error at the path of the value, with `below` appended; return None, which replaces the value."""
         self.faults.add(self.path + below, message)
 
 
 class Field(NamedTuple):
     """A property of a contact that filters can compare.
 
-    `sql_template` has the condition on the operand at `{}`; `json_sql` is the SQL of the value of a contact as JSON.
-    `cost` orders conditions, cheap ones first, in hundredths of a microsecond per contact, roughly. `id_kind` is the
-    kind of object that an id field refers to.
+    `sql_template` is the SQL of the field, with `{}` in place of the condition on the operand. `json_sql` is the SQL of
+    a contact's value as JSON. `cost` is roughly the time of a condition in hundredths of a microsecond per contact;
+    cheap conditions are evaluated first. `id_kind` is the kind of object that an id refers to. `normalize(text,
+    is_whole)` returns a text as the field stores it. `listed` says whether the segment builder offers the field.
     """
 
     name: str
@@ -106,7 +107,7 @@ class Field(NamedTuple):
     listed: bool = True
 
     def wrap(self, condition: str) -> str:
-        """Return the SQL of the field with a condition on its operand."""
+        """Return the SQL of a filter on the field, given a condition on its operand."""
         return self.sql_template.replace("{}", condition, 1)
 
 
@@ -116,7 +117,7 @@ def _normalize_email(text: str, is_whole: bool) -> str:
     try:
         return addresses.parse_email(text).key
     except ValueError:
-        # An invalid text matches no contact, because every stored address is valid.
+        # An invalid address matches no contact, because every stored address is valid.
         return addresses.lowercase(text)
 
 
@@ -222,7 +223,7 @@ FIELDS: tuple[Field, ...] = (
 
 FIELDS_BY_NAME: dict[str, Field] = {name: field for field in FIELDS for name in (field.name, *field.aliases)}
 
-# A key of a path: any text that may be quoted in a JSON path
+# A key in a path: any text that can be quoted in a JSON path.
 _KEY = re.compile('^[^\x00-\x1f\x7f"\\\\\ud800-\udfff]{1,100}$')
 _MAX_DEPTH = 8
 _DATA = ("contact_data.", "data.")
@@ -230,7 +231,7 @@ _EVENT = "event."
 
 
 def find_field(name: str, place: FilterPlace, triggering: str = "") -> Field | None:
-    """Return the field of a name in a context, or None; `triggering` is the SQL of the data of the triggering event."""
+    """Return the field with a name in a place, or None; `triggering` is the SQL of the triggering event's data."""
     if name.startswith(_EVENT):
         document = {FilterPlace.WHERE: "e.data", FilterPlace.SPLIT: triggering}.get(place)
         return _json_field(name, name.removeprefix(_EVENT), document) if document else None
@@ -253,9 +254,9 @@ def _json_field(name: str, dotted: str, document: str) -> Field | None:
 
 
 def json_path(dotted: str) -> str | None:
-    """Return the SQL literal of the JSON path to dotted keys, or None if the path is invalid.
+    """Return the JSON path of keys separated by dots, as an SQL literal, or None if it is invalid.
 
-    The path is written into the statement itself, because an index is used only for the expression that it has.
+    The path is a literal and not a parameter, because SQLite uses an index only for the same expression.
     """
     keys = dotted.split(".")
     if len(keys) > _MAX_DEPTH or not all(_KEY.match(key) for key in keys):
@@ -264,17 +265,17 @@ def json_path(dotted: str) -> str | None:
     return f"'${path}'"
 
 
-# SQLite compares values of ASCII letters with NOCASE and LIKE, at full speed and from an index; other values need the
-# function `folded`, which compares as Python does (`appliance/storage/database.py`).
+# SQLite compares ASCII texts with NOCASE and LIKE at full speed and from an index. Other texts need the function
+# `folded`, which ignores case as Python does (`appliance/storage/database.py`).
 
 
 def like_pattern(shape: str, text: str) -> str:
-    """Return the LIKE pattern with an escaped text at the `{}` of a shape."""
+    """Return the LIKE pattern of a shape such as `{}%`, with an escaped text in place of `{}`."""
     return shape.format(re.sub(r"([\\%_])", r"\\\1", text))
 
 
 def like_condition(expression: str, shape: str, text: str, binder: Binder) -> str:
-    """Return a LIKE condition, which ignores case; only for texts of ASCII letters."""
+    """Return a LIKE condition, which ignores case; the text must be ASCII."""
     pattern = like_pattern(shape, text)
     escape = " ESCAPE '\\'" if "\\" in pattern else ""
     return f"{expression} LIKE {binder.add(pattern)}{escape}"

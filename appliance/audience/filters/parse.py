@@ -1,4 +1,4 @@
-"""Parse filters into nodes, and collect every error at its path."""
+"""Parse filters from JSON into nodes, and collect every error at its path."""
 
 from typing import Any, NamedTuple
 
@@ -9,12 +9,16 @@ from appliance.core.errors import Faults, Invalid
 
 EVENT_QUERY_KEYS = ("event", "at_least", "at_most", "within_days", "since", "where", "include_machine")
 _MAX_TIMES = 1_000_000
-# Events with a verdict; opens and clicks by programs count only if the filter includes them.
+# The prefixes of events that a person or a machine may have caused. Those of machines count only if a filter includes
+# them.
 _JUDGED_PREFIXES = ("email_", "sms_")
 
 
 class EventQuery(NamedTuple):
-    """The events that a condition counts, and how many it requires."""
+    """The events that an event condition counts, and how many of them it requires.
+
+    `raw_filters` are the filters of `where` as sent, and `nodes` the parsed ones; both are None without `where`.
+    """
 
     event: str
     at_least: int
@@ -27,7 +31,10 @@ class EventQuery(NamedTuple):
 
 
 def read_event_query(raw: Any, context: ValueContext) -> EventQuery | None:
-    """Read the value of an event condition without its `where`, and add errors at their paths."""
+    """Return the query of an event condition, whose `where` is not parsed yet; errors are added at their paths.
+
+    None if the value is missing or not an object. With other errors, the query is incomplete.
+    """
     if raw is None:
         return context.add_error("can't be blank")
     if not isinstance(raw, dict):
@@ -80,7 +87,7 @@ def _read_since(raw: dict[str, Any], context: ValueContext) -> int | str | None:
 
 
 def is_judged(event: str) -> bool:
-    """Return whether events of a name carry a verdict (person or machine)."""
+    """Return whether events with a name have a verdict on whether a person or a machine caused them."""
     return event.startswith(_JUDGED_PREFIXES)
 
 
@@ -92,7 +99,10 @@ GROUP_MODES = ("any", "all", "none")
 
 
 class FieldCondition(NamedTuple):
-    """A condition on a field: a predicate or its opposite, and a value."""
+    """A condition on a field: the field's value fulfils a predicate, or with `is_negative` does not.
+
+    `value` is in the form that the predicate uses, and `raw` is the filter as sent.
+    """
 
     field: Field
     predicate: Predicate
@@ -102,7 +112,10 @@ class FieldCondition(NamedTuple):
 
 
 class EventCondition(NamedTuple):
-    """A condition on the events of a contact."""
+    """A condition on the events of a contact: `query` is fulfilled, or with `is_negative` is not.
+
+    `raw` is the filter as sent.
+    """
 
     field: Field
     query: EventQuery
@@ -111,7 +124,10 @@ class EventCondition(NamedTuple):
 
 
 class ConditionGroup(NamedTuple):
-    """A group of conditions of which any, all or none must hold."""
+    """A group of conditions, of which at least one (`any`), each (`all`) or none (`none`) must hold.
+
+    `raw` is the filter as sent.
+    """
 
     mode: str
     parts: "list[Node]"
@@ -122,7 +138,7 @@ Node = FieldCondition | EventCondition | ConditionGroup
 
 
 def parse_filters(raw: Any, scope: Scope, path: str = "filters") -> list[Node]:
-    """Parse an array of filters; raises Invalid with all errors."""
+    """Parse a list of filters, which must all hold; raises Invalid with all errors at paths that begin with `path`."""
     faults = Faults()
     reader = _Parser(scope, faults)
     nodes = reader.parse_all(raw, path, MAX_FILTERS, 1)
@@ -167,7 +183,7 @@ class _Parser:
         return self._parse_field_condition(field, raw, path)
 
     def _parse_field(self, raw: dict[str, Any], path: str) -> Field | None:
-        """Return the field of a filter; errors of name and predicate are added at once."""
+        """Return the field that a filter names, or None; errors of name and predicate are added."""
         if raw.get("predicate") in (None, ""):
             self.faults.add(f"{path}.predicate", "can't be blank")
         name = raw.get("name")
@@ -191,7 +207,7 @@ class _Parser:
     def _parse_field_condition(self, field: Field, raw: dict[str, Any], path: str) -> FieldCondition | None:
         predicates_by_key = PREDICATES_BY_TYPE[field.type]
         if field.id_kind == "segment":
-            # The condition would depend on every segment, including this one.
+            # "In any segment" would depend on every segment, including the one that contains the filter.
             predicates_by_key = {key: entry for key, entry in predicates_by_key.items() if entry[0].key != "present"}
         key = self._parse_predicate(raw, path, predicates_by_key)
         if key is None:
@@ -228,5 +244,5 @@ class _Parser:
 
 
 def _printable(key: Any) -> str:
-    """Return a key in a printable form for the path of an error."""
+    """Return a key, cut to 100 characters, without characters that cannot be stored, for the path of an error."""
     return predicates.UNSTORABLE.sub("?", str(key))[:100]

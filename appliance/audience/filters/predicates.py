@@ -1,8 +1,10 @@
-"""The predicates of each field type: how a value is read, its SQL, and its words.
+"""The predicates of each field type: how their value is read, their SQL, and their phrases.
 
-A new predicate is one entry in PREDICATES. It is written once, in the positive; its opposite matches all other
-contacts, so it matches missing values too. A reader returns the value as its predicate uses it, or adds an error and
-returns None.
+To add a predicate, add an entry to PREDICATES. Only the positive form is written. Its opposite matches all other
+contacts, including those without a value.
+
+Each `read_…` function returns the value in the form that its predicate uses, or adds an error to the context and
+returns None. `below` is appended to the path of the value in errors.
 """
 
 import json
@@ -26,14 +28,14 @@ _DAY = re.compile(r"^\d{4}-\d\d-\d\d$", re.ASCII)
 
 
 class Span(NamedTuple):
-    """A moment or a day, as milliseconds: from `start` up to, not including, `end`."""
+    """A moment or a day in milliseconds, from `start` up to but not including `end`."""
 
     start: int
     end: int
 
 
 def read_text(raw: Any, context: ValueContext, below: str = "", is_whole: bool = True) -> str | None:
-    """Read a text to compare with; addresses are normalized."""
+    """Read a text to compare with; for an address field, it is normalized as a whole address if `is_whole`."""
     if raw is None or raw == "":
         return context.add_error("can't be blank", below)
     if not isinstance(raw, str) or UNSTORABLE.search(raw):
@@ -53,7 +55,7 @@ def read_text_part(raw: Any, context: ValueContext) -> str | None:
 
 
 def read_number(raw: Any, context: ValueContext, below: str = "") -> float | int | None:
-    """Read a number that SQLite can hold."""
+    """Read a finite number that SQLite can store."""
     if raw is None:
         return context.add_error("can't be blank", below)
     if isinstance(raw, bool) or not isinstance(raw, int | float):
@@ -63,7 +65,7 @@ def read_number(raw: Any, context: ValueContext, below: str = "") -> float | int
 
 
 def read_id(raw: Any, context: ValueContext, below: str = "") -> int | None:
-    """Read the id of an object of this account."""
+    """Read the id of a list, segment, flow or campaign, which must exist if the scope checks ids."""
     if raw is None:
         return context.add_error("can't be blank", below)
     if isinstance(raw, bool) or not isinstance(raw, int):
@@ -75,28 +77,28 @@ def read_id(raw: Any, context: ValueContext, below: str = "") -> int | None:
 
 
 def read_json_value(raw: Any, context: ValueContext, below: str = "") -> Any:
-    """Read a text, a number or a boolean to find in custom data."""
+    """Read a text, number or boolean to compare with custom data."""
     if isinstance(raw, bool):
         return raw
     return read_number(raw, context, below) if isinstance(raw, int | float) else read_text(raw, context, below)
 
 
 def read_boolean(raw: Any, context: ValueContext, below: str = "") -> bool | None:
-    """Read true or false."""
+    """Read a boolean."""
     if raw is None:
         return context.add_error("can't be blank", below)
     return raw if isinstance(raw, bool) else context.add_error("is invalid", below)
 
 
 def read_flag(raw: Any, context: ValueContext) -> bool:
-    """Read the value of a predicate that needs none; false inverts the predicate."""
+    """Read the value of a predicate that needs none; return False for false, which inverts the predicate, else True."""
     if raw is not None and not isinstance(raw, bool):
         context.add_error("is invalid")
     return raw is not False
 
 
 def read_span(raw: Any, context: ValueContext, below: str = "") -> Span | None:
-    """Read a date-time with offset, or a bare date as that whole day in the account's time zone."""
+    """Read a date-time with an offset as a moment, or a date as that whole day in the account's time zone."""
     if raw is None or raw == "":
         return context.add_error("can't be blank", below)
     try:
@@ -109,7 +111,7 @@ def read_span(raw: Any, context: ValueContext, below: str = "") -> Span | None:
 
 
 def read_day(raw: Any, context: ValueContext) -> Span | None:
-    """Read the day, in the account's time zone, that a date or a date-time falls on."""
+    """Read a date or date-time as the whole day in the account's time zone."""
     span = read_span(raw, context)
     if span is None or _DAY.match(str(raw)):
         return span
@@ -132,7 +134,7 @@ def _day_span(calendar_day: date, zone: str) -> Span:
 
 
 def read_days(raw: Any, context: ValueContext, below: str = "") -> int | None:
-    """Read a number of days back from now."""
+    """Read a number of days before now, from 1 to `MAX_DAYS`."""
     if raw is None:
         return context.add_error("can't be blank", below)
     if isinstance(raw, bool) or not isinstance(raw, int):
@@ -143,7 +145,7 @@ def read_days(raw: Any, context: ValueContext, below: str = "") -> int | None:
 
 
 def list_of(reader: Any) -> Any:
-    """Return a reader of up to 500 values, made from a reader of one value."""
+    """Return a function that reads a list of up to `MAX_IN_VALUES` values, each with `reader`."""
 
     def read(raw: Any, context: ValueContext) -> list[Any] | None:
         if raw is None or raw == []:
@@ -158,7 +160,7 @@ def list_of(reader: Any) -> Any:
 
 
 def pair_of(reader: Any) -> Any:
-    """Return a reader of `[from, to]`, made from a reader of one value."""
+    """Return a function that reads a list of two values, the lower and the upper bound, each with `reader`."""
 
     def read(raw: Any, context: ValueContext) -> list[Any] | None:
         if raw is None or raw == []:
@@ -174,13 +176,13 @@ def pair_of(reader: Any) -> Any:
 
 
 def read_bound(raw: Any, context: ValueContext, below: str = "") -> Any:
-    """Read an edge in custom data: a number, or a text (dates written as ISO 8601 order as text)."""
+    """Read a bound to compare custom data with: a number or a text, such as a date in ISO 8601, which sorts as text."""
     if isinstance(raw, bool):
         return context.add_error("is invalid", below)
     return read_json_value(raw, context, below)
 
 
-# Predicates for a value inside JSON compare by the type of the value: the text "30" is not the number 30.
+# Predicates for a JSON value also compare its type: the text "30" is not the number 30.
 
 _IS_NUMBER = "IN ('integer', 'real')"
 
@@ -190,11 +192,11 @@ def _and_is_text(operand: Operand, condition: str) -> str:
 
 
 def json_equals(operand: Operand, value: Any, binder: Binder) -> str:
-    """Compare with one text, number or boolean."""
+    """Return the condition that a JSON value equals a text (regardless of case), number or boolean."""
     if isinstance(value, bool):
         return f"{operand.type} = '{'true' if value else 'false'}'"
     if not isinstance(value, str):
-        # SQLite can use the index on the path only with the collation of the index.
+        # SQLite can use the index on the path only with the collation of that index.
         return f"({operand.value} COLLATE NOCASE = {binder.add(value)} AND {operand.type} {_IS_NUMBER})"
     if value.isascii():
         return _and_is_text(operand, f"{operand.value} = {binder.add(value)} COLLATE NOCASE")
@@ -239,7 +241,10 @@ _contains_text = _json_part("%{}%", "instr({x}, {v}) > 0")
 
 
 def json_contains(operand: Operand, value: str, binder: Binder) -> str:
-    """Match a part of a text, or an element of an array."""
+    """Return the condition that a JSON text contains a text, or that a JSON array has it as an element.
+
+    Case is ignored.
+    """
     element = f"item.value = {binder.add(value)} COLLATE NOCASE"
     if not value.isascii():
         element = f"folded(item.value) = {binder.add(fold_case(value))}"
@@ -264,7 +269,7 @@ def _json_between(operand: Operand, value: list[Any], binder: Binder) -> str:
 
 
 def _json_filled(operand: Operand, value: bool, binder: Binder) -> str:
-    # The value is extracted once, and its type only where a text could be mistaken for an empty list or object.
+    # The value is extracted once. Its type is read only if a text could be mistaken for an empty list or object.
     text = f"THEN {operand.type} = 'text'"
     return f"CASE coalesce({operand.value}, '') WHEN '' THEN 0 WHEN '[]' {text} WHEN '{{}}' {text} ELSE 1 END"
 
@@ -274,7 +279,7 @@ def _json_true(operand: Operand, value: bool, binder: Binder) -> str:
 
 
 _JSON_ENDS = "length({plain}) >= {n} AND substr({x}, -{n}) = {v}"
-# key, opposite, what it takes, reader, SQL, words, words of the opposite
+# Key, opposite, kind of value, reader, SQL, phrase, and phrase of the opposite.
 JSON_PREDICATES: tuple[tuple[Any, ...], ...] = (
     ("eq", "not_eq", "value", read_json_value, json_equals, "is {}", "is not {}"),
     ("cont", "not_cont", "text", read_text_part, json_contains, "contains {}", "does not contain {}"),
@@ -294,7 +299,10 @@ JSON_PREDICATES: tuple[tuple[Any, ...], ...] = (
 
 
 class Predicate(NamedTuple):
-    """A predicate of some field types, with its opposite."""
+    """A predicate of one or more field types, with its opposite (None if it has none).
+
+    `read` reads the value from JSON, and `sql` returns the condition. The phrases contain `{}` in place of the value.
+    """
 
     types: tuple[str, ...]
     key: str
@@ -307,7 +315,10 @@ class Predicate(NamedTuple):
 
 
 def equals(operand: Operand, value: str, binder: Binder) -> str:
-    """Compare a whole text without case; an address is compared exactly, in its normalized form."""
+    """Return the condition that a text equals a value, regardless of case.
+
+    An address is compared exactly, in its normalized form.
+    """
     if operand.normalized:
         return f"{operand.normalized} = {binder.add(value)}"
     if value.isascii():
@@ -316,21 +327,21 @@ def equals(operand: Operand, value: str, binder: Binder) -> str:
 
 
 def contains(operand: Operand, value: str, binder: Binder) -> str:
-    """Match a part anywhere in a text."""
+    """Return the condition that a text contains a value, regardless of case."""
     if value.isascii():
         return like_condition(operand.value, "%{}%", value, binder)
     return f"instr(folded({operand.value}), {binder.add(fold_case(value))}) > 0"
 
 
 def starts(operand: Operand, value: str, binder: Binder) -> str:
-    """Match a part at the beginning of a text."""
+    """Return the condition that a text starts with a value, regardless of case."""
     if value.isascii():
         return like_condition(operand.value, "{}%", value, binder)
     return f"substr(folded({operand.value}), 1, {len(value)}) = {binder.add(fold_case(value))}"
 
 
 def ends(operand: Operand, value: str, binder: Binder) -> str:
-    """Match a part at the end of a text."""
+    """Return the condition that a text ends with a value, regardless of case."""
     if value.isascii():
         return like_condition(operand.value, "%{}", value, binder)
     return (
@@ -340,7 +351,7 @@ def ends(operand: Operand, value: str, binder: Binder) -> str:
 
 
 def one_of(operand: Operand, values: list[str], binder: Binder) -> str:
-    """Compare a whole text with several values, as `equals` does with one."""
+    """Return the condition that a text equals one of several values, compared as in `equals`."""
     if operand.normalized:
         return f"{operand.normalized} IN (SELECT value FROM json_each({binder.add(json.dumps(values))}))"
     ascii_texts = [text for text in values if text.isascii()]

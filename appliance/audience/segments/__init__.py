@@ -1,1 +1,1 @@
-"""Segments: contacts that match filters, with counts, explanations and suggestions."""
+"""Segments: sets of contacts that match filters, with counts, explanations and suggestions."""

@@ -1,4 +1,4 @@
-"""Explain membership in a segment, filter by filter, and describe filters in words."""
+"""Describe filters in words, and explain the membership of a contact filter by filter."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ _VERBS = {
     "list_add": "joined a list", "list_remove": "left a list", "opt_in": "opted in", "opt_out": "opted out",
     "contact_add": "were added", "flow_enter": "entered a flow", "message": "wrote an SMS",
 }  # fmt: skip
-# The words of each field of ids: positive, negative, any, none
+# The phrases of each field of ids: is, is not, has any, has none.
 _IDS = {
     "contact_list": ("in {}", "not in {}", "in any list", "in no list"),
     "contact_segment": ("in {}", "not in {}", "", ""),
@@ -40,9 +40,9 @@ _IDS = {
 
 
 def describe(nodes: Sequence[Node], scope: Scope, names: Names) -> str:
-    """Return filters as one sentence without a full stop: "People in Newsletter who clicked at least once".
+    """Return filters as one sentence without a full stop, such as "People in Newsletter who clicked at least once".
 
-    `names(kind, id)` returns the name of an object.
+    `names(kind, id)` returns the name of a list, segment, flow or campaign.
     """
     if not nodes:
         return "Everybody"
@@ -58,7 +58,7 @@ def describe(nodes: Sequence[Node], scope: Scope, names: Names) -> str:
 
 
 def describe_node(node: Node, scope: Scope, names: Names) -> str:
-    """Return one filter in the words that follow "People"."""
+    """Return one filter as a phrase that can follow the word "People"."""
     if isinstance(node, ConditionGroup):
         phrases = [describe_node(child, scope, names) for child in node.parts]
         if node.mode == "none":
@@ -129,7 +129,7 @@ def _describe_period(query: EventQuery, scope: Scope) -> str:
 def _format_time(ms: int, scope: Scope, last: bool = False) -> str:
     moment = datetime.fromtimestamp(ms / 1000, ZoneInfo(scope.zone))
     if last and (moment.hour, moment.minute) == (0, 0):
-        # A span ends at the start of the next day, so its last day is the day before.
+        # A span of days ends at the start of the following day, so its last day is the day before.
         moment -= timedelta(days=1)
     return f"{moment.day} {moment:%B %Y}" if (moment.hour, moment.minute) == (0, 0) else f"{moment:%d %B %Y, %H:%M}"
 
@@ -168,7 +168,7 @@ _NAMES = {
 
 
 class Row(Struct):
-    """A filter as sent, with the actual value of the contact; `rows` are the filters of a group."""
+    """A filter as sent, whether it matches the contact, and the contact's value; `rows` are the filters of a group."""
 
     name: Annotated[str, Meta(description="name of the filter")]
     predicate: Annotated[str, Meta(description="predicate")]
@@ -180,7 +180,7 @@ class Row(Struct):
 
 
 class Explained(Struct):
-    """The membership of a contact in a segment, with its explanation."""
+    """Whether a contact is in a segment, and why: the segment in words, and the result of each filter."""
 
     segment_id: Annotated[int, Meta(description="id of the segment")]
     contact_id: Annotated[int, Meta(description="id of the contact")]
@@ -190,7 +190,7 @@ class Explained(Struct):
 
 
 def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
-    """Explain the membership of a contact; raises NotFound, or Invalid if the contact does not exist."""
+    """Explain whether and why a contact is in a segment; raises NotFound, or Invalid if the contact does not exist."""
     segment = store.get(account_id, segment_id)
     if not rows("SELECT 1 FROM contact WHERE account_id = ? AND id = ?", (account_id, contact_id)):
         raise Invalid({"contact_id": ["must exist"]})
@@ -207,18 +207,21 @@ def explain(account_id: int, segment_id: int, contact_id: int) -> Explained:
 
 
 def is_member(nodes: list[Node], scope: Scope, contact_id: int, more: Mapping[str, Any] = NO_PARAMETERS) -> bool:
-    """Return whether a contact matches filters; `more` are parameters of the scope."""
+    """Return whether a contact matches all filters.
+
+    `more` has the values of the named parameters that `scope.document` and `scope.start` refer to.
+    """
     compiled = compiler.compile_filters(nodes, scope)
     return _evaluate(compiled.sql, {**compiled.parameters, **more}, contact_id)
 
 
 def describe_filters(account_id: int, nodes: list[Node], scope: Scope) -> str:
-    """Return filters of an account in words."""
+    """Return filters of an account in words, with the names of the objects that they refer to."""
     return describe(nodes, scope, lambda kind, number: fetch_name(account_id, kind, number))
 
 
 def fetch_name(account_id: int, kind: str, number: int) -> str:
-    """Return the name of a list, segment, flow or campaign."""
+    """Return the name of a list, segment, flow or campaign; for a deleted one the kind and id, such as `list 7`."""
     return str(scalar(_NAMES[kind], (account_id, number)) or f"{kind} {number}")
 
 
@@ -228,7 +231,7 @@ def _evaluate(sql: str, parameters: dict[str, Any], contact_id: int) -> bool:
 
 
 def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, Any] = NO_PARAMETERS) -> Row:
-    """Explain one filter for a contact; `more` are parameters of the scope."""
+    """Explain one filter for a contact; `more` is as in `is_member`."""
     compiled = compiler.compile_node(node, scope, "f")
     children = (
         [explain_node(child, scope, contact_id, more) for child in node.parts]
@@ -244,7 +247,11 @@ def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, A
 
 
 def fetch_actual_value(node: Node, scope: Scope, contact_id: int, more: Mapping[str, Any] = NO_PARAMETERS) -> Any:
-    """Return the value of the contact that a filter compares: times in ISO 8601, ids as arrays, events as counts."""
+    """Return the contact's value that a filter compares; None for a group.
+
+    A time is a text in ISO 8601, ids are a list, and an event condition gives `count` and `last_at` of the matching
+    events. For a segment, it is those of the filter's segments that the contact is in. `more` is as in `is_member`.
+    """
     if isinstance(node, ConditionGroup):
         return None
     if not isinstance(node, EventCondition) and node.field.id_kind == "segment":

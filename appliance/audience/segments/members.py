@@ -25,7 +25,7 @@ from appliance.storage.models import Account, Segment
 
 _MAX_SECONDS = 20
 _PROGRESS_STEPS = 200_000
-# Up to this number of contacts the matches of each filter are counted; above it they are estimated from a sample.
+# Up to this number of contacts, the matches of each filter are counted; above it, they are estimated from a sample.
 EXACT_BELOW = 20_000
 _SAMPLE_CONTACTS = 2_000
 _MAX_CACHED_COUNTS = 100
@@ -38,7 +38,7 @@ _EXISTS = {
 
 
 class _CountCache(threading.local):
-    """The counts of the connection of this thread, by query, with the state of the database at that time."""
+    """The cached counts of this thread's connection by query, and the state of the database when they were counted."""
 
     state: tuple[Any, ...] | None = None
     counts: dict[tuple[Any, ...], int]
@@ -48,14 +48,17 @@ _counts = _CountCache()
 
 
 class Share(Struct):
-    """The number of contacts that match one filter alone, and whether it is estimated from a sample."""
+    """The number of contacts that match one filter by itself, and whether it is estimated from a sample."""
 
     count: int
     estimated: bool
 
 
 def build_scope(account_id: int, writing: bool = False) -> Scope:
-    """Return the scope of the filters of an account now; with `writing`, ids must refer to existing objects."""
+    """Return the scope in which the filters of an account are read and compiled now.
+
+    With `writing`, ids in filters must refer to existing objects; without it, stored filters may refer to deleted ones.
+    """
     zone = str(Account.get_by_id(account_id).time_zone)
     parsed_segments: dict[int, list[Node] | None] = {}
     existing: dict[tuple[str, int], bool] = {}
@@ -76,29 +79,29 @@ def build_scope(account_id: int, writing: bool = False) -> Scope:
 
 
 def parse_filters(account_id: int, filters: Any, writing: bool = False) -> list[Node]:
-    """Parse filters of an account; raises Invalid with all errors."""
+    """Parse filters of an account into nodes; raises Invalid with all errors. `writing` is as in `build_scope`."""
     return parse.parse_filters(filters, build_scope(account_id, writing))
 
 
 def compile_condition(account_id: int, filters: Any, prefix: str = "f") -> Compiled:
-    """Compile stored filters of an account into a condition on the contact alias `c`."""
+    """Compile stored filters of an account into a condition on the contact alias `c`; raises Invalid."""
     scope = build_scope(account_id)
     return compiler.compile_filters(parse.parse_filters(filters, scope), scope, prefix)
 
 
 def compile_segment(account_id: int, segment_id: int, prefix: str) -> Compiled:
-    """Compile the filters of a segment; a segment that does not exist has no members."""
+    """Compile the filters of a segment into a condition on `c`, which is false if the segment does not exist."""
     segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     return Compiled("0", {}) if segment is None else compile_condition(account_id, segment.filters, prefix)
 
 
 def select_members(account_id: int, filters: Sequence[Node], scope: Scope, prefix: str = "f") -> Compiled:
-    """Return FROM and WHERE of all contacts that match filters, in the fastest form for many contacts."""
+    """Return FROM and WHERE of a query of all contacts `c` that match filters, planned for many contacts."""
     return _select_members(account_id, filters, scope, prefix)[1]
 
 
 def _select_members(account_id: int, filters: Sequence[Node], scope: Scope, prefix: str) -> tuple[bool, Compiled]:
-    """Return whether the query begins with an index, and its FROM and WHERE."""
+    """Return whether the query starts from an index, and its FROM and WHERE."""
     start, remainder = query_plan.plan_query(filters, scope, prefix)
     parameters = {**remainder.parameters, f"{prefix}_account": account_id, **(start.parameters if start else {})}
     first_clause = [f"c.id IN ({start.sql})"] if start else []
@@ -107,10 +110,10 @@ def _select_members(account_id: int, filters: Sequence[Node], scope: Scope, pref
 
 
 def contacts_source(placeholder: str, narrowed: bool = False) -> str:
-    """Return FROM and the beginning of WHERE of the contacts of an account as `c`.
+    """Return FROM and the beginning of WHERE of a query of an account's contacts as `c`.
 
-    If the installation has one account, the table is read in the order of its ids: an index on the account would add a
-    step, and would look up events and addresses in another order than theirs.
+    The index on the account is not used if another condition narrows the query (`narrowed`), or if the installation has
+    only one account. The table is then read in the order of its ids, in which events and addresses are stored too.
     """
     is_unindexed = narrowed or fetch_one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
     return f"contact c {'NOT INDEXED ' if is_unindexed else ''}WHERE c.account_id = {placeholder}"
@@ -118,9 +121,9 @@ def contacts_source(placeholder: str, narrowed: bool = False) -> str:
 
 @contextmanager
 def time_limit(is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Limit the statements inside to twenty seconds; a longer one raises Invalid instead of blocking others.
+    """Interrupt SQL statements in the `with` block after `_MAX_SECONDS`, or when `is_cancelled` returns True.
 
-    A statement is also interrupted when `is_cancelled` returns True.
+    Raises Invalid then. It applies only to the database connection of this thread.
     """
     db = connection()
     deadline = clock.now() + _MAX_SECONDS
@@ -134,14 +137,17 @@ def time_limit(is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[Non
 
 
 def count_contacts(account_id: int) -> int:
-    """Count the contacts of an account; the count is cached until the next write."""
+    """Return the number of contacts of an account, cached until the next write to the database."""
     return cached_count("SELECT count(*) FROM contact WHERE account_id = :account", {"account": account_id})
 
 
 def cached_count(sql: str, parameters: dict[str, Any]) -> int:
-    """Return a count, cached until the next write by this or any other connection."""
+    """Return the count that a query selects, cached until the next write by any connection.
+
+    Raises Invalid if counting takes too long.
+    """
     db = connection()
-    # The connection is part of the key because a thread may have another one for a while (`storage.sandbox`).
+    # The connection is part of the key because a thread may temporarily use another one (`storage.sandbox`).
     state = (db, storage_sql.data_version(), int(db.total_changes()))
     if _counts.state != state or len(_counts.counts) > _MAX_CACHED_COUNTS:
         _counts.state, _counts.counts = state, {}
@@ -153,7 +159,7 @@ def cached_count(sql: str, parameters: dict[str, Any]) -> int:
 
 
 def count_members(account_id: int, filters: Sequence[Node], scope: Scope) -> int:
-    """Count the contacts that match filters."""
+    """Return the number of contacts that match filters; raises Invalid if counting takes too long."""
     if not filters:
         return count_contacts(account_id)
     selection = select_members(account_id, filters, scope)
@@ -162,7 +168,7 @@ def count_members(account_id: int, filters: Sequence[Node], scope: Scope) -> int
 
 
 def fetch_some(account_id: int, filters: Sequence[Node], scope: Scope, limit: int = 5) -> list[int]:
-    """Return the ids of some contacts that match filters."""
+    """Return the ids of up to `limit` contacts that match filters; raises Invalid if the query takes too long."""
     selection = select_members(account_id, filters, scope)
     with time_limit():
         return [row[0] for row in rows(f"SELECT c.id {selection.sql} LIMIT {int(limit)}", selection.parameters)]
@@ -171,7 +177,10 @@ def fetch_some(account_id: int, filters: Sequence[Node], scope: Scope, limit: in
 def count_and_fetch_some(
     account_id: int, filters: Sequence[Node], scope: Scope, limit: int = 5
 ) -> tuple[int, list[int]]:
-    """Count the contacts that match filters, and return the ids of some of them too."""
+    """Return the number of contacts that match filters, and the ids of up to `limit` of them.
+
+    Raises Invalid if the query takes too long.
+    """
     if not filters:
         return count_contacts(account_id), fetch_some(account_id, filters, scope, limit)
     uses_index, selection = _select_members(account_id, filters, scope, "f")
@@ -197,7 +206,11 @@ def count_each(
     exact_below: int = EXACT_BELOW,
     sampled: int = _SAMPLE_CONTACTS,
 ) -> list[Share]:
-    """Return the number of contacts that match each filter alone, counted or, for many contacts, estimated."""
+    """Return for each filter the number of contacts that match it by itself, in the order of the filters.
+
+    In an account with more than `exact_below` contacts, the numbers are estimated from about `sampled` contacts. Raises
+    Invalid if counting takes too long.
+    """
     if not filters:
         return []
     total = count_contacts(account_id)
@@ -209,23 +222,27 @@ def count_each(
         return [Share(number, False) for number in query_plan.count_matching(filters, scope)[1]]
 
 
-# Background counts run on their own thread and connection, so that neither pages nor writers wait. A newer count for
-# the same client replaces an older one. A count reports the matches so far and a random sample, which depends on the
-# seed.
+# Each background count runs on its own thread and connection, so that neither pages nor the writer wait for it. A newer
+# count for the same client replaces the older one. While it runs, a count shows the number of matches so far and a
+# random sample of them, which depends on the seed.
 
-# The number of remembered counts; a page that requests an older one starts it again.
+# The number of counts that are kept. A page that requests an older one starts it again.
 _MAX_BACKGROUND_COUNTS = 200
 _running = threading.BoundedSemaphore(2)
 _latest_counts: "OrderedDict[tuple[int, str], BackgroundCount]" = OrderedDict()
 _refreshing: set[int] = set()
 _lock = threading.Lock()
-# Background counts have no time limit.
+# A refresh must not fall back to older counts, so its timeout is practically unlimited.
 _BACKGROUND_TIMEOUT_SECONDS = 3600.0
 SAMPLE_SIZE = 8
 
 
 class BackgroundCount:
-    """A count in the background: `match_count` grows until `is_done`; `error` is the error that ended it, if any."""
+    """A count in the background: `match_count` grows until `is_done`.
+
+    `sample` holds the ids of up to `SAMPLE_SIZE` matches, and `contact_count` the number of all contacts of the
+    account. `is_stale` asks a running count to stop. `error` is the error that ended the count, or None.
+    """
 
     def __init__(self, account_id: int, filters: Any, seed: int) -> None:
         self.account_id = account_id
@@ -241,21 +258,21 @@ class BackgroundCount:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the count is complete."""
+        """Whether the count has ended, also by an error or because it was cancelled."""
         return self._done.is_set()
 
     @property
     def floor(self) -> int:
-        """Return the largest round number reached so far; 0 for small counts."""
+        """The number of matches so far, rounded down to its largest unit of 1,000, 10,000 or 100,000; 0 below 1,000."""
         step = next((step for step in (100_000, 10_000, 1_000) if self.match_count >= step), 0)
         return self.match_count // step * step if step else 0
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the count, with a timeout, and return whether it is complete."""
+        """Wait up to `seconds` for the count to end, and return whether it has ended."""
         return self._done.wait(seconds)
 
     def run(self) -> None:
-        """Run the count on this thread."""
+        """Run the count on the current thread, and close the thread's database connection afterwards."""
         try:
             with _running:
                 if not self._is_cancelled():
@@ -287,7 +304,7 @@ class BackgroundCount:
                 cursor.close(True)
 
     def _add_match(self, contact_id: int, rng: random.Random) -> None:
-        """Add a match; each has the same chance of being in the sample (reservoir sampling)."""
+        """Count a match and sample it so that each match has the same chance (reservoir sampling)."""
         self.match_count += 1
         if len(self.sample) < SAMPLE_SIZE:
             self.sample.append(contact_id)
@@ -298,7 +315,10 @@ class BackgroundCount:
 
 
 def start_count(account_id: int, client: str, filters: Any, seed: int = 0) -> BackgroundCount:
-    """Start a count for a client (`client`) and supersede its older one; an equal count in progress continues."""
+    """Start a count in the background, and cancel the previous count of the same client.
+
+    If the client's previous count has the same filters and seed and is still running, that one is returned.
+    """
     count = BackgroundCount(account_id, filters, seed)
     with _lock:
         previous = _latest_counts.pop((account_id, client), None)
@@ -315,13 +335,16 @@ def start_count(account_id: int, client: str, filters: Any, seed: int = 0) -> Ba
 
 
 def find_count(account_id: int, client: str) -> BackgroundCount | None:
-    """Return the last count of a client (`client`), or None if it is no longer remembered."""
+    """Return the latest count of a client, or None if it is no longer kept."""
     with _lock:
         return _latest_counts.get((account_id, client))
 
 
 def refresh_counts(account_id: int, segments: list[Segment]) -> None:
-    """Count segments in the background, unless a count is in progress or their counts are fresh."""
+    """Count segments on a background thread, so that `count_segments` has fresh numbers.
+
+    Does nothing if all counts are fresh, or if a refresh for this account is running.
+    """
     with _lock:
         if are_fresh(segments) or account_id in _refreshing:
             return
@@ -344,7 +367,7 @@ def _refresh_counts(account_id: int, segments: list[Segment]) -> None:
 
 
 def _sample_contacts(account_id: int, rng: random.Random) -> list[int]:
-    """Return a random sample of all contacts without reading all of them."""
+    """Return the ids of up to `SAMPLE_SIZE` random contacts of an account, without reading all contacts."""
     min_id, max_id = rows("SELECT min(id), max(id) FROM contact WHERE account_id = ?", (account_id,))[0]
     if min_id is None:
         return []
@@ -358,19 +381,19 @@ def _sample_contacts(account_id: int, rng: random.Random) -> list[int]:
     return ids[:SAMPLE_SIZE]
 
 
-# Up to this number of contacts a count is always current; above it a count may be a minute old.
+# Up to this contact id, counts are always current; above it, they may be a minute old.
 _MAX_EXACT_CONTACTS = 20_000
 
 _FRESH_MS = 60_000
 
 _COUNT_TIMEOUT_SECONDS = 1.5
 
-# By segment: (time of the last change of the segment, time of the count, count)
+# By segment id: (`updated_at` of the segment when it was counted, time of the count, count).
 _cached_counts: dict[int, tuple[int, int, int]] = {}
 
 
 def are_fresh(segments: list[Segment]) -> bool:
-    """Return whether all segments were counted within the last minute, as they are now."""
+    """Return whether each segment was counted within the last minute and has not been changed since."""
     counted = [(_cached_counts.get(segment.id), segment) for segment in segments]
     return all(
         cached and cached[0] == counted_segment.updated_at and clock.now_ms() - cached[1] < _FRESH_MS
@@ -381,9 +404,10 @@ def are_fresh(segments: list[Segment]) -> bool:
 def count_segments(
     account_id: int, segments: list[Segment], timeout_seconds: float = _COUNT_TIMEOUT_SECONDS
 ) -> dict[int, int | None]:  # fmt: skip
-    """Return the member counts of segments; for many contacts a count may be a minute old, or None if not known yet.
+    """Return the number of members of each segment by its id.
 
-    Counting takes up to `timeout_seconds`; after that, older counts are returned.
+    With more than `_MAX_EXACT_CONTACTS` contacts, a count may be a minute old. After `timeout_seconds` no further count
+    is started: the remaining segments get an older count, or None if they have never been counted.
     """
     started = time.monotonic()
     is_large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _MAX_EXACT_CONTACTS

@@ -1,8 +1,8 @@
-"""Plan queries over many contacts: where to begin, in which order to evaluate conditions, and which indexes to keep.
+"""Plan queries over many contacts: where to start, how to order conditions, and which indexes to keep.
 
-If one condition matches few contacts, they are taken from an index and the other conditions are evaluated for them
-alone. Otherwise the whole table is read in order, which is faster than any index, and cheap, selective conditions come
-first; selectivity is estimated from a sample. The plan never changes the result.
+If one condition matches few contacts, they are read from an index, and the other conditions are evaluated only for
+them. Otherwise the whole table is read in order, which is then faster than any index, and cheap, selective conditions
+are evaluated first; how selective they are is estimated from a sample. The plan never changes the result.
 """
 
 import hashlib
@@ -21,19 +21,20 @@ from appliance.storage import transactions
 from appliance.storage.database import connection, rows, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
-# Indexes on paths of custom data that segments compare are created when first needed and dropped afterwards.
+# Indexes on paths of custom data that segments compare are created when first needed, and dropped when no longer
+# needed.
 #
-# An index is an ordinary table, because SQLite creates real indexes in one transaction that blocks all writes. Triggers
-# keep it current, and existing contacts are added in small transactions, in index order, so that each touches few
-# pages. The number is limited because each index makes writes of contacts a little slower.
+# An index is an ordinary table, because SQLite would create a real index in one transaction, which blocks all writes.
+# Triggers keep it current. Existing contacts are added in small transactions, in the order of the index, so that each
+# transaction changes few pages. Their number is limited because each index makes writes of contacts slightly slower.
 
 MAX_INDEXES = 8
-# For fewer contacts an index costs more than it saves.
+# Below this number of contacts, an index costs more than it saves.
 _MIN_CONTACTS = 5_000
 _CHUNK = 1_000
 _INDEX_PREFIX = "contact_data_"
 _INDEXED_PREDICATES = ("eq", "in")
-# A marker in an index until all contacts are in it; no text equals it.
+# The value of a marker row, which an index contains until all contacts are in it; no text equals it.
 _UNFINISHED = "x'00'"
 _maintenance_lock = threading.Lock()
 
@@ -41,7 +42,7 @@ _maintenance_lock = threading.Lock()
 def maintain_indexes() -> None:
     """Create the indexes that segments need and drop the others, in small write transactions.
 
-    A second caller returns at once.
+    Returns at once if another thread is doing so.
     """
     if not _maintenance_lock.acquire(blocking=False):
         return
@@ -65,13 +66,16 @@ def _maintain_indexes(wanted_indexes: dict[str, str], present: set[str]) -> None
 
 
 def drop_indexes() -> None:
-    """Drop all indexes; `maintain_indexes` creates the needed ones again."""
+    """Drop all indexes on custom data; `maintain_indexes` creates the needed ones again."""
     for name in _existing_indexes():
         transactions.write(_drop_index, name)
 
 
 def find_index(dotted: str) -> str | None:
-    """Return the index table (`value`, `contact_id`) of the texts at a path of custom data, or None."""
+    """Return the index table of a path of custom data (columns `value`, `contact_id`), or None if it is not complete.
+
+    It contains only texts.
+    """
     path = fields.json_path(dotted)
     name = _index_name(path) if path else ""
     is_present = scalar("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,))
@@ -83,7 +87,7 @@ def _index_name(path: str) -> str:
 
 
 def _existing_indexes() -> set[str]:
-    # A restored database is untrusted, so only names of our own form may be used in SQL.
+    # A restored database is not trusted, so only names of exactly this form may be used in SQL.
     pattern = _INDEX_PREFIX + "[0-9a-f]" * 16
     return {name for (name,) in rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?", (pattern,))}
 
@@ -93,7 +97,7 @@ def _is_unfinished(name: str) -> bool:
 
 
 def _needed_indexes() -> dict[str, str]:
-    """Return the names and paths of the indexes for the values that most segments compare for equality."""
+    """Return index name and JSON path of up to `MAX_INDEXES` paths, those that most segments compare for equality."""
     path_counts: Counter[str] = Counter()
     for (text,) in rows("SELECT filters FROM segment ORDER BY id"):
         path_counts.update(set(_compared_paths(json.loads(text))))
@@ -134,7 +138,7 @@ def _create_index(name: str, path: str) -> None:
 
 
 def _fill_index(name: str, path: str) -> None:
-    """Add the contacts that existed before the triggers, then mark the index as usable."""
+    """Add the contacts that existed before the triggers were created, then mark the index as complete."""
     cursor = connection().execute(
         f"SELECT id FROM contact WHERE json_type(data, {path}) = 'text' "
         f"ORDER BY json_extract(data, {path}) COLLATE NOCASE, id"
@@ -147,7 +151,7 @@ def _fill_index(name: str, path: str) -> None:
 
 def _add_to_index(name: str, path: str, ids: list[int]) -> None:
     require_write_transaction()
-    # Current values are read, because triggers have written changes to the index already.
+    # The value is read now and not with the ids, because a trigger may already have added a newer value to the index.
     run(
         f"INSERT OR IGNORE INTO {name} SELECT json_extract(c.data, {path}), c.id FROM json_each(?) i "
         f"CROSS JOIN contact c ON c.id = i.value WHERE json_type(c.data, {path}) = 'text'",
@@ -156,7 +160,10 @@ def _add_to_index(name: str, path: str, ids: list[int]) -> None:
 
 
 def _empty_index(name: str) -> None:
-    """Empty an index in small transactions, so that dropping it is fast; it is marked as unfinished first."""
+    """Delete the rows of an index in small transactions, so that dropping it is fast.
+
+    It is marked as incomplete first, so that no query uses it.
+    """
     transactions.write(run, f"INSERT OR IGNORE INTO {name} VALUES ({_UNFINISHED}, 0)")
     while transactions.write(_remove_from_index, name):
         pass
@@ -178,13 +185,16 @@ def _drop_index(name: str) -> None:
 
 
 def estimate_shares(nodes: Sequence[Node], scope: Scope, size: int) -> dict[int, float]:
-    """Return by `id(node)` the share of all contacts, from 0 to 1, that each filter alone matches."""
+    """Return the estimated share of all contacts (0 to 1) that each filter matches by itself, by `id(node)`.
+
+    The sample has about `size` contacts. The result is empty if the sample contains no contact of the account.
+    """
     total, counts = count_matching(nodes, scope, f"c.id IN ({spread_ids(size)})")
     return {id(node): number / total for node, number in zip(nodes, counts, strict=True)} if total else {}
 
 
 def count_matching(nodes: Sequence[Node], scope: Scope, condition: str = "1") -> tuple[int, list[int]]:
-    """Count the contacts that fulfil a condition, and how many of them each filter alone matches."""
+    """Return how many contacts fulfil an SQL condition, and for each filter how many of them it matches by itself."""
     parameters: dict[str, Any] = {"account": scope.account_id}
     sums = []
     for index, node in enumerate(nodes):
@@ -200,7 +210,10 @@ def count_matching(nodes: Sequence[Node], scope: Scope, condition: str = "1") ->
 
 
 def spread_ids(size: int) -> str:
-    """Return a query of ids spread evenly over all ids, with an offset that avoids periodic patterns."""
+    """Return a query of about `size` ids, spread evenly between the smallest and the largest contact id.
+
+    Within each interval the position varies, so that periodic patterns in the ids do not distort the sample.
+    """
     min_id, max_id = rows("SELECT (SELECT min(id) FROM contact), (SELECT max(id) FROM contact)")[0]
     if min_id is None:
         return "SELECT 0"
@@ -211,17 +224,22 @@ def spread_ids(size: int) -> str:
     )
 
 
-# A lookup costs several times as much as reading the next row, so lookups are used for up to this part of all contacts.
+# Looking up a contact costs several times as much as reading the next one, so lookups are used for at most this part of
+# all contacts.
 _RARE_DIVISOR = 3
-# Building a set of contacts, while the whole table is read, pays for up to this part of all contacts.
+# Building a set of contacts while the whole table is read is worthwhile for at most this part of all contacts.
 _RARE_SET_DIVISOR = 5
-# The sample for ordering conditions, and the number of contacts below which no sample is taken
+# The size of the sample for ordering conditions, and the number of contacts below which no sample is taken.
 _SAMPLE_FOR_ORDER = 200
 _MIN_SAMPLED_CONTACTS = 20_000
 
 
 class _Start(NamedTuple):
-    """A query of contact ids from an index: its count query, its id query, and the node that it fully evaluates."""
+    """A possible start of a query: contact ids from an index.
+
+    `count_sql` is FROM and WHERE of the rows, `ids_sql` the query of the ids, and `values` the parameters of both.
+    `evaluated_node` is the node that the start evaluates completely, or None if its condition must still be evaluated.
+    """
 
     count_sql: str
     ids_sql: str
@@ -230,14 +248,17 @@ class _Start(NamedTuple):
 
 
 class QueryPlan(NamedTuple):
-    """The query of ids to begin with (None: all contacts), and the other conditions."""
+    """The query of contact ids to start from (None for all contacts), and the condition for the remaining filters."""
 
     start: Compiled | None
     conditions: Compiled
 
 
 def plan_query(nodes: Sequence[Node], scope: Scope, prefix: str) -> QueryPlan:
-    """Return the plan of a query over many contacts."""
+    """Return the plan of a query over many contacts whose filters must all match.
+
+    `prefix` keeps the names of parameters apart.
+    """
     largest = int(scalar("SELECT coalesce(max(id), 0) FROM contact") or 0)
     best: _Start | None = None
     smallest = largest // _RARE_DIVISOR + 1
@@ -262,12 +283,12 @@ def plan_query(nodes: Sequence[Node], scope: Scope, prefix: str) -> QueryPlan:
 
 
 def _count_up_to(start: _Start, limit: int) -> int:
-    """Count, up to a limit, the rows that a start would look up."""
+    """Return how many rows a start would look up, but at most `limit`."""
     return int(scalar(f"SELECT count(*) FROM (SELECT 1 {start.count_sql} LIMIT {limit})", start.values))
 
 
 def iter_event_sets(nodes: Sequence[Node]) -> Iterator[EventCondition]:
-    """Yield the event conditions, also in groups, whose contacts can be found from the events in one query."""
+    """Yield the event conditions, also within groups, whose contacts one query of the events can find."""
     for node in nodes:
         if isinstance(node, ConditionGroup):
             yield from iter_event_sets(node.parts)

@@ -1,4 +1,4 @@
-"""Segments: list, create, update and delete them, and find what uses them or depends on them."""
+"""Segments: list, create, change and delete them, and find what uses them or depends on them."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -25,7 +25,7 @@ Kind = Literal["list", "segment"]
 
 _COLUMN = {"list": "contact_list_id", "segment": "segment_id"}
 _LIVE = "f.account_id = ? AND f.hidden = 0 AND f.status IN ('active', 'paused') AND f.deleted_at IS NULL"
-# Older versions of a flow are included while a contact is still in them.
+# Steps of an older version of a flow are included while a contact is in that version.
 _STEPS = (
     f"SELECT f.id, f.name, s.data FROM flow f JOIN step s ON s.flow_id = f.id WHERE {_LIVE} "
     "AND s.kind IN ('split', 'list_add', 'list_remove') AND (s.version = f.version OR EXISTS (SELECT 1 FROM run r "
@@ -34,7 +34,7 @@ _STEPS = (
 
 
 def find_flows_using(account_id: int, kind: Kind, number: int) -> list[dict[str, Any]]:
-    """Return the live flows that use a list or a segment, in the form of `used_by`."""
+    """Return the active and paused flows that use a list or a segment, as `flow_id` and `name`, sorted by id."""
     flows: dict[int, str] = {}
     column = _COLUMN[kind]
     for flow_id, name, target_id, data in rows(
@@ -52,9 +52,9 @@ def find_flows_using(account_id: int, kind: Kind, number: int) -> list[dict[str,
 
 
 def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
-    """Return the segments and lists that decide who enters a flow, and which branch they take.
+    """Return (kind, id) of the segments and lists that decide who enters a flow and which branches contacts take.
 
-    Both the edited version and older versions with contacts in them are considered.
+    The flow's current steps and the splits of all its stored versions are considered. An id may be None.
     """
     started = Trigger.get(Trigger.flow == flow.id)
     references: set[tuple[str, int | None]] = {("segment", started.segment_id), ("list", started.contact_list_id)}
@@ -68,7 +68,7 @@ def find_flow_references(flow: Flow) -> set[tuple[str, int | None]]:
 
 
 def _split_filters(steps: Any) -> Iterator[Any]:
-    """Yield the filters of splits, also of nested branches."""
+    """Yield the `filters` of all steps, also in nested branches; None for steps without filters."""
     for step in steps:
         yield step.get("filters")
         for branch in ("yes", "no"):
@@ -76,7 +76,7 @@ def _split_filters(steps: Any) -> Iterator[Any]:
 
 
 def find_segments_in_use(account_id: int) -> set[int]:
-    """Return the segments that are in use, found together instead of with `find_usage` for each."""
+    """Return the ids of all segments of an account for which `find_usage` would return anything, with fewer queries."""
     listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL"
     segment_ids = {number for (number,) in rows(listed, (account_id,))}
     for segment_id, data in rows(
@@ -97,10 +97,10 @@ def find_segments_in_use(account_id: int) -> set[int]:
 
 
 def detach(kind: Kind, number: int) -> None:
-    """Remove a list or a segment from the triggers of flows and campaigns.
+    """Remove a list or a segment, which is about to be deleted, from the triggers of flows and campaigns.
 
-    The flow gets a manual trigger until a user chooses another, and the campaign keeps a marker that its audience was
-    deleted, so that neither is sent to all contacts.
+    A flow gets a manual trigger until a user chooses another one. A campaign is marked with `audience_deleted`. So
+    neither is sent to all contacts instead.
     """
     require_write_transaction()
     column = _COLUMN[kind]
@@ -116,12 +116,12 @@ def detach(kind: Kind, number: int) -> None:
 
 
 def _refers_to(account_id: int, filters: Any, kind: Kind, number: int) -> bool:
-    """Return whether stored filters refer to a list or a segment."""
+    """Return whether stored filters refer to a list or a segment directly."""
     return number in _find_references(account_id, filters, kind)
 
 
 def _find_references(account_id: int, filters: Any, kind: Kind) -> set[int]:
-    """Return the lists or segments that stored filters refer to; invalid filters refer to none."""
+    """Return the ids of the lists or segments that stored filters refer to directly; none for invalid filters."""
     if not filters:
         return set()
     scope = members.build_scope(account_id)._replace(place=FilterPlace.SPLIT)
@@ -133,7 +133,7 @@ def _find_references(account_id: int, filters: Any, kind: Kind) -> set[int]:
 
 
 def iter_references(nodes: list[Node], path: str = "filters") -> Iterator[tuple[str, int, str]]:
-    """Yield the lists and segments that filters refer to: kind, id, and the path of the value."""
+    """Yield (kind, id, path of the value) for each list and segment that filters refer to, also within groups."""
     for index, node in enumerate(nodes):
         value_path = f"{path}[{index}].value"
         if isinstance(node, ConditionGroup):
@@ -149,7 +149,10 @@ def iter_references(nodes: list[Node], path: str = "filters") -> Iterator[tuple[
 
 
 def find_reachable(account_id: int, kind: str, number: int) -> set[tuple[str, int]]:
-    """Return the segments and lists that a segment or list refers to, directly or not, including itself."""
+    """Return (kind, id) of all segments and lists that a segment or list refers to, directly or indirectly.
+
+    The segment or list itself is included.
+    """
     reached: set[tuple[str, int]] = set()
     waiting = [(kind, number)]
     while waiting:
@@ -170,15 +173,15 @@ def find_reachable(account_id: int, kind: str, number: int) -> set[tuple[str, in
     return reached
 
 
-# Every edit of an audience needs approval again (docs/decisions.md#6). Otherwise a user who may edit segments, but not
-# approve, could send approved messages to other contacts.
+# Every edit of an audience needs a new approval (docs/decisions.md#6). Otherwise a user who may edit segments, but not
+# approve, could have approved messages sent to other contacts.
 
 
 def revoke_approvals(account_id: int, kind: Kind, number: int, by: Actor) -> None:
-    """Revoke the approval of campaigns and flows whose audience depends on a segment or mirror that `by` changes.
+    """Revoke the approval of campaigns and flows whose audience depends on a segment or list that `by` is changing.
 
-    Scheduled campaigns become drafts. A live flow is paused, unless `by` may approve it, as with any other change of a
-    live flow.
+    This applies to accounts that require approval. Scheduled campaigns become drafts. Active flows are paused, unless
+    `by` may approve them, as with any other change of an active flow.
     """
     require_write_transaction()
     _revoke_campaign_approvals(account_id, kind, number, by)
@@ -234,12 +237,12 @@ def _is_affected(account_id: int, kind: Kind, number: int, chosen: set[tuple[str
 
 
 _FILTER = {"$ref": "#/components/schemas/Filter"}
-# Validated by the parser of filters, which reports the path of each error.
+# The type is not checked here, because the parser of filters reports each error with its path.
 Filters = Annotated[Any, Meta(extra_json_schema={"type": "array", "maxItems": MAX_FILTERS, "items": _FILTER})]
 
 
 class SegmentCreate(Struct):
-    """A new segment; without filters it contains all contacts."""
+    """The fields of a new segment; without filters, it contains all contacts."""
 
     name: Name
     filters: (
@@ -252,7 +255,7 @@ class SegmentCreate(Struct):
 
 
 class SegmentPatch(Struct):
-    """A change of a segment; `filters` replaces them all."""
+    """The changes of a segment; fields that are not given stay unchanged, and `filters` replaces all filters."""
 
     name: Name | UnsetType = UNSET
     filters: (
@@ -265,13 +268,13 @@ class SegmentPatch(Struct):
 
 
 class SegmentQuery(PageQuery):
-    """Filters of the list of segments."""
+    """The filters and the page of a query of segments."""
 
     search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
 
 
 class CountWrite(Struct):
-    """Filters to count without storing them."""
+    """The request body for counting the contacts that match filters, without storing a segment."""
 
     filters: Annotated[
         Filters, Meta(description="filters, all of which must match; without filters, the segment holds all contacts")
@@ -279,19 +282,19 @@ class CountWrite(Struct):
 
 
 class ExplainQuery(Struct):
-    """The contact whose membership is explained."""
+    """The contact whose membership in a segment is to be explained."""
 
     contact_id: Annotated[ContactId, Meta(description="id of the contact to explain; required")]
 
 
-# The orders of a list of segments; a leading minus sorts descending.
+# The columns by which segments can be ordered; a minus before the name sorts in descending order.
 ORDERS = {"name": fn.lower(Segment.name), "updated": Segment.updated_at, "created": Segment.created_at}
 
 
 def fetch_page(
     account_id: int, query: SegmentQuery, order: str = "-created", ids: Collection[int] | None = None
 ) -> Page:
-    """Return a page of segments, newest first or in one of `ORDERS`; with `ids` only those segments."""
+    """Return a page of the segments that match the query, in an order of `ORDERS`; with `ids`, only those segments."""
     query_set = select_matching(account_id, query, ids)
     column = ORDERS[order.removeprefix("-")]
     ordering = [column.desc(), Segment.id.desc()] if order.startswith("-") else [column.asc(), Segment.id.asc()]
@@ -299,7 +302,7 @@ def fetch_page(
 
 
 def select_matching(account_id: int, query: SegmentQuery, ids: Collection[int] | None = None) -> Any:
-    """Return an unordered database query of the segments that match, limited to some ids if given."""
+    """Return an unordered Peewee query of the segments that match; with `ids`, only those segments."""
     query_set = Segment.select().where(Segment.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         query_set = query_set.where(Segment.name.contains(query.search.strip()))
@@ -307,12 +310,12 @@ def select_matching(account_id: int, query: SegmentQuery, ids: Collection[int] |
 
 
 def fetch_ids(account_id: int) -> set[int]:
-    """Return the ids of all segments."""
+    """Return the ids of all segments of an account."""
     return {number for (number,) in rows("SELECT id FROM segment WHERE account_id = ?", (account_id,))}
 
 
 def get(account_id: int, segment_id: int) -> Segment:
-    """Return a segment; raises NotFound."""
+    """Return the segment; raises NotFound."""
     segment = Segment.get_or_none(Segment.account == account_id, Segment.id == segment_id)
     if segment is None:
         raise NotFound
@@ -333,9 +336,9 @@ def create(account_id: int, request: SegmentCreate) -> Segment:
 
 
 def update(account_id: int, segment_id: int, request: SegmentPatch, by: Actor = Actor()) -> Segment:
-    """Update a segment; raises NotFound, or Invalid with all errors.
+    """Change a segment; raises NotFound, and Invalid with all errors of its filters.
 
-    Approved campaigns and flows that depend on the segment need approval again.
+    If the filters change, the approval of campaigns and flows that depend on the segment is revoked.
     """
     require_write_transaction()
     segment = get(account_id, segment_id)
@@ -348,14 +351,14 @@ def update(account_id: int, segment_id: int, request: SegmentPatch, by: Actor = 
         segment.name = request.name.strip()
     segment.updated_at = max(clock.now_ms(), segment.updated_at + 1)
     segment.save()
-    # Segments may refer to segments, so any mirror of the account may have other members now.
+    # Segments may refer to other segments, so the members of any mirror of the account may change.
     run("UPDATE contact_list SET stale = 1 WHERE account_id = ? AND segment_id IS NOT NULL", (account_id,))
     after_commit(lambda: signals.wake("segments"))
     return get(account_id, segment_id)
 
 
 def delete(account_id: int, segment_id: int) -> Segment:
-    """Delete a segment and return it; raises NotFound, or Invalid while it is in use."""
+    """Delete a segment and return it; raises NotFound, or Invalid with `used_by` if it is in use."""
     require_write_transaction()
     segment = get(account_id, segment_id)
     usage = find_usage(account_id, segment_id)
@@ -368,7 +371,10 @@ def delete(account_id: int, segment_id: int) -> Segment:
 
 
 def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:
-    """Return what uses a segment: armed campaigns, active flows, mirrors, and other segments."""
+    """Return what uses a segment, each with its name and `campaign_id`, `flow_id`, `list_id` or `segment_id`.
+
+    Active and paused campaigns and flows, mirrors, and other segments count.
+    """
     usage: list[dict[str, Any]] = [
         {"campaign_id": number, "name": name}
         for number, name in rows(
@@ -393,7 +399,10 @@ def find_usage(account_id: int, segment_id: int) -> list[dict[str, Any]]:
 
 
 def find_drafts_using(account_id: int, segment_id: int) -> list[dict[str, Any]]:
-    """Return the draft campaigns that use a segment; if it is deleted they need another audience."""
+    """Return `campaign_id` and `name` of the draft campaigns that use a segment.
+
+    They would need another audience if the segment were deleted.
+    """
     campaigns = rows(
         "SELECT c.id, c.name FROM campaign c JOIN trigger t ON t.id = c.trigger_id WHERE c.account_id = ? "
         "AND (t.segment_id = ? OR ? IN (SELECT value FROM json_each(t.data, '$.exclude_segment_ids'))) "
@@ -404,7 +413,10 @@ def find_drafts_using(account_id: int, segment_id: int) -> list[dict[str, Any]]:
 
 
 def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
-    """Return the nodes of the filters of a segment; raises Invalid if they are invalid, circular or too many."""
+    """Validate the filters of a segment and return their nodes; `segment_id` is None for a new segment.
+
+    Raises Invalid with all errors, also if the segment would refer to itself or have too many conditions.
+    """
     scope = members.build_scope(account_id, writing=True)
     nodes = members.parse_filters(account_id, filters, writing=True)
     faults: dict[str, list[str]] = {}
@@ -418,7 +430,7 @@ def check(account_id: int, segment_id: int | None, filters: Any) -> list[Node]:
 
 
 def hash_definition(account_id: int, segment_id: int) -> str:
-    """Return a hash of the filters of a segment and of all lists and segments that they refer to."""
+    """Return a SHA-256, as hex, of the filters of a segment and of all segments and lists that it refers to."""
     definitions = []
     for kind, number in sorted(find_reachable(account_id, "segment", segment_id)):
         column, table = ("filters", "segment") if kind == "segment" else ("segment_id", "contact_list")
@@ -427,5 +439,5 @@ def hash_definition(account_id: int, segment_id: int) -> str:
 
 
 def find_reachable_lists(account_id: int, segment_id: int) -> set[int]:
-    """Return the lists that a segment refers to, also through other segments."""
+    """Return the ids of the lists that a segment refers to, directly or through other segments."""
     return {number for kind, number in find_reachable(account_id, "segment", segment_id) if kind == "list"}

@@ -1,7 +1,7 @@
-"""Suggestions for the segment builder: fields and predicates, keys of custom data, values, and names of events.
+"""Suggestions for the segment builder: fields, predicates, paths and values of custom data, and event names.
 
-With many contacts, counts are estimated from a sample. They are cached for a minute, because the builder requests them
-at each change.
+In large accounts, counts are estimated from a sample. Suggestions are cached for a minute, because the builder requests
+them after each change.
 """
 
 import time
@@ -42,7 +42,11 @@ _suggestions: dict[tuple[Any, ...], tuple[float, Any]] = {}
 
 
 class Key(Struct):
-    """A path in custom data: the type of most values, the number of contacts with a value, and an example."""
+    """A path in custom data: the type of most of its values, the number of contacts with a value, and an example.
+
+    For the data of events, `people` is the number of sampled events with a value. `estimated` says whether the number
+    was projected from a sample.
+    """
 
     path: str
     type: str
@@ -52,7 +56,7 @@ class Key(Struct):
 
 
 class Value(Struct):
-    """A value, and the number of contacts who have it."""
+    """A value of a field, the number of contacts who have it, and whether that number was projected from a sample."""
 
     value: Any
     people: int
@@ -60,12 +64,16 @@ class Value(Struct):
 
 
 def suggest_data_keys(account_id: int) -> list[Key]:
-    """Return the paths of custom data in an account, most common first."""
+    """Return up to `_MAX_KEYS` paths in the custom data of an account's contacts, the most common first."""
     return _cached(("keys", account_id), lambda: _keys(account_id))
 
 
 def suggest_values(account_id: int, name: str, limit: int = 20) -> list[Value]:
-    """Return the most common values of a field; none for fields with mostly unique values."""
+    """Return up to `limit` values of a field, the most common first.
+
+    Returns none for unknown fields, for types other than text, code, tags and custom data, and for fields whose values
+    are mostly unique, such as addresses.
+    """
     field = fields.find_field(name, FilterPlace.SPLIT, "NULL")
     if (
         field is None
@@ -79,17 +87,20 @@ def suggest_values(account_id: int, name: str, limit: int = 20) -> list[Value]:
 
 
 def list_event_names(account_id: int) -> list[str]:
-    """Return the names of all recorded events of an account, sorted."""
+    """Return up to `_MAX_NAMES` names of recorded events of an account, sorted."""
     return _cached(("events", account_id), lambda: _events(account_id))
 
 
 def suggest_event_keys(account_id: int, event: str) -> list[Key]:
-    """Return the paths of the data that the latest events of a name had."""
+    """Return the paths in the data of the latest `_SAMPLE_EVENTS` events with a name, the most common first."""
     return _cached(("event", account_id, event), lambda: _event_keys(account_id, event))
 
 
 def list_targets(account_id: int, kind: str) -> list[tuple[int, str]]:
-    """Return lists, segments and flows by name, or campaigns, newest first, with their ids."""
+    """Return (id, name) of up to `_MAX_TARGETS` objects of a kind: `list`, `segment`, `flow` or `campaign`.
+
+    Campaigns are sorted newest first, all others by name.
+    """
     return [(row[0], row[1]) for row in rows(_TARGETS[kind], (account_id, _MAX_TARGETS))]
 
 
@@ -105,7 +116,11 @@ def _cached(key: tuple[Any, ...], compute: Callable[[], list[T]]) -> list[T]:
 
 
 def _sample_condition(account_id: int, size: int) -> tuple[str, float]:
-    """Return a condition on `c` for a sample of at most `size` contacts, and how many contacts each represents."""
+    """Return an SQL condition on `c` that selects a sample of contacts, and how many contacts each of them represents.
+
+    The sample has about `size` contacts. If the account has no more than that, the condition is true and the weight
+    1.0.
+    """
     total = members.count_contacts(account_id)
     if total <= size:
         return "1", 1.0
@@ -174,7 +189,7 @@ def _values(account_id: int, field: Field) -> list[Value]:
 
 
 def _events(account_id: int) -> list[str]:
-    # The query jumps from name to name in the index, so its cost does not depend on the number of events.
+    # The query jumps from one name to the next in the index, so its cost does not depend on the number of events.
     names = rows(
         "WITH RECURSIVE name(n) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL SELECT "
         "(SELECT min(event) FROM event WHERE account_id = :account AND event > n) FROM name WHERE n IS NOT NULL LIMIT "
@@ -192,7 +207,11 @@ _GROUPS = (
 
 @cache
 def describe_builder() -> dict[str, Any]:
-    """Return fields, predicates by type, and limits."""
+    """Return what the builder offers, as a dict with the keys `fields`, `types` and `limits`.
+
+    `fields` is a list of fields, `types` maps each field type to its predicates, and `limits` are the limits of the
+    parser.
+    """
     types = {
         kind: [
             {"predicate": key, "takes": test.value_kind, "negative": negative,
