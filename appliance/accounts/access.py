@@ -40,7 +40,6 @@ class KeyWrite(Struct):
     """The fields of a new API key."""
 
     name: Annotated[Name, Meta(description="name of the key, such as the program that uses it")]
-    # `full`, `read`, `send`, or scopes separated by commas (docs/decisions.md#2).
     scope: Annotated[
         str,
         Meta(max_length=1000, extra={"line": True, "filled": True}, extra_json_schema={"pattern": _SCOPE_PATTERN}),
@@ -55,7 +54,7 @@ class KeyWrite(Struct):
 
 
 class Credential(NamedTuple):
-    """An authenticated API key or user of the API."""
+    """The account, scopes and actor of an authenticated API key or user of the API."""
 
     account_id: int
     scopes: frozenset[str]
@@ -63,8 +62,8 @@ class Credential(NamedTuple):
     actor: str
     user_id: int | None = None  # None for an API key
     role: str | None = None
-    session_id: int | None = None  # of a JWT
-    key_creator_id: int | None = None  # of a key: the person who made it
+    session_id: int | None = None  # of a session with a JSON Web Token
+    key_creator_id: int | None = None  # the user who created the API key
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the credential has a scope; a write scope includes the read scope of the same area."""
@@ -111,14 +110,14 @@ def validate_key(account_id: int, request: KeyWrite, _: int | None = None) -> No
 
 
 def issue_key(account_id: int, name: str, scope: str = "full", test: bool = False, by: Actor = Actor()) -> str:
-    """Create a key and return its text, which is not stored and cannot be shown again; raises Invalid."""
+    """Create an API key and return it; only its hash is stored, so it cannot be shown again. Raises Invalid."""
     return create_key(account_id, KeyWrite(name, scope, test), by)[1]
 
 
 def create_key(account_id: int, request: KeyWrite, by: Actor) -> tuple[ApiKey, str]:
-    """Create a key and return its row and its text; raises Invalid.
+    """Create an API key and return (row, key); raises Invalid.
 
-    The text is not stored and cannot be shown again.
+    Only the hash of the key is stored, so the key cannot be shown again.
     """
     require_write_transaction()
     validate_key(account_id, request)
@@ -151,9 +150,10 @@ def fetch_key_page(account_id: int, query: PageQuery) -> Page:
 
 
 def find_credential(key: str) -> Credential | None:
-    """Return the credential of an active API key and note the time of use; None for an unknown or revoked key.
+    """Return the credential of an active API key, or None for an unknown or revoked key.
 
-    The key is looked up by its hash, so that timing does not reveal how close a guess is.
+    The time of use is recorded in memory. The key is looked up by its hash, so that timing does not reveal how close a
+    guess is.
     """
     if not key.startswith((LIVE_PREFIX, TEST_PREFIX)):
         return None

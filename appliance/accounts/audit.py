@@ -29,7 +29,7 @@ class Actor(NamedTuple):
     user_id: int | None = None  # None for keys and commands
     can_approve: bool = False  # whether the actor may approve campaigns and flows (docs/decisions.md#2)
     is_test: bool = False  # whether the actor works in test mode
-    can_send: bool = False  # campaigns and flows
+    can_send: bool = False  # whether the actor may send campaigns and flows
     key_creator_id: int | None = None  # the user who created the API key
 
     @property
@@ -48,7 +48,7 @@ _BATCH_SIZE = 400
 
 
 class AuditQuery(PageQuery):
-    """The filters and the page of a query of the audit log."""
+    """Filters and pagination of the audit log."""
 
     actor: (
         Annotated[Short, Meta(description="only entries of this user or key, such as `user:7` or `key:3`")] | UnsetType

@@ -37,13 +37,13 @@ def validate_key(key: str, field: str = "Idempotency-Key") -> None:
 def run_once(
     account_id: int, path: str, key: str | None, payload: Any, function: Callable[[], int | None], test: bool = False
 ) -> OnceResult:
-    """Call `function` once per key and return the id that it created; a repeat returns the stored id instead.
+    """Call `function` once for a key and return the id that it created; a repeat returns the stored id instead.
 
-    Without a key, the function is always called. If it returns None, nothing was created: nothing is stored, and
-    `resource_id` is 0. Keys count for one account and path, separately for test and live requests. Raises Conflict if
-    the key was used with another payload.
+    With `key=None`, `function` is always called. If `function` returns None, nothing was created: nothing is stored,
+    and `resource_id` is 0. The same key may be used again for another path, and by test requests. A key expires after
+    `RETENTION_MS`. Raises Conflict if the key was used with another payload.
 
-    The key is stored in the same transaction as the changes of the function, so a failed request can be repeated.
+    The key is stored in the same transaction as the changes of `function`, so a failed request can be repeated.
     """
     require_write_transaction()
     if key is None:

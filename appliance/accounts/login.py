@@ -79,7 +79,7 @@ def has_second_factor(user: User) -> bool:
 
 
 def use_code(user_id: int, code: str) -> bool:
-    """Return whether a TOTP or recovery code of a user is valid, and use it up if so."""
+    """Use up a TOTP or recovery code of a user; return False, without a change, if the code is not valid."""
     require_write_transaction()
     user = User.get_by_id(user_id)
     key = _decrypt_otp_key(user)
@@ -229,7 +229,7 @@ async def sign_in(email: str, password: str, code: str | None, ip: str) -> User:
 async def sign_in_with_code(token: str, code: str, ip: str) -> User | None:
     """Return the user who signs in with a code after the password; None if `token` is invalid or has expired.
 
-    `token` is the one of CodeRequired. Raises InvalidCredentials or RateLimitExceeded.
+    `token` is the token of CodeRequired. Raises InvalidCredentials or RateLimitExceeded.
     """
     user = await fetch(passwords.find_token_user, _PURPOSE, token)
     if user is None:

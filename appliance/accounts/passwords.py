@@ -99,7 +99,7 @@ _MAX_TOKEN_CHARACTERS = 80
 
 
 def create_token(purpose: str, user: User, until_ms: int) -> str:
-    """Return a token that identifies a user for one purpose until a time in milliseconds, rounded down to seconds."""
+    """Return a token that identifies a user for one purpose; it expires at `until_ms`, rounded down to a second."""
     body = user.id.to_bytes(6, "big") + (until_ms // 1000).to_bytes(6, "big")
     return base64.urlsafe_b64encode(body + _mac(purpose, body, user)).decode().rstrip("=")
 

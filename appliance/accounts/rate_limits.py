@@ -174,7 +174,10 @@ class TokenBuckets:
         return BucketLevel(minute, int(burst - (full_at - now) / seconds_each + 1e-6), math.ceil(full_at - now))
 
     def _forget(self, now: float) -> None:
-        """Delete the entries of full buckets; the next deletion is due at twice the number that remains."""
+        """Delete the entries of full buckets.
+
+        The next deletion is due when the number of entries has doubled, but not below `_MAX_BUCKETS`.
+        """
         self._used = {name: use for name, use in self._used.items() if use.full_at > now}
         self._max_entries = max(_MAX_BUCKETS, 2 * len(self._used))
 

@@ -30,8 +30,8 @@ _PAGE_SETTINGS = (
     "sms.transport", "sms.rate_per_second", "sms.twilio.base_url", "sms.twilio.account_sid", "sms.twilio.auth_token",
     "sms.twilio.from", "sms.http.url", "sms.http.secret",
 )  # fmt: skip
-# The settings that a secret is bound to, by secret. If one of them changes, the secret must be entered again; else
-# whoever can change the server could have the stored secret sent to a server of their choice.
+# The settings that a secret is bound to, by secret. If one of them changes, the secret must be entered again. Otherwise
+# a user who changes the server could have the stored secret sent to another server.
 _BOUND = {
     "email.relay.password": ("email.relay.host", "email.relay.port", "email.relay.tls", "email.relay.username"),
     "sms.twilio.auth_token": ("sms.twilio.base_url", "sms.twilio.account_sid"),
@@ -115,7 +115,7 @@ def _validate(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_invalid(error: ConfigError) -> Invalid:
-    """Return the errors of a configuration by the setting name that each message begins with, or by `base`."""
+    """Return a configuration error as Invalid, with each message under the setting that it names, else under `base`."""
     faults: dict[str, list[str]] = {}
     settings = dict(config.list_settings())
     for fault in str(error).split("; "):
@@ -142,7 +142,7 @@ def _decrypt(name: str, value: Any) -> str | None:
 def write_heartbeat() -> None:
     """Write the current time into the row `heartbeat`, to test that the database can be written.
 
-    Raises the storage error if it cannot.
+    Raises the error of the storage if writing fails.
     """
     require_write_transaction()
     run(

@@ -18,7 +18,7 @@ from appliance.storage.transactions import require_write_transaction
 
 
 class NewUser(msgspec.Struct):
-    """A validated new user; `email` is in its canonical form."""
+    """A validated new user, with a normalized email address and a hashed password."""
 
     email: str
     name: str
@@ -180,7 +180,7 @@ class UserPatch(Struct):
 
 
 class UserQuery(PageQuery):
-    """The filters and the page of a list of users: enabled users, or with `disabled` only the disabled ones."""
+    """Filters and pagination of a list of users: the enabled users, or with `disabled` only the disabled ones."""
 
     disabled: Annotated[bool, Meta(description="true: only disabled users; false: only enabled users")] = False
     role: Annotated[Role, Meta(description="only users with this role")] | UnsetType = UNSET
@@ -251,9 +251,9 @@ def validate_new(account_id: int, new: UserWrite, _: int | None = None) -> None:
 
 
 def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: bool = False) -> User:
-    """Return the user to be changed if the change is allowed; raises as `update`, Invalid with all errors.
+    """Return the user to change if the change is allowed; raises the errors of `update`, Invalid with all field errors.
 
-    `gets_password` says that the password will be set, even if `changes` does not contain it.
+    `gets_password` means that the password will be set although `changes` does not contain it.
     """
     actor, values = _get_admin(by), sent_fields(changes)
     user = get(actor.account_id, user_id)
@@ -320,7 +320,10 @@ def set_password(by: Actor, user_id: int, password_hash: str) -> User:
 
 
 def rename(user_id: int, name: str, ip: str | None = None) -> User:
-    """Change a user's name at the user's own request, cut to 255 characters; raises Invalid if it is blank."""
+    """Change a user's name at the user's own request; raises Invalid if it is blank.
+
+    The name is cut to 255 characters.
+    """
     require_write_transaction()
     if not name.strip():
         raise Invalid({"name": ["can't be blank"]})
@@ -362,7 +365,7 @@ def _get_admin(by: Actor) -> User:
 
 
 def _require_owner_for(actor: User, role: str, user: User | None = None) -> None:
-    """Raise NotAllowed unless `actor` is an owner, if `role` is owner or `user` is one."""
+    """Raise NotAllowed if an actor who is not an owner would change an owner or give a user the role of owner."""
     if actor.role != "owner" and (role == "owner" or (user is not None and user.role == "owner")):
         raise NotAllowed("Only owners manage owners.", required_role="owner")
 

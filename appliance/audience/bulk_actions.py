@@ -301,7 +301,7 @@ def _finish(action: BulkAction, state: str) -> None:
 def get(account_id: int, act_id: int) -> BulkAction:
     """Return an action; raises NotFound.
 
-    It has two more attributes: `reached`, the number of contacts processed, and `can_undo`.
+    The row gets two more attributes: `reached`, the number of contacts processed, and `can_undo`.
     """
     action = BulkAction.get_or_none(BulkAction.account == account_id, BulkAction.id == act_id)
     if action is None:

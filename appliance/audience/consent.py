@@ -88,10 +88,10 @@ def inherit_address_state(channel: Channel) -> None:
 
 
 def apply_operator_choice(channel: Channel, subscribed: bool | None, evidence: Evidence) -> bool:
-    """Apply an operator's choice for a channel, and return True if an opt-out or suppression still blocks marketing.
+    """Apply an operator's choice for a channel; return True if an opt-out or suppression still blocks the opt-in.
 
-    `subscribed=False` opts out. Both True and None opt in, None only if the recipient has not opted out: it means that
-    the address was written without a choice. After a complaint or an erasure neither opts in.
+    `subscribed=False` opts out and returns False. Both True and None opt in, None only if the recipient has not opted
+    out: it means that the address was written without a choice. After a complaint or an erasure, neither opts in.
     """
     require_write_transaction()
     if subscribed is False:
@@ -149,7 +149,7 @@ def opt_out(channel: Channel, by: By, evidence: Evidence) -> bool:
 
 
 def apply_import_choice(channel: Channel, is_opt_in: bool, evidence: Evidence) -> bool:
-    """Apply the `opt_in` of an import to a channel; return True if an opt-out or suppression still blocks marketing.
+    """Apply the `opt_in` of an import to a channel; return True if an opt-out or suppression still blocks the opt-in.
 
     An import replaces only opt-outs by operators. With `is_opt_in=False` it changes nothing and returns False.
     """
@@ -262,10 +262,10 @@ def record_evidence(
     account_id: int, address: tuple[str, str | bytes], act: str, by: str, evidence: Evidence,
     contact_id: int | None = None, data: dict[str, Any] | None = None, list_id: int | None = None,
 ) -> None:  # fmt: skip
-    """Append a row of evidence for an address, given as (kind, key) or (kind, hash), and write refusals to the journal.
+    """Append a row of evidence about an address, which is given as (kind, key) or (kind, hash).
 
-    The IP address is stored only as precisely as `privacy_ip` of the account allows. The user agent is cut to 400
-    characters.
+    An act that stops messages is also written to the journal. The IP address is stored only as precisely as
+    `privacy_ip` of the account allows. The user agent is cut to 400 characters.
     """
     kind, key = address
     hashed = key if isinstance(key, bytes) else crypto.hash_address(kind, key)
@@ -285,7 +285,7 @@ def record_evidence(
 def journal_refusal(account_id: int, kind: str, hashed: bytes, act: str, by: str, data: Mapping[str, Any]) -> None:
     """Write an act that stops messages to an address to the journal, which is replayed after a backup is restored.
 
-    Acts that are not in `JOURNALED_ACTS` are ignored, also `list_left` and `tracking` if the recipient did not act.
+    Acts that are not in `JOURNALED_ACTS` are ignored. So are `list_left` and `tracking` if the recipient did not act.
     """
     if act not in JOURNALED_ACTS or (act in _JOURNALED_BY_RECIPIENT and by != "recipient"):
         return

@@ -87,7 +87,7 @@ class ListPatch(Struct):
 
 
 class ListQuery(PageQuery):
-    """The filters and the page of a query of contact lists."""
+    """Filters and pagination of a list of contact lists."""
 
     search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
 
@@ -230,7 +230,7 @@ def _set_segment(contact_list: ContactList, segment_id: int | None | UnsetType, 
 def delete(account_id: int, list_id: int) -> ContactList:
     """Delete a list and return it; its contacts are not deleted.
 
-    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or a flow uses the list.
+    Raises NotFound. Raises Invalid with `used_by` if an active or paused campaign or flow uses the list.
     """
     require_write_transaction()
     contact_list = get(account_id, list_id)
@@ -275,7 +275,7 @@ def check(account_id: int, request: ListCreate | ListPatch, list_id: int | None 
 
 
 def find_unknown_contacts(account_id: int, contact_ids: list[int]) -> set[int]:
-    """Return those of the ids that belong to no contact of the account."""
+    """Return the ids that do not belong to a contact of the account."""
     existing_ids: set[int] = set()
     for start in range(0, len(contact_ids), _CHUNK):
         batch = contact_ids[start : start + _CHUNK]
@@ -404,7 +404,7 @@ class Growth(NamedTuple):
 def measure_growth(account_id: int, limit: int = 4, days: int = 30) -> list[Growth]:
     """Return the growth of the `limit` largest lists over the last `days` days, from a cache.
 
-    The cache keeps numbers for at least 5 seconds. A contact who has left a list is not counted on the day of joining.
+    An entry of the cache is at least 5 seconds old before it is replaced. A contact who has left a list is not counted.
     """
     return _growth_cache.get((account_id, limit, days), lambda: _measure_growth(account_id, limit, days))
 

@@ -61,7 +61,7 @@ class SuppressionWrite(Struct):
 
 
 class SuppressionQuery(PageQuery):
-    """The filters and the page of a query of the suppression list."""
+    """Filters and pagination of the suppression list."""
 
     reason: Annotated[Reason, Meta(description="only suppressions with this reason")] | UnsetType = UNSET
     channel: Annotated[Literal["email", "sms", "phone"], Meta(description="only those of this channel")] | UnsetType = (
@@ -296,7 +296,7 @@ def fetch_page(account_id: int, query: SuppressionQuery) -> Page:
 
 
 def count_by_reason(account_id: int) -> dict[str, int]:
-    """Return the number of suppressions in force by reason, without reasons that have none."""
+    """Return the number of suppressions in force by reason; reasons without suppressions are left out."""
     sql = (
         "SELECT reason, count(*) FROM suppression WHERE account_id = ? AND (expires_at IS NULL OR expires_at > ?) "
         "GROUP BY reason"

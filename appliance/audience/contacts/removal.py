@@ -216,7 +216,7 @@ _TRACKING = ("full", "aggregate", "none")
 def find_merge_pair(account_id: int, contact_id: int, other_id: int) -> tuple[Contact, Contact]:
     """Return the contact that stays and the contact that is merged into it.
 
-    Raises NotFound for the first. Raises Invalid if the other is the same contact or does not exist.
+    Raises NotFound if `contact_id` does not exist, and Invalid if `other_id` does not exist or is the same contact.
     """
     contact = store.get(account_id, contact_id)
     if other_id == contact_id:
@@ -280,7 +280,10 @@ def _merge_fields(contact: Contact, other: Contact, data: dict[str, Any]) -> Non
 
 
 def _find_opt_out(contact: Contact, kind: str) -> consent.By | None:
-    """Return who opted out a contact's addresses of a kind; None if one of them is subscribed or none is opted out."""
+    """Return who opted out a contact's addresses of a kind; `recipient` if both recipient and operator did.
+
+    None if one of the addresses is subscribed, or if none is opted out.
+    """
     channels_of_kind = [channel for channel in contact.channels if channel.kind == kind]
     if any(channel.subscribed for channel in channels_of_kind):
         return None

@@ -24,7 +24,7 @@ WRITE_SQL = "INSERT OR REPLACE INTO contact_search (rowid, names, email, phone) 
 DELETE_SQL = "DELETE FROM contact_search WHERE rowid = ?"
 # The condition that a contact id matches `:words`, a query of `build_query`; it follows the column of the id.
 MATCH_CONDITION = f"IN (SELECT rowid FROM contact_search WHERE {_MATCH})"
-# Adds the plain contacts of an import to the index; they have the ids from `:base` on.
+# The statement that adds the plain contacts of an import (`imports/contact_rows.py`), with ids from `:base` on.
 FILL_FROM_IMPORT_SQL = (
     "INSERT INTO contact_search (rowid, names, email, phone) SELECT :base + n, trim(coalesce(first_name, '') || ' ' || "
     "coalesce(last_name, '')), value, '' FROM temp.import_plain ORDER BY n"
@@ -149,7 +149,7 @@ ORDERS = {
 
 
 def page_of_all(account_id: int, offset: int, limit: int, order: Order = NEWEST) -> tuple[list[int], int]:
-    """Return the ids of a page of all contacts of an account, and the total."""
+    """Return a page of the ids of all contacts of an account, sorted by `order`, and the total."""
     count = members.count_contacts(account_id)
     return _page_from_nearer_end(count, offset, limit, lambda direction, skip, page_size: _select_ids(
         f"SELECT c.id FROM {order.source} WHERE c.account_id = ? ORDER BY {order.order_by(direction)} LIMIT ? OFFSET ?",
@@ -160,7 +160,7 @@ def page_of_all(account_id: int, offset: int, limit: int, order: Order = NEWEST)
 def page_of_list(
     account_id: int, list_id: int, count: int, offset: int, limit: int, order: Order = NEWEST
 ) -> list[int]:
-    """Return the ids of a page of the members of a list; `count` is the number of members."""
+    """Return a page of the ids of a list's members, sorted by `order`; `count` is the number of members."""
     if count <= 0:
         return []
     passed = (min(offset, max(count - offset, 0)) + limit) * members.count_contacts(account_id) / count
@@ -183,7 +183,7 @@ def page_of_filtered(
     condition: str, parameters: dict[str, Any], offset: int, limit: int, *, by_time: bool, count: int | None = None,
     order: Order = NEWEST,
 ) -> tuple[list[int], int]:  # fmt: skip
-    """Return the ids of a page of the contacts `c` that match a condition, and the total.
+    """Return a page of the ids of the contacts `c` that match a condition, sorted by `order`, and the total.
 
     `by_time` says that the condition compares only times, for which SQLite may choose an index. Otherwise the matches
     are counted by reading all contacts, once after each write, and the page is read from the nearer end. If `count` is
@@ -214,7 +214,7 @@ def _select_ids(sql: str, *parameters: int) -> list[int]:
 def _page_from_nearer_end(
     count: int, offset: int, limit: int, fetch: Callable[[str, int, int], list[int]], is_descending: bool = True
 ) -> list[int]:
-    """Return the ids of a page, read from the nearer end of a result with `count` rows.
+    """Return a page of ids, read from the nearer end of a result with `count` rows.
 
     `fetch(direction, offset, limit)` reads ids; direction is `DESC` or `ASC`.
     """
@@ -230,7 +230,8 @@ def _page_from_nearer_end(
 def search_ids(account_id: int, text: str) -> tuple[list[int], int | None]:
     """Return (ids, None) of a search, best match first, or ([], total) if more than `MAX_RANKED` contacts match.
 
-    If the text looks like an email address, the ids are those of contacts with addresses that begin with it, if any.
+    If the text looks like an email address, and contacts have addresses that begin with it, only their ids are
+    returned.
     """
     words = build_query(text)
     if words is None:
@@ -267,7 +268,7 @@ def newest_matching_ids(account_id: int, text: str, offset: int = 0, limit: int 
 
 
 def page_of_ids(ids: list[int], offset: int, limit: int, order: Order = NEWEST) -> list[int]:
-    """Return the page of these ids in an order."""
+    """Return a page of these contact ids, sorted by `order`."""
     placeholders = ",".join("?" * len(ids))
     ordered = rows(
         f"SELECT c.id FROM contact c WHERE c.id IN ({placeholders}) "
@@ -283,7 +284,7 @@ def _account_if_shared(account_id: int) -> int | None:
 
 
 def scan_newest_matching(account_id: int, text: str, offset: int, limit: int) -> list[int]:
-    """Return the ids of a page of a search, the most recently created contacts first.
+    """Return a page of the ids that match a search text, the most recently created contacts first.
 
     Contacts are read in this order until enough of them match, which is fast only for a search with many matches.
     """

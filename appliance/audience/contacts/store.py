@@ -149,7 +149,7 @@ class ContactPatch(ContactWrite):
 
 
 class ContactQuery(PageQuery):
-    """The filters and the page of a query of contacts; `search`, `q` and `query` are the same filter."""
+    """Filters and pagination of a list of contacts; `search`, `q` and `query` are the same filter."""
 
     search: (
         Annotated[
@@ -243,7 +243,7 @@ def get(account_id: int, contact_id: int) -> Contact:
 
 
 def fetch_page(account_id: int, query: ContactQuery, order: Order = NEWEST, rules: Sequence[Any] = ()) -> Page:
-    """Return a page of the contacts that match a query and all `rules`, in an order; raises Invalid for bad filters.
+    """Return a page of the contacts that match a query and all `rules`, sorted by `order`; raises Invalid.
 
     `rules` are further filters, in the form of a segment's filters.
     """

@@ -248,9 +248,9 @@ _FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
 
 
 class WriteResult(NamedTuple):
-    """A written contact, whether it is new, and what was kept because the recipient opted out.
+    """A written contact, whether it is new, and what an opt-out or suppression still blocks.
 
-    `kept_opt_out` contains addresses, and `list:N` for lists that the contact had left.
+    `kept_opt_out` contains the addresses that stay blocked, and `list:N` for each list that the contact had left.
     """
 
     contact: Contact
@@ -344,9 +344,9 @@ def update(account_id: int, contact_id: int, request: ContactPatch, evidence: Ev
 
 
 def _find_existing(account_id: int, request: ContactWrite) -> tuple[int | None, dict[str, list[str]]]:
-    """Return the id of the contact with the email address, or else with the phone number, or None.
+    """Return the id of the contact with the email address, or else with the phone number, or None; and errors by field.
 
-    The errors say if the two belong to different contacts.
+    There is an error if the address and the number belong to different contacts.
     """
     owners: list[int | None] = []
     for kind, text in (("email", request.email), ("phone", request.phone)):

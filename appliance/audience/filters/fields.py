@@ -13,7 +13,7 @@ from appliance.core.errors import Faults
 
 
 class FilterPlace(Enum):
-    """The place of a filter: some fields exist only in some places."""
+    """The place where a filter is used; some fields exist only in some places."""
 
     SEGMENT = "segment"
     SPLIT = "split"  # A split of a flow: `event.<path>` is the data of the triggering event.

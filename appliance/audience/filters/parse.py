@@ -87,7 +87,7 @@ def _read_since(raw: dict[str, Any], context: ValueContext) -> int | str | None:
 
 
 def is_judged(event: str) -> bool:
-    """Return whether events with a name have a verdict on whether a person or a machine caused them."""
+    """Return whether events of a name carry a verdict: caused by a person or by a machine."""
     return event.startswith(_JUDGED_PREFIXES)
 
 

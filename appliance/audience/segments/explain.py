@@ -168,7 +168,10 @@ _NAMES = {
 
 
 class Row(Struct):
-    """A filter as sent, whether it matches the contact, and the contact's value; `rows` are the filters of a group."""
+    """A filter as sent, whether it matches the contact, and the contact's value; `rows` are the filters of a group.
+
+    `sentence` is the filter in words.
+    """
 
     name: Annotated[str, Meta(description="name of the filter")]
     predicate: Annotated[str, Meta(description="predicate")]
@@ -249,8 +252,9 @@ def explain_node(node: Node, scope: Scope, contact_id: int, more: Mapping[str, A
 def fetch_actual_value(node: Node, scope: Scope, contact_id: int, more: Mapping[str, Any] = NO_PARAMETERS) -> Any:
     """Return the contact's value that a filter compares; None for a group.
 
-    A time is a text in ISO 8601, ids are a list, and an event condition gives `count` and `last_at` of the matching
-    events. For a segment, it is those of the filter's segments that the contact is in. `more` is as in `is_member`.
+    A time is a text in ISO 8601. Ids are a list; for a filter on segments, they are the ids of the named segments that
+    the contact is in. An event condition gives `count` and `last_at` of the matching events. `more` is as in
+    `is_member`.
     """
     if isinstance(node, ConditionGroup):
         return None

@@ -112,8 +112,9 @@ def _select_members(account_id: int, filters: Sequence[Node], scope: Scope, pref
 def contacts_source(placeholder: str, narrowed: bool = False) -> str:
     """Return FROM and the beginning of WHERE of a query of an account's contacts as `c`.
 
-    The index on the account is not used if another condition narrows the query (`narrowed`), or if the installation has
-    only one account. The table is then read in the order of its ids, in which events and addresses are stored too.
+    The index on the account is not used if another condition already narrows the query to contacts from an index
+    (`narrowed`), or if the installation has only one account. The table is then read in the order of its ids, so that
+    events and addresses are looked up in their own order.
     """
     is_unindexed = narrowed or fetch_one("SELECT 1 FROM account LIMIT 1 OFFSET 1") is None
     return f"contact c {'NOT INDEXED ' if is_unindexed else ''}WHERE c.account_id = {placeholder}"
@@ -123,7 +124,7 @@ def contacts_source(placeholder: str, narrowed: bool = False) -> str:
 def time_limit(is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Interrupt SQL statements in the `with` block after `_MAX_SECONDS`, or when `is_cancelled` returns True.
 
-    Raises Invalid then. It applies only to the database connection of this thread.
+    An interrupted statement raises Invalid. The limit applies only to the database connection of this thread.
     """
     db = connection()
     deadline = clock.now() + _MAX_SECONDS
@@ -404,10 +405,11 @@ def are_fresh(segments: list[Segment]) -> bool:
 def count_segments(
     account_id: int, segments: list[Segment], timeout_seconds: float = _COUNT_TIMEOUT_SECONDS
 ) -> dict[int, int | None]:  # fmt: skip
-    """Return the number of members of each segment by its id.
+    """Return the number of members of each segment by its id; raises Invalid if counting takes too long.
 
-    With more than `_MAX_EXACT_CONTACTS` contacts, a count may be a minute old. After `timeout_seconds` no further count
-    is started: the remaining segments get an older count, or None if they have never been counted.
+    In an installation with more than `_MAX_EXACT_CONTACTS` contacts, a count may be a minute old. After
+    `timeout_seconds` no further count is started there: the remaining segments get an older count, or None if they were
+    never counted.
     """
     started = time.monotonic()
     is_large = int(scalar("SELECT coalesce(max(id), 0) FROM contact")) > _MAX_EXACT_CONTACTS

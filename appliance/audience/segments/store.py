@@ -76,7 +76,7 @@ def _split_filters(steps: Any) -> Iterator[Any]:
 
 
 def find_segments_in_use(account_id: int) -> set[int]:
-    """Return the ids of all segments of an account for which `find_usage` would return anything, with fewer queries."""
+    """Return the ids of all segments of an account that are in use, as `find_usage` defines it, with fewer queries."""
     listed = "SELECT segment_id FROM contact_list WHERE account_id = ? AND segment_id IS NOT NULL"
     segment_ids = {number for (number,) in rows(listed, (account_id,))}
     for segment_id, data in rows(
@@ -99,8 +99,8 @@ def find_segments_in_use(account_id: int) -> set[int]:
 def detach(kind: Kind, number: int) -> None:
     """Remove a list or a segment, which is about to be deleted, from the triggers of flows and campaigns.
 
-    A flow gets a manual trigger until a user chooses another one. A campaign is marked with `audience_deleted`. So
-    neither is sent to all contacts instead.
+    A flow gets a manual trigger until a user chooses another one. A campaign is marked with `audience_deleted`.
+    Otherwise they would be for all contacts.
     """
     require_write_transaction()
     column = _COLUMN[kind]
@@ -268,7 +268,7 @@ class SegmentPatch(Struct):
 
 
 class SegmentQuery(PageQuery):
-    """The filters and the page of a query of segments."""
+    """Filters and pagination of a list of segments."""
 
     search: Annotated[Short, Meta(description="search words for the name")] | UnsetType = UNSET
 
