@@ -1,7 +1,7 @@
 """Sign-in with password and second factor, for pages and the API.
 
-An unknown address, a disabled user and a wrong password cannot be told apart: the error, the time taken and the limit
-of attempts are the same (T14 in docs/threats.md).
+An unknown address, a disabled user and a wrong password cannot be distinguished: the error, the time taken and the
+limit of attempts are the same (T14 in docs/threats.md).
 """
 
 import base64

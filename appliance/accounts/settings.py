@@ -53,7 +53,7 @@ def load() -> dict[str, Any]:
 
 
 def can_set(name: str) -> bool:
-    """Return whether a page may change a setting; False if an option, the environment or the file sets it."""
+    """Return whether a setting is in `_PAGE_SETTINGS` and not fixed by an option, the environment or the file."""
     return name in _PAGE_SETTINGS and config.get_loaded().sources[name] in ("page", "default")
 
 
@@ -80,9 +80,9 @@ def save(values: Mapping[str, Any]) -> LoadedConfig:
 def build_config(values: Mapping[str, Any]) -> LoadedConfig:
     """Return the configuration that would result from these settings, without storing them.
 
-    A value of None stands for deleting the stored setting. Raises Invalid with every error by dotted name, also if the
-    server of a secret changes and the secret is not given again. The error then belongs to the secret, or, if a page
-    cannot set it, to the first changed setting of the server.
+    A value of None means that the stored setting is deleted. Raises Invalid with every error by dotted name, also if
+    the server of a secret changes and the secret is not given again. The error then belongs to the secret, or, if a
+    page cannot set it, to the first changed setting of the server.
     """
     after = {name: value for name, value in {**load(), **values}.items() if value is not None}
     try:

@@ -86,7 +86,7 @@ def validate_email(email: str) -> None:
 
 
 def find_by_email(email: str) -> User | None:
-    """Return the user with this email address in any spelling of upper and lower case, or None."""
+    """Return the user with this email address, regardless of case, or None."""
     try:
         key = addresses.parse_email(email).key
     except ValueError:
@@ -275,9 +275,9 @@ def validate_update(by: Actor, user_id: int, changes: UserPatch, gets_password: 
 def update(by: Actor, user_id: int, changes: UserPatch, password_hash: str | None = None) -> User:
     """Change a user; disabling a user or setting a password ends all of the user's sessions.
 
-    The new password comes only as `password_hash`. Raises NotFound; NotAllowed if the actor may not manage the user;
-    and Invalid if the account would be left without an owner, or if actors would disable themselves or set their own
-    password.
+    A new password is given as `password_hash`; `changes.password` is only validated. Raises NotFound; NotAllowed if the
+    actor may not manage the user; and Invalid if the account would be left without an owner, or if actors would disable
+    themselves or set their own password.
     """
     require_write_transaction()
     user, values = validate_update(by, user_id, changes, password_hash is not None), sent_fields(changes)

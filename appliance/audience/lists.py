@@ -404,7 +404,7 @@ class Growth(NamedTuple):
 def measure_growth(account_id: int, limit: int = 4, days: int = 30) -> list[Growth]:
     """Return the growth of the `limit` largest lists over the last `days` days, from a cache.
 
-    An entry of the cache is at least 5 seconds old before it is replaced. A contact who has left a list is not counted.
+    Cached numbers are used for at least 5 seconds. A contact who has left a list is not counted.
     """
     return _growth_cache.get((account_id, limit, days), lambda: _measure_growth(account_id, limit, days))
 

@@ -1,6 +1,7 @@
 """Delete contacts, merge two contacts into one, and erase all data of a person (GDPR, article 17).
 
-After an erasure, only counts, keyed hashes of opt-outs, and the suppressions of the addresses (as hashes) remain.
+After an erasure, counts and anonymized events and evidence remain, and the suppression and opt-out of each address
+under a keyed hash.
 """
 
 from typing import Any

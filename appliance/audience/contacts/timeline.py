@@ -130,7 +130,7 @@ def fetch_live_runs(account_id: int, contact_id: int) -> list[LiveRun]:
 def fetch_actor_names(account_id: int, evidence: list[Any]) -> dict[str, str]:
     """Return the names of the users who are actors of these rows of evidence, by actor (`user:N`).
 
-    A user without a name is represented by the email address.
+    For a user without a name, it is the email address.
     """
     ids = {entry.actor.removeprefix("user:") for entry in evidence if entry.actor and entry.actor.startswith("user:")}
     user_ids = [int(entry) for entry in ids if entry.isdecimal()]
