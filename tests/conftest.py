@@ -35,6 +35,10 @@ RINGS = {
     "api": "process", "built": "process", "direct": "process", "journeys": "process", "model": "process",
     "schemathesis": "process", "test_executable.py": "process",
     "ui": "browser", "faults": "fault",
+    # In process too, but they wait for time limits or build large documents: a third of the time of the unit ring
+    "designs/test_robust.py": "process", "domain/test_greeting.py": "process", "domain/test_outcomes.py": "process",
+    "domain/test_parse_time.py": "process", "domain/test_pasted.py": "process",
+    "domain/test_render_time.py": "process",
 }  # fmt: skip
 
 
@@ -42,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its ring: `packaging/test -m unit`."""
     root = Path(__file__).parent
     for item in items:
-        item.add_marker(RINGS[item.path.relative_to(root).parts[0]])
+        path = item.path.relative_to(root)
+        item.add_marker(RINGS.get(path.as_posix()) or RINGS[path.parts[0]])
 
 
 @pytest.hookimpl(trylast=True)
