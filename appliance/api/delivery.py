@@ -247,7 +247,7 @@ class CapturedDetail(Captured, rename={"from_": "from"}):
     message: Annotated[schemas.Message, Meta(description="current state of the message; null if it was deleted")] | None
 
 
-class Emptied(Struct):
+class CaptureCleared(Struct):
     """The result of deleting all captured messages."""
 
     deleted: Annotated[int, Meta(description="number of deleted messages")]
@@ -301,7 +301,7 @@ async def list_captured(request: ApiRequest) -> ApiResponse:
     return ApiResponse([Captured(**_captured_values(row)) for row in page.rows], headers=page_headers(page))
 
 
-@ROUTES.add("DELETE", "/capture", scope="account:write", response_type=Emptied)
+@ROUTES.add("DELETE", "/capture", scope="account:write", response_type=CaptureCleared)
 async def clear_captured(request: ApiRequest) -> ApiResponse:
     """Delete all captured messages."""
 
@@ -309,7 +309,7 @@ async def clear_captured(request: ApiRequest) -> ApiResponse:
         audit.record(request.caller, request.account_id, "capture_clear", None)
         return capture_inbox.clear(request.account_id)
 
-    return ApiResponse(Emptied(await commit(verb)))
+    return ApiResponse(CaptureCleared(await commit(verb)))
 
 
 @ROUTES.add("GET", "/capture/{id}", scope="account:read", response_type=CapturedDetail)

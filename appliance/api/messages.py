@@ -154,7 +154,7 @@ class Incoming(Struct, rename={"from_": "from"}):
     created_at: Moment
 
 
-class Said(Struct, rename={"from_": "from"}):
+class ConversationMessage(Struct, rename={"from_": "from"}):
     """An SMS of a conversation. `id` is that of an Incoming (direction `in`) or of a Message (direction `out`)."""
 
     direction: Annotated[
@@ -194,12 +194,12 @@ def serialize_incoming(row: models.Incoming) -> Incoming:
     )  # fmt: skip
 
 
-def serialize_conversation_line(line: ConversationLine) -> Said:
+def serialize_conversation_line(line: ConversationLine) -> ConversationMessage:
     """Return the API representation of an SMS in a conversation, which is either incoming or outgoing."""
     at, incoming, message = str(iso(line.at)), line.incoming, line.message
     if incoming is not None:
         kind: Any = incoming.kind
-        return Said(
+        return ConversationMessage(
             "in",
             incoming.id,
             at,
@@ -217,7 +217,7 @@ def serialize_conversation_line(line: ConversationLine) -> Said:
     assert message is not None
     status: Any = message.status
     source: Any = message.source_type
-    return Said(
+    return ConversationMessage(
         "out",
         message.id,
         at,
@@ -235,7 +235,7 @@ def serialize_conversation_line(line: ConversationLine) -> Said:
 
 
 @ROUTES.add(
-    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery, response_type=Said,
+    "GET", "/contacts/{id}/conversation", scope="contacts:read", query_type=PageQuery, response_type=ConversationMessage,
     returns_list=True,
 )  # fmt: skip
 async def list_conversation(request: ApiRequest) -> ApiResponse:

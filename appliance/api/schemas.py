@@ -217,7 +217,7 @@ class Stats(Struct):
     accepted: int
 
 
-class Freezing(Struct):
+class SnapshotProgress(Struct):
     """Progress of the audience snapshot; `total` is null until the audience is counted."""
 
     done: Annotated[int, Meta(description="number of recipients stored so far")]
@@ -265,7 +265,7 @@ class Campaign(Struct):
     audience_count: Annotated[int, Meta(description="number of recipients stored when the campaign was sent")]
     freezing: (
         Annotated[
-            Freezing,
+            SnapshotProgress,
             Meta(description="progress of storing a large audience; null if completed or not started"),
         ]
         | None
@@ -484,7 +484,7 @@ def serialize_campaign(row: models.Campaign) -> Campaign:
         Campaign, row, waiting=waits and Waiting(waits.reason, waits.text, iso(waits.until)),
         stats=Stats(**row.stats), editable=is_editable(row), trigger=serialize_trigger(row.trigger),
         template=content, templates=[content],
-        freezing=Freezing(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,
+        freezing=SnapshotProgress(snapshot["done"], snapshot["total"]) if (snapshot := row.pending_snapshot) else None,
     )  # fmt: skip
 
 

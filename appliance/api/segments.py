@@ -46,7 +46,7 @@ class FilterShare(Struct):
     estimated: Annotated[bool, Meta(description="true if the number is an estimate")]
 
 
-class Counted(Struct):
+class ContactCount(Struct):
     """The number of contacts that match filters, some of these contacts, and the number that each filter matches."""
 
     count: int
@@ -92,9 +92,9 @@ def _serialize_segment(row: models.Segment, count: int | None, sentence: str) ->
     )  # fmt: skip
 
 
-def _serialize_count(count: int, sample: list[Contact], shares: list[Share], sentence: str) -> Counted:
+def _serialize_count(count: int, sample: list[Contact], shares: list[Share], sentence: str) -> ContactCount:
     """Return the API representation of a count, with a sample of the contacts and the share of each filter."""
-    return Counted(count, sample, [FilterShare(share.count, share.estimated) for share in shares], sentence)
+    return ContactCount(count, sample, [FilterShare(share.count, share.estimated) for share in shares], sentence)
 
 
 ROUTES = Routes()
@@ -144,12 +144,12 @@ async def describe_filters(request: ApiRequest) -> ApiResponse:
     return ApiResponse(msgspec.convert(suggestions.describe_builder(), FilterSpec))
 
 
-@ROUTES.add("POST", "/segments/count", scope="contacts:read", body_type=CountWrite, response_type=Counted,
+@ROUTES.add("POST", "/segments/count", scope="contacts:read", body_type=CountWrite, response_type=ContactCount,
             rate="renders", validate=validator(_validate_filters))  # fmt: skip
 async def count(request: ApiRequest) -> ApiResponse:
     """Count the contacts that match filters without saving the filters."""
 
-    def read() -> Counted:
+    def read() -> ContactCount:
         account_id = request.account_id
         nodes = store.check(account_id, None, request.body.filters)
         scope = members.build_scope(account_id)

@@ -374,7 +374,7 @@ class InsertedRange(NamedTuple):
     number: int
 
 
-def insert_nobody(now: int) -> InsertedRange:
+def clear_plain_people(now: int) -> InsertedRange:
     """Empty the table of plain people, as for a file of suppressions."""
     db = connection()
     db.execute(_PLAIN_TABLE)
@@ -384,7 +384,7 @@ def insert_nobody(now: int) -> InsertedRange:
 
 def insert_plain_people(plan: ImportPlan, after: int, last: int, now: int) -> InsertedRange:
     """Insert the plain people of a range of positions of the attached file, and keep them in `temp.import_plain`."""
-    insert_nobody(now)
+    clear_plain_people(now)
     params = {"account": plan.account_id}
     tables = ("suppression", "opt_out")
     conditions = [

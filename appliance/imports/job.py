@@ -111,7 +111,7 @@ def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving
     inserted = (
         contact_rows.insert_plain_people(plan, after, last, now)
         if resource == "contacts"
-        else contact_rows.insert_nobody(now)
+        else contact_rows.clear_plain_people(now)
     )
     other_people = staging.fetch_attached_people(after, last) if inserted.number < last - after else []
     chunk = _CHUNK_CLASSES[resource](plan, other_people, inserted)

@@ -289,7 +289,7 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
     return record_report(_to_report(provider, receipt, row.id)) or is_settled
 
 
-def step_with_receipts(outcome_list: list[Outcome], marks: list[Claim], process: str) -> set[int]:
+def record_and_claim_with_receipts(outcome_list: list[Outcome], marks: list[Claim], process: str) -> set[int]:
     """Record outcomes as `queue.record_and_claim` does, and apply stored receipts of messages that were in doubt."""
     marked = queue.record_and_claim(outcome_list, marks, process)
     # A message that was uncertain before stays uncertain, even after the outcome of its second attempt.

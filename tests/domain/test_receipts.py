@@ -40,7 +40,10 @@ def end(number: int, error: Any = None, sid: str | None = None) -> None:
     """Return what became of a message in hand."""
     claim = Claim._make(rows(f"SELECT {COLUMNS} FROM message WHERE id = ?", (number,))[0])
     transactions.write(
-        delivery_reports.step_with_receipts, [Outcome(claim, error, sender="Acme", provider_id=sid)], [], "process"
+        delivery_reports.record_and_claim_with_receipts,
+        [Outcome(claim, error, sender="Acme", provider_id=sid)],
+        [],
+        "process",
     )
 
 

@@ -81,7 +81,7 @@ def add_revision(
     return revision
 
 
-def fold_last(template: Template, edited_field: str | None, user_id: int | None) -> Origin | None:
+def pop_mergeable_revision(template: Template, edited_field: str | None, user_id: int | None) -> Origin | None:
     """Delete and return the last revision's origin if the same user changed the same value a moment ago.
 
     Revisions that are named, sent, or in a version of a flow are kept.

@@ -263,7 +263,7 @@ def _write_fields(
     if not changed and not moved:
         return False
     template.variables = _find_variables(template, prepared)
-    folded = revisions.fold_last(template, edited_field, user_id)
+    folded = revisions.pop_mergeable_revision(template, edited_field, user_id)
     parent_number = folded.parent_number if folded is not None else None
     is_beginning = begins and was_empty and not is_empty(template)
     if not moved and folded is None and not is_beginning:

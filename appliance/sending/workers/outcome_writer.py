@@ -67,7 +67,7 @@ class OutcomeWriter:
         claims = [entry.claim for entry in batch if entry.claim is not None]
         try:
             submit = transactions.submit_essential if outcomes else transactions.submit
-            future = submit(delivery_reports.step_with_receipts, outcomes, claims, self._process)
+            future = submit(delivery_reports.record_and_claim_with_receipts, outcomes, claims, self._process)
         except Unavailable as error:
             self._handle_unavailable(batch, error)
             return

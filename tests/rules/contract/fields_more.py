@@ -83,7 +83,7 @@ D reason enum(hard_bounce,soft_bounce,complaint,manual,erased,stop_keyword)
 D source,diagnostic,note string?
 D created_at date-time
 D expires_at date-time?
-= Counted
+= ContactCount
 D count integer
 D sample [Contact]
 O rows [FilterShare] -- how many each filter leaves
