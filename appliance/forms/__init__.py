@@ -1,1 +1,1 @@
-"""Sign-up forms: submissions by anonymous clients, and their confirmation by the owner of the address."""
+"""Sign-up forms, their submissions by anonymous clients, and the confirmation of addresses by their owners."""

@@ -1,4 +1,7 @@
-"""Confirmation links of mails: a page that changes nothing, and one POST that confirms a sign-up or an erasure."""
+"""The confirmation links in emails, which confirm a sign-up or an erasure.
+
+Opening the link only shows a page; the POST of its button confirms.
+"""
 
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +23,10 @@ State = Literal["open", "done", "expired"]
 
 
 class ConfirmationPage(NamedTuple):
-    """The content of the confirmation page."""
+    """The content of the confirmation page.
+
+    `masked_address` is None after the address was deleted. `lists` are the names of the lists that the contact joins.
+    """
 
     purpose: Literal["opt_in", "erase"]
     state: State
@@ -31,13 +37,13 @@ class ConfirmationPage(NamedTuple):
 
 
 def find_confirmation(token: str) -> Confirmation | None:
-    """Return the confirmation of a token, or None if the token is not ours or the row was deleted."""
+    """Return the confirmation of a token, or None if the token is invalid or the row was deleted."""
     confirmation_id = crypto.read_token(links.CONFIRM, token)
     return Confirmation.get_or_none(Confirmation.id == confirmation_id) if confirmation_id is not None else None
 
 
 def load_page(token: str) -> ConfirmationPage | None:
-    """Return the page of a token, or None; reading changes nothing."""
+    """Return the content of the page for a token, or None if the token is invalid or the row was deleted."""
     confirmation = find_confirmation(token)
     if confirmation is None:
         return None
@@ -61,7 +67,11 @@ def _get_state(confirmation: Confirmation) -> State:
 
 
 def _list_pending(confirmation: Confirmation) -> list[Confirmation]:
-    """Return all confirmations that this link answers: one mail a day is sent, however many forms were submitted."""
+    """Return all confirmations that this link confirms, oldest first.
+
+    A link for an opt-in confirms all open ones of its address, because only one of them a day is mailed, however many
+    forms were submitted. A link for an erasure confirms only its own.
+    """
     if confirmation.purpose != "opt_in" or confirmation.key is None:
         return [confirmation]
     return list(
@@ -76,7 +86,11 @@ def _list_pending(confirmation: Confirmation) -> list[Confirmation]:
 
 
 def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None) -> State | None:
-    """Confirm what a token is for, once; a repeat changes nothing. None: not ours; `expired`: too late."""
+    """Confirm the sign-up or erasure of a token, and return its state; a repetition changes nothing.
+
+    `text` is the text of the confirmation page, stored as evidence. Return None if the token is invalid, and `expired`,
+    without a change, if the link is too old.
+    """
     require_write_transaction()
     confirmation = find_confirmation(token)
     if confirmation is None:
@@ -97,7 +111,7 @@ def _opt_in(confirmations: list[Confirmation], evidence: Evidence) -> None:
         channel = submissions.save_contact(
             confirmation.account_id, _load_submission(confirmation), evidence, is_theirs=True
         )
-    # Once for all of them, with the state after the last
+    # The opt-in is recorded once for all confirmations; the last channel has the final state.
     consent.confirm_opt_in(channel, evidence)
     consent.touch_last_interaction(channel.contact_id)
     now = clock.now_ms()

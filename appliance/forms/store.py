@@ -1,4 +1,4 @@
-"""Sign-up forms: created, changed, listed, found by their public key; and rate limits of anonymous clients."""
+"""Create, read, update and delete sign-up forms, and limit the rate of anonymous clients."""
 
 import re
 import threading
@@ -23,12 +23,12 @@ _DATA_KEY = re.compile(r"(?:data\.)?([A-Za-z][A-Za-z0-9_]{0,63})")
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _DEFAULT_PORT = re.compile(r"^(http://.*):80$|^(https://.*):443$")
-# Stored under other names, or parsed as more than text
+# Keys that `data` of a form cannot have, because contacts store or parse them in a special way
 _RESERVED_KEYS = ("tags", "enrichment", "website", "data", "email", "phone", "first_name", "last_name")
 
 
 class FormField(Struct):
-    """A field of a form: `email`, `phone`, `first_name`, `last_name`, or a key of `data`."""
+    """A field of a form: `email`, `phone`, `first_name`, `last_name`, or a key of the custom data."""
 
     name: Annotated[
         str, Meta(max_length=80), Meta(description="`email`, `phone`, `first_name`, `last_name`, or a key of `data`")
@@ -45,7 +45,7 @@ Lists = Annotated[list[Id], Meta(max_length=500)]
 
 
 class FormWrite(Struct):
-    """A new form; a field may be given as its name alone."""
+    """A new form."""
 
     name: Name
     list_ids: Annotated[Lists, Meta(description="ids of the lists that contacts join")] | None | UnsetType = UNSET
@@ -91,7 +91,7 @@ class FormWrite(Struct):
 
 
 class FormPatch(Struct):
-    """A change of a form; absent keeps, null clears."""
+    """A change of a form: an omitted field is unchanged, and null resets a field to its default."""
 
     name: Name | UnsetType = UNSET
     list_ids: Annotated[Lists, Meta(description="ids of the lists that contacts join")] | None | UnsetType = UNSET
@@ -140,7 +140,7 @@ class FormQuery(PageQuery):
 
 
 class Field(NamedTuple):
-    """A field as pages and submissions use it; `key` is that of `data`, None for the others."""
+    """A parsed field of a form; `key` is the key of the custom data, or None for an address or a name."""
 
     name: str
     key: str | None
@@ -149,7 +149,7 @@ class Field(NamedTuple):
 
 
 def list_forms(account_id: int, query: FormQuery) -> Page:
-    """List forms, newest first."""
+    """Return a page of the forms whose name contains `query.search`, newest first."""
     forms = Form.select().where(Form.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         forms = forms.where(Form.name.contains(query.search.strip()))
@@ -158,7 +158,7 @@ def list_forms(account_id: int, query: FormQuery) -> Page:
 
 
 def get(account_id: int, form_id: int) -> Form:
-    """Return a form; raises NotFound."""
+    """Return a form with its URL; raises NotFound."""
     form = Form.get_or_none(Form.account == account_id, Form.id == form_id)
     if form is None:
         raise NotFound
@@ -166,7 +166,7 @@ def get(account_id: int, form_id: int) -> Form:
 
 
 def find_by_key(public_key: str) -> Form:
-    """Return the form with a public key; raises NotFound."""
+    """Return the form with a public key, of any account; raises NotFound."""
     form = Form.get_or_none(Form.public_key == public_key)
     if form is None:
         raise NotFound
@@ -174,7 +174,7 @@ def find_by_key(public_key: str) -> Form:
 
 
 def _load_details(form: Form) -> Form:
-    """Remove deleted lists from a form, and add the URL of its hosted page."""
+    """Remove deleted lists from `form.list_ids`, and set `form.url` to the URL of its hosted page."""
     list_ids = {row[0] for row in rows("SELECT id FROM contact_list WHERE account_id = ?", (form.account_id,))}
     form.list_ids = [list_id for list_id in form.list_ids if list_id in list_ids]
     form.url = f"{config.base_url(config.current())}/f/{form.public_key}"
@@ -207,7 +207,7 @@ def update(account_id: int, form_id: int, request: FormPatch) -> Form:
 
 
 def delete(account_id: int, form_id: int) -> Form:
-    """Delete a form and return it as it was; contacts who used it stay. Raises NotFound."""
+    """Delete a form and return its last state. Contacts who signed up with it stay. Raises NotFound."""
     require_write_transaction()
     form = get(account_id, form_id)
     Form.delete().where(Form.id == form_id).execute()
@@ -215,11 +215,11 @@ def delete(account_id: int, form_id: int) -> Form:
 
 
 def list_fields(form: Form) -> list[Field]:
-    """Return the fields of a form; a form without any address field gets `email`."""
+    """Return the fields of a form. Without an email or phone field, a required `email` field comes first."""
     fields = [_parse_field(field) for field in form.fields]
     if not any(field.name in ("email", "phone") for field in fields):
         fields.insert(0, Field("email", None, None, True))
-    # A single address field is required; of two, one is enough
+    # A single address field is always required; of two, the contact may leave one empty.
     is_single = sum(field.name in ("email", "phone") for field in fields) == 1
     return [
         field._replace(required=True) if is_single and field.name in ("email", "phone") else field for field in fields
@@ -234,12 +234,12 @@ def _parse_field(written: Any) -> Field:
 
 
 def check_request(account_id: int, request: FormWrite | FormPatch, _: int | None = None) -> None:
-    """Raise Invalid with all errors of a form, beyond its types."""
+    """Raise Invalid with all errors of a request whose types are valid. The third argument, a form id, is ignored."""
     _parse_request(account_id, request)
 
 
 def _parse_request(account_id: int, request: FormWrite | FormPatch) -> dict[str, Any]:
-    """Return the columns that a request sets; raises Invalid with all errors."""
+    """Return the values that a request sets, by column; raises Invalid with all errors."""
     faults = Faults()
     values = sent_fields(request)
     defaults: dict[str, Any] = {"list_ids": [], "origins": [], "fields": ["email"], "double_opt_in": True}
@@ -264,7 +264,10 @@ def _parse_request(account_id: int, request: FormWrite | FormPatch) -> dict[str,
 
 
 def _parse_origins(texts: list[str], faults: Faults) -> list[str]:
-    """Return origins as browsers send them: lower case, ASCII, without the default port."""
+    """Return origins as browsers send them: lower case, ASCII, without the default port, without repetitions.
+
+    An invalid origin is added to `faults`.
+    """
     origins = []
     for index, text in enumerate(texts):
         origin = links.encode_url(text.strip().rstrip("/").lower()) or ""
@@ -276,7 +279,7 @@ def _parse_origins(texts: list[str], faults: Faults) -> list[str]:
 
 
 def get_redirect_url(form: Form) -> str | None:
-    """Return the URL that a form redirects to, safe for a header."""
+    """Return the URL to which a form redirects, encoded for a header, or None if it has none or an invalid one."""
     return links.encode_url(form.redirect_url) if form.redirect_url else None
 
 
@@ -285,7 +288,7 @@ def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
     for index, field in enumerate(form_fields):
         name = field if isinstance(field, str) else field.name
         if not isinstance(name, str):
-            continue  # absent or invalid, which is reported already
+            continue  # The error of a missing or invalid name was reported before.
         match = _DATA_KEY.fullmatch(name)
         if match is None:
             faults.add(f"fields[{index}]", "is invalid")
@@ -300,10 +303,10 @@ def _check_fields(form_fields: list[str | FormField], faults: Faults) -> None:
             faults.add(f"fields[{index}].label", "is invalid")
 
 
-# Rate limits of anonymous clients, counted in memory: a restart resets them, and nothing that clients sent is stored
+# Submissions of anonymous clients are counted in memory: a restart resets the counts, and no client data is stored.
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-# Keys kept at a time; the least recently used is dropped first
+# The maximum number of counted keys; the least recently used one is removed first.
 _MAX_RATE_KEYS = 50_000
 
 _rate_lock = threading.Lock()
@@ -311,7 +314,10 @@ _submission_times: OrderedDict[str, deque[int]] = OrderedDict()
 
 
 def count_submission(key: str, limit: int, window_ms: int) -> int:
-    """Count one more under a key and return 0; over the limit return the seconds to wait instead."""
+    """Count a submission under a key and return 0.
+
+    If the key has `limit` submissions in the last `window_ms` milliseconds, return the seconds to wait.
+    """
     now = clock.now_ms()
     with _rate_lock:
         times = _submission_times.setdefault(key, deque())
@@ -327,7 +333,7 @@ def count_submission(key: str, limit: int, window_ms: int) -> int:
 
 
 def check_rate(key: str, limit: int, window_ms: int = MINUTE_MS) -> None:
-    """Count one more under a key; raises RateLimitExceeded."""
+    """Count a submission under a key; raises RateLimitExceeded with the seconds to wait (see `count_submission`)."""
     wait = count_submission(key, limit, window_ms)
     if wait:
         raise RateLimitExceeded("Too many attempts.", retry_after=wait)

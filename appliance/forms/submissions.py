@@ -1,7 +1,7 @@
-"""Submissions of sign-up forms: parsed, rate limited, then signed up or confirmed by the owner of the address.
+"""Accept submissions of sign-up forms: parse them, limit their rate, and sign up the contact or ask for confirmation.
 
-The response does not reveal whether an address is known. Submitted data is stored apart from contacts until it is
-confirmed, and the confirmation mail contains none of it.
+The response does not reveal whether an address belongs to a contact. A submission that needs confirmation is stored
+apart from the contacts until then, and the confirmation email contains none of its data.
 """
 
 from collections.abc import Mapping
@@ -31,36 +31,40 @@ from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import commit, fetch, require_write_transaction
 from appliance.tracking import recipient_texts
 
-# A hidden field; programs that fill in every field fill in this one too
+# A hidden field: people do not see it, but bots that fill in every field fill it in.
 HONEYPOT_FIELD = "website"
 _MAX_CHARACTERS = 1_000
 
 
 class Names(Struct):
-    """The names that every form takes."""
+    """The names in a submission, which are accepted even if the form has no fields for them."""
 
     first_name: Line | None | UnsetType = UNSET
     last_name: Line | None | UnsetType = UNSET
 
 
 class Submission(NamedTuple):
-    """A parsed submission: the address to sign up, and other values."""
+    """A parsed submission.
+
+    `address` is the address to sign up. `data` is the custom data by key.
+    """
 
     address: Address
-    phone: Address | None  # in addition to an email address
+    phone: Address | None  # The phone number, if `address` is an email address.
     names: dict[str, str]
     data: dict[str, Any]
 
 
 def is_honeypot_filled(raw: Mapping[str, Any]) -> bool:
-    """Return whether the hidden field is filled in."""
+    """Return whether the hidden field of a submission is filled in, as only bots do."""
     return raw.get(HONEYPOT_FIELD) not in (None, "", UNSET)
 
 
 def parse_submission(form: Form, raw: Mapping[str, Any]) -> Submission:
-    """Parse a submission; raises Invalid with all errors, under the names of the fields.
+    """Parse the raw values of a submission, by field name; raises Invalid with all errors by field name.
 
-    A phone number may be in the national format of the account's country.
+    A phone number may be in the national format of the account's country. An email address takes precedence over a
+    phone number as the address to sign up.
     """
     faults = Faults()
     form_fields = store.list_fields(form)
@@ -104,7 +108,11 @@ def _parse_address(form: Form, kind: str, text: Any, faults: Faults) -> Address 
 
 
 def _parse_data(raw: Mapping[str, Any], form_fields: list[Field], faults: Faults) -> dict[str, Any]:
-    """Return the values of `data`, sent as an object, as `data[key]`, as `data.key` or by their plain name."""
+    """Return the custom data of a submission by key; errors are added to `faults`.
+
+    A value may be sent in the object `data`, or as the field `data.key`, `data[key]` or `key`. Lists, objects and
+    numbers beyond ±2**53 are left out.
+    """
     data = raw.get("data")
     data = data if isinstance(data, dict) else {}
     values: dict[str, Any] = {}
@@ -131,20 +139,20 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, int | float) or -(2**53) <= value <= 2**53
 
 
-# A form as plain HTML for the site of the user: it needs no script and takes the style of that page
+# The HTML snippet for the user's own website needs no script and inherits the style of the page.
 
 _INPUT_TYPES = {"email": "email", "phone": "tel"}
 
 
 def render_snippet(form: Form, language: str) -> str:
-    """Return the HTML of a form, to be copied."""
+    """Return the HTML snippet of a form, with labels in `language`, for the user's own website."""
     words_by_key = recipient_texts.get_texts(language)
     lines = [f'<form action="{escape(form.url)}" method="post">']
     lines += [
         f"  <p><label>{escape(_get_label(field, words_by_key))}<br>{_render_input(field)}</label></p>"
         for field in store.list_fields(form)
     ]
-    # Hidden, and skipped by keyboards and screen readers
+    # The honeypot field is hidden, and keyboards and screen readers skip it.
     lines.append(
         f"  <p hidden><label>{escape(words_by_key['form_trap'])} "
         f'<input name="{HONEYPOT_FIELD}" tabindex="-1" autocomplete="off"></label></p>'
@@ -169,14 +177,15 @@ SOURCE = "form"
 
 
 def find_channel(account_id: int, kind: str, key: str) -> Channel | None:
-    """Return the channel with an address, or None."""
+    """Return the channel with a normalized address (`key`), or None."""
     return next(iter(CHANNELS.find("account_id = ? AND kind = ? AND key = ?", (account_id, kind, key))), None)
 
 
 def save_contact(account_id: int, submission: Submission, evidence: Evidence, is_theirs: bool) -> Channel:
-    """Create the contact of an address, or update the one who has it; consent is unchanged. Returns the channel.
+    """Create or update the contact with the address of a submission, and return the channel; consent is unchanged.
 
-    With `is_theirs` the owner of the address has confirmed the values: only then they replace known ones.
+    `is_theirs` says that the owner of the address has confirmed the values. Otherwise existing values are not replaced.
+    A phone number is left out if the contact has one or another contact has this one.
     """
     require_write_transaction()
     existing_channel = find_channel(account_id, submission.address.kind, submission.address.key)
@@ -218,7 +227,7 @@ def _update_contact(
 
 
 def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
-    """Parse a body that was validated before, without its data if the contact cannot hold that."""
+    """Parse a validated body into a Struct, without custom data if the body is invalid with it; raises Invalid."""
     try:
         return validation.read(request_type, body)
     except Invalid:
@@ -227,15 +236,15 @@ def _parse_body(request_type: Any, body: dict[str, Any]) -> Any:
 
 
 DAY_MS = 86_400_000
-# Lifetime of the link in a confirmation mail, and of the submitted data
+# The lifetime of the link in a confirmation email with its submitted data, and that of the confirmation row
 LINK_LIFETIME_MS, RETENTION_MS = 7 * DAY_MS, 30 * DAY_MS
 MAX_MAILS_PER_CLIENT = 3
-# Suppressions that a confirmation does not lift: no mail reaches the address
+# Addresses that are suppressed for these reasons get no confirmation email, and a confirmation does not lift them.
 _UNREACHABLE_REASONS = ("hard_bounce", "soft_bounce", "manual", "stop_keyword")
 
 
 class _SignUp(NamedTuple):
-    """A submission with its account, form, lists, and the channel that has its address."""
+    """A submission with its account, form and evidence, its lists (id to name), and the existing channel, if any."""
 
     account: Account
     form: Form
@@ -246,10 +255,14 @@ class _SignUp(NamedTuple):
 
 
 def accept_submission(form: Form, submission: Submission, ip: str, user_agent: str | None) -> None:
-    """Apply a submission, as far as an anonymous client may."""
+    """Count a submission, record its event, and sign up the contact or request confirmation.
+
+    Without confirmation, a submission neither lifts an opt-out nor replaces existing values. Do nothing if the form was
+    deleted.
+    """
     require_write_transaction()
     if not Form.select().where(Form.id == form.id).exists():
-        return  # the form was deleted meanwhile
+        return  # The form was deleted after the submission was parsed.
     account = Account.get_by_id(form.account_id)
     evidence = Evidence(SOURCE, f"form:{form.id}", ip, user_agent, form.consent_text)
     channel = find_channel(account.id, submission.address.kind, submission.address.key)
@@ -259,12 +272,12 @@ def accept_submission(form: Form, submission: Submission, ip: str, user_agent: s
     if not needs_confirmation:
         channel = _sign_up(sign_up)
     elif submission.address.kind == "phone":
-        # Confirmation by SMS does not exist, so this number gets no messages
+        # There is no confirmation by SMS, so the contact is stored but not subscribed.
         channel = save_contact(account.id, submission, evidence, is_theirs=False)
     data = {"form_id": form.id, "form_name": form.name, "list_ids": list(sign_up.lists)}
     happened = NewEvent(account.id, "form_submitted", None, data, f"form:{form.id}", form.name)
     if channel is None:
-        # No contact yet, so client data is left out: nobody could request its erasure
+        # The event belongs to no contact, so it has no IP address or user agent: no erasure would remove them.
         log.record(happened)
     else:
         happened.contact_id = channel.contact_id
@@ -280,7 +293,11 @@ def _load_lists(form: Form) -> dict[int, str]:
 
 
 def _needs_confirmation(sign_up: _SignUp) -> bool:
-    """Return whether the owner must confirm: the form or a list requires it, or the address has opted out."""
+    """Return whether the owner of the address must confirm the sign-up.
+
+    It is so if the form requires it, a list requires it and the address is unverified, the address has opted out or
+    left one of the lists, or its suppression has one of `consent.BLOCKING_REASONS`.
+    """
     channel = sign_up.channel
     if sign_up.form.double_opt_in:
         return True
@@ -310,7 +327,7 @@ def _requires_double_opt_in(list_ids: list[int]) -> bool:
 
 
 def _sign_up(sign_up: _SignUp) -> Channel:
-    """Sign up a contact who never opted out, without confirmation."""
+    """Create or update the contact, opt the address in, add the contact to the lists, and return the channel."""
     channel = save_contact(sign_up.account.id, sign_up.submission, sign_up.evidence, is_theirs=False)
     if not channel.subscribed:
         consent.opt_in(channel, "recipient", sign_up.evidence)
@@ -321,7 +338,10 @@ def _sign_up(sign_up: _SignUp) -> Channel:
 
 
 def _request_confirmation(sign_up: _SignUp) -> None:
-    """Store the submission and mail the owner of the address, at most once a day and only where mail arrives."""
+    """Store the submission with its evidence, and email the owner of the address a confirmation link.
+
+    No email is sent if `_can_be_mailed` is False.
+    """
     account, form, submission = sign_up.account, sign_up.form, sign_up.submission
     now, contact_id = clock.now_ms(), sign_up.channel.contact_id if sign_up.channel else None
     person = {
@@ -352,15 +372,15 @@ def _request_confirmation(sign_up: _SignUp) -> None:
     if _can_be_mailed(sign_up, now):
         message = _send_confirmation_mail(sign_up, confirmation.id)
         confirmation.message_id = message.id
-        # A mail that was not queued does not count: the next submission may send one
+        # An email that was not queued does not count, so the next submission may send one.
         confirmation.mailed_at = now if message.status == "queued" else None
         confirmation.save()
 
 
 def _find_unmailed(sign_up: _SignUp, now: int) -> Confirmation | None:
-    """Return an earlier submission of this form that was not mailed; the new one replaces it.
+    """Return an open confirmation of this form and address that was not mailed, or None.
 
-    So repeated submissions for a week leave little work for the confirmation.
+    The new submission replaces it, so that repeated submissions do not add up to many rows for `confirm`.
     """
     confirmation: Confirmation | None = Confirmation.get_or_none(
         Confirmation.account == sign_up.account.id, Confirmation.form == sign_up.form.id,
@@ -401,12 +421,12 @@ def _send_confirmation_mail(sign_up: _SignUp, confirmation_id: int) -> Message:
 
 
 def list_expired(limit: int) -> list[int]:
-    """Return the ids of some sign-ups whose link has expired and that still hold submitted data."""
+    """Return the ids of up to `limit` confirmations whose link expired (`LINK_LIFETIME_MS`) and whose data remains."""
     return _list_ids("created_at < ? AND confirmed_at IS NULL AND key IS NOT NULL", LINK_LIFETIME_MS, limit)
 
 
 def clear_personal_data(confirmation_ids: list[int]) -> int:
-    """Clear the submitted data of sign-ups; the rows are kept for a while."""
+    """Clear the submitted data of unconfirmed rows, and return their number; the rows stay for `RETENTION_MS`."""
     require_write_transaction()
     return run(
         "UPDATE confirmation SET value = NULL, key = NULL, person = '{}', ip = NULL, user_agent = NULL "
@@ -415,12 +435,12 @@ def clear_personal_data(confirmation_ids: list[int]) -> int:
 
 
 def list_old(limit: int) -> list[int]:
-    """Return the ids of some sign-ups that are older than 30 days."""
+    """Return the ids of up to `limit` confirmations, confirmed or not, that are older than `RETENTION_MS`."""
     return _list_ids("created_at < ?", RETENTION_MS, limit)
 
 
 def delete_confirmations(confirmation_ids: list[int]) -> int:
-    """Delete sign-ups."""
+    """Delete confirmations and return their number."""
     require_write_transaction()
     return run(f"DELETE FROM confirmation WHERE id IN ({','.join(map(str, confirmation_ids))})")
 
@@ -434,9 +454,12 @@ MAX_PER_RECIPIENT, MAX_PER_CLIENT = 10, 50
 
 
 async def submit(form: Form, submission: Submission, client_ip_address: str, user_agent: str | None) -> None:
-    """Apply a submission; raises RateLimitExceeded over a rate (docs/decisions.md#4, Rates per address)."""
+    """Apply a submission within the rates per client and per recipient (docs/decisions.md#4, Rates per address).
+
+    Raises RateLimitExceeded.
+    """
     store.check_rate(f"form client:{addresses.client_network(client_ip_address)}", MAX_PER_CLIENT)
     store.check_rate(f"form recipient:{submission.address.kind}:{submission.address.key}", MAX_PER_RECIPIENT)
-    # Parsed before, so that the writer does not wait for it
+    # The user agent is parsed here and cached, so that the writer does not wait for it.
     await fetch(user_agents.parse_device, user_agents.truncate_header(user_agent))
     await commit(accept_submission, form, submission, client_ip_address, user_agent)

@@ -1,1 +1,1 @@
-"""Imports of contacts and suppressions from files: check, apply, report and undo."""
+"""Import contacts and suppressions from files: check, apply, report and undo."""

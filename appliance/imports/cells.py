@@ -1,4 +1,4 @@
-"""Read the cells of a file: clean them, parse addresses, and translate the words of other products."""
+"""Read the cells of an imported file: clean them, parse addresses, and translate the status words of other products."""
 
 import re
 import unicodedata
@@ -20,7 +20,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
 # A cell needs cleaning only if it begins or ends with one of these.
 UNCLEAN_EDGES = frozenset(SPACES + "'")
-# Our export puts a quote before a cell that a spreadsheet would take for a formula.
+# Our export prefixes a quote to a cell that a spreadsheet would take for a formula.
 _ESCAPED_FORMULA = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 _TYPED_STARTS = frozenset("-0123456789tf")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
@@ -33,7 +33,7 @@ NO = frozenset(
 YES = frozenset(
     ("1", "yes", "y", "true", "t", "on", "x", "ja", "j", "oui", "si", "s", "wahr", "vrai", "verdadero", "ok", "✓", "✔")
 )  # fmt: skip
-# The words of other products, in four languages; the most severe word of a row counts.
+# The status words of other products, in four languages. If a row has several, the most severe one is used.
 STATES = {
     "unsubscribed": "out", "unsubscribe": "out", "opted_out": "out", "optout": "out", "abgemeldet": "out",
     "abbestellt": "out", "ausgetragen": "out", "desinscrit": "out", "desinscrite": "out", "desabonne": "out",
@@ -55,14 +55,14 @@ SUBSCRIBED = frozenset(
      "angemeldet", "abonniert", "bestatigt", "bestaetigt", "inscrit", "inscrite", "abonne", "abonnee", "actif",
      "confirme", "suscrito", "activo", "alta", "confirmado")
 )  # fmt: skip
-# Placeholders for no value in any column, exactly as exports and people write them; none of these is a name.
+# Placeholders for an empty value in any column, exactly as exports and people write them. None of them is a name.
 _BLANKS = """
     - -- --- – — − _ ? ?? ??? . .. ... / // n/a N/A n.a. N.A. n/a. #N/A #NA #NV #VALUE! #WERT! #VALEUR! #¡VALOR! #REF!
     #BEZUG! #NAME? #NOM? #¿NOMBRE? #DIV/0! #NULL! null NULL (null) <null> [null] \\N (none) (blank) (empty) (leer)
     undefined k.A. k.a. K.A. n/d N/D s/o S/O 0000-00-00
 """
 BLANKS = frozenset((*_BLANKS.split(), "k. A.", "k. a.", "0000-00-00 00:00:00"))
-# Further placeholders, in columns where these words are never values
+# Further placeholders, only for columns of addresses and countries, where these words are never values
 _ADDRESS_BLANK_WORDS = """
     na n.a nil none nan unknown empty blank missing keine keiner keines leer unbekannt aucun aucune inconnu vide ninguno
     ninguna desconocido vacio
@@ -77,11 +77,11 @@ KNOWN_REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")
 
 
 class InvalidRecord(Exception):
-    """A record without a valid person; the text is the reason."""
+    """A record that is rejected, mostly because it has no valid address; the message is the reason."""
 
 
 def clean_cell(cell: str) -> str:
-    """Strip all white space, and the quote that our export puts before formulas."""
+    """Return a cell without white space at its ends and without the quote that our export prefixes to a formula."""
     cell = cell.strip(SPACES)
     return cell[1:] if cell.startswith("'") and _ESCAPED_FORMULA.match(cell) else cell
 
@@ -94,14 +94,18 @@ def fold_accents(text: str) -> str:
 
 
 def normalize_word(cell: Any) -> str:
-    """Return a cell as a word for comparison."""
+    """Return a cell as a word for comparison: lower case, without accents, `_` for spaces; `yes` or `no` for a bool."""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return fold_accents(str(cell).strip()).replace(" ", "_").replace("-", "_")
 
 
 def is_blank(cell: str, target: str) -> bool:
-    """Return whether a cell is blank: usual placeholders, and in columns of addresses also `none` or zeros."""
+    """Return whether a cell that is not empty is a placeholder for an empty value.
+
+    In columns of addresses and countries, more words are placeholders (`_BLANK_IN_ADDRESSES`), and in columns of phone
+    numbers also a number of zeros.
+    """
     if cell in BLANKS:
         return True
     if target not in _TARGETS_WITHOUT_WORDS:
@@ -114,12 +118,12 @@ def is_blank(cell: str, target: str) -> bool:
 
 
 def add_warning(row: dict[str, Any], target: str, cell: Any, reason: str) -> None:
-    """Add a warning that a value was left out or changed, with the reason; the rest of the row is imported."""
+    """Add a warning (target, cell, reason) to a row: the value was left out or changed, but the row is imported."""
     row.setdefault("warnings", []).append((target, str(cell)[:100], reason))
 
 
 def parse_typed(cell: str) -> Any:
-    """Return a number or boolean if the cell is written exactly as one, else the text."""
+    """Return a cell that is not empty as an int, float or bool if it is written like one in JSON, else as text."""
     if cell[0] not in _TYPED_STARTS:
         return cell
     if cell in ("true", "false"):
@@ -142,7 +146,7 @@ def _read_line(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
 
 
 def _read_address(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    """Collect the values of all columns with this target; the first valid value is used."""
+    """Append the cell to `row[target]`. `AddressReader` uses the first valid address of all columns of the target."""
     row.setdefault(target, []).append(str(cell))
 
 
@@ -153,7 +157,7 @@ def _read_name(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
             _read_line(row, data, text, name)
 
 
-# The languages of country names; the executable contains the CLDR data of these languages.
+# The languages in which country names are recognized. The executable contains the CLDR data of these languages only.
 COUNTRY_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl")
 # Country names that CLDR does not contain
 _MORE_COUNTRIES = {
@@ -164,7 +168,7 @@ _MORE_COUNTRIES = {
 
 @cache
 def _countries() -> dict[str, str]:
-    """Return the two-letter code of each country by its names in COUNTRY_LANGUAGES, without accents."""
+    """Return the two-letter codes of countries by name in COUNTRY_LANGUAGES, in lower case and without accents."""
 
     names = {
         fold_accents(name): code
@@ -206,7 +210,7 @@ def _read_tags(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str
 
 
 def split_words(text: str) -> list[Any]:
-    """Split a cell into words: a JSON list, or words separated by commas, semicolons or bars."""
+    """Return the words of a cell: the items of a JSON list, or the parts between commas, semicolons or bars."""
     if text.startswith("["):
         try:
             words = msgspec.json.decode(text)
@@ -234,7 +238,7 @@ def _read_verified(row: dict[str, Any], data: dict[str, Any], cell: Any, target:
 
 
 def _read_reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: str) -> None:
-    """Read the reason of a suppression; an unknown reason is kept as manual, so that no suppression is lost."""
+    """Read the reason of a suppression. An unknown one gets a warning and becomes `manual`: no suppression is lost."""
     status = normalize_word(cell)
     reason = STATES.get(status, status)
     if reason == "out":
@@ -245,7 +249,8 @@ def _read_reason(row: dict[str, Any], data: dict[str, Any], cell: Any, target: s
         add_warning(row, target, cell, "is not a known reason; kept as manual")
 
 
-# A function that reads a cell into the row or its custom data; invalid values are left out with a warning.
+# The parameters are the row, its custom data, the cell and its target. A reader stores the value of the cell in the row
+# or the custom data; it leaves out an invalid value with a warning.
 CellReader = Callable[[dict[str, Any], dict[str, Any], Any, str], None]
 CELL_READERS: dict[str, CellReader] = {
     "email": _read_address, "phone": _read_address, "name": _read_name, "first_name": _read_line,
@@ -254,25 +259,26 @@ CELL_READERS: dict[str, CellReader] = {
 }  # fmt: skip
 
 
-# A plain address needs only its domain to be validated.
+# If the local part of an address matches, only its domain must be validated.
 _PLAIN_EMAIL = re.compile(r"[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+(?:\.[A-Za-z0-9_'+/=?^`{|}~!#$%&*-]+)*\Z")
 
-# Addresses with other words in one cell: `Ann <ann@example.org>; bob@example.org`
+# Matches each address in a cell with other words, such as `Ann <ann@example.org>; bob@example.org`.
 _EMAIL_IN_WORDS = re.compile(r"""[^\s<>,;:"()|\[\]]+@[^\s<>,;:"'()|\[\]]+""")
 
 _NAME_BEFORE_EMAIL = re.compile(r"""\s*["']?([^<>@"]{1,255}?)["']?\s*<[^<>]+>[\s,;.]*""")
 
-# A space may be a typing error in the address itself, so the owner of `a b@example.org` is unknown.
+# Such a cell has no valid address: in `a b@example.org` the space may be a typing error within the address.
 _EMAIL_WITH_SPACE = re.compile(r"""\s*[^\s<>,;:"()|\[\]@]+\s+[^<>,;:"()|\[\]]*@[^\s@]+\s*""")
 
-# Separators between two numbers in one cell
+# Matches a separator between two phone numbers in one cell.
 _PHONE_SEPARATOR = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
 
 
 class AddressReader:
-    """Reads email addresses and phone numbers, with caches for domains and for the countries of numbers.
+    """Reads the email addresses and phone numbers of rows, and caches domains and the countries of phone numbers.
 
-    `country` is the default country of phone numbers. Addresses in our own export are not cleaned (`is_own`).
+    `country` is the default country of phone numbers. `is_own` says that the file is our own export, in which a quote
+    before an email address belongs to the address.
     """
 
     def __init__(self, country: str | None = None, is_own: bool = False) -> None:
@@ -281,7 +287,7 @@ class AddressReader:
         self._country_code, self._is_own = country, is_own
 
     def email_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:
-        """Return the first valid email address of a row; others are kept as custom data."""
+        """Return the first valid email address of a row, or None; store a further one as `other_email` in `data`."""
         address: Address | None = None
         for cell in row.get("email", ()):
             parsed: Address | None
@@ -302,7 +308,10 @@ class AddressReader:
         return address
 
     def _in_words(self, row: dict[str, Any], cell: str) -> tuple[Address | None, list[Address]]:
-        """Return the first address in a cell that contains other words, and the other addresses."""
+        """Return the first address, or None, and the other addresses of a cell that also contains other words.
+
+        A name before the first address is stored in the row if the row has no name.
+        """
         found_addresses: list[Address] = []
         if _EMAIL_WITH_SPACE.fullmatch(cell):
             return None, []
@@ -321,7 +330,7 @@ class AddressReader:
         return (found_addresses[0], list(dict.fromkeys(found_addresses[1:]))) if found_addresses else (None, [])
 
     def phone_of(self, row: dict[str, Any], data: dict[str, Any]) -> Address | None:
-        """Return the first valid phone number of a row; others are kept as custom data."""
+        """Return the first valid phone number of a row, or None; store a further one as `other_phone` in `data`."""
         address: Address | None = None
         for cell in row.get("phone", ()):
             try:
@@ -339,7 +348,7 @@ class AddressReader:
         return address
 
     def phone(self, cell: str) -> tuple[Address, list[str]]:
-        """Return a phone number in any common notation, and the rest of its cell; raises ValueError with the reason."""
+        """Return the first valid phone number of a cell, in any notation, and the other parts; raises ValueError."""
         try:
             return addresses.parse_written_phone(cell, self._country_code), []
         except ValueError:
@@ -353,7 +362,7 @@ class AddressReader:
             raise
 
     def email(self, text: str) -> Address:
-        """Parse an address as `addresses.email` does, validating each domain once; raises InvalidRecord."""
+        """Parse an email address as `addresses.parse_email` does, with a cache of domains; raises InvalidRecord."""
         local, _, domain = text.rpartition("@")
         if len(text) <= 254 and len(local) <= 64 and _PLAIN_EMAIL.match(local):
             domain_forms = self._domains.get(domain)
@@ -368,7 +377,7 @@ class AddressReader:
         return parse_email(text)
 
     def country(self, number: str) -> str | None:
-        """Return the country code (two letters) of a number in E.164, or None."""
+        """Return the two-letter country code of a phone number in E.164 format, or None if it is unknown."""
         if number not in self._countries:
             if len(self._countries) > 1000:
                 self._countries.clear()
@@ -377,7 +386,7 @@ class AddressReader:
 
 
 def explain_missing_address(row: dict[str, Any]) -> str:
-    """Return the reason why a row has no valid address."""
+    """Return the reason why a row has no valid address, from its warnings for email and phone."""
     faults = [(field, value, reason) for field, value, reason in row.get("warnings", ()) if field in ("email", "phone")]
     reasons = [
         f"email is invalid: {value}" if field == "email" else f"phone {reason}: {value[:40]}"
@@ -402,10 +411,10 @@ _json = msgspec.json.Decoder()
 
 
 class RowAddress(Struct, array_like=True):
-    """An address of a row, with its consent state.
+    """An address of a row, with its consent state in the file.
 
-    `consent` is `out` (the recipient opted out), `off` (not subscribed), `in` (subscribed) or None (not in the row).
-    Times are Unix milliseconds from the file, never in the future.
+    `key` is the normalized address. `suppression` is the reason or None. `consent` is `out` (the recipient opted out),
+    `off` (not subscribed), `in` (subscribed) or None (not in the row). Times are Unix milliseconds in the past.
     """
 
     kind: str
@@ -419,7 +428,7 @@ class RowAddress(Struct, array_like=True):
 
     @property
     def state(self) -> str | None:
-        """Return the state for `contact_rows.decide_consent`."""
+        """Return the argument `state` for `contact_rows.decide_consent`, from the suppression and the consent."""
         if self.suppression == "complaint":
             return self.suppression
         if self.consent == "in":
@@ -428,7 +437,7 @@ class RowAddress(Struct, array_like=True):
 
 
 def parse_phone(text: Any) -> Address:
-    """Parse a phone number; raises InvalidRecord."""
+    """Parse a phone number with country code; raises InvalidRecord."""
     try:
         return addresses.parse_phone(str(text))
     except ValueError:
@@ -444,9 +453,9 @@ def parse_email(text: Any) -> Address:
 
 
 def parse_past_time(cell: Any) -> int | None:
-    """Return a past time in milliseconds, UTC unless it has an offset; None for anything else.
+    """Parse an ISO 8601 time, in UTC unless it has an offset, and return Unix milliseconds.
 
-    It raises no error, because an unreadable time must not lose the opt-out of its row.
+    Return None if the cell is not a time or is in the future: an error would lose the opt-out in the same row.
     """
     try:
         moment = datetime.fromisoformat(str(cell).strip())
@@ -458,7 +467,7 @@ def parse_past_time(cell: Any) -> int | None:
 
 
 def parse_channels(cell: Any) -> list[RowAddress]:
-    """Parse the column `channels` of our own export; raises InvalidRecord."""
+    """Parse a cell of the column `channels` of our own export, a list or its JSON; raises InvalidRecord."""
     channels = cell
     if isinstance(cell, str):
         try:
@@ -509,7 +518,7 @@ def _read_lists(row: dict[str, Any], data: dict[str, Any], cell: Any, target: st
     row["lists"] = msgspec.json.encode(valid_names[:MAX_LISTS]).decode() if valid_names else None
 
 
-# Readers of columns with consent states, channels and lists, in addition to CELL_READERS
+# The readers for times of consent, channels and lists, in addition to CELL_READERS
 STATE_READERS: dict[str, CellReader] = {
     "opt_in_at": _read_time,
     "opt_out_at": _read_time,

@@ -30,7 +30,7 @@ _SQL_BATCH = 500
 
 
 class NamedLists:
-    """The lists that rows name. Missing lists are created, except in a dry run."""
+    """The ids of the lists named in the rows of a chunk. Missing lists are created, unless `dry` is set."""
 
     def __init__(self, account_id: int, people: list[Person], dry: bool) -> None:
         names = {normalize_name(name): name for person in people for name in person.list_names()}
@@ -49,7 +49,7 @@ class NamedLists:
                 self._ids[key] = lists.create(account_id, ListCreate(names[key])).id
 
     def ids(self, person: Person) -> list[int]:
-        """Return the ids of the lists that the row of a person names."""
+        """Return the ids of the lists named in the row of a person, without missing ones."""
         return [self._ids[key] for name in person.list_names() if (key := normalize_name(name)) in self._ids]
 
 
@@ -64,9 +64,10 @@ _FIELDS = ("first_name", "last_name", "source", "country_code", "tracking")
 class Outcome(NamedTuple):
     """The outcome of one line.
 
-    `warnings` are the values that were left out because of stored data, each as field, value and reason; values that
-    cannot be read are warnings of the staging file. `state` is the state of the contact after the line: `subscribed`,
-    or `unsubscribed` or `suppressed` with the reason after a colon.
+    `result` is `created`, `updated`, `skipped` or `failed`. `kept` names what stays opted out or suppressed: addresses,
+    and lists as `list:<id>`. `warnings` are (field, value, reason) of values left out because of stored data; warnings
+    about unreadable values are in the staging file. `state` is the state of the contact after the chunk, one of
+    `CONTACT_STATES`, or None if the line wrote no contact.
     """
 
     line: int
@@ -79,11 +80,14 @@ class Outcome(NamedTuple):
 
 
 class Chunk:
-    """Applies a chunk of people in its constructor.
+    """Applies a chunk of contacts in its constructor; the results are in the attributes.
 
-    It runs on the writer thread, or for a check, which does not write, on any thread. `memory` is given for a check:
-    the effects of the chunks before this one. `inserted` are the plain people of this chunk whom `insert_plain_people`
-    inserted before; they only join the lists here.
+    `memory` is given for a dry run and has the effects of the previous chunks; a dry run writes nothing and may run on
+    any thread. Without `memory`, call it in a write transaction. `people` are the rows of the chunk without the plain
+    people, who are `inserted` already (see `contact_rows.insert_plain_people`) and only join the lists here.
+
+    Attributes: `outcomes` has one Outcome for each of `people`; `before` has the snapshot for an undo; `warned` is the
+    number of created or updated lines with warnings.
     """
 
     def __init__(
@@ -115,7 +119,7 @@ class Chunk:
             )
 
     def _states(self) -> None:
-        """Set the final state of the contact in the outcome of each line that wrote one."""
+        """Set the final state of the contact in the outcome of each line that created or updated one."""
         for index, outcome in enumerate(self.outcomes):
             if outcome.result in (CREATED, UPDATED) and outcome.contact_id is not None:
                 self.outcomes[index] = outcome._replace(state=self._state(outcome.contact_id))
@@ -153,13 +157,14 @@ class Chunk:
             channel = self.known.channels.get((address.kind, address.key))
             if channel is None or channel.contact_id == contact_id:
                 continue
-            # A further address identifies a contact only if it is a phone number of a contact without an email address.
+            # The first address of a row identifies a contact. A further one does so only if it is the phone number of a
+            # contact without an email address.
             is_identifying = address is row_addresses[0] or (
                 address.kind == "phone" and not self.known.has_email(channel.contact_id)
             )
             if contact_id is not None or not is_identifying:
-                # The shared phone number of an office or household belongs to one contact; other people are imported
-                # without it.
+                # Several people may share the phone number of an office or household, but it belongs to one contact, so
+                # the others are imported without it.
                 row_addresses.remove(address)
                 left_out.append((address.kind, address.value, "belongs to another contact"))
                 continue
@@ -174,10 +179,10 @@ class Chunk:
         return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, row_addresses), left_out)
 
     def _is_somebody_else(self, contact_id: int, person: Person) -> bool:
-        """Return whether a row with only a phone number means another person than the contact with that number.
+        """Return whether a row without a valid email address is about another person than the contact with its number.
 
-        It does if its email address could not be read or its last name differs: a contact with an email address may
-        share a number with their office or household.
+        It is if the contact has an email address, and the email address of the row is invalid or the last names differ:
+        several people may share the phone number of an office or household.
         """
         if not self.known.has_email(contact_id):
             return False
@@ -197,7 +202,7 @@ class Chunk:
         return Outcome(person.line, CREATED, contact_id, None, self._addresses(contact_id, row_addresses))
 
     def _merge(self, contact_id: int, person: Person) -> None:
-        """Merge the values of a row into a contact; empty cells change nothing."""
+        """Replace the fields and data keys of a contact for which the row has values."""
         old_fields = self.known.contacts[contact_id]
         values = {name: value for name in _FIELDS if (value := getattr(person, name)) is not None}
         if old_fields.country_code is None and person.phone_country is not None:
@@ -216,7 +221,10 @@ class Chunk:
         return [address.value for address in row_addresses if self._address(contact_id, address)]
 
     def _address(self, contact_id: int, address: RowAddress) -> bool:
-        """Apply the row and the consent rules to one address and return whether an opt-out was kept."""
+        """Apply the suppression and consent of a row to one address, which is added if it is new.
+
+        Return whether the address keeps an opt-out or a suppression although the import opts in.
+        """
         key = (address.kind, address.key)
         channel = self.known.channels.get(key)
         hashed = self.known.hash_of(key)
@@ -250,7 +258,7 @@ class Chunk:
         self.before.suppressed(key[0], hashed, reason)
 
     def _contacts(self) -> None:
-        """Collect the rows of changed contacts: the contacts, their channels, then the search index."""
+        """Collect in `self.rows` the new and changed contacts, with their events, channels and search index."""
         touched = self._changed | {channel.contact_id for channel in self.known.touched()}
         mark = self.plan.mark
         account_id, now = self.plan.account_id, self.now
@@ -325,7 +333,7 @@ _SUPPRESSION_ACTORS = {"manual": "operator", "complaint": "recipient"}
 
 
 class SuppressionChunk:
-    """Applies a chunk of suppressions in its constructor (see `Chunk`)."""
+    """Applies a chunk of suppressions in its constructor, with the parameters and attributes of `Chunk`."""
 
     def __init__(
         self, plan: ImportPlan, people: list[Person], inserted: InsertedRange | None = None,
@@ -389,7 +397,7 @@ class SuppressionChunk:
             )  # fmt: skip
 
 
-# The states of contacts, as in `Outcome.state`; an index into this tuple is stored in one byte for each contact.
+# The values of `Outcome.state`. `StateCounter` stores the index of a state in this tuple in one byte for each contact.
 CONTACT_STATES = (
     "", "subscribed", "unsubscribed:file", "unsubscribed:before", "unsubscribed:not_opted_in",
     "suppressed:complaint", "suppressed:erased", "suppressed:hard_bounce", "suppressed:soft_bounce",
@@ -400,20 +408,21 @@ _decode_outcomes = msgspec.msgpack.Decoder(tuple[list[int], list[Any]]).decode
 
 
 class StateCounter:
-    """The states of the contacts of a running import, by id, one byte each; a contact on several lines counts once.
+    """The last state of each contact of a running import, which counts a contact on several lines once.
 
-    Plain people are not included: they are counted when they are inserted, and no other line names them.
+    It takes one byte for each contact id. Plain people are not included: they are counted when they are inserted, and
+    no other line names them.
     """
 
     def __init__(self, import_id: int) -> None:
-        """Load the outcomes of earlier chunks of the import."""
+        """Load the states from the stored outcomes of the import."""
         self._states = bytearray()
         chunks = rows("SELECT outcomes FROM import_chunk WHERE import_job_id = ? ORDER BY number", (import_id,))
         for (packed,) in chunks:
             self._take(Outcome(*fields) for fields in _decode_outcomes(packed)[1])
 
     def changes(self, outcomes: Iterable[Outcome]) -> Counter[str]:
-        """Return by how many contacts some outcomes change the count of each state; a change may be negative."""
+        """Return the change in the number of contacts of each state after new outcomes; a change may be negative."""
         new_states: dict[int, str] = {}
         for outcome in outcomes:
             if outcome.contact_id is not None and outcome.state is not None:
@@ -427,7 +436,7 @@ class StateCounter:
         return differences
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
-        """Add the states of outcomes that were written."""
+        """Add the states of new outcomes. Call it after they were written."""
         self._take(outcomes)
 
     def _take(self, outcomes: Iterable[Outcome]) -> None:

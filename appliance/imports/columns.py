@@ -1,7 +1,8 @@
-"""Guess what columns mean from their names, recognize exports of other products, and read columns of dates.
+"""Guess the targets of columns from their names, recognize exports of other products, and convert columns of dates.
 
-A single date such as `03/04/2026` is ambiguous, so dates are read by column. They are converted to ISO 8601, which
-segments, merge tags and flows understand; an ambiguous column stays as text until the user chooses an order.
+A single date such as `03/04/2026` is ambiguous, so the order of day and month is found from all values of its column.
+Dates are converted to ISO 8601, which segments, merge tags and flows understand. Ambiguous dates stay text unless the
+user chooses an order.
 """
 
 import re
@@ -11,13 +12,13 @@ from typing import Literal, NamedTuple
 
 from appliance.imports.cells import fold_accents
 
-# The targets of columns, in addition to `data.<key>`; "" leaves a column out.
+# The targets of columns, in addition to `data.<key>`. A column with the target "" is skipped.
 TARGETS = (
     "email", "phone", "name", "first_name", "last_name", "source", "country_code", "tracking", "tags", "data",
     "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "unsubscribed", "bounced", "reason",
     "note", "opt_in_at", "opt_out_at", "channels", "lists", "",
 )  # fmt: skip
-# The usual names of the columns of each target, without accents as `cells.fold_accents` returns them
+# The usual column names of each target, in the form that `cells.fold_accents` returns
 _NAMES = {
     "email": "email e_mail mail email_address e_mail_address emailaddress address_email correo correo_electronico "
              "courriel adresse_email adresse_e_mail adresse_mail e_mail_adresse email_adresse emailadresse mailadresse "
@@ -50,7 +51,7 @@ _NAMES = {
     "bounced": "bounced clean_time cleaned bounced_at",
 }  # fmt: skip
 _TARGET_BY_NAME = {name: target for target, names in _NAMES.items() for name in names.split()}
-# Columns of our own export that the service computes itself
+# Columns of our own export that are skipped, because the service computes their values
 _OWN_NAMES = """
     id account_id uuid list_ids lists created_at updated_at last_interacted_at channels channels_attributes
     sendable_email sendable_phone verification_status enrichment_status email_sent_count email_open_count
@@ -60,12 +61,16 @@ _OWN_NAMES = """
 _OWN_COLUMNS = frozenset(_OWN_NAMES.split())
 
 
-# Targets that several columns may share
+# Targets, in addition to custom data, that several columns may have
 _REPEATABLE = ("phone", "tags", "unsubscribed", "bounced")
 
 
 class Product(NamedTuple):
-    """An export of another product: the columns that identify it, and the targets of its columns."""
+    """An export format of a product.
+
+    `needs` has the names of the columns that identify it, and `map` the targets of columns by name. The names are as
+    `_squash` returns them. The target "" skips a column.
+    """
 
     name: str
     needs: frozenset[str]
@@ -78,7 +83,7 @@ def _product(name: str, required_columns: str, left_out: str = "", **targets: st
 
 
 OWN_EXPORT = "campanero"
-# Columns that are read only if the file is our own export
+# These targets are guessed only for columns of our own export.
 _ROUND_TRIP = ("opt_in_at", "opt_out_at", "channels", "lists")
 PRODUCTS = (
     _product(OWN_EXPORT, "id uuid subscribed_email subscribed_phone channels lists data",
@@ -103,23 +108,27 @@ PRODUCTS = (
 
 
 def normalize_name(name: str) -> str:
-    """Return the name of a column in normalized form, which is also its key in `data`."""
+    """Return the name of a column in lower case, its words joined by `_`: `FirstName` becomes `first_name`."""
     return re.sub(r"[^\w]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())).strip("_").lower()
 
 
 def recognize_product(names: list[str]) -> str | None:
-    """Return the product whose export has columns with these names, or None."""
+    """Return the name of the first of PRODUCTS whose identifying columns are all in `names`, or None."""
     squashed_names = {_squash(name) for name in names}
     return next((product.name for product in PRODUCTS if product.needs <= squashed_names), None)
 
 
 def _squash(name: str) -> str:
-    """Return a name in normalized form, but without word breaks at capitals (`FirstName` becomes `firstname`)."""
+    """Return a name like `normalize_name`, but do not split it at capitals: `FirstName` becomes `firstname`."""
     return re.sub(r"[^\w]+", "_", name.strip()).strip("_").lower()
 
 
 def guess_targets(names: list[str], resource: str = "contacts") -> list[str]:
-    """Return the target of each column; of two columns with the same single target, the first wins."""
+    """Return a target for each column name, "" for a column to skip.
+
+    If several columns have a target that only one may have, the others become custom data. `resource` is `contacts` or
+    `suppressions`.
+    """
     squashed_names = {_squash(name) for name in names}
     product = next((candidate for candidate in PRODUCTS if candidate.needs <= squashed_names), None)
     targets: list[str] = []
@@ -155,10 +164,12 @@ def _suppression_target(name: str, target: str) -> str:
 
 DateOrder = Literal["dmy", "mdy"]
 
-# The order of dates in a column: the same either way, day first, month first, undecided, or both in one column
+# The order of dates in a column: `clear` if no date depends on it, day first, month first, `ambiguous` if no value
+# shows it, or `mixed` if some values show day first and others month first
 DateFormat = Literal["clear", "dmy", "mdy", "ambiguous", "mixed"]
 
-# A column contains dates if half of its first values, and half of all its values, are dates.
+# A column contains dates if half of all its values are dates. It is no longer read if, from this number of values on,
+# fewer than half of the values so far are dates.
 _SAMPLED_VALUES = 20
 
 _MAX_DATE_CHARACTERS = 40
@@ -200,7 +211,7 @@ _MONTHS = (
 
 
 def _month(name: str) -> int | None:
-    """Return the month named by a word or its beginning in seven languages, or None if it is ambiguous."""
+    """Return the month (1 to 12) of a name or its beginning in seven languages; None if no month or several match."""
     folded = "".join(c for c in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(c))
     months = {
         number
@@ -211,7 +222,10 @@ def _month(name: str) -> int | None:
 
 
 class ParsedDate(NamedTuple):
-    """A date in ISO 8601 for both orders; None if it is not a valid day in that order."""
+    """A date in ISO 8601, read with the day first and with the month first; None where it is not a valid date.
+
+    `has_dots` says that the numbers are separated by dots, as in `31.12.1985`.
+    """
 
     day_first: str | None
     month_first: str | None
@@ -224,7 +238,7 @@ class ParsedDate(NamedTuple):
 
 
 def parse_date(text: str) -> ParsedDate | None:
-    """Return a parsed date, or None if the text is not a date."""
+    """Parse a date with or without a time in one of the usual notations; return None if the text is not a date."""
     text = text.strip()
     if not 6 <= len(text) <= _MAX_DATE_CHARACTERS or not any(character.isdecimal() for character in text):
         return None
@@ -268,7 +282,7 @@ def _iso_day(year: int, month: int, day: int, suffix: str) -> str | None:
 
 
 def _iso_time(groups: dict[str, str | None]) -> str | None:
-    """Return the ISO 8601 suffix of time and offset, "" without a time, or None for an invalid time."""
+    """Return time and offset as the end of an ISO 8601 text, "" if there is no time, or None if the time is invalid."""
     if groups["hour"] is None or groups["minute"] is None:
         return ""
     hour, day_half = int(groups["hour"]), (groups["half"] or "").replace(".", "")
@@ -289,14 +303,14 @@ def _iso_time(groups: dict[str, str | None]) -> str | None:
 
 
 class DateColumn:
-    """Detects the date order of a column from its values."""
+    """Detects from its values whether a column contains dates, and in which order."""
 
     def __init__(self) -> None:
         self._filled = self._dates = 0
         self._day_first = self._month_first = self._either = self._has_dots = False
 
     def add(self, text: str) -> bool:
-        """Add a value that is not empty, and return whether the column may still contain dates."""
+        """Add a value that is not empty, and return whether the column may still be one of dates."""
         parsed = parse_date(text)
         self._filled += 1
         if parsed is not None:
@@ -304,13 +318,13 @@ class DateColumn:
             self._day_first |= parsed.month_first is None
             self._month_first |= parsed.day_first is None
             if parsed.day_first and parsed.month_first and not parsed.is_clear:
-                # In a date with dots the day comes first, unless a value of the column shows otherwise.
+                # A date with dots has the day first, unless another value of the column has the month first.
                 self._has_dots |= parsed.has_dots
                 self._either |= not parsed.has_dots
         return self._filled < _SAMPLED_VALUES or self._dates * 2 >= self._filled
 
     def verdict(self, order: DateOrder | None) -> DateFormat | None:
-        """Return the date order of the column, `order` if its values leave it open, or None if it contains no dates."""
+        """Return the date format of the column, or None if it has no dates; `order` decides what its values do not."""
         if self._dates * 2 < self._filled or not self._dates:
             return None
         if self._day_first and self._month_first:
@@ -323,14 +337,14 @@ class DateColumn:
 
 
 def convert_date(text: str, verdict: DateFormat) -> tuple[str | None, str | None]:
-    """Convert a value of a date column: return (ISO 8601 date, None) or (None, reason)."""
+    """Convert a value of a column of dates; return (ISO 8601 text, None), or (None, reason) if it is not converted."""
     parsed = parse_date(text)
     if parsed is None:
         return None, "is not a date"
     if parsed.is_clear:
         return parsed.day_first, None
     if not (parsed.day_first and parsed.month_first):
-        # 31.12.1985 and 12/31/1985 are unambiguous, even in a column that contains both orders.
+        # Only one order makes a valid date of 31.12.1985 or 12/31/1985, even in a column that contains both orders.
         return parsed.day_first or parsed.month_first, None
     if verdict in ("ambiguous", "mixed", "clear"):
         return None, "may be day or month first"

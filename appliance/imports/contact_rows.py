@@ -1,7 +1,8 @@
-"""The database rows of a chunk: existing contacts, decisions about consent, and bulk inserts.
+"""Read and write the database rows of a chunk of contacts, and decide about their consent.
 
-The consent rules of imports are the line "Import" of the table "Who lifts what" (docs/decisions.md#9). They are the
-rules of `audience.consent` applied to values instead of rows, for a million addresses; a test compares the two.
+The consent rules of imports are the line "Import" of the table "Who lifts what" (docs/decisions.md#9). `decide_consent`
+applies the rules of `audience.consent` to values instead of database rows, which is fast enough for a million
+addresses; a test compares the two.
 """
 
 import time
@@ -34,7 +35,11 @@ class ConsentState(NamedTuple):
 
 
 class ConsentChange(NamedTuple):
-    """The state after a row, the act to record (None: no change), its actor, and whether an opt-out was kept."""
+    """The decision about the consent of an address.
+
+    `standing` is the new state. `act` is the act to record, by the actor `by`, or None if the state is unchanged.
+    `kept` says that an opt-out or a suppression remains although the import opts in.
+    """
 
     standing: ConsentState
     act: str | None = None
@@ -43,7 +48,7 @@ class ConsentChange(NamedTuple):
 
 
 def gravest_reason(reasons: "set[str] | frozenset[str]") -> str | None:
-    """Return the most severe of the reasons in force."""
+    """Return the most severe of some suppression reasons, or None if there is none."""
     return next((reason for reason in REASONS_BY_SEVERITY if reason in reasons), None)
 
 
@@ -54,9 +59,11 @@ def decide_consent(
     opt_in: bool,
     times: tuple[int | None, int | None] = (None, None),
 ) -> ConsentChange:
-    """Return the consent change of an address; `state` is its state in the file, `opt_in` the option of the import.
+    """Return the consent change of an address.
 
-    `times` are the times of the opt-in and the opt-out in the file; without them a change happens `now`.
+    `standing` is its stored state. `state` is its state in the file: `out`, `off`, a suppression reason, or None for
+    subscribed or not given. `opt_in` is the option of the import. `times` are the times of the opt-in and the opt-out
+    in the file (Unix milliseconds), `now` if None.
     """
     joined_at, left_at = (at or now for at in times)
     if state in ("out", "complaint"):
@@ -86,7 +93,7 @@ _SQL_BATCH = 500
 
 
 class ContactFields(NamedTuple):
-    """The columns of a contact that an import writes."""
+    """The columns of a contact that an import writes. `data` is JSON. `new` says that the contact is not stored yet."""
 
     first_name: str | None
     last_name: str | None
@@ -98,7 +105,10 @@ class ContactFields(NamedTuple):
 
 
 class ChannelState:
-    """An address of a contact, with its state before and after the chunk."""
+    """An address of a contact, with its state before the chunk (`original`, `verified_before`) and after it.
+
+    `id` is None for a new address. `touched` says that the address is new or changed.
+    """
 
     __slots__ = (
         "contact_id", "id", "original", "standing", "touched", "updated_at", "value", "verified_at", "verified_before",
@@ -115,13 +125,16 @@ class ChannelState:
         self.touched = number is None
 
     def change(self, standing: ConsentState, verified_at: int | None) -> None:
-        """Set the new state."""
+        """Set the consent state and the time of verification, and mark the address as touched if one differs."""
         if standing != self.standing or verified_at != self.verified_at:
             self.standing, self.verified_at, self.touched = standing, verified_at, True
 
 
 def _select_in(sql: str, fixed: tuple[Any, ...], values: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement with `{}` in place of a list of values, in batches within SQLite's limit."""
+    """Return the rows of a statement for a list of values of any length, in batches of `_SQL_BATCH`.
+
+    `sql` has `{}` in place of the values, after the parameters `fixed`.
+    """
     selected: list[tuple[Any, ...]] = []
     all_values = list(values)
     for start in range(0, len(all_values), _SQL_BATCH):
@@ -131,7 +144,10 @@ def _select_in(sql: str, fixed: tuple[Any, ...], values: Iterable[Any]) -> list[
 
 
 class DryRunState:
-    """The effects of a dry run so far on contacts that later rows name; needed because a dry run writes nothing."""
+    """The effects of the previous chunks of a dry run, which writes nothing to the database.
+
+    It has the contacts that later rows may name, with their addresses, and all suppression reasons by (kind, hash).
+    """
 
     def __init__(self) -> None:
         self.next_id: int | None = None
@@ -141,7 +157,7 @@ class DryRunState:
         self.reasons: dict[tuple[str, bytes], set[str]] = {}
 
     def keep(self, known: "ExistingContacts", contact_ids: Iterable[int]) -> None:
-        """Store the state of contacts after a chunk, and all suppressions."""
+        """Store the state of some contacts after a chunk, and the last id given to a new contact."""
         self.next_id = known.last_id()
         for contact_id in contact_ids:
             self.contacts[contact_id] = known.contacts[contact_id]
@@ -150,7 +166,10 @@ class DryRunState:
 
 
 class ExistingContacts:
-    """The existing contacts, channels, suppressions and stored opt-outs for the addresses of a chunk."""
+    """The contacts, channels, suppressions and remembered opt-outs of the addresses of a chunk.
+
+    They are loaded in the constructor and updated as the chunk is applied. A key is (kind, normalized address).
+    """
 
     def __init__(self, account_id: int, people: list[Person], memory: DryRunState | None = None) -> None:
         self.account_id = account_id
@@ -176,7 +195,7 @@ class ExistingContacts:
             self._recall(memory, keys)
 
     def _recall(self, memory: DryRunState, keys: set[tuple[str, str]]) -> None:
-        """Replace stored contacts with their state in the dry run."""
+        """Replace the stored state of contacts and suppressions with the state in the dry run."""
         self._next = memory.next_id
         for contact_id in {memory.owners[key] for key in keys & memory.owners.keys()} | (
             self.contacts.keys() & memory.contacts.keys()
@@ -213,7 +232,7 @@ class ExistingContacts:
             self.updated_at[row[0]] = row[7]
 
     def _load_states(self, keys: set[tuple[str, str]]) -> None:
-        """Load suppressions and stored opt-outs, if the account has any."""
+        """Load the suppressions in force and the remembered opt-outs of addresses, if the account has any."""
         params = (self.account_id,)
         if scalar("SELECT EXISTS (SELECT 1 FROM suppression WHERE account_id = ?)", params):
             for kind, hashed, reason in _select_in(
@@ -230,28 +249,28 @@ class ExistingContacts:
                 self.opt_outs[(kind, hashed)] = (by, opted_out_at)
 
     def hash_of(self, key: tuple[str, str]) -> bytes:
-        """Return the cached hash of an address."""
+        """Return the keyed hash of an address, from the cache if it is known."""
         hashed = self._hashes.get(key)
         if hashed is None:
             hashed = self._hashes[key] = crypto.hash_address(*key)
         return hashed
 
     def add(self, key: tuple[str, str], channel: ChannelState) -> None:
-        """Add a channel."""
+        """Add a channel to its contact."""
         self.channels[key] = channel
         self._of_contact[channel.contact_id].append((key, channel))
 
     def fresh(self, contact_id: int, key: tuple[str, str], value: str) -> ChannelState:
-        """Return a new channel with the stored opt-out of its address."""
+        """Return a new channel that is not subscribed, with the remembered opt-out of its address, if any."""
         by, opted_out_at = self.opt_outs.get((key[0], self.hash_of(key)), (None, None))
         return ChannelState(None, contact_id, value, ConsentState(False, by, opted_out_at))
 
     def reasons(self, kind: str, hashed: bytes) -> "set[str] | frozenset[str]":
-        """Return the reasons why an address is suppressed."""
+        """Return the reasons for which an address is suppressed; do not change the set."""
         return self._reasons.get((kind, hashed), frozenset())
 
     def suppress(self, kind: str, hashed: bytes, reason: str) -> None:
-        """Add a suppression."""
+        """Add a suppression, also to the state of the dry run."""
         self._reasons.setdefault((kind, hashed), set()).add(reason)
         if self._remembered is not None:
             self._remembered.setdefault((kind, hashed), set()).add(reason)
@@ -261,26 +280,29 @@ class ExistingContacts:
         return any(kind == "email" for (kind, _), _ in self._of_contact.get(contact_id, ()))
 
     def addresses_of(self, contact_id: int) -> list[tuple[tuple[str, str], ChannelState]]:
-        """Return the addresses of a contact, oldest first."""
+        """Return the addresses of a contact as (key, channel), oldest first."""
         return self._of_contact[contact_id]
 
     def touched(self) -> list[ChannelState]:
-        """Return the addresses that changed."""
+        """Return the new and changed addresses."""
         return [channel for channel in self.channels.values() if channel.touched]
 
     def next_id(self) -> int:
-        """Return the id of the next contact; only this thread creates contacts."""
+        """Return an id for a new contact. In a write transaction it stays free, because no other thread writes."""
         if self._next is None:
             self._next = storage_sql.last_id("contact")
         self._next += 1
         return self._next
 
     def last_id(self) -> int | None:
-        """Return the last assigned id, or None if no contact was created."""
+        """Return the last id that `next_id` returned, in this chunk or an earlier one of the dry run, or None."""
         return self._next
 
     def of_list(self, list_id: int, contact_ids: list[int | None]) -> tuple[str | None, set[int], set[int]]:
-        """Return (name, members, opted out) of a list for some contacts; the name is None if it takes no members."""
+        """Return the name of a list, and which of some contacts are members of it and which have opted out of it.
+
+        The name is None if the list does not exist or mirrors a segment.
+        """
         params = (list_id, self.account_id)
         list_row = fetch_one(
             "SELECT name FROM contact_list WHERE id = ? AND account_id = ? AND segment_id IS NULL", params
@@ -295,9 +317,9 @@ class ExistingContacts:
         return list_row[0], {row[0] for row in members}, {row[0] for row in opted_out}
 
 
-# Plain people are new contacts with one email address that is neither suppressed nor opted out: most rows of most
+# Plain people are new contacts with one email address that is neither suppressed nor opted out, as in most rows of most
 # files. SQLite creates their rows from the attached staging file, table by table, in the same transaction as the rest
-# of the chunk. The result equals that of `chunk.Chunk` (a test compares them), several times as fast.
+# of the chunk. This is several times as fast as `chunk.Chunk`, with the same result; a test compares the two.
 
 _PLAIN_TABLE = (
     "CREATE TEMP TABLE IF NOT EXISTS import_plain (n INTEGER PRIMARY KEY, pos INTEGER, value TEXT, "
@@ -310,7 +332,7 @@ _FILL_PLAIN = (
     "FROM staged.person p WHERE pos > :after AND pos <= :last AND plain AND NOT EXISTS (SELECT 1 FROM channel h "
     "WHERE h.account_id = :account AND h.kind = 'email' AND h.key = p.key)"
 )
-# These conditions are added only if the account has suppressions or opt-outs.
+# The first condition is added only if the account has suppressions, the second only if it has remembered opt-outs.
 _WITHOUT_STATE = (
     " AND NOT EXISTS (SELECT 1 FROM suppression s WHERE s.account_id = :account AND s.kind = 'email' "
     "AND s.address_hash = p.hash)",
@@ -349,7 +371,10 @@ _PLAIN_JOINED = _PLAIN_EVENT.format("'list_add', :data, 'list:' || :list, :name"
 
 
 class ImportPlan(NamedTuple):
-    """The options of an import that each chunk needs."""
+    """The options of an import that each chunk needs.
+
+    `words` is the text of the consent for the evidence. `skip` leaves existing contacts unchanged.
+    """
 
     import_id: int
     account_id: int
@@ -362,12 +387,12 @@ class ImportPlan(NamedTuple):
 
     @property
     def mark(self) -> dict[str, Any]:
-        """Return the data that marks events as made by the import and not by the contact."""
+        """Return the data that marks an event as caused by the import: `import_id` and, if set, `trigger_flows`."""
         return {"import_id": self.import_id, **({"trigger_flows": True} if self.trigger_flows else {})}
 
 
 class InsertedRange(NamedTuple):
-    """A range of new contact ids, with the time of their creation."""
+    """The plain people of a chunk: the time of creation, the first contact id, and the number of contacts."""
 
     at: int
     first: int
@@ -375,7 +400,7 @@ class InsertedRange(NamedTuple):
 
 
 def clear_plain_people(now: int) -> InsertedRange:
-    """Empty the table of plain people, as for a file of suppressions."""
+    """Empty `temp.import_plain` and return an empty range, for a file of suppressions."""
     db = connection()
     db.execute(_PLAIN_TABLE)
     db.execute("DELETE FROM temp.import_plain")
@@ -383,7 +408,10 @@ def clear_plain_people(now: int) -> InsertedRange:
 
 
 def insert_plain_people(plan: ImportPlan, after: int, last: int, now: int) -> InsertedRange:
-    """Insert the plain people of a range of positions of the attached file, and keep them in `temp.import_plain`."""
+    """Insert the plain people of the positions (after, last] of the attached staging file, with all related rows.
+
+    They are also in `temp.import_plain` until the next chunk. They join the lists in `add_plain_to_list`.
+    """
     clear_plain_people(now)
     params = {"account": plan.account_id}
     tables = ("suppression", "opt_out")
@@ -407,12 +435,12 @@ def insert_plain_people(plan: ImportPlan, after: int, last: int, now: int) -> In
 
 
 def count_warned(inserted: InsertedRange) -> int:
-    """Return the number of plain people with warnings."""
+    """Return the number of plain people of the chunk whose rows have warnings."""
     return int(scalar("SELECT count(*) FROM temp.import_plain WHERE warnings NOT NULL")) if inserted.number else 0
 
 
 def add_plain_to_list(plan: ImportPlan, list_id: int, name: str, inserted: InsertedRange) -> None:
-    """Add the plain people to a list, which must exist and take members."""
+    """Add the plain people of the chunk to a list, which must exist and must not mirror a segment."""
     values = {"list": list_id, "now": inserted.at, "count": inserted.number, "base": inserted.first - 1}
     run("INSERT INTO membership SELECT :list, :base + n, :now FROM temp.import_plain ORDER BY n", values)
     run("UPDATE contact_list SET contacts_count = contacts_count + :count, updated_at = :now WHERE id = :list", values)
@@ -468,7 +496,7 @@ _INSERT_OPT_OUT = (
     "ON CONFLICT (account_id, kind, address_hash) DO UPDATE SET by = excluded.by"
 )
 _LIST_COUNT = "UPDATE contact_list SET contacts_count = contacts_count + ?, updated_at = ? WHERE id = ?"
-# Tables come in the order of their foreign keys.
+# The statements are in the order in which foreign keys allow them.
 _STATEMENTS = (
     _CONTACT, _CONTACT_UPDATE, _CHANNEL, _CHANNEL_UPDATE, _SUPPRESSION, _CONSENT, _DELETE_OPT_OUT, _INSERT_OPT_OUT,
     search.WRITE_SQL,
@@ -476,7 +504,10 @@ _STATEMENTS = (
 
 
 def uuid7(now: int, number: int) -> str:
-    """Return a UUID of version 7 (RFC 9562), which grows with time and number, so that its index grows in order."""
+    """Return a UUID of version 7 (RFC 9562) for a time in milliseconds and a contact id.
+
+    UUIDs ascend with both, so that new entries come at the end of the index.
+    """
     value = (now & (1 << 48) - 1) << 80 | 7 << 76 | (number >> 42 & 0xFFF) << 64 | 2 << 62
     value |= (number & (1 << 42) - 1) << 20 | time.perf_counter_ns() & 0xFFFFF
     text = f"{value:032x}"
@@ -484,7 +515,7 @@ def uuid7(now: int, number: int) -> str:
 
 
 class RowWriter:
-    """Collects the rows of one chunk and writes them table by table."""
+    """Collects the rows of a chunk, and writes them in `flush`, table by table."""
 
     def __init__(self, account_id: int, actor: str, words: str | None, now: int) -> None:
         self.account_id, self.actor, self.words, self.now = account_id, actor, words, now
@@ -501,7 +532,7 @@ class RowWriter:
         self._refusals: list[tuple[str, bytes, str, str, str]] = []
 
     def consent(self, contact_id: int | None, kind: str, hashed: bytes, act: str, by: str, data: str = "{}") -> None:
-        """Add an act of consent with the evidence of the import."""
+        """Add a consent row with the evidence of the import, and journal a refusal in `flush`."""
         self._rows[_CONSENT].append(
             (self.account_id, contact_id, kind, hashed, act, by, self.actor, self.words, data, self.now)
         )
@@ -509,11 +540,11 @@ class RowWriter:
             self._refusals.append((kind, hashed, act, by, data))
 
     def event(self, contact_id: int, name: str, data: str, uid: str | None = None, title: str | None = None) -> None:
-        """Add an event of a contact."""
+        """Add an event of a contact; `uid` and `title` are the id and the name of its resource."""
         self._events.append((self.account_id, contact_id, name, data, uid, title, self.now, self.now))
 
     def flush(self) -> None:
-        """Write all collected rows."""
+        """Write all collected rows and journal the refusals. Call it once."""
         db = connection()
         for sql, values in self._rows.items():
             if values:
@@ -524,7 +555,10 @@ class RowWriter:
             consent.journal_refusal(self.account_id, kind, hashed, act, by, msgspec.json.decode(data))
 
     def join(self, list_id: int, name: str, contact_ids: list[int], data: dict[str, Any]) -> None:
-        """Add contacts that are not members to a list; call it after `flush`, because members must exist."""
+        """Add contacts that are not members yet to a list, with events whose data includes `data`.
+
+        Call it after `flush`, because the contacts must exist.
+        """
         db = connection()
         db.executemany(
             "INSERT INTO membership VALUES (?, ?, ?)", [(list_id, contact_id, self.now) for contact_id in contact_ids]

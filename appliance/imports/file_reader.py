@@ -1,4 +1,7 @@
-"""Read a file of contacts into its staging file, in a child process because reading is bound by the processor."""
+"""Read an uploaded file of contacts or suppressions: find its format, preview it, and write its staging file.
+
+A large file is read in a child process (see `main`), because reading keeps a processor busy.
+"""
 
 import codecs
 import csv
@@ -28,14 +31,14 @@ _MAX_SHOWN_CHARACTERS = 200
 
 
 class OverlongLine(str):
-    """The beginning of a line that is too long for a row."""
+    """The first `_MAX_SHOWN_CHARACTERS` of a line that has more than `ROW_CHARACTERS`."""
 
 
 def find_encoding(path: Path) -> tuple[str, int]:
     """Return the encoding of a file and the length of its byte order mark.
 
-    Without a mark, UTF-16 is recognized by its zero bytes. Otherwise the file is UTF-8, unless it has more invalid
-    than valid characters beyond ASCII; then it is Windows-1252.
+    Without a mark, UTF-16 is recognized by its zero bytes. Any other file is UTF-8, or Windows-1252 if more of its
+    bytes are invalid in UTF-8 than it has valid characters beyond ASCII.
     """
     with path.open("rb") as file:
         head = file.read(4096)
@@ -58,7 +61,10 @@ def find_encoding(path: Path) -> tuple[str, int]:
 
 
 def read_lines(path: Path, name: str, skip: int) -> Iterator[str]:
-    """Yield the lines of a file without line ends; a line that is too long is an `OverlongLine` with its beginning."""
+    """Yield the lines of a file without line ends, and an `OverlongLine` for a line that is too long.
+
+    `name` is the encoding. `skip` is the number of bytes before the first line.
+    """
     errors = "surrogateescape" if name == "utf-8" else "replace"
     decoder = codecs.getincrementaldecoder(name)(errors)
     with path.open("rb") as file:
@@ -68,7 +74,7 @@ def read_lines(path: Path, name: str, skip: int) -> Iterator[str]:
             block = file.read(_BLOCK)
             text = remainder + decoder.decode(block, final=not block)
             if line_end is None:
-                # In very old files lines end with a carriage return only.
+                # The lines of very old files end in a carriage return only.
                 line_end = "\r" if "\n" not in text and "\r" in text[:-1] else "\n"
             *complete_lines, remainder = text.split(line_end)
             for line in complete_lines:
@@ -89,7 +95,7 @@ def read_lines(path: Path, name: str, skip: int) -> Iterator[str]:
 
 MAX_COLUMNS = 200
 _DELIMITERS = (",", ";", "\t", "|")
-# A quoted cell may span this many lines; a longer one is treated as an unclosed quote.
+# A quoted cell may span this many further lines. If it is longer, its quote counts as unclosed.
 _MAX_QUOTED_LINES = 1000
 _UNREADABLE = re.compile("[\udc80-\udcff\ufffd]")
 _json = msgspec.json.Decoder()
@@ -98,7 +104,11 @@ csv.field_size_limit(ROW_CHARACTERS * 2)
 
 
 class Record(NamedTuple):
-    """The cells of a record by column (a list for CSV, a dict for JSON lines) and its first line, or its fault."""
+    """A record of a file, with the number of its first line.
+
+    `cells` is a list in CSV, and a dict by column name in JSON lines. If the record is invalid, `fault` is the reason
+    and `cells` the beginning of its line as text.
+    """
 
     line: int
     cells: Any
@@ -106,12 +116,12 @@ class Record(NamedTuple):
 
 
 def find_delimiter(line: str) -> str:
-    """Return the delimiter that splits a header into the most columns."""
+    """Return the delimiter that splits a line of column names into the most columns."""
     return max(_DELIMITERS, key=lambda delimiter: len(_parse_line(line, delimiter) or ()))
 
 
 def read_csv(lines: Iterator[str], separator: str, first: int = 1) -> Iterator[Record]:
-    """Yield the records of CSV lines, without blank lines; `first` is the number of the first line."""
+    """Yield the records of CSV lines; blank lines are skipped. `first` is the number of the first line."""
     ahead: deque[str] = deque()
     number = first - 1
     while True:
@@ -136,7 +146,11 @@ def read_csv(lines: Iterator[str], separator: str, first: int = 1) -> Iterator[R
 
 
 def _parse_quoted(line: str, lines: Iterator[str], ahead: deque[str], separator: str) -> tuple[list[str] | None, int]:
-    """Parse a line with quotes and the further lines that a quoted cell spans; return the cells and their number."""
+    """Return the cells of a line with quotes, and the number of further lines that they span.
+
+    The further lines are taken from `ahead`, which is filled from `lines`. Return (None, 0), and take no lines, if the
+    quotes are invalid or the record is too long.
+    """
     cells = _parse_line(line, separator)
     if cells is not None:
         return cells, 0
@@ -188,7 +202,7 @@ def _check_width(number: int, cells: list[str]) -> Record:
 
 
 def read_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
-    """Yield the records of JSON lines; `first` is the number of the first line."""
+    """Yield the records of JSON lines; blank lines are skipped. `first` is the number of the first line."""
     for number, line in enumerate(lines, first):
         if not line.strip():
             continue
@@ -211,32 +225,37 @@ def read_jsonl(lines: Iterator[str], first: int = 1) -> Iterator[Record]:
 
 MAX_ROWS = 1_000_000
 _SAMPLES = 3
-# The first bytes of spreadsheet workbooks (XLSX and XLS)
+# The first bytes of an XLSX and an XLS workbook
 _WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _PREVIEW_LINES = 20
-# Titles and remarks may precede the row of column names, up to this many lines.
+# The row of column names is searched in this many lines, because titles and remarks may precede it.
 _MAX_TITLE_LINES = 10
-# Targets, in addition to custom data, whose dates are read in the order of their column
+# Targets, in addition to custom data, of columns whose order of dates is detected
 _DATED_TARGETS = ("opt_in_at", "opt_out_at", "unsubscribed", "bounced", "subscribed_email", "subscribed_phone")
 
 
 class StagingTask(Struct):
-    """The task of a child process."""
+    """A file to read (`path`) into a staging file (`target`); `map` has the targets of columns by name."""
 
     path: str
     target: str
     resource: str
     map: dict[str, str | None]
-    # The key of the installation, which a child process needs
+    # The key of the installation, which a child process needs for the hashes of addresses
     key: bytes = b""
-    # The country of phone numbers without country code
+    # The two-letter country of phone numbers without a country code
     country: str | None = None
-    # The order of dates in ambiguous columns
+    # The order of dates in columns whose values do not show it
     date_order: DateOrder | None = None
 
 
 class FilePreview(NamedTuple):
-    """The format, columns and samples at the beginning of a file."""
+    """The format, columns and samples of a file, from its first lines.
+
+    `format` is `csv` or `jsonl`. `skip` is the length of the byte order mark. `delimiter` is None for JSON lines.
+    `headed` says whether the file has a row of column names; otherwise `names` are made up. Each of `samples` has the
+    cells of a row.
+    """
 
     format: str
     encoding: str
@@ -251,11 +270,11 @@ class FilePreview(NamedTuple):
 
 
 class UnreadableFile(Exception):
-    """A file without a readable table; the text is the reason."""
+    """A file that is no readable table; the message is the reason."""
 
 
 def preview_file(path: Path) -> FilePreview:
-    """Return the format, encoding, columns and samples of a file; raises UnreadableFile."""
+    """Return the preview of a file; raises UnreadableFile with the reason."""
     with path.open("rb") as file:
         if file.read(4) in _WORKBOOKS:
             raise UnreadableFile("the file is a workbook of a spreadsheet: save it as CSV first")
@@ -299,7 +318,7 @@ def preview_file(path: Path) -> FilePreview:
 
 
 def _choose_samples(rows: list[list[str]]) -> list[list[str]]:
-    """Return a few sample rows in file order, preferring rows with values in otherwise empty columns."""
+    """Return up to `_SAMPLES` rows in file order, preferably rows with values in columns empty in the rows before."""
     chosen: list[int] = []
     covered: set[int] = set()
     for index, row in enumerate(rows):
@@ -318,7 +337,8 @@ def _is_separator(line: str) -> bool:
 def _find_header(lines: list[str], start: int, separator: str | None) -> int:
     """Return the index of the line with the column names.
 
-    It is the first line with a column of addresses, if no address precedes it; else the first line of all.
+    It is the first of `_MAX_TITLE_LINES` that names a column of addresses. If there is none, or an address precedes it,
+    it is line `start`. `separator` is the delimiter, or None to guess it.
     """
     for index, line in enumerate(lines[start : start + _MAX_TITLE_LINES], start):
         if not line.strip() or isinstance(line, OverlongLine):
@@ -336,7 +356,7 @@ def _is_empty(row: list[str]) -> bool:
 
 
 def _name_by_content(cell: str, index: int) -> str:
-    """Return a name for a column without a name, chosen by its content."""
+    """Return a name for column `index` of a file without column names, by the cell in its first row."""
     return "email" if "@" in cell else f"column_{index + 1}"
 
 
@@ -364,7 +384,10 @@ def _sample_text(value: Any) -> str:
 
 
 def assign_targets(names: list[str], resource: str, mapping: dict[str, str | None]) -> list[str]:
-    """Return the target of each column: the one in `mapping`, else a guess."""
+    """Return the target of each column: that in `mapping` by column name, else a guess; "" skips the column.
+
+    A guess that `mapping` gives to another column is replaced by "", except for custom data.
+    """
     guessed = columns.guess_targets(names, resource)
     requested = {mapping[name] for name in names if mapping.get(name)}
     return [
@@ -378,7 +401,12 @@ def assign_targets(names: list[str], resource: str, mapping: dict[str, str | Non
 
 
 def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, Any]:
-    """Read a file into its staging file and return the totals; `report` gets the number of rows several times."""
+    """Write the staging file of a file, and return the totals; raises UnreadableFile.
+
+    `report` is called with the number of rows so far, every 0.3 seconds. The keys of the totals are `total` and
+    `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `dates` (date formats by column
+    name).
+    """
     path = Path(task.path)
     preview = preview_file(path)
     targets = assign_targets(preview.names, task.resource, task.map)
@@ -399,7 +427,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
         if row.fault is not None:
             writer.fault(row.line, row.fault, str(row.cells))
         elif isinstance(row.cells, list) and _is_empty(row.cells):
-            continue  # Spreadsheets write empty rows below the last one.
+            continue  # Spreadsheets write rows of empty cells below the last row.
         else:
             try:
                 writer.person(read_person(row.line, row.cells))
@@ -416,7 +444,7 @@ def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, An
 def _read_date_formats(
     path: Path, preview: FilePreview, targets: list[str], order: DateOrder | None
 ) -> dict[int, DateFormat]:
-    """Return the date formats by column index; the file is read to its end only while a column may contain dates."""
+    """Return the date formats by column index, {} for JSON lines. Reading ends once no column may contain dates."""
     if preview.format != "csv":
         return {}
     date_columns = {
@@ -454,7 +482,7 @@ def _read_records(path: Path, preview: FilePreview) -> Iterator[Record]:
 
 
 def main() -> int:
-    """Run one task of the service (see `core.subprocesses`)."""
+    """Read a task from the parent process, stage its file, and send progress and result (see `core.executable`)."""
     os.nice(5)
     parent = ParentPipe()
     task = parent.read_task(StagingTask)

@@ -1,7 +1,7 @@
-"""The worker for imports: read each file in a child process, then apply it chunk by chunk.
+"""The import worker: stage each file, then check or apply it chunk by chunk.
 
-The database stores the progress of each import: after a crash the next process continues after the last committed
-chunk. A file may be read again, but no row is written twice.
+The database stores the progress of each import, so that after a crash the next process continues after the last
+committed chunk. A file may be staged again, but no row is applied twice. A dry run is checked again from the beginning.
 """
 
 import logging
@@ -32,7 +32,10 @@ _CHUNK_CLASSES: dict[str, Any] = {"contacts": Chunk, "suppressions": Suppression
 
 
 class ChunkRange(NamedTuple):
-    """The positions (after, last] of a chunk in the staging file, and the ids of its plain people."""
+    """The positions (after, last] of a chunk in the staging file, and its plain people.
+
+    These have the contact ids from `first_id` on, `inserted_count` of them.
+    """
 
     after: int
     last: int
@@ -41,11 +44,11 @@ class ChunkRange(NamedTuple):
 
 
 class Cancelled(Exception):
-    """The import was cancelled."""
+    """The import was cancelled or deleted."""
 
 
 def build_plan(job: Import) -> ImportPlan:
-    """Return the plan of an import, which each chunk needs."""
+    """Return the plan of an import, from its options."""
     options = store.get_options(job)
     return ImportPlan(
         job.id, job.account_id, job.actor, options.consent_source, tuple(dict.fromkeys(options.list_ids)),
@@ -54,7 +57,7 @@ def build_plan(job: Import) -> ImportPlan:
 
 
 def start_phase(import_id: int, phase: str) -> Import:
-    """Start a phase; raises Cancelled."""
+    """Start a phase of an import and return the import; raises Cancelled."""
     require_write_transaction()
     _raise_if_cancelled(import_id)
     run(
@@ -65,7 +68,7 @@ def start_phase(import_id: int, phase: str) -> Import:
 
 
 def clear_outcomes(import_id: int, limit: int = 200) -> bool:
-    """Delete a batch of outcomes of an earlier run, reset its totals, and return whether outcomes remain."""
+    """Reset the totals of an import, delete the outcomes of up to `limit` chunks, and return whether any remain."""
     require_write_transaction()
     run(
         "DELETE FROM import_chunk WHERE id IN (SELECT id FROM import_chunk WHERE import_job_id = ? LIMIT ?)",
@@ -80,14 +83,17 @@ def clear_outcomes(import_id: int, limit: int = 200) -> bool:
 
 
 def record_rows_read(import_id: int, count: int) -> None:
-    """Store the number of rows read so far; raises Cancelled."""
+    """Store the number of rows that were read so far; raises Cancelled."""
     require_write_transaction()
     _raise_if_cancelled(import_id)
     run("UPDATE import SET total = ?, updated_at = ? WHERE id = ?", (count, clock.now_ms(), import_id))
 
 
 def record_staged(import_id: int, total: int, failed: int, dates: dict[str, str]) -> Import:
-    """Store the totals of reading and the date orders of columns, and start the phase `applying`."""
+    """Store the totals of staging, start the phase `applying`, and return the import; raises Cancelled.
+
+    `dates` has the date formats by column name.
+    """
     require_write_transaction()
     _raise_if_cancelled(import_id)
     run(
@@ -101,9 +107,9 @@ def record_staged(import_id: int, total: int, failed: int, dates: dict[str, str]
 
 
 def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> None:
-    """Write the people of positions (after, last] of the attached file, their outcomes and the progress of the import.
+    """Apply the rows at the positions (after, last] of the attached staging file; raises Cancelled.
 
-    Raises Cancelled.
+    The outcomes and the progress of the import are stored in the same transaction. `arriving` is updated.
     """
     require_write_transaction()
     _raise_if_cancelled(plan.import_id)
@@ -131,20 +137,23 @@ def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving
 
 
 class ChunkCheck(NamedTuple):
-    """The outcomes of a dry run of one chunk, and the number of lines with warnings."""
+    """The outcomes of a chunk in a dry run, and the number of created or updated lines with warnings."""
 
     outcomes: list[Outcome]
     warned: int
 
 
 def check_chunk(plan: ImportPlan, resource: str, people: list[Person], memory: DryRunState) -> ChunkCheck:
-    """Return the outcomes that applying a chunk would have after the chunks in `memory`, without writing."""
+    """Return the outcomes that a chunk would have, without writing; `memory` has the effects of the previous chunks."""
     chunk = _CHUNK_CLASSES[resource](plan, people, memory=memory)
     return ChunkCheck(chunk.outcomes, chunk.warned)
 
 
 def record_check(import_id: int, chunk_range: ChunkRange, chunk_check: ChunkCheck, arriving: StateCounter) -> None:
-    """Store the outcomes of a dry run; ids from `chunk_range.first_id` on do not exist yet. Raises Cancelled."""
+    """Store the outcomes of a chunk of a dry run; raises Cancelled.
+
+    Contact ids from `chunk_range.first_id` on are left out, because these contacts do not exist.
+    """
     require_write_transaction()
     _raise_if_cancelled(import_id)
     state_changes = arriving.changes(chunk_check.outcomes)
@@ -193,7 +202,7 @@ def _insert_chunk(
 
 
 def finish_import(import_id: int, status: str, error: str | None = None) -> None:
-    """Finish an import; unless it wrote nothing, it can be undone for a day from now."""
+    """Finish an import with a status, and an error if it failed. If it wrote rows, allow an undo for 24 hours."""
     require_write_transaction()
     now = clock.now_ms()
     job = Import.get_or_none(Import.id == import_id)
@@ -211,23 +220,27 @@ log = logging.getLogger("campanero.imports")
 
 _MAX_CHUNK_ROWS, _MIN_CHUNK_ROWS = 1000, 25
 _CHUNK_SECONDS = 0.02
-# The first chunk is small in case its rows are expensive.
+# The first chunk is small, because it is unknown how long its rows take.
 _FIRST_CHUNK_ROWS = 100
-# For smaller files, starting a child process takes longer than reading the file.
+# A file up to this size is read in this process, because starting a child process takes longer.
 _MAX_IN_PROCESS_BYTES = 131_072
-# A younger file may belong to a request in progress.
+# A younger file may be an upload whose request is not finished, so it is not deleted.
 _MIN_FILE_AGE_SECONDS = 3600
 
 
 class Importer:
-    """The import worker; a process has one."""
+    """The import worker, of which a process has one. Set `stopping` to stop it after the current chunk."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._busy = threading.Lock()
 
     def run(self) -> None:
-        """Process imports until none is pending; a concurrent call returns at once."""
+        """Process imports and undos until none is left, then delete expired files.
+
+        A call during another one does nothing. Raises Unavailable if the database cannot be written; the next call
+        continues.
+        """
         if not self._busy.acquire(blocking=False):
             return
         try:
@@ -269,7 +282,7 @@ class Importer:
             transactions.write(finish_import, job.id, "failed", "something went wrong on our side; the log says what")
 
     def _read(self, job: Import, home: Path) -> Import:
-        """Write the staging file; raises Cancelled, _Interrupted or UnreadableFile."""
+        """Write the staging file and return the import; raises Cancelled, _Interrupted or UnreadableFile."""
         transactions.write(start_phase, job.id, "staging")
         while transactions.write(clear_outcomes, job.id):
             pass
@@ -297,7 +310,7 @@ class Importer:
         raise _Interrupted
 
     def _apply(self, job: Import, home: Path) -> bool:
-        """Apply all chunks after the cursor; return False if the service stops first."""
+        """Apply or check all chunks after the cursor, and return False if the service stops before the last one."""
         plan = build_plan(job)
         staged = StagingFile(home / "staging.db")
         try:
@@ -310,14 +323,14 @@ class Importer:
                 transactions.run_outside_transaction(staging.detach_staging)
 
     def _parts(self, plan: ImportPlan, job: Import, staged: StagingFile) -> bool:
-        """Apply or check chunks, whose size adapts to the time that the previous chunk took."""
+        """Apply or check chunks as `_apply` does; the size of a chunk depends on the duration of the previous one."""
         position, count, size = (job.cursor or [0])[0], staged.count(), _FIRST_CHUNK_ROWS
         arriving, memory, next_id = StateCounter(job.id), DryRunState(), database.last_id("contact") + 1
         while position < count and not self.stopping.is_set():
             last = min(position + size, count)
             if job.dry_run:
                 chunk_check = check_chunk(plan, job.resource, staged.people(position, last), memory)
-                time.sleep(0.0005)  # A check only takes processor time, so it yields to requests.
+                time.sleep(0.0005)  # A check never waits, so requests would not get the processor.
                 transactions.write(
                     record_check, plan.import_id, ChunkRange(position, last, next_id, 0), chunk_check, arriving
                 )
@@ -330,12 +343,12 @@ class Importer:
 
 
 def _next_size(seconds: float, row_count: int) -> int:
-    """Return the number of rows of the next chunk, chosen so that transactions stay short."""
+    """Return the number of rows for the next chunk, so that its transaction takes about `_CHUNK_SECONDS`."""
     return max(_MIN_CHUNK_ROWS, min(_MAX_CHUNK_ROWS, int(row_count * min(2.0, _CHUNK_SECONDS / max(seconds, 0.001)))))
 
 
 class _Interrupted(Exception):
-    """The service is stopping; the next process continues."""
+    """The service is stopping; the next process continues the import."""
 
 
 def _apply_timed(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> float:
@@ -345,7 +358,7 @@ def _apply_timed(plan: ImportPlan, resource: str, after: int, last: int, arrivin
 
 
 def delete_expired_files() -> None:
-    """Delete the files of imports after the retention period."""
+    """Delete the files of deleted imports, of finished ones after `store.RETENTION_MS`, and abandoned uploads."""
     for home in store.import_directory().iterdir():
         number = home.name if home.name.isdecimal() else "0"
         row = fetch_one("SELECT status, coalesce(completed_at, created_at) FROM import WHERE id = ?", (number,))
@@ -354,4 +367,4 @@ def delete_expired_files() -> None:
             if is_expired and home.stat().st_mtime < time.time() - _MIN_FILE_AGE_SECONDS:
                 shutil.rmtree(home, ignore_errors=True) if home.is_dir() else home.unlink()
         except FileNotFoundError:
-            continue  # The uploaded file was moved into an import meanwhile.
+            continue  # The upload was moved into the directory of its import.

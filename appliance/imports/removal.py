@@ -1,12 +1,13 @@
-"""Undo imports, and remove erased persons from all data that imports keep.
+"""Undo imports, and remove erased persons from the files and results of imports.
 
-An undo deletes a contact that the import created, unless it was changed, got a message, or was added to another list
-since. Mirrors and messages that never left do not count. A changed field gets its old value back if it still has the
-value of the import; the same holds for addresses, consent, suppressions and memberships. Chunks are undone in
-transactions, the last chunk first, so that an interruption is harmless.
+An undo deletes the contacts that the import created, except those that were changed, sent a message, or added to
+another list after it. Mirrored lists and skipped or cancelled messages are ignored. A field that the import changed
+gets its old value back if it still has the value of the import. The same holds for addresses, consent, suppressions and
+memberships. Chunks are undone from the last to the first, each batch in one transaction, so an undo can be interrupted
+and continued.
 
-An erasure inserts a row into the table `erasure` in its own transaction, so that it is not lost when the process ends.
-It waits while an import runs; a contact that the import creates again is erased again after it.
+The erasure of a contact inserts a row into the table `erasure` in its own transaction, so that it is not lost when the
+process ends. The row waits until no import is running. A contact that an import created again is then erased again.
 """
 
 import logging
@@ -44,20 +45,26 @@ _encode_snapshot = msgspec.msgpack.Encoder().encode
 
 
 class ContactChange(msgspec.Struct, array_like=True):
-    """The changes of an existing contact: fields and data keys as (before, after), and its previous `updated_at`."""
+    """The changes of an existing contact: (before, after) by field and by data key, and its `updated_at` before."""
 
     contact_id: int
     updated_at: int
     fields: dict[str, tuple[Any, Any]]
-    # Each side is a list of one value, or empty if the key did not exist.
+    # Before and after are lists of one value, or empty lists if the key did not exist.
     data: dict[str, tuple[Any, Any]]
 
 
 class ChunkSnapshot(msgspec.Struct, array_like=True):
-    """The changes of a chunk, as far as its undo needs them."""
+    """The changes that a chunk made, for an undo.
+
+    `at` is the time of the chunk. `channels` has the state of changed addresses before: id, `ConsentState` as a list,
+    `verified_at` and `updated_at`. `added` are (kind, key) of addresses added to existing contacts. `opt_outs` are
+    (kind, hash, by, time) of remembered opt-outs that were lifted. `suppressions` are (kind, hash, reason) of new ones.
+    `joined` has the contact ids that joined a list, as ranges by list id.
+    """
 
     at: int
-    # Ids of contacts as ranges (first, count); most chunks have one range.
+    # The ids of new contacts as ranges (first, count), because most chunks have only one range
     created: list[tuple[int, int]] = []
     changes: list[ContactChange] = []
     channels: list[tuple[int, list[Any], int | None, int]] = []
@@ -68,7 +75,7 @@ class ChunkSnapshot(msgspec.Struct, array_like=True):
 
 
 def to_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ids as ranges (first, count)."""
+    """Return the ranges (first, count) of distinct ids."""
     ranges: list[tuple[int, int]] = []
     for contact_id in sorted(ids):
         if ranges and contact_id == sum(ranges[-1]):
@@ -84,7 +91,7 @@ def from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 class SnapshotBuilder:
-    """Records the changes of a chunk while it is applied."""
+    """Builds the snapshot of a chunk while the chunk is applied; `inserted` are its plain people."""
 
     def __init__(self, now: int, inserted: InsertedRange | None = None) -> None:
         self.notes = ChunkSnapshot(now)
@@ -93,7 +100,7 @@ class SnapshotBuilder:
         self.created = self._created.append
 
     def line(self, contact_id: int, old_fields: Any, new_fields: Any, updated_at: int) -> None:
-        """Record the change of an existing contact."""
+        """Record the changed fields and data keys of an existing contact, and its `updated_at` before."""
         fields = {
             name: (a, b) for name in _FIELDS if (a := getattr(old_fields, name)) != (b := getattr(new_fields, name))
         }
@@ -107,15 +114,15 @@ class SnapshotBuilder:
         self.notes.changes.append(ContactChange(contact_id, updated_at, fields, data))
 
     def channel(self, number: int, standing: ConsentState, verified_at: int | None, updated_at: int) -> None:
-        """Record the state of an existing address."""
+        """Record the state of an existing address (its channel id is `number`) before the chunk."""
         self.notes.channels.append((number, list(standing), verified_at, updated_at))
 
     def channel_added(self, kind: str, key: str) -> None:
-        """Record an address added to an existing contact."""
+        """Record an address that was added to an existing contact."""
         self.notes.added.append((kind, key))
 
     def forgot(self, kind: str, hashed: bytes, by: str, opted_out_at: int) -> None:
-        """Record a stored opt-out that was lifted."""
+        """Record a remembered opt-out that was lifted."""
         self.notes.opt_outs.append((kind, hashed, by, opted_out_at))
 
     def suppressed(self, kind: str, hashed: bytes, reason: str) -> None:
@@ -123,29 +130,33 @@ class SnapshotBuilder:
         self.notes.suppressions.append((kind, hashed, reason))
 
     def joined(self, list_id: int, contact_ids: Iterable[int]) -> None:
-        """Record contacts that joined a list."""
+        """Record contacts that joined a list, in addition to those recorded before."""
         self._joined[list_id] += contact_ids
 
     def packed(self) -> bytes:
-        """Return the snapshot in its stored form."""
+        """Return the snapshot as MessagePack, for the column `before` of the chunk."""
         self.notes.created = to_ranges(self._created)
         self.notes.joined = {list_id: to_ranges(members) for list_id, members in self._joined.items()}
         return _encode_snapshot(self.notes)
 
 
 _decode_snapshot = msgspec.msgpack.Decoder(ChunkSnapshot).decode
-# Deleting contacts takes longer than inserting them.
+# Contacts in one transaction of an undo. The number is small, because deleting contacts takes longer than inserting
+# them.
 _UNDO_BATCH = 50
 
 
 def run_undo(job: Import, stopping: threading.Event) -> None:
-    """Undo an import batch by batch; after a stop the next process continues."""
+    """Undo an import batch by batch, until it is undone or `stopping` is set; a later call continues."""
     while not stopping.is_set() and transactions.write(undo_batch, job.id):
         pass
 
 
 def undo_batch(import_id: int) -> bool:
-    """Undo a batch of the last remaining chunk and return whether more may remain."""
+    """Undo up to `_UNDO_BATCH` contacts of the last remaining chunk, and return whether more may remain.
+
+    If no chunk remains, set the phase `undone`.
+    """
     require_write_transaction()
     job = Import.get_by_id(import_id)
     chunk = fetch_one(
@@ -172,13 +183,13 @@ def undo_batch(import_id: int) -> bool:
 class _ChunkUndo:
     def __init__(self, account_id: int, import_id: int, notes: ChunkSnapshot) -> None:
         self.account_id, self.import_id, self.notes = account_id, import_id, notes
-        # The number of contacts that are not deleted, by reason
+        # The number of new contacts that are not deleted, by reason (`store.KEEP_REASONS`)
         self.stayed: Counter[str] = Counter()
         self._created = from_ranges(notes.created)
         self._joined = {list_id: from_ranges(members) for list_id, members in notes.joined.items()}
 
     def left(self) -> bytes | None:
-        """Return the snapshot of the remaining changes, or None."""
+        """Return the snapshot of the changes that remain, as MessagePack, or None if none remain."""
         if not (self._created or self.notes.changes or any(self._joined.values())):
             return None
         self.notes.created = to_ranges(self._created)
@@ -186,7 +197,7 @@ class _ChunkUndo:
         return msgspec.msgpack.encode(self.notes)
 
     def step(self) -> int:
-        """Undo a batch, remove it from the snapshot, and return the number of restored contacts."""
+        """Undo the next batch, remove it from the snapshot, and return the number of contacts deleted or restored."""
         self._addresses()
         contact_ids = self._created[-_UNDO_BATCH:]
         del self._created[-_UNDO_BATCH:]
@@ -203,7 +214,7 @@ class _ChunkUndo:
         return len(changes)
 
     def _addresses(self) -> None:
-        """Restore suppressions, opt-outs and channels, first and together because they belong to addresses."""
+        """Restore all suppressions, opt-outs and channels of the chunk that are unchanged since the import."""
         account, at = self.account_id, self.notes.at
         for kind, hashed, reason in self.notes.suppressions:
             run(
@@ -248,7 +259,7 @@ class _ChunkUndo:
         return len(removed_ids)
 
     def _untouched(self, contact_ids: list[int]) -> list[int]:
-        """Return the new contacts that are unchanged since the import, and count the others by reason."""
+        """Return those of some new contacts that may be deleted, and count the others by reason in `stayed`."""
         ids, own = ",".join("?" * len(contact_ids)), ",".join(map(str, self._joined)) or "0"
         removable_ids = []
         for contact_id, messaged, listed, changed in rows(
@@ -307,7 +318,7 @@ class _ChunkUndo:
 logger = logging.getLogger("campanero.imports")
 
 _BLOCK = 1_048_576
-# Blocks overlap by more than the longest address in the widest encoding.
+# Blocks of a file overlap by more bytes than the longest address has in any encoding.
 _OVERLAP = 2048
 _CHUNK_BATCH = 50
 _PHONE_SEPARATORS = b" \t.-()/\0"
@@ -316,7 +327,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class ErasedPerson(NamedTuple):
-    """An erased person: the id of the former contact, and the addresses as (kind, key, value)."""
+    """A pending erasure: the id of the deleted contact, its addresses as (kind, key, value), and the erasure time."""
 
     id: int
     account_id: int
@@ -325,35 +336,41 @@ class ErasedPerson(NamedTuple):
     created_at: int
 
     def words(self) -> list[str]:
-        """Return all forms of the addresses, in lower case."""
+        """Return the normalized and the written forms of the addresses, in lower case."""
         return sorted({addresses.lowercase(text) for _, key, value in self.addresses for text in (key, value)})
 
     def finder(self) -> Callable[[bytes], bool]:
-        """Return a function that finds an address in bytes of any encoding, with ASCII letters in lower case."""
+        """Return a function that tells whether bytes contain one of the addresses.
+
+        The bytes may be UTF-8, UTF-16 or Windows-1252, and their ASCII letters must be in lower case.
+        """
         encoded_words, patterns = set(), set()
         for word in self.words():
             for name in ("utf-8", "utf-16-le", "utf-16-be", "cp1252"):
                 try:
                     encoded_words.add(word.encode(name).lower())
                 except UnicodeEncodeError:
-                    continue  # A file of this encoding cannot contain the word.
+                    continue  # A file in this encoding cannot contain the address.
                 if not word.isascii():
                     patterns.add(b"".join(_letter_pattern(char, name) for char in word))
         compiled = [re.compile(pattern) for pattern in sorted(patterns)]
         return lambda text: any(word in text for word in encoded_words) or any(regex.search(text) for regex in compiled)
 
     def digits(self) -> list[bytes]:
-        """Return the digits of phone numbers, without separators."""
+        """Return the phone numbers as ASCII digits, without the plus."""
         return [key.lstrip("+").encode() for kind, key, _ in self.addresses if kind == "phone"]
 
 
 def _letter_pattern(char: str, encoding: str) -> bytes:
-    """Return a pattern for a letter in either case, composed or decomposed; `bytes.lower` changes only ASCII."""
+    """Return a pattern for a letter in both cases, and composed and decomposed (Unicode NFC and NFD).
+
+    It is needed because `bytes.lower` changes only ASCII letters.
+    """
     cases = [character for character in (char, char.upper(), "ẞ" if char == "ß" else char) if len(character) == 1]
     spellings = {unicodedata.normalize(form, character) for character in cases for form in ("NFC", "NFD")}
     encoded = set()
     for spelling in spellings:
-        with suppress(UnicodeEncodeError):  # The encoding may not have this spelling.
+        with suppress(UnicodeEncodeError):  # Not every encoding has all these forms of a letter.
             encoded.add(re.escape(spelling.encode(encoding).lower()))
     return b"(?:" + b"|".join(sorted(encoded)) + b")"
 
@@ -364,14 +381,14 @@ def has_pending_erasures() -> bool:
 
 
 def run_erasures() -> None:
-    """Run the pending erasures that no import blocks; then prune expired snapshots and outcomes."""
+    """Run the pending erasures that are not blocked by a running import, then prune expired snapshots and outcomes."""
     erased = [person for person in _pending_erasures() if _erase_person(person)]
     for person in erased:
         while transactions.write(removal.purge_search_index):
             pass
         transactions.write(_delete_erasure, person)
     if erased:
-        # Deleted data stays in the write-ahead log until it is truncated.
+        # The write-ahead log contains the deleted data until it is truncated.
         database.truncate_wal(connection())
     while transactions.write(prune_chunks):
         pass
@@ -386,7 +403,7 @@ def _pending_erasures() -> list[ErasedPerson]:
 
 
 def _erase_person(person: ErasedPerson) -> bool:
-    """Remove one person from all imports; return False if a running import blocks it."""
+    """Remove a person from all imports created before the erasure; return False if one of them is still running."""
     params = (person.account_id, person.created_at)
     if fetch_one(
         "SELECT 1 FROM import WHERE account_id = ? AND created_at <= ? "
@@ -410,7 +427,7 @@ def _erase_person(person: ErasedPerson) -> bool:
 
 
 def _recreated_contacts(person: ErasedPerson) -> list[int]:
-    """Return the contacts that an import recreated after the erasure, from an older file with one of the addresses."""
+    """Return the ids of contacts with one of the addresses that an import from before the erasure created after it."""
     contact_ids: dict[int, None] = {}
     for kind, key, _ in person.addresses:
         for (contact_id,) in rows(
@@ -425,7 +442,7 @@ def _recreated_contacts(person: ErasedPerson) -> list[int]:
 
 
 def _is_named_in(path: Path, person: ErasedPerson) -> bool:
-    """Return whether a file contains an erased person."""
+    """Return whether an uploaded file or a staging file contains an address of an erased person."""
     if path.suffix == ".db":
         return _is_named_in_staging(path, person)
     is_named, digits = person.finder(), person.digits()
@@ -452,7 +469,7 @@ def _is_named_in_staging(path: Path, person: ErasedPerson) -> bool:
             if db.execute(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", person.words()).fetchall():
                 return True
     except apsw.Error:
-        # A partial file cannot be read, so it may contain the person.
+        # An incomplete file cannot be read, so it must be assumed to contain the person.
         logger.warning("imports: unreadable staging file removed path=%s", path)
         return True
     finally:
@@ -461,7 +478,7 @@ def _is_named_in_staging(path: Path, person: ErasedPerson) -> bool:
 
 
 def _chunks_naming(import_id: int, person: ErasedPerson) -> Iterator[int]:
-    """Yield the chunks of an import whose outcomes or snapshot name an erased person."""
+    """Yield the ids of the chunks of an import whose outcomes or snapshot contain an erased person."""
     is_named, last_id = person.finder(), 0
     while True:
         chunks = rows(
@@ -501,7 +518,7 @@ def _remove_words(value: Any, words: set[str]) -> Any:
 
 
 def _scrub_samples(import_id: int, person: ErasedPerson) -> None:
-    """Remove the rows that name an erased person from the samples of an import."""
+    """Remove the sample rows that contain an address of an erased person from the columns of an import."""
     require_write_transaction()
     job = Import.get_or_none(Import.id == import_id)
     if job is None:
@@ -532,7 +549,7 @@ def _delete_erasure(person: ErasedPerson) -> None:
 
 
 def _find_expired_import() -> int | None:
-    """Return the id of an import with expired snapshots or outcomes, or None."""
+    """Return the id of a finished import with expired snapshots or outcomes, or None."""
     now = clock.now_ms()
     row = fetch_one(
         "SELECT i.id FROM import i WHERE i.status NOT IN ('pending', 'processing') AND i.phase IS DISTINCT "
@@ -546,9 +563,9 @@ def _find_expired_import() -> int | None:
 
 
 def prune_chunks() -> bool:
-    """Prune a batch of expired snapshots or outcomes of an import and return whether more may remain.
+    """Prune the expired snapshots or outcomes of up to `_CHUNK_BATCH` chunks, and return whether more may remain.
 
-    Snapshots expire when the import cannot be undone any more.
+    Snapshots expire at the end of the period for an undo, outcomes after `store.RETENTION_MS`.
     """
     require_write_transaction()
     import_id = _find_expired_import()

@@ -1,4 +1,4 @@
-"""The results of an import: the outcome of each line as streamed CSV, and reviews of lines with problems."""
+"""Stream the outcome of each line of an import as CSV, and collect examples of lines with problems for reviews."""
 
 import csv
 import io
@@ -29,21 +29,24 @@ _FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")
 
 
 class _OutcomesByLine:
-    """The outcomes of an import by line, in a compact form: a million take about ten megabytes."""
+    """The outcomes of an import by line number, in compact arrays: a million lines take about ten megabytes.
+
+    `path` is the staging file. `plain_state` is the state of the plain people.
+    """
 
     def __init__(self, import_id: int, path: Path, plain_state: str) -> None:
         self._plain_state = plain_state
         self.results = bytearray()
         self.contacts = array("q")
-        # Reason, kept opt-outs and warnings by line, if the line has any
+        # (reason, kept opt-outs, warnings) by line, for lines that have any of them
         self.words: dict[int, tuple[str | None, str, list[Any]]] = {}
         self.states = bytearray()
-        # The state of each contact after its last line, because several lines may name the same contact
+        # The last state of each contact by id, because several lines may name the same contact
         self._last_states = bytearray()
         self._import_id, self._path, self._last = import_id, path, 0
 
     def more(self) -> bool:
-        """Load a batch of chunks and return whether more may remain."""
+        """Load the next `_CHUNK_BATCH` chunks and return whether more may remain."""
         chunks = rows(
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
             (self._import_id, self._last, _CHUNK_BATCH),
@@ -64,7 +67,7 @@ class _OutcomesByLine:
             self._set(line, result, contact_id, state or "")
             if reason or kept or warnings:
                 self.words[line] = (reason, " ".join(kept), warnings)
-        # Lines without an outcome are plain people, created in this order.
+        # Lines without an outcome are plain people, whose contacts have consecutive ids in this order.
         for line in staged.lines_of(after, last) if inserted_count else ():
             if line not in lines:
                 self._set(line, "created", next_id, self._plain_state)
@@ -86,7 +89,7 @@ class _OutcomesByLine:
         self.contacts[line] = contact_id or 0
 
     def state(self, line: int) -> str:
-        """Return the final state of the contact of a line, or "" for a line without changes."""
+        """Return the state of the contact of a line after the whole import, or "" if the line was skipped."""
         if self.results[line] == _RESULT_NUMBER["skipped"]:
             return ""
         contact_id = self.contacts[line]
@@ -94,7 +97,7 @@ class _OutcomesByLine:
         return CONTACT_STATES[last_state or self.states[line]]
 
 
-# Filters of the lines of results
+# Filters for the rows of the results, whose columns are `_HEADER`
 LINE_FILTERS: dict[str, Callable[[tuple[object, ...]], bool]] = {
     "problems": lambda row: row[1] == "failed",
     "warnings": lambda row: bool(row[6]) and row[1] in ("created", "updated"),
@@ -104,9 +107,11 @@ LINE_FILTERS: dict[str, Callable[[tuple[object, ...]], bool]] = {
 
 
 def stream_results(account_id: int, import_id: int, only: str | None = None) -> Iterator[bytes]:
-    """Yield the results as CSV in pieces; raises NotFound, also after the retention period.
+    """Yield the results of an import as pieces of CSV, in the order of lines.
 
-    `only` is one of LINE_FILTERS. Empty pieces are yielded while outcomes are loaded.
+    `only` is the name of one of LINE_FILTERS, or None for all lines. Empty pieces are yielded while outcomes are
+    loaded. Raises NotFound if there is no such import, or, with the reason, if its file is not staged yet or was
+    deleted.
     """
     job = store.get(account_id, import_id)
     path = store.import_directory(import_id) / "staging.db"
@@ -132,7 +137,7 @@ def stream_results(account_id: int, import_id: int, only: str | None = None) -> 
 
 
 def _explain_missing_lines(job: Import) -> str:
-    """Return the reason why there are no lines."""
+    """Return the reason why an import has no staging file."""
     if job.phase == "staging":
         return "the file is being read; its lines come when that is done"
     if (job.completed_at or job.created_at) < clock.now_ms() - store.RETENTION_MS:
@@ -166,12 +171,12 @@ def _result_row(
 
 
 def describe_warnings(warnings: list[Any]) -> str:
-    """Return the warnings of a line as text: `phone: 07700 900003 (has no country code)`."""
+    """Return warnings (field, value, reason) as text, such as `phone: 07700 900003 (has no country code)`."""
     return "; ".join(f"{field.removeprefix('data.')}: {value} ({reason})" for field, value, reason in warnings)
 
 
 def _escape_formula(text: str) -> str:
-    """Escape a text that a spreadsheet would take for a formula, except phone numbers."""
+    """Prefix a quote to a text that a spreadsheet would take for a formula, except a phone number."""
     text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _PHONE.fullmatch(text) else text
 
@@ -182,11 +187,12 @@ def _encode_csv(table: list[tuple[object, ...]]) -> bytes:
     return text.getvalue().encode()
 
 
-# Reviews: invalid rows, repeated addresses, role addresses, and contacts who stay unsubscribed
+# A review of the file has its invalid rows, repeated addresses and role addresses. A review of the outcomes has the
+# lines with warnings and the contacts who are unsubscribed or suppressed.
 
 MAX_EXAMPLES = 8
 
-# Role addresses are read by many people or by no one, and lead to spam complaints.
+# The local parts of role addresses, which several people or nobody reads and which lead to spam complaints
 _ROLE_NAMES = """
     abuse account accounting accounts admin administrator billing booking bookings buero careers contact contacto
     customerservice einkauf enquiries feedback finance hello help helpdesk hostmaster hr info information
@@ -198,17 +204,17 @@ ROLE_NAMES = frozenset(_ROLE_NAMES.split())
 
 
 class CountedLines(NamedTuple):
-    """A number of lines, and the first of them as (line, text, remark)."""
+    """A number of lines, and the first ones as (line number, address or text, remark)."""
 
     number: int
     first: list[tuple[int, str, str]]
 
 
 class FileReview(NamedTuple):
-    """Findings in the lines of a file itself."""
+    """The rows of a file that are invalid, lost their email address, repeat an address, or have a role address."""
 
     faults: CountedLines
-    lost_emails: CountedLines  # People who are imported with a phone number only
+    lost_emails: CountedLines  # Rows whose email address is invalid, imported with their phone number
     doubles: CountedLines
     roles: CountedLines
 
@@ -216,7 +222,8 @@ class FileReview(NamedTuple):
 def review_file(path: Path) -> FileReview | None:
     """Return the review of a staging file, or None if it was deleted.
 
-    It takes about a second for a million lines, so call it neither on the event loop nor on the writer thread.
+    It has up to `MAX_EXAMPLES` lines of each kind. It takes about a second for a million lines, so call it neither on
+    the event loop nor on the writer thread.
     """
     if not path.exists():
         return None
@@ -237,7 +244,7 @@ def review_file(path: Path) -> FileReview | None:
 
 
 class OutcomeReview(NamedTuple):
-    """Findings in the outcomes of a check or an import."""
+    """The lines with warnings, the contacts by state, and the number of lines that kept an opt-out or suppression."""
 
     warnings: CountedLines
     unsubscribed: CountedLines
@@ -246,7 +253,7 @@ class OutcomeReview(NamedTuple):
 
 
 class OutcomeReviewer:
-    """Reviews the outcomes of an import, a batch of chunks at a time."""
+    """Reviews the outcomes of an import. Call `more` until it returns False, then `told`."""
 
     def __init__(self, import_id: int) -> None:
         self._import_id, self._last = import_id, 0
@@ -254,7 +261,7 @@ class OutcomeReviewer:
         self._examples: dict[str, dict[int, str]] = {"unsubscribed": {}, "suppressed": {}, "taken": {}}
 
     def more(self) -> bool:
-        """Load a batch of chunks and return whether more may remain."""
+        """Load the next `_CHUNK_BATCH` chunks and return whether more may remain."""
         chunks = rows(
             "SELECT number, outcomes FROM import_chunk WHERE import_job_id = ? AND number > ? ORDER BY number LIMIT ?",
             (self._import_id, self._last, _CHUNK_BATCH),
@@ -276,7 +283,7 @@ class OutcomeReviewer:
             del examples[max(examples)]
 
     def told(self, job: Import, path: Path) -> OutcomeReview:
-        """Return the review with the addresses of its lines; `path` is the staging file."""
+        """Return the review, with up to `MAX_EXAMPLES` lines of each kind. `path` is the staging file."""
         staged = StagingFile(path)
         left_out = self._examples["taken"]
         try:
