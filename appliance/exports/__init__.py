@@ -1,1 +1,1 @@
-"""Exports of contacts, events, messages and other records as streamed files."""
+"""Export contacts, events, messages and other records as streamed files."""

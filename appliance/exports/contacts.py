@@ -1,7 +1,8 @@
-"""Contacts as CSV or JSON lines that can be imported again without loss.
+"""Export contacts as CSV or JSON lines, which can be imported again without loss.
 
-Column names are those of the import. Values of `data` that read back the same have columns of their own (`data.city`);
-others (nested values, text that looks like a number) are JSON in the column `data`.
+The columns are named as in imports. In CSV, custom data has one column for each key (`data.city`). A value that an
+import would not read back as it is, such as an object or a text that looks like a number, is in the column `data` as
+JSON.
 """
 
 from collections import Counter, defaultdict
@@ -22,7 +23,7 @@ COLUMNS = (
     "status", "subscribed_email", "subscribed_phone", "opted_out_by", "verified", "suppression_reason", "opt_in_at",
     "opt_out_at", "last_interacted_at", "created_at", "updated_at", "channels", "data",
 )  # fmt: skip
-# The import takes 200 columns
+# An import accepts 200 columns (`file_reader.MAX_COLUMNS`), including COLUMNS.
 _MAX_DATA_COLUMNS = 150
 _CHANNEL_COLUMNS = (
     "kind",
@@ -39,9 +40,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def write_contacts_csv(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[str]:
-    """Yield the CSV lines of the contacts that a query selects, newest first, some at a time.
+    """Yield the CSV header, then the lines of the contacts that match a query, newest first, one piece for each page.
 
-    `rules` are filters as those of a segment, which the contacts match too.
+    `rules` are filters like those of a segment, which the contacts must match, too.
     """
     pages = _select_pages(account_id, query, rules)
     keys = _choose_data_keys(pages)
@@ -52,7 +53,7 @@ def write_contacts_csv(account_id: int, query: Any, rules: Sequence[Any] = ()) -
 
 
 def write_contacts_jsonl(account_id: int, query: Any, rules: Sequence[Any] = ()) -> Iterator[bytes]:
-    """Yield the JSON lines of the contacts that a query and rules select, newest first, some at a time."""
+    """Yield the JSON lines of the contacts that match a query and rules (see `write_contacts_csv`), newest first."""
     names: dict[int, str] = {}
     for page in _select_pages(account_id, query, rules).pages():
         yield b"".join([_encode(contact) + b"\n" for contact in _load_contacts(account_id, page, names)])
@@ -71,7 +72,10 @@ def _select_pages(account_id: int, query: Any, rules: Sequence[Any]) -> streamin
 
 
 def _choose_data_keys(pages: streaming.PagedRows) -> list[str]:
-    """Choose the data keys that get columns, from a sample of the contacts; other keys are not lost either."""
+    """Return the keys of custom data that get a column, sorted: the `_MAX_DATA_COLUMNS` most frequent ones in a sample.
+
+    Values of other keys are in the column `data`.
+    """
     counted: Counter[str] = Counter()
     for row in pages.sample():
         counted.update(
@@ -147,7 +151,7 @@ def _format_contact(contact: dict[str, Any], keys: list[str]) -> str:
         **contact,
         "tags": data.get("tags") or None,
         "lists": contact["lists"] or None,
-        # A single address is in the columns before; only several are repeated here
+        # The other columns have all values of a single address, so this one is only needed for several.
         "channels": contact["channels"] if len(contact["channels"]) > 1 else None,
         "data": remaining or None,
     }

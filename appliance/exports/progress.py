@@ -1,4 +1,4 @@
-"""Progress of running exports: kept in this process, and written to a file in the data directory for others."""
+"""Count the rows of running exports, and write the counts to a file in the data directory for other processes."""
 
 import contextlib
 import itertools
@@ -17,7 +17,10 @@ _RUNNING_GAUGE = Gauge("exports_running", "Files that are being exported.")
 
 
 class ExportProgress(msgspec.Struct):
-    """A running export: its account, name, rows so far and in total, and its start (ms)."""
+    """A running export.
+
+    `rows` is the number of rows so far, `total` that of all rows, and `begun_at` the start in Unix milliseconds.
+    """
 
     account_id: int
     name: str
@@ -41,7 +44,7 @@ _is_file_written = False
 def track_progress(
     account_id: int, name: str, total: int, pieces: Iterator[bytes], lines: bool = False
 ) -> Iterator[bytes]:
-    """Yield the pieces of an export and count its rows meanwhile; CSV has a header unless `lines`."""
+    """Yield the pieces of an export and count their rows. With `lines` they are JSON lines, else CSV with a header."""
     number, end = next(_numbers), b"\n" if lines else b"\r\n"
     progress = ExportProgress(account_id, name, 0, total, clock.now_ms())
     line_count = 0 if lines else -1
@@ -58,7 +61,7 @@ def track_progress(
 
 
 def write_progress(directory: Path) -> None:
-    """Update the progress file, once a second; delete it while nothing is exported. A full disk is ignored."""
+    """Write the progress file, or delete it if no export is running. Ignores OSError, such as that of a full disk."""
     global _is_file_written
     with _lock:
         running = [*_running.values()]
@@ -77,7 +80,7 @@ def write_progress(directory: Path) -> None:
 
 
 def read_progress(directory: Path, process: int) -> list[ExportProgress]:
-    """Return the exports of a process; a file that another process left is ignored."""
+    """Return the running exports of a process id, or [] if the file is missing, unreadable or of another process."""
     try:
         file = msgspec.json.decode((directory / _FILE).read_bytes(), type=_ProgressFile)
     except (OSError, msgspec.DecodeError):

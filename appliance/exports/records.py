@@ -1,4 +1,4 @@
-"""Exports of events, messages, the audit log, runs of flows and campaign recipients, with the fields of the API."""
+"""Export events, messages, the audit log, flow runs and campaign recipients, with fields named as in the API."""
 
 import json
 from collections.abc import Iterator
@@ -26,12 +26,16 @@ _JSON_FIELDS = frozenset(("data", "tags"))
 
 
 class ExportKind(NamedTuple):
-    """A kind of export: its table, its columns by API name, and the filters that are equalities."""
+    """A kind of export.
+
+    `columns` has the SQL expression of each field by API name. `equality_filters` has the columns that must equal a
+    filter of the query, by the name of the filter.
+    """
 
     table: str
     columns: dict[str, str]
     equality_filters: dict[str, str]
-    selective_filters: tuple[str, ...]  # filters that match few rows, found by an index of their own
+    selective_filters: tuple[str, ...]  # Filters that match few rows and have an index.
 
 
 def _map_same(names: str) -> dict[str, str]:
@@ -64,7 +68,7 @@ MESSAGES = ExportKind(
 
 
 def write_csv(kind: ExportKind, account_id: int, query: EventQuery | MessageQuery) -> Iterator[str]:
-    """Yield the CSV lines of what a query selects, newest first, some at a time."""
+    """Yield the CSV header, then the lines of the records that match a query, newest first, one piece for each page."""
     pages = _select_pages(kind, account_id, query)
     yield streaming.format_line(kind.columns)
     for page in pages.pages():
@@ -77,7 +81,7 @@ def write_csv(kind: ExportKind, account_id: int, query: EventQuery | MessageQuer
 
 
 def write_jsonl(kind: ExportKind, account_id: int, query: EventQuery | MessageQuery) -> Iterator[bytes]:
-    """Yield the JSON lines of what a query selects, newest first, some at a time."""
+    """Yield the JSON lines of the records that match a query, newest first, one piece for each page."""
     for page in _select_pages(kind, account_id, query).pages():
         yield b"".join([_encode(dict(_get_fields(kind, row))) + b"\n" for row in page])
 
@@ -107,7 +111,7 @@ def _select_pages(kind: ExportKind, account_id: int, query: Any) -> streaming.Pa
             f"SELECT id FROM {table} WHERE {where} {order}", parameters,
             f"SELECT {columns} FROM {kind.table} WHERE id IN ({{ids}}) {order}",
         )  # fmt: skip
-    # The raw time is selected once more, because the row shows it as text
+    # Time and id are selected again at the end of the row, where the paging finds them for every kind.
     return streaming.TimeOrderedRows(
         f"SELECT {columns}, created_at, id FROM {table} WHERE {where} "
         f"AND (created_at, id) < (:at, :last) {order}",
@@ -116,7 +120,7 @@ def _select_pages(kind: ExportKind, account_id: int, query: Any) -> streaming.Pa
 
 
 def _build_condition(kind: ExportKind, account_id: int, query: Any) -> tuple[str, str, dict[str, Any]]:
-    """Return table, condition and parameters of a query."""
+    """Return the table with its index hint, the SQL condition and the parameters of a query."""
     if kind is EVENTS:
         return listing.build_query(log.read_filters(account_id, query))
     clauses: list[str] = ["account_id = :account"]
@@ -143,7 +147,7 @@ _AUDIT_COLUMNS = ("id", "actor", "actor_name", "action", "subject", "data", "ip"
 
 
 def write_audit_csv(account_id: int, query: AuditQuery) -> Iterator[str]:
-    """Yield the CSV lines of the audit entries that a query selects, newest first, some at a time."""
+    """Yield the CSV header, then the lines of the audit entries that match a query, newest first."""
     names = audit.fetch_actor_names(account_id)
     yield streaming.format_line(_AUDIT_COLUMNS)
     for page in audit.iterate_batches(account_id, query):
@@ -177,7 +181,7 @@ _SELECT_RUNS = (
 
 
 def write_runs_csv(account_id: int, flow_id: int, query: RunQuery) -> Iterator[str]:
-    """Yield the CSV lines of the runs of a flow that a query selects, in the order of their list, some at a time."""
+    """Yield the CSV header, then the lines of a flow's runs that match a query, in the order of `runs.list_run_ids`."""
     run_ids = runs.list_run_ids(account_id, flow_id, query)
     yield streaming.format_line(_RUN_COLUMNS)
     for start in range(0, len(run_ids), _RUN_PAGE_SIZE):
@@ -206,7 +210,7 @@ _RECIPIENT_COLUMNS = {
 
 
 def write_recipients_csv(message_ids: list[int]) -> Iterator[str]:
-    """Yield the CSV lines of the recipients of some messages by message id, newest first, some at a time."""
+    """Yield the CSV header, then a line for the recipient of each message. The ids must be in descending order."""
     yield streaming.format_line(_RECIPIENT_COLUMNS)
     sql = f"SELECT {', '.join(_RECIPIENT_COLUMNS.values())} FROM message m LEFT JOIN contact c ON c.id = m.contact_id"
     for start in range(0, len(message_ids), _RECIPIENT_PAGE_SIZE):

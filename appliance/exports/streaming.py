@@ -1,6 +1,6 @@
-"""Streaming of large tables: rows in short paged reads, and CSV cells that spreadsheets do not run as formulas.
+"""Read large tables page by page, and format CSV cells that spreadsheets do not run as formulas.
 
-The import reads every cell back to its original value.
+An import reads every cell of a contact back to its original value.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 
 from appliance.storage.database import connection, rows
 
-# The beginning of a formula, also in full width, with quotes that are before it already
+# Matches the beginning of a formula, also in full-width characters, and after quotes, which the text itself may have.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 _PHONE = re.compile(r"\+[1-9]\d{6,14}\Z")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
@@ -23,17 +23,17 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def guard_formula(text: str) -> str:
-    """Return a text with a quote before it if a spreadsheet would run it."""
+    """Return a text, with a quote before it if a spreadsheet would run it as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
 def format_phone(text: str | None) -> str:
-    """Return the cell of a phone number, whose plus is no formula; other text is guarded."""
+    """Return the CSV cell of a phone number, without a quote before its plus; guard other text like `format_cell`."""
     return "" if text is None else text if _PHONE.match(text) else guard_formula(text)
 
 
 def format_cell(value: Any) -> str:
-    """Return the cell of a value: text, number, boolean, or JSON for objects and arrays."""
+    """Return the CSV cell of a value, not quoted: "" for None, guarded text, or JSON for a list or dict."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -46,19 +46,19 @@ def format_cell(value: Any) -> str:
 
 
 def format_json(value: Any) -> str:
-    """Return a value as JSON."""
+    """Return the JSON of a value."""
     return _encode_json(value).decode()
 
 
 def format_line(cells: Iterable[str]) -> str:
-    """Return a line of quoted cells."""
+    """Return a CSV line, in which all cells are quoted."""
     return (
         ",".join([f'"{text}"' if '"' not in text else '"' + text.replace('"', '""') + '"' for text in cells]) + "\r\n"
     )
 
 
 def survives_round_trip(value: Any) -> bool:
-    """Return whether a value of custom data stays the same when its cell is read back without its type."""
+    """Return whether an import reads the CSV cell of a value of custom data back as the same value and type."""
     if isinstance(value, str):
         if not value or value[0] in _SPACES or value[-1] in _SPACES or value in ("true", "false"):
             return False
@@ -72,7 +72,7 @@ def survives_round_trip(value: Any) -> bool:
 
 
 def format_time(ms: int | None) -> str | None:
-    """Return a stored time as the API shows it."""
+    """Return a time (Unix milliseconds) in ISO 8601 in UTC as in the API, or None for None."""
     if ms is None:
         return None
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
@@ -88,17 +88,21 @@ Row = tuple[Any, ...]
 
 
 class PagedRows(Protocol):
-    """Rows in pages, and a sample of them."""
+    """The rows of a query, read page by page, so that no read takes long."""
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield the rows in pages; one read each."""
+        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
 
     def sample(self) -> list[Row]:
-        """Return a sample of the rows."""
+        """Return some of the rows, for a guess about all of them."""
 
 
 class KeysetRows(NamedTuple):
-    """Rows in descending order of a number: `sql` takes it as `:last` (its place in a row is `key`)."""
+    """Rows in descending order of a unique number, such as the id.
+
+    `sql` selects the rows with a smaller number than the parameter `cursor_parameter`; `key_index` is the index of the
+    number in a row.
+    """
 
     sql: str
     parameters: dict[str, Any]
@@ -106,7 +110,7 @@ class KeysetRows(NamedTuple):
     key_index: int
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield the rows in pages; one read each."""
+        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
         last = _MAX_KEY
         while page := self._page(last, _PAGE_SIZE):
             yield page
@@ -116,7 +120,10 @@ class KeysetRows(NamedTuple):
         return rows(f"{self.sql} LIMIT {size}", {**self.parameters, self.cursor_parameter: last})
 
     def sample(self) -> list[Row]:
-        """Return the newest rows, and windows of others at equal distances."""
+        """Return the newest `_NEWEST_SAMPLE` rows and, within `_MAX_SECONDS`, up to `_WINDOWS` windows of older ones.
+
+        Windows begin at equal distances of the number.
+        """
         newest = self._page(_MAX_KEY, _NEWEST_SAMPLE)
         if len(newest) < _NEWEST_SAMPLE:
             return newest
@@ -124,7 +131,7 @@ class KeysetRows(NamedTuple):
         end = newest[-1][self.key_index]
         started = time.monotonic()
         for number in range(1, _WINDOWS + 1):
-            # Where few rows match, a window reads far
+            # If few rows match the condition, a window takes long to read.
             if time.monotonic() - started > _MAX_SECONDS:
                 break
             sampled = sampled + self._page(end * number // _WINDOWS, _WINDOW_SIZE)
@@ -132,7 +139,10 @@ class KeysetRows(NamedTuple):
 
 
 class TimeOrderedRows(NamedTuple):
-    """Rows in descending order of time and id: `sql` takes them as `:at` and `:last`, from these places of a row."""
+    """Rows in descending order of time and id.
+
+    `sql` selects the rows before (`:at`, `:last`); `time_index` and `id_index` are the indexes of both in a row.
+    """
 
     sql: str
     parameters: dict[str, Any]
@@ -140,19 +150,22 @@ class TimeOrderedRows(NamedTuple):
     id_index: int
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield the rows in pages; one read each."""
+        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
         at = last = _MAX_KEY
         while page := rows(f"{self.sql} LIMIT {_PAGE_SIZE}", {**self.parameters, "at": at, "last": last}):
             yield page
             at, last = page[-1][self.time_index], page[-1][self.id_index]
 
     def sample(self) -> list[Row]:
-        """Return the newest rows."""
+        """Return the newest `_NEWEST_SAMPLE` rows."""
         return rows(f"{self.sql} LIMIT {_NEWEST_SAMPLE}", {**self.parameters, "at": _MAX_KEY, "last": _MAX_KEY})
 
 
 class IdListRows(NamedTuple):
-    """Rows whose ids are read first, eight bytes each: for conditions too expensive to repeat for each page."""
+    """Rows whose ids are all read first, for conditions that are too expensive to repeat for each page.
+
+    The ids take eight bytes each. `id_sql` selects them, and `sql` selects the rows with the ids in place of `{ids}`.
+    """
 
     id_sql: str
     parameters: dict[str, Any]
@@ -162,10 +175,10 @@ class IdListRows(NamedTuple):
         return array("q", (row[0] for row in connection().execute(self.id_sql, self.parameters)))
 
     def pages(self) -> Iterator[list[Row]]:
-        """Yield the rows in pages; one read each."""
+        """Yield pages of up to `_PAGE_SIZE` rows, each in a read of its own."""
         ids = self._read_ids()
         for start in range(0, len(ids), _PAGE_SIZE):
-            # A page may be empty because its rows were deleted meanwhile; it is not the end
+            # A page is empty if all its rows were deleted after the ids were read. Further pages may follow.
             if page := self._fetch_rows(ids[start : start + _PAGE_SIZE]):
                 yield page
 
@@ -173,7 +186,7 @@ class IdListRows(NamedTuple):
         return rows(self.sql.format(ids=",".join("?" * len(ids))), list(ids))
 
     def sample(self) -> list[Row]:
-        """Return rows at equal distances."""
+        """Return a few thousand rows at equal distances, or all rows if there are fewer."""
         ids = self._read_ids()
         sampled_ids = ids[:: max(1, len(ids) // (_NEWEST_SAMPLE * 2))]
         return [

@@ -192,7 +192,7 @@ def _encode_csv(table: list[tuple[object, ...]]) -> bytes:
 
 MAX_EXAMPLES = 8
 
-# The local parts of role addresses, which several people or nobody reads and which lead to spam complaints
+# The local parts of role addresses. Their mail is read by several people or by nobody, and leads to spam complaints.
 _ROLE_NAMES = """
     abuse account accounting accounts admin administrator billing booking bookings buero careers contact contacto
     customerservice einkauf enquiries feedback finance hello help helpdesk hostmaster hr info information

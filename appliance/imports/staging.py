@@ -1,9 +1,9 @@
 """The staging file of an import: its rows, validated and sorted, in a file beside the database.
 
-`PersonReader` turns a record into a person. Only a row without any address is rejected; other invalid values are left
-out with a warning. One child process writes the file without a journal, and it is only read afterwards; a partial file
-is discarded and written again. People are sorted by address (see `_SORT`) at positions 1, 2, 3 ..., which makes small
-transactions as fast as large ones and lets an import be split anywhere.
+`PersonReader` turns a record into a `Person`. A row without a valid address is rejected; most other invalid values are
+left out with a warning. The file is written once, without a journal, and only read afterwards. An incomplete file is
+deleted and written again. People are sorted by address (see `_SORT`) and have the positions 1, 2, 3 and so on, so that
+small transactions are as fast as large ones and a chunk may end at any position.
 """
 
 import json
@@ -50,7 +50,14 @@ _decode_warnings = msgspec.json.Decoder(list[tuple[str, str, str]]).decode
 
 
 class Person(NamedTuple):
-    """A row of the staging file: a person by their first address; `more`, `lists` and `warnings` are JSON."""
+    """A valid row of a file of contacts or suppressions, as stored in the staging file.
+
+    `kind` to `hash` are the identifying address: the email address, else the phone number, else the first of the column
+    `channels`. `suppression` to `opt_out_at` are the state of that address, as in `RowAddress`. `phone_country` is the
+    country of the phone number. `data` is custom data as JSON, `more` a JSON list of the other addresses
+    (`RowAddress`),
+    and `lists` a JSON list of names.
+    """
 
     line: int
     kind: str
@@ -71,15 +78,15 @@ class Person(NamedTuple):
     opt_out_at: int | None = None
     more: str | None = None
     lists: str | None = None
-    # The warnings: values that were left out, each as field, value and reason
+    # A JSON list of (field, value, reason), one for each value that was left out or changed
     warnings: str | None = None
-    # The first line with this address; None if it is this line
+    # The first line with this identifying address, or None if it is this line
     first: int | None = None
-    # Whether another line of the file names one of these addresses
+    # 1 if another line of the file has one of the addresses, else 0
     shared: int = 0
 
     def given(self) -> list[RowAddress]:
-        """Return the addresses of the person, the identifying one first."""
+        """Return all addresses of the person, the identifying one first."""
         own = RowAddress(
             self.kind, self.key, self.value, self.suppression, self.consent, bool(self.verified), self.opt_in_at,
             self.opt_out_at,
@@ -87,20 +94,21 @@ class Person(NamedTuple):
         return [own, *(_decode_addresses(self.more) if self.more else ())]
 
     def list_names(self) -> list[str]:
-        """Return the names of lists in the row."""
+        """Return the names of the lists in the row."""
         return _decode_names(self.lists) if self.lists else []
 
 
 def decode_warnings(packed: str | None) -> list[tuple[str, str, str]]:
-    """Return the warnings of a row, each as field, value and reason."""
+    """Return the (field, value, reason) of each warning in the JSON of `Person.warnings`."""
     return _decode_warnings(packed) if packed else []
 
 
 class PersonReader:
-    """Turns records into people by the targets of their columns.
+    """Turns records into people, by the targets of their columns.
 
-    `country` is the default country of phone numbers. `written` are the date formats by column index. Values of our
-    own export are not taken for placeholders: a name in it may be a dash.
+    `names` and `targets` are those of the columns, in order. `country` is the default country of phone numbers.
+    `written` has the date formats by column index. `is_own` says that the file is our own export, which has no
+    placeholders for empty values: a dash is a name there.
     """
 
     def __init__(
@@ -117,7 +125,7 @@ class PersonReader:
         self._names = set(names)
 
     def person(self, line: int, record: Any) -> Person:
-        """Return the person of a record; raises InvalidRecord."""
+        """Return the person of a record (a list of cells, or a dict by column name); raises InvalidRecord."""
         if isinstance(record, dict):
             return self._object(line, record)
         row: dict[str, Any] = {}
@@ -126,7 +134,7 @@ class PersonReader:
         width = len(record)
         for index, name, target in self._columns:
             cell = record[index] if index < width else ""
-            # Only spreadsheet cells have quotes before formulas; values of JSON lines are not cleaned this way.
+            # Only CSV cells are cleaned of a quote before a formula, because JSON lines are not read by spreadsheets.
             if not cell or ((cell[0] in UNCLEAN_EDGES or cell[-1] in UNCLEAN_EDGES) and not (cell := clean_cell(cell))):
                 continue
             if index in self._written:
@@ -143,9 +151,13 @@ class PersonReader:
         return self._build_person(line, row, data, states)
 
     def _date(self, row: dict[str, Any], cell: str, index: int, target: str) -> str:
-        """Return a date in ISO 8601, or the cell unchanged if it cannot be converted."""
+        """Return the date of a cell in ISO 8601, or the cell itself if it cannot be converted.
+
+        Custom data that cannot be converted gets a warning.
+        """
         iso, reason = columns.convert_date(cell, self._written[index])
-        # Times of consent are skipped: their own readers report invalid ones, and their columns may contain words.
+        # Times of consent get no warning here: their readers report invalid times, and their cells may be words like
+        # yes.
         if iso is None and target.startswith("data.") and cell not in BLANKS:
             add_warning(row, target, cell, f"{reason}; kept as text")
         return iso or cell
@@ -170,7 +182,7 @@ class PersonReader:
         return self._build_person(line, row, data, states)
 
     def _add_targets(self, record: dict[str, Any]) -> None:
-        """Add targets for keys of JSON lines that the preview did not contain."""
+        """Guess the targets of new keys of a JSON object; raises InvalidRecord if the file has too many keys."""
         for name in record.keys() - self._names:
             if len(self._names) >= _MAX_NAMES:
                 raise InvalidRecord(f"the file has too many different keys (maximum is {_MAX_NAMES})")
@@ -197,7 +209,7 @@ class PersonReader:
         elif target == "opted_out_by":
             state = "out" if word == "recipient" else "off"
         else:
-            # The cell may contain the time of consent instead of "yes".
+            # Instead of a word, the cell may contain the time of the consent.
             state = _consent_word(word) or ("in" if cells.parse_past_time(cell) else None)
             if state is None:
                 add_warning(row, target, cell, "is neither yes nor no")
@@ -226,14 +238,14 @@ class PersonReader:
         return Person(
             line, identifying.kind, identifying.key, identifying.value, self._hash(identifying.kind, identifying.key),
             row.get("first_name"), row.get("last_name"), row.get("source"), row.get("country_code"),
-            # Our own export has a country column, so no country is derived from the phone number.
+            # Our own export has a column for the country, so it is not derived from the phone number.
             self._address_reader.country(phone.key) if phone is not None and "channels" not in row else None,
             row.get("tracking"), text, *own_state, more, row.get("lists"),
             _encode(row["warnings"]).decode() if "warnings" in row else None,
         )  # fmt: skip
 
     def _data(self, row: dict[str, Any], data: dict[str, Any]) -> str | None:
-        """Return the custom data as JSON, or None with a warning if it is invalid."""
+        """Return custom data as JSON, or add a warning and return None if it is too long, too deep or has a NUL."""
         fault = None
         text = _encode(data).decode()
         if len(text) > MAX_DATA_BYTES:
@@ -248,7 +260,10 @@ class PersonReader:
         return None
 
     def suppressed(self, line: int, record: Any) -> Person:
-        """Return the address of a row of suppressions; the default reason is `manual`. Raises InvalidRecord."""
+        """Return the address of a record of suppressions, with its reason (default `manual`) and note (in `source`).
+
+        Raises InvalidRecord with the reason.
+        """
         row: dict[str, Any] = {}
         data: dict[str, Any] = {}
         for index, name, target in self._columns:
@@ -257,7 +272,7 @@ class PersonReader:
             if cell not in (None, "") and target in READERS and not (isinstance(cell, str) and is_blank(cell, target)):
                 READERS[target](row, data, cell, target)
         if "phone" not in row and not any("@" in text for text in row.get("email", ())):
-            # A single column of addresses may contain both kinds.
+            # One column may contain both email addresses and phone numbers.
             row["phone"] = row.pop("email", [])
         address = self._address_reader.email_of(row, data) or self._address_reader.phone_of(row, data)
         if address is None:
@@ -270,7 +285,7 @@ class PersonReader:
 
 
 def _consent_word(word: str) -> str | None:
-    """Return the consent state of a word for yes, no or a status, or None for any other word."""
+    """Return the consent state or suppression reason of a word (yes, no or a status), or None if it is unknown."""
     if word in YES or word in SUBSCRIBED:
         return "in"
     return "off" if word in NO else STATES.get(word)
@@ -283,7 +298,11 @@ def _first_channel(channels: list[RowAddress] | None) -> Address | None:
 def _further_addresses(
     identifying: Address, phone: Address | None, row: dict[str, Any], own_state: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], str | None]:
-    """Return the state of the identifying address, and the others as JSON; the column `channels` has precedence."""
+    """Return the state of the identifying address, and the other addresses as JSON, or None if there are none.
+
+    `own_state` is (suppression, consent, verified, opt_in_at, opt_out_at) of the identifying address. `phone` is the
+    phone number if it is another address. The column `channels` overrides both.
+    """
     others: dict[tuple[str, str], RowAddress] = {}
     if phone is not None:
         # A consent state without an address applies to both addresses.
@@ -315,9 +334,9 @@ CREATE TABLE fault (line INTEGER PRIMARY KEY, reason TEXT NOT NULL, text TEXT);
 """
 _FURTHER = "INSERT INTO raw.further VALUES (?, ?, ?, ?)"
 _PERSON = f"INSERT INTO raw.person VALUES ({','.join('?' * len(Person._fields))})"
-# A person is plain if the row has one email address, only fields, and no other row names the address. A further address
-# that several people share, such as the phone number of an office, goes to the first of them in the file: the rows of
-# these people come after the others, by line.
+# A row is plain if it has an email address and nothing else but fields (no other address, list or opt-out), and no
+# other row has its address. If several people have the same further address, such as the phone number of an office, the
+# first of them in the file gets it: their rows come after the others of the same kind, in the order of their lines.
 _SORT = f"""
 CREATE INDEX raw.further_key ON further (kind, key, owner);
 CREATE TEMP TABLE sharing AS SELECT DISTINCT owner AS key FROM raw.further WHERE (kind, key) IN
@@ -349,7 +368,7 @@ def _open(path: Path, flags: int) -> apsw.Connection:
 
 
 class StagingWriter:
-    """Writes a staging file, which gets its final name only in `close`."""
+    """Writes a staging file, which gets its final name in `close`; `good` and `bad` count valid and invalid rows."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._part, self._raw = path, path.with_suffix(".part"), path.with_suffix(".raw")
@@ -376,7 +395,7 @@ class StagingWriter:
 
     def fault(self, line: int, reason: str, text: str) -> None:
         """Add an invalid row."""
-        # Characters that cannot be encoded cannot be stored.
+        # SQLite stores UTF-8, so characters that it cannot encode are replaced.
         stored_text, stored_reason = (string.encode("utf-8", "replace").decode() for string in (text, reason))
         self._faults.append((line, stored_reason, stored_text))
         self.bad += 1
@@ -384,14 +403,14 @@ class StagingWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the collected rows."""
+        """Write the rows that were added since the last flush."""
         self._db.executemany(_PERSON, self._people)
         self._db.executemany(_FURTHER, self._further)
         self._db.executemany("INSERT INTO fault VALUES (?, ?, ?)", self._faults)
         self._people, self._faults, self._further = [], [], []
 
     def close(self) -> None:
-        """Sort the people, sync the file to disk and give it its final name, before the database refers to it."""
+        """Sort the people, sync the file to disk, and give it its final name."""
         self.flush()
         self._db.execute("COMMIT")
         self._db.execute(f"BEGIN; {_SORT} COMMIT")
@@ -403,28 +422,32 @@ class StagingWriter:
 
 
 class StagingFile:
-    """A finished staging file."""
+    """A complete staging file, opened for reading."""
 
     def __init__(self, path: Path) -> None:
         self._db = _open(path, apsw.SQLITE_OPEN_READONLY)
 
     def people(self, after: int, last: int) -> list[Person]:
-        """Return the people of the positions (after, last]."""
+        """Return the people at the positions (after, last], in order."""
         sql = f"SELECT {_FIELDS} FROM person WHERE pos > ? AND pos <= ? ORDER BY pos"
         return [Person._make(row) for row in self._db.execute(sql, (after, last))]
 
     def lines_of(self, after: int, last: int) -> list[int]:
-        """Return the lines of the people of the positions (after, last]."""
+        """Return the line numbers of the people at the positions (after, last], in order."""
         cursor = self._db.execute("SELECT line FROM person WHERE pos > ? AND pos <= ? ORDER BY pos", (after, last))
         return [row[0] for row in cursor]
 
     def count(self) -> int:
-        """Return the number of people, which is the last position."""
+        """Return the number of people, which is also the last position."""
         positions: list[tuple[Any, ...]] = self._db.execute("SELECT coalesce(max(pos), 0) FROM person").fetchall()
         return int(positions[0][0])
 
     def lines(self, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """Return (line, reason or None, address or beginning of the row, warnings) of the next lines."""
+        """Return (line, reason, text, warnings) of the next `limit` rows after line `after`.
+
+        A valid row has its address as text and None as reason. An invalid one has its beginning as text and no
+        warnings.
+        """
         return self._db.execute(
             "SELECT * FROM (SELECT line, NULL, value, warnings FROM person WHERE line > ?1 ORDER BY line LIMIT ?2) "
             "UNION ALL SELECT * FROM (SELECT line, reason, text, NULL FROM fault WHERE line > ?1 ORDER BY line "
@@ -433,20 +456,23 @@ class StagingFile:
         ).fetchall()
 
     def faults(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return the number of invalid rows, and the first ones with their reasons."""
+        """Return the number of invalid rows, and (line, beginning of the row, reason) of the first `limit`."""
         return self._count_and_fetch(
             "SELECT count(*) FROM fault", "SELECT line, coalesce(text, ''), reason FROM fault", limit, {}
         )
 
     def doubles(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return the number of rows that repeat an address, and the first ones with the line of the first mention."""
+        """Return the number of rows that repeat the address of an earlier row, and the first `limit` of them.
+
+        Each is (line, address, line of the first row with the address).
+        """
         condition = "FROM person WHERE first NOT NULL"
         return self._count_and_fetch(
             f"SELECT count(*) {condition}", f"SELECT line, value, CAST(first AS TEXT) {condition}", limit, {}
         )
 
     def told(self, lines: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-        """Return the address and the warnings of some lines, by line."""
+        """Return (address, warnings as JSON or None) of the valid rows at some lines, by line."""
         params = {"lines": json.dumps(list(lines))}
         cursor = self._db.execute(
             "SELECT line, value, warnings FROM person WHERE line IN (SELECT value FROM json_each(:lines))", params
@@ -455,21 +481,26 @@ class StagingFile:
         return {line: (value, warnings) for line, value, warnings in table}
 
     def warned(self, limit: int) -> list[int]:
-        """Return the first lines with warnings, except those of `lost_emails`."""
+        """Return the first `limit` lines with warnings, without the lines of `lost_emails`."""
         condition = "warnings NOT NULL AND (kind = 'email' OR instr(warnings, '[\"email\",') = 0)"
         sql = f"SELECT line FROM person WHERE {condition} ORDER BY line LIMIT ?"
         return [row[0] for row in self._db.execute(sql, (limit,))]
 
     def lost_emails(self, limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return the number of rows with an unreadable email address beside another address, and the first ones with
-        their warnings."""
+        """Return the number of rows with a phone number and an invalid email address, and the first `limit` of them.
+
+        Each is (line, phone number, warnings as JSON).
+        """
         condition = "FROM person WHERE kind <> 'email' AND instr(warnings, '[\"email\",') > 0"
         return self._count_and_fetch(
             f"SELECT count(*) {condition}", f"SELECT line, value, warnings {condition}", limit, {}
         )
 
     def named(self, names: Iterable[str], limit: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """Return the number of email addresses with some local parts (`names`), and the first ones."""
+        """Return the number of distinct email addresses whose local part is in `names`, and up to `limit` of them.
+
+        Each is (line, address, "").
+        """
         condition = (
             "FROM person WHERE kind = 'email' AND first IS NULL "
             "AND substr(key, 1, instr(key, '@') - 1) IN (SELECT value FROM json_each(:names))"
@@ -489,22 +520,22 @@ class StagingFile:
         return int(number), examples
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database connection."""
         self._db.close(True)
 
 
 def attach_staging(path: Path) -> None:
-    """Attach a finished staging file to this connection as `staged`; call it outside of a transaction."""
+    """Attach a staging file to this connection as the SQLite schema `staged`. Call it outside of a transaction."""
     attach_file(path, "staged")
 
 
 def detach_staging() -> None:
-    """Detach the staging file."""
+    """Detach the staging file. Call it outside of a transaction."""
     detach_file("staged")
 
 
 def fetch_attached_people(after: int, last: int) -> list[Person]:
-    """Return the people of positions (after, last] of the attached file, without those in `temp.import_plain`."""
+    """Return the people at the positions (after, last] of the attached file, without those in `temp.import_plain`."""
     cursor = connection().execute(
         f"SELECT {_FIELDS} FROM staged.person WHERE pos > ? AND pos <= ? "
         "AND pos NOT IN (SELECT pos FROM temp.import_plain) ORDER BY pos",

@@ -1,4 +1,4 @@
-"""Imports: create, list, map, apply, cancel, undo and discard them."""
+"""Create, list, check, apply, cancel, undo and discard imports."""
 
 import shutil
 from pathlib import Path
@@ -23,11 +23,12 @@ Column = Annotated[str, Meta(max_length=300)]
 
 
 class ImportOptions(Struct):
-    """The options of an import; `map` sets the targets of columns, which are otherwise guessed from their names.
+    """The options of an import.
 
-    All contacts of the file join the lists `list_ids` and `list_names`; missing lists are created by name.
-    `default_country` is the country of phone numbers without country code: if omitted, that of the account; null
-    means none. `date_order` is the order of dates in columns whose values do not show it.
+    `map` sets the targets of columns by name; other targets are guessed from the names. All contacts of the file join
+    the lists `list_ids` and `list_names`; the latter are created if missing. `default_country` is the country of phone
+    numbers without a country code: the account's country if omitted, none if null. `date_order` is the order of dates
+    in columns whose values do not show it.
     """
 
     REFUSED: ClassVar[RefusedKeys] = {
@@ -91,7 +92,7 @@ class ImportOptions(Struct):
 
 
 class ImportForm(Struct):
-    """The form fields beside the file; `options` is JSON (see ImportOptions)."""
+    """The form fields of an upload, in addition to the file; `options` is JSON (see ImportOptions)."""
 
     REFUSED: ClassVar[RefusedKeys] = {
         **use_instead("the query parameter `dry_run`", "dry_run"),
@@ -105,7 +106,7 @@ class ImportForm(Struct):
 
 
 class DryRunQuery(Struct):
-    """The query parameter for a check without writing."""
+    """The query parameter of a dry run, which checks a file and writes nothing."""
 
     dry_run: Annotated[bool, Meta(description="true to only report what would be done")] = False
 
@@ -126,7 +127,7 @@ class ImportQuery(PageQuery):
 
 
 class Upload(Struct):
-    """A received file at its temporary path, with the options of its import."""
+    """An uploaded file at `path`, with its name, its size in bytes and the options of its import."""
 
     path: str
     filename: Line
@@ -137,33 +138,33 @@ class Upload(Struct):
 
 
 UNDO_MS = 24 * 3600 * 1000
-# The retention period of files and results, from the completion of the check or import
+# How long files and results are kept after the end of the dry run or import
 RETENTION_MS = 7 * 24 * 3600 * 1000
 OPEN_STATUSES = ("pending", "processing")
 ACTIONS = {
     "cancel": Transition("cancelled", "cancelled", OPEN_STATUSES),
     "undo": Transition("undone", "undone", ("complete", "cancelled")),
-    # Actions on a dry run
+    # These actions are for dry runs.
     "apply": Transition("applied", "pending", ("complete",)),
     "discard": Transition("discarded", "discarded", ("complete",)),
 }  # fmt: skip
 # The reasons why an undo keeps a contact that the import created
 KEEP_REASONS = ("changed", "messaged", "in_another_list")
-# The phase of a file whose columns are not mapped yet
+# The phase of an import whose columns the user has not confirmed yet
 MAPPING = "mapping"
 
 
 def import_directory(import_id: int | None = None) -> Path:
-    """Return the private directory for the files of all imports, or of one import."""
+    """Return the directory of the files of an import, or of all imports, which is created if missing."""
     base = Path(config.current().data_dir) / "imports"
     base.mkdir(mode=0o700, exist_ok=True)
     return base if import_id is None else base / str(import_id)
 
 
 def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
-    """Preview a file, validate the options against it, and sync it to disk; raises Invalid.
+    """Return the preview of an uploaded file, which is synced to disk; raises Invalid if it does not fit the options.
 
-    Unless the columns are `mapped`, the column of addresses may still be unknown.
+    With `mapped=False`, no column of addresses is required, because the user maps the columns later.
     """
     faults, file_preview = Faults(), None
     try:
@@ -183,20 +184,20 @@ def preview(upload: Upload, *, mapped: bool = True) -> FilePreview:
     if file_preview is not None and mapped and not {"email", "phone", "channels"} & set(targets):
         faults.add("file", "has no column of addresses")
     faults.check()
-    assert file_preview is not None  # Without faults the file has a preview.
+    assert file_preview is not None  # Otherwise `faults` has the reason and `check` raises.
     data_dir.sync_to_disk(Path(upload.path))
     return file_preview
 
 
 def check_lists(account_id: int, options: ImportOptions) -> None:
-    """Raise Invalid for lists that do not exist or take no members."""
+    """Raise Invalid if a list does not exist or mirrors a segment, or the default country is unknown."""
     _resolve_options(account_id, options, dry_run=True)
 
 
 def create(account_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Create an import of a previewed file and start it; raises Invalid for lists that take no members.
+    """Create an import of a previewed file, and wake the import worker. Raises Invalid as `check_lists` does.
 
-    The file and its directory entry are synced to disk before the import is committed.
+    The file is moved to the directory of the import, and the directory is synced to disk before the commit.
     """
     require_write_transaction()
     job = _create(account_id, upload, file_preview, actor, {"status": "pending", "dry_run": upload.dry_run})
@@ -205,9 +206,9 @@ def create(account_id: int, upload: Upload, file_preview: FilePreview, actor: st
 
 
 def create_unmapped(account_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Create an import that waits in the phase `mapping` until its columns are confirmed with `check`.
+    """Create an import whose columns the user confirms later, with `check` or `apply`. Raises Invalid as `create` does.
 
-    Its state is that of a completed dry run without outcomes, in the phase `mapping`.
+    Until then it is a completed dry run without outcomes, in the phase `mapping`.
     """
     require_write_transaction()
     state = {"status": "complete", "phase": MAPPING, "dry_run": True}
@@ -230,9 +231,9 @@ def _create(account_id: int, upload: Upload, file_preview: FilePreview, actor: s
 
 
 def _resolve_options(account_id: int, options: ImportOptions, dry_run: bool) -> ImportOptions:
-    """Return options with `list_names` resolved to ids and the default country set; raises Invalid.
+    """Return the options with the ids of `list_names` in `list_ids`, and the default country set; raises Invalid.
 
-    A check does not create missing lists.
+    Missing lists are created, except in a dry run.
     """
     ids = list(options.list_ids)
     for name in options.list_names:
@@ -274,20 +275,20 @@ def _check_lists(account_id: int, options: ImportOptions) -> None:
 
 
 def preview_again(account_id: int, import_id: int, options: ImportOptions) -> tuple[Upload, FilePreview]:
-    """Preview the file of a dry run again with new options; raises NotFound or Invalid."""
+    """Return the file of a finished dry run with new options, and its preview; raises NotFound or Invalid."""
     job = _get_dry_run(account_id, import_id)
-    resource: Any = job.resource  # The model types this column only as text.
+    resource: Any = job.resource  # The type of the column is str, not the Literal.
     upload = Upload(str(import_directory(import_id) / "upload"), job.filename, job.bytes, resource, options)
     return upload, preview(upload)
 
 
 def apply(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Apply the file of a dry run from its beginning and discard the outcomes of the check."""
+    """Start the import of the file of a finished dry run, whose outcomes are discarded. Raises NotFound or Invalid."""
     return _restart(account_id, import_id, upload, file_preview, actor, dry_run=False)
 
 
 def check(account_id: int, import_id: int, upload: Upload, file_preview: FilePreview, actor: str) -> Import:
-    """Check the file of a dry run again from its beginning, with new options."""
+    """Start the dry run of a finished dry run again, with new options. Raises NotFound or Invalid."""
     return _restart(account_id, import_id, upload, file_preview, actor, dry_run=True)
 
 
@@ -318,12 +319,12 @@ def _get_dry_run(account_id: int, import_id: int) -> Import:
 
 
 def has_file(import_id: int) -> bool:
-    """Return whether the file of an import still exists."""
+    """Return whether the uploaded file of an import still exists."""
     return (import_directory(import_id) / "upload").exists()
 
 
 def discard(account_id: int, import_id: int) -> Import:
-    """Delete a dry run with its file and return it; raises NotFound, or Invalid if it is not a finished dry run."""
+    """Delete a dry run with its files, and return it; raises NotFound, or Invalid if it is not a finished dry run."""
     require_write_transaction()
     job = get(account_id, import_id)
     if not job.dry_run or job.status in OPEN_STATUSES:
@@ -342,7 +343,7 @@ def get(account_id: int, import_id: int) -> Import:
 
 
 def fetch_page(account_id: int, query: ImportQuery) -> Page:
-    """Return a page of imports, newest first."""
+    """Return a page of the imports that match the query, newest first."""
     query_set = Import.select().where(Import.account == account_id)
     for name in ("resource", "status"):
         value = getattr(query, name)
@@ -352,7 +353,10 @@ def fetch_page(account_id: int, query: ImportQuery) -> Page:
 
 
 def cancel(account_id: int, import_id: int) -> Import:
-    """Cancel an import: at once if it is pending, else before its next chunk; written chunks stay unless undone."""
+    """Cancel an import, at once if it is pending, else before its next chunk. Chunks that were applied stay.
+
+    Raises NotFound, or Invalid if the import is finished or is being undone.
+    """
     require_write_transaction()
     job = get(account_id, import_id)
     if job.status not in OPEN_STATUSES or job.phase == "undoing":
@@ -366,7 +370,7 @@ def cancel(account_id: int, import_id: int) -> Import:
 
 
 def undo(account_id: int, import_id: int) -> Import:
-    """Start the undo of an import within 24 hours of its end; raises NotFound or Invalid."""
+    """Start the undo of an applied import; raises NotFound, or Invalid if it cannot be undone or `UNDO_MS` are over."""
     require_write_transaction()
     job = get(account_id, import_id)
     is_late = job.undo_until is None or job.undo_until < clock.now_ms()
@@ -392,7 +396,7 @@ def _refusal(job: Import, action: str) -> Invalid:
 
 
 def is_due() -> bool:
-    """Return whether any import is pending or in progress."""
+    """Return whether any import is pending, in progress or being undone."""
     return bool(
         rows("SELECT 1 FROM import WHERE status IN ('pending', 'processing') LIMIT 1")
         or rows("SELECT 1 FROM import WHERE phase = 'undoing' LIMIT 1")
@@ -400,12 +404,12 @@ def is_due() -> bool:
 
 
 def get_options(job: Import) -> ImportOptions:
-    """Return the options of an import."""
+    """Return the options of an import as a Struct."""
     return msgspec.convert(job.options, ImportOptions)
 
 
 def count_arriving(job: Import) -> dict[str, int]:
-    """Return the numbers of subscribed, unsubscribed and suppressed contacts of an import."""
+    """Return the number of contacts of an import by state: `subscribed`, `unsubscribed` and `suppressed`."""
     counts = dict.fromkeys(("subscribed", "unsubscribed", "suppressed"), 0)
     for state, number in job.arriving.items():
         counts[state.partition(":")[0]] += number
@@ -413,15 +417,15 @@ def count_arriving(job: Import) -> dict[str, int]:
 
 
 def count_repeated(job: Import) -> int:
-    """Return the number of rows that updated a contact of an earlier row of the same file.
+    """Return the number of rows with the contact of an earlier row of the same file.
 
-    `created` and `updated` count rows, and `arriving` counts each contact once.
+    `created` and `updated` count rows, but `arriving` counts each contact once.
     """
     return int(job.created + job.updated - sum(job.arriving.values())) if job.resource == "contacts" else 0
 
 
 def count_reasons(job: Import) -> dict[str, int]:
-    """Return the number of contacts of an import that are not subscribed, by reason."""
+    """Return the number of unsubscribed or suppressed contacts of an import by reason, such as `file` or `manual`."""
     counts: dict[str, int] = {}
     for state, number in job.arriving.items():
         reason = state.partition(":")[2]
@@ -431,5 +435,5 @@ def count_reasons(job: Import) -> dict[str, int]:
 
 
 def summarize(job: Import) -> dict[str, Any]:
-    """Return the totals of an import."""
+    """Return the totals of an import by name, from `total` to `warnings`."""
     return {name: getattr(job, name) for name in ("total", "created", "updated", "skipped", "failed", "warnings")}

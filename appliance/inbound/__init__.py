@@ -1,1 +1,1 @@
-"""Inbound mail and SMS: bounces, complaints, provider webhooks, replies, and the capture server."""
+"""Receive bounces, complaints, provider webhooks and incoming SMS, and capture outgoing mail for the built-in inbox."""

@@ -1,4 +1,7 @@
-"""Parse bounce mail and complaints into delivery reports, by their content and not by the address they were sent to."""
+"""Parse bounces, delivery status notifications and spam complaints in returned mail into delivery reports.
+
+The kind of a mail is found from its content, not from the address to which it was sent.
+"""
 
 import base64
 import binascii
@@ -20,12 +23,11 @@ from appliance.sending.delivery import bounce_classes
 from appliance.sending.messages import links
 from appliance.storage.transactions import require_write_transaction
 
-# Untrusted mail is parsed with the standard library, within limits that are checked before.
-#
-# A mail that is too large, too deep or has too many parts is no report and is ignored; no input raises an error.
+# Untrusted mail is parsed with the standard library, which has no limits of its own, so the limits below are checked
+# first. A mail that is too large, too deep or has too many parts is ignored; no input raises an error.
 
 MAX_BYTES, MAX_DEPTH, MAX_PARTS = 1024 * 1024, 10, 50
-# The time to parse grows with the number of lines (headers), blank lines (blocks) and lines of dashes (parts)
+# The time for parsing grows with the number of lines (headers), blank lines (blocks) and lines of dashes (parts).
 _MAX_LINES, _MAX_BLANK, _MAX_LINES_OF_DASHES = 30_000, 3_000, 500
 _MAX_TYPE_BYTES, _MAX_HEAD_CHARACTERS, _MAX_HEADERS = 2_000, 50_000, 300
 ORIGINAL_TYPES = ("message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers")
@@ -40,9 +42,9 @@ _CHARSETS = re.compile(
 
 
 def parse_mail(raw: bytes) -> Message | None:
-    """Parse a mail within the limits, or return None if it is too large, too deep or has too many parts.
+    """Parse a mail, or return None if it exceeds `MAX_BYTES`, `MAX_DEPTH` or `MAX_PARTS`.
 
-    The report precedes the returned message, whose end may be cut off.
+    A mail with too many lines is truncated, which loses no report, because the report precedes the returned message.
     """
     if len(raw) > MAX_BYTES:
         return None
@@ -53,14 +55,14 @@ def parse_mail(raw: bytes) -> Message | None:
 
 
 def _truncate(raw: bytes) -> bytes:
-    """Return the beginning of a mail that is within the limits."""
+    """Return the longest beginning of a mail within the limits of lines and content headers."""
     for separator, limit in ((b"\n", _MAX_LINES), (b"\n\r\n", _MAX_BLANK), (b"\n--", _MAX_LINES_OF_DASHES)):
         if raw.count(separator) > limit:
             positions = (match.start() for match in re.finditer(re.escape(separator), raw))
             raw = raw[: next(islice(positions, limit, None))]
     nests = 0
     for header in _CONTENT_HEADERS.finditer(raw):
-        # Counted in headers only, since URLs may contain these words too
+        # Only headers are counted, because URLs may contain these words, too.
         nests += bool(_NESTING_TYPES.search(header[0]))
         if len(header[0]) > _MAX_TYPE_BYTES or nests > 2 * MAX_PARTS:
             return raw[: header.start()]
@@ -68,7 +70,10 @@ def _truncate(raw: bytes) -> bytes:
 
 
 def walk_parts(mail: Message, max_parts: int = MAX_PARTS, into_messages: bool = True) -> Iterator[Message]:
-    """Yield a mail and its parts, outermost first, at most `most`; parts of attached messages only `into_messages`."""
+    """Yield a mail and its parts, each part before those that it contains, at most `max_parts` in all.
+
+    With `into_messages=False`, the parts of attached messages are left out.
+    """
     waiting = [mail]
     for _ in range(max_parts):
         if not waiting:
@@ -90,30 +95,30 @@ def _nesting_depth(mail: Message) -> int:
 
 
 def _child_parts(part: Message) -> list[Message]:
-    """Return the parts of a part.
+    """Return the parts of a multipart or attached message, and [] for any other part.
 
-    Text is only read as bytes: otherwise the library decodes it with any codec that the mail names, and some of those
-    raise errors or never end.
+    The payload of any other part is not read here: the library would decode it with any codec that the mail names, and
+    some codecs raise errors or never end.
     """
     payload = part.get_payload() if part.is_multipart() else []
     return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
 
 
 def find_part(mail: Message, *types: str) -> Message | None:
-    """Return the first part of one of these types, or None.
+    """Return the first part of one of the content types, or None.
 
-    Parts of attached messages do not count, even if they are reports, since people forward mail.
+    Parts of attached messages are ignored, even if they are reports, because people forward mail.
     """
     return next((part for part in walk_parts(mail, into_messages=False) if part.get_content_type() in types), None)
 
 
 def get_header(part: Message, name: str) -> str:
-    """Return a header as one line of text, not decoded, or an empty string."""
+    """Return the first `_MAX_TYPE_BYTES` characters of a header as one line, not decoded; "" if it is missing."""
     return " ".join(str(part.get(name, "")).split())[:_MAX_TYPE_BYTES]
 
 
 def get_text(part: Message) -> str:
-    """Return the text of a part, or the source of a part that contains others."""
+    """Return the decoded text of a part, or the source (headers and text) of the parts that it contains."""
     if part.is_multipart():
         source = "\n\n".join(_part_source(child) for child in _child_parts(part))
         return _decode_source(source, get_header(part, "Content-Transfer-Encoding").lower())
@@ -121,7 +126,7 @@ def get_text(part: Message) -> str:
 
 
 def decode_text(raw: bytes, charset: str) -> str:
-    """Decode bytes in a known charset; unknown charsets are read as UTF-8."""
+    """Decode bytes in one of `_CHARSETS`, or as UTF-8 if `charset` is another; invalid bytes are replaced."""
     return raw.decode(charset if _CHARSETS.fullmatch(charset) else "utf-8", "replace")
 
 
@@ -131,7 +136,7 @@ def _payload_bytes(part: Message) -> bytes:
 
 
 def original_headers(mail: Message) -> list[tuple[str, str]]:
-    """Return the headers of the returned message, names in lower case, or an empty list."""
+    """Return the headers of the returned message as (name in lower case, value), or [] if there is none."""
     part = find_part(mail, *ORIGINAL_TYPES)
     if part is None:
         return []
@@ -151,7 +156,7 @@ def _part_source(part: Message) -> str:
 
 
 def _decode_source(source: str, encoding: str) -> str:
-    """Decode the source of a part that contains others, which no standard allows to be encoded."""
+    """Decode the source of a part that contains other parts, as some systems encode it against the standards."""
     try:
         match encoding:
             case "base64":
@@ -166,7 +171,7 @@ def _decode_source(source: str, encoding: str) -> str:
 
 
 def parse_blocks(fields: str) -> list[dict[str, str]]:
-    """Return the blocks of fields of a report: names in lower case, first value of each, unfolded."""
+    """Return the blocks of fields in a report, each a dict of the first unfolded value by name in lower case."""
     blocks: list[dict[str, str]] = []
     is_new_block, last_name = True, ""
     for line in fields.split("\n")[:2_000]:
@@ -187,10 +192,10 @@ def parse_blocks(fields: str) -> list[dict[str, str]]:
     return [block for block in blocks if block]
 
 
-# Signatures of this service in returned mail: which messages they name, and whether they prove it.
+# Signatures of this service in returned mail name a message, and some of them also prove that the sender had it.
 #
-# Every reply quotes the Message-ID, and most quote the unsubscribe link, so these only name the message. The return
-# path and the unsubscribe address occur in headers only: only systems that had the message itself know them.
+# Every reply quotes the Message-ID, and most quote the unsubscribe link, so these two only name the message. The return
+# path and the unsubscribe address are only in headers, so only systems that received the message itself know them.
 
 _SIGNED_HEADERS = ("return-path", "list-unsubscribe", "received", "delivered-to", "x-original-to", "errors-to")
 _RETURN_PATH = re.compile(r"\b(b\+[0-9a-f]{20,40})@", re.IGNORECASE)
@@ -200,14 +205,17 @@ _MAX_TOKENS = 10
 
 
 class SignedMessages(NamedTuple):
-    """The messages named by any signature, and those named by a signature that proves it."""
+    """The ids of our messages that signatures in returned mail name.
+
+    `proven_ids` are those named by a signature that only a system with the message itself knows.
+    """
 
     named_ids: frozenset[int]
     proven_ids: frozenset[int]
 
 
 def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessages:
-    """Return the messages that our signatures name in the headers of an original message and in a text."""
+    """Return the messages named by our signatures in the headers of a returned message and in a text."""
     signed_text = "\n".join([text, *(value for name, value in headers if name in _SIGNED_HEADERS)])
     proven = {links.read_return_path(path) for path in _RETURN_PATH.findall(signed_text)[:_MAX_TOKENS]}
     proven |= {
@@ -221,21 +229,22 @@ def find_signed(headers: list[tuple[str, str]], text: str = "") -> SignedMessage
     return SignedMessages(frozenset(proven | named) - {None}, frozenset(proven) - {None})  # type: ignore[arg-type]  # None is out
 
 
-# Spam complaints: RFC 5965, and the format that Microsoft sends instead (D29).
+# Spam complaints come in the format of RFC 5965, or in that of Microsoft (D29).
 #
-# Providers often redact the address (RFC 6590). Our signatures tell which message was meant; the complaint is accepted
-# if the report names the recipient too, or contains a signature that proves it (`SignedMessages`).
+# Providers often redact the address (RFC 6590), so our signatures tell which message a complaint is about. It is
+# accepted if it also names the recipient, or if a signature proves it (`SignedMessages.proven_ids`).
 
-# Types by which a person rejects a message; `not-spam` revokes a complaint, `virus` and `other` come from machines
+# The types of complaints by people. `not-spam` revokes a complaint; `virus` and `other` come from machines.
 _COMPLAINT_TYPES = ("abuse", "fraud", "opt-out", "opt-out-list")
 _RECIPIENT_HEADERS = ("x-hmxmroriginalrecipient", "delivered-to", "x-original-to", "to")
 _MAX_RECIPIENTS = 10
 
 
 class Complaint(NamedTuple):
-    """A spam complaint about a message of ours, with the text for the evidence.
+    """A spam complaint about one of our messages.
 
-    `recipients` are the named addresses; `is_proven` means that the complaint counts without them.
+    `text` is for the evidence. `recipients` are the addresses named in the complaint, one of which must be the
+    recipient of the message, unless a signature proves the complaint (`is_proven`).
     """
 
     message_id: int
@@ -245,11 +254,14 @@ class Complaint(NamedTuple):
 
 
 def parse_complaint(mail: Message, message_id: int | None) -> Complaint | None:
-    """Return the complaint in a mail, or None; `message_id` belongs to the return path it came to."""
+    """Return the complaint in a mail, or None.
+
+    `message_id` is the message whose return path received the mail, or None for another address.
+    """
     report = find_part(mail, "message/feedback-report")
     original = original_headers(mail)
     if report is None:
-        # The Junk Mail Reporting Program sends the original message with an additional header
+        # Microsoft's Junk Mail Reporting Program sends the original message with an additional header.
         is_jmrp = any(name == "x-hmxmroriginalrecipient" for name, _ in original)
         return _build_complaint(message_id, original, {}, "abuse reported through Microsoft JMRP") if is_jmrp else None
     fields = next(iter(parse_blocks(get_text(report))), {})
@@ -263,7 +275,11 @@ def parse_complaint(mail: Message, message_id: int | None) -> Complaint | None:
 def _build_complaint(
     arrived_at: int | None, original: list[tuple[str, str]], fields: dict[str, str], text: str
 ) -> Complaint | None:
-    """Return a complaint if all signatures name one message, and it is proven or names a recipient."""
+    """Return a complaint, or None if the signatures do not name exactly one message.
+
+    Return None also if no signature proves the complaint and it names no recipient. `arrived_at` is the message whose
+    return path received the mail, or None.
+    """
     senders = " ".join(fields.get(name, "") for name in ("original-mail-from", "original-envelope-id"))
     signed = find_signed(original, senders)
     return_path_ids = frozenset() if arrived_at is None else frozenset({arrived_at})
@@ -277,10 +293,10 @@ def _build_complaint(
     return Complaint(next(iter(message_ids)), text, recipients, bool(proven))
 
 
-# Bounces without machine-readable fields, as opposed to other mail to a return path.
+# Bounces without machine-readable fields must be told from other mail to a return path.
 #
-# qmail, Exim, old Exchange, Sendmail, Domino and many others write bounces for people. A bounce comes from a mail
-# system, says so in its subject or first words, and is final; an out-of-office reply, a delay and a challenge are not.
+# qmail, Exim, old Exchange, Sendmail, Domino and many others write such bounces for people. A bounce comes from a mail
+# system, says so in its subject or text, and is final. Out-of-office replies, delays and challenges are no bounces.
 
 _MAX_BOUNCE_CHARACTERS = 20_000
 _SYSTEM_SENDER = re.compile(
@@ -314,16 +330,16 @@ _DELAYED = re.compile(
     r"no action is required|you do not need to resend|verzöger|retard[ée]",
     re.IGNORECASE,
 )
-# Beginnings of the subjects of replies and forwarded mail, in the languages of the patterns above
+# Matches the beginning of the subject of a reply or forwarded mail, in the languages of the patterns above.
 _REPLY_SUBJECT = re.compile(
     r"^(?:auto(?:mati\w+)?[ :-]|(?:re|aw|antw|sv|vs|rv|res|odp|ynt|r|fwd?|wg|tr|enc|doorst|vb|i|回复|转发|答复)"
     r"(?:\[\d+\])?\s?[:：]|out of (?:the )?office|abwesen|vacation|ooo\b|away\b|r[ée]ponse auto|absence|"
     r"respuesta auto|fuera de|risposta auto|autosvar)",
     re.IGNORECASE,
 )
-# Headers of automatic replies in addition to, or instead of, `Auto-Submitted`
+# Automatic replies have one of these headers in addition to `Auto-Submitted`, or instead of it.
 _AUTO_REPLY_HEADERS = ("X-Autoreply", "X-Autorespond", "X-Auto-Reply")
-# The returned message begins here
+# Matches the line with which the returned message begins in the text of a bounce.
 _ORIGINAL = re.compile(
     r"^-{2,}.{0,40}(?:copy of|original message|returned message|message follows|undeliverable message|"
     r"headers of the|ursprüngliche nachricht|message d['’]origine|mensaje original).*$|^return-path:|^received: |"
@@ -333,13 +349,13 @@ _ORIGINAL = re.compile(
 
 
 def bounce_text(mail: Message) -> str:
-    """Return the text of a mail without the returned message."""
+    """Return up to `_MAX_BOUNCE_CHARACTERS` of the text of a mail, without the returned message."""
     texts = []
     for part in walk_parts(mail):
         kind = part.get_content_type()
         if kind in (*ORIGINAL_TYPES, "message/partial"):
             break
-        # A multipart mail without recognisable parts is read as plain text.
+        # A multipart mail whose parts the parser does not recognise is read as plain text.
         if not part.is_multipart() and kind.startswith(("text/", "multipart/")):
             part_text = get_text(part)[: 2 * _MAX_BOUNCE_CHARACTERS]
             texts.append(re.sub(r"<[a-zA-Z/!][^<>]{0,400}>", " ", part_text) if kind == "text/html" else part_text)
@@ -351,7 +367,10 @@ def bounce_text(mail: Message) -> str:
 
 
 def is_bounce(mail: Message, text: str) -> bool:
-    """Return whether a mail without report fields is a final bounce of a mail system."""
+    """Return whether a mail without report fields is a final bounce from a mail system.
+
+    It must have two of three signs: its sender, its subject and its text. `text` is its `bounce_text`.
+    """
     subject, sender = _decode_header(get_header(mail, "Subject")), _decode_header(get_header(mail, "From"))
     precedence = get_header(mail, "Precedence").lower()
     is_auto_reply = (
@@ -375,7 +394,7 @@ def is_bounce(mail: Message, text: str) -> bool:
 
 
 def _decode_header(value: str) -> str:
-    """Decode the encoded words of a header, as far as possible."""
+    """Decode the encoded words of a header (RFC 2047), or return it unchanged if they are invalid."""
     try:
         pieces = decode_header(value)
     except (HeaderParseError, ValueError):
@@ -385,10 +404,10 @@ def _decode_header(value: str) -> str:
     )
 
 
-# Delivery status notifications: RFC 3464 by their fields, other formats by their text (D28).
+# Delivery status notifications are parsed by their fields (RFC 3464), those in other formats by their text (D28).
 #
-# The result for one recipient becomes a `RecipientReport`. Reports that a message is delayed, relayed or expanded to a
-# list are no result and are left out; so are replies of people and automatic replies (RFC 3834).
+# The final result for one recipient becomes a `RecipientReport`. Reports that a message is delayed, relayed or expanded
+# to a list are not final and are left out, as are the replies of people and automatic replies (RFC 3834).
 
 _STATUS_TYPES = ("message/delivery-status", "message/global-delivery-status")
 _SMTP = re.compile(r"(?<![\d.])([245]\d\d)(?![\d.])")
@@ -399,7 +418,7 @@ _MAX_REPORT_CHARACTERS = 1_000
 
 
 class RecipientReport(NamedTuple):
-    """The result for one recipient, who may be named by several addresses."""
+    """The final result for one recipient, with all spellings of the address and the codes and text of the server."""
 
     kind: Literal["bounced", "soft_bounced", "delivered"]
     recipients: tuple[str, ...]
@@ -409,7 +428,7 @@ class RecipientReport(NamedTuple):
 
 
 def parse_dsn(mail: Message) -> list[RecipientReport]:
-    """Return the reports of a mail for each recipient, or an empty list."""
+    """Return the results in a mail, one for each recipient; [] if it is no delivery status notification or bounce."""
     part = find_part(mail, *_STATUS_TYPES)
     if part is not None:
         return _from_fields(parse_blocks(get_text(part)), mail)
@@ -442,7 +461,7 @@ def _failure_report(block: dict[str, str], status: str | None, mail: Message) ->
     diagnostic = " ".join((remainder if semicolon and " " not in kind.strip() else diagnostic).split())
     smtp = _SMTP.search(diagnostic)
     own_code = next((code for code in _ENHANCED.findall(diagnostic) if not code.endswith(".0.0")), None)
-    # The text of the last server is more precise than the status that a relay derived from it
+    # The text of the server that rejected the message is more precise than the status that a relay derived from it.
     enhanced = own_code or (status if status is not None and not status.endswith(".0.0") else None)
     if not diagnostic or (smtp is None and enhanced is None):
         diagnostic = " ".join(f"{diagnostic} {bounce_text(mail)[:_MAX_REPORT_CHARACTERS]}".split())
@@ -458,7 +477,7 @@ def _build_report(recipients: tuple[str, ...], smtp: int | None, enhanced: str |
 
 
 def _recipients_of(block: dict[str, str]) -> tuple[str, ...]:
-    """Return the addresses of a recipient: as given to the last server, and as we gave it to the first one."""
+    """Return the addresses in the fields for a recipient: the final one, our original one, and their spellings."""
     names: dict[str, None] = {}
     for name in ("final-recipient", "original-recipient", "x-actual-recipient"):
         _, semicolon, value = block.get(name, "").partition(";")
@@ -469,7 +488,10 @@ def _recipients_of(block: dict[str, str]) -> tuple[str, ...]:
 
 
 def _from_text(mail: Message, text: str) -> list[RecipientReport]:
-    """Parse a bounce without fields; it is accepted only for a recipient that it names."""
+    """Return the result in a bounce without fields, with the addresses in it as recipients.
+
+    Return [] if the mail is no bounce, or if the server rejected the message for a reason that concerns no recipient.
+    """
     if not is_bounce(mail, text):
         return []
     failed = get_header(mail, "X-Failed-Recipients")
@@ -485,10 +507,10 @@ def _from_text(mail: Message, text: str) -> list[RecipientReport]:
 
 
 def parse_reports(raw: bytes, message_id: int | None) -> list[list[DeliveryReport]]:
-    """Return the reports of a mail, each as a list of candidates with one of the named recipients.
+    """Return the reports in a mail, each as a list of candidates, one for each address that may be its recipient.
 
-    `message_id` is the message whose return path the mail came to. A report without a recipient is ignored, except a
-    complaint that is proven by our signatures.
+    `message_id` is the message whose return path received the mail, or None for another address. A report that names no
+    recipient is left out, except a complaint that a signature proves. Bounces are only accepted at the return path.
     """
     mail = parse_mail(raw)
     if mail is None:
@@ -516,11 +538,11 @@ def _for_recipients(fact: DeliveryReport, recipients: tuple[str, ...]) -> list[D
 
 
 def record_reports(reports: list[list[DeliveryReport]]) -> int:
-    """Record the reports of a mail, each for the first matching recipient; return the number of new ones."""
+    """Record the first acceptable candidate of each report, and return the number of reports that changed something."""
     require_write_transaction()
     return sum(any(delivery_reports.record_report(fact) for fact in candidates) for candidates in reports)
 
 
 def _names_other_message(mail: Message, message_id: int) -> bool:
-    """Return whether the returned message is another one of ours than the return path names."""
+    """Return whether the returned message is one of ours, but not the one with this return path (`message_id`)."""
     return bool(find_signed(original_headers(mail)).named_ids - {message_id})
