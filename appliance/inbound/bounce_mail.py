@@ -490,7 +490,7 @@ def _recipients_of(block: dict[str, str]) -> tuple[str, ...]:
 def _from_text(mail: Message, text: str) -> list[RecipientReport]:
     """Return the result in a bounce without fields, with the addresses in it as recipients.
 
-    Return [] if the mail is no bounce, or if the server rejected the message for a reason that concerns no recipient.
+    Return [] if the mail is no bounce, or gives no reason that is known.
     """
     if not is_bounce(mail, text):
         return []

@@ -1,9 +1,9 @@
-"""Record what is reported about a message after it was sent: delivery, bounce, complaint, SMS receipt.
+"""Record reports about messages that were sent: deliveries, bounces, complaints and SMS receipts.
 
-A report is accepted if it names a message of ours and its recipient: for two weeks after the message was sent, or for
-90 days for a complaint, because people clear their inboxes late. A status never goes back: sent, delivered, bounced,
-complained. All sources are treated alike: a returned mail, a provider's webhook, a simulation. Only a simulation, or
-the provider of its SMS, reports about a test message, which then changes nothing but the test itself.
+A report is accepted if it names one of our messages and its recipient, up to two weeks after the message was sent. A
+complaint is accepted up to 90 days, because people clear their inboxes late. The status only advances: sent, delivered,
+bounced, complained. Returned mail, provider webhooks and simulations are treated alike. A report about a test message
+is accepted only from a simulation or, for an SMS, from the provider, and affects no contact and no statistics.
 """
 
 import re
@@ -31,16 +31,17 @@ ReportKind = Literal["delivered", "bounced", "soft_bounced", "complained"]
 
 
 class DeliveryReport(NamedTuple):
-    """One report about one message; accepted only as far as `record_report` can verify it.
+    """A report about one message, not verified yet (see `record_report`).
 
-    `recipient` is the address as reported (None only where no recipient is needed, see `_is_recipient`), `key` is the
-    reporter's id of the report, by which it counts once, and `at` the time of the event in ms. For an SMS, `code` is
-    the provider's own code, and `judged` its bounce class.
+    `smtp` and `enhanced` are the codes of the server, and `text` is its text. `recipient` is the reported address, or
+    None if none is needed (see `_is_recipient`). `key` is the reporter's id of the report, by which it counts only
+    once. `at` is the time of the event in Unix milliseconds. For an SMS, `code` is the provider's code. `bounce_class`
+    is set if the reporter has classified the bounce.
     """
 
     message_id: int
     kind: ReportKind
-    source: str  # dsn, arf, smtp, hook, ses, postmark, mailgun, sendgrid, capture, and the providers of SMS
+    source: str  # dsn, arf, smtp, hook, ses, postmark, mailgun, sendgrid, capture, or an SMS provider
     text: str = ""
     smtp: int | None = None
     enhanced: str | None = None
@@ -53,7 +54,7 @@ class DeliveryReport(NamedTuple):
 
 _DAY_MS = 24 * 3600 * 1000
 _MAX_AGE_MS, _MAX_COMPLAINT_AGE_MS = 14 * _DAY_MS, 90 * _DAY_MS
-# Keys are kept longer than any report is accepted
+# Keys of reports are kept longer than any report is accepted.
 _KEY_TTL_MS = 100 * _DAY_MS
 _RANK = {"uncertain": 0, "sent": 0, "delivered": 1, "bounced": 2, "complained": 3}
 _STATUS_OF_KIND = {
@@ -62,21 +63,21 @@ _STATUS_OF_KIND = {
     "soft_bounced": "bounced",
     "complained": "complained",
 }
-# Reports that need no recipient: complaints that are proven by our own signatures
+# Reports from these sources need no recipient, because a signature of ours proves them (see `bounce_mail`).
 _PROVEN_SOURCES = ("arf",)
-# Sources with the original text of the server; other sources have classified the bounce themselves
+# Reports from these sources have the original text of the server. Other sources have classified the bounce.
 _OWN_SOURCES = ("dsn", "smtp")
 
 
 class MessageInFlight(Unavailable):
-    """The message was sent but is not recorded yet: the report must be repeated."""
+    """The outcome of the reported message is not recorded yet, so the reporter must repeat the report."""
 
     def __init__(self) -> None:
         super().__init__("this message is still in hand; tell it again in a moment", "unavailable", 30)
 
 
 class _ReportedMessage(NamedTuple):
-    """A reported message with its status and the time it was sent."""
+    """A reported message, its status, and the time (Unix milliseconds) it was sent or, if unknown, last updated."""
 
     row: Claim
     status: str
@@ -84,9 +85,11 @@ class _ReportedMessage(NamedTuple):
 
 
 def record_report(fact: DeliveryReport) -> bool:
-    """Record a report with its consequences. Returns False if it changes nothing: known, late, or not accepted.
+    """Record a report with its consequences, and return whether it changed anything.
 
-    Raises MessageInFlight while the message was sent but is not recorded yet; the report must be repeated then.
+    Return False if the message or its recipient is wrong, if the report is too late or was recorded before, or if the
+    message already has this status or a later one. Raises MessageInFlight if the message is being sent: repeat the
+    report.
     """
     require_write_transaction()
     message = _find_message(fact)
@@ -109,7 +112,7 @@ def record_report(fact: DeliveryReport) -> bool:
 
 
 def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
-    """Return the message of a report, if the report can be true."""
+    """Return the message of a report, or None if the report cannot be accepted; raises MessageInFlight."""
     row = fetch_one(
         f"SELECT {COLUMNS}, status, coalesce(sent_at, updated_at) FROM message WHERE id = ? "
         "AND recipient_key IS NOT NULL AND (test = 0 OR channel = 'sms' OR ? = 'capture')",
@@ -124,20 +127,20 @@ def _find_message(fact: DeliveryReport) -> _ReportedMessage | None:
         raise MessageInFlight
     max_age = _MAX_COMPLAINT_AGE_MS if fact.kind == "complained" else _MAX_AGE_MS
     is_late = clock.now_ms() - message.left_at > max_age
-    # An uncertain message waits for its retry or lookup, which may take long.
+    # An uncertain message that waits for its retry or its look-up may have been accepted.
     is_in_doubt = message.status in ("queued", "held") and message.row.uncertain_count > 0
     return None if is_late or not (message.status in _RANK or is_in_doubt) else message
 
 
 def _is_recipient(row: Claim, fact: DeliveryReport) -> bool:
-    """Return whether a report is about the recipient of its message; SMS are identified by the provider."""
+    """Return whether a report names the recipient of its message. An SMS report and a proven one need no recipient."""
     if fact.recipient is None:
         return row.address_kind == "phone" or fact.source in _PROVEN_SOURCES
     return _is_same_address(row.address_kind, fact.recipient, row.recipient_key)
 
 
 def _is_same_address(kind: str, reported: str, recipient_key: str | None) -> bool:
-    """Return whether a reported address is the recipient, in any spelling of headers and DNS."""
+    """Return whether a reported address, in any spelling, is the recipient with this normalized address."""
     if kind == "email":
         reported = addresses.address_in_header(reported)
     try:
@@ -153,7 +156,7 @@ def is_recipient(message_id: int, reported: str | None) -> bool:
 
 
 def mark_processed(source: str, key: str) -> bool:
-    """Store the key of a report as processed. Returns False if it was processed before."""
+    """Store the key of a report as processed, and return False if it was processed before."""
     require_write_transaction()
     now = clock.now_ms()
     run(
@@ -196,7 +199,11 @@ def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
 
 
 def classify_bounce(fact: DeliveryReport) -> BounceClass:
-    """Return the class of a bounce: by its codes and text, or else by its source."""
+    """Return the class of a bounce.
+
+    It is the class in the report, else that of the codes and the text. If a provider has classified the bounce itself,
+    its judgment (`fact.kind`) replaces some of these classes.
+    """
     if fact.bounce_class is not None:
         return fact.bounce_class
     bounce_class = bounce_classes.classify(fact.smtp, fact.enhanced, fact.text)
@@ -221,7 +228,7 @@ def _record_complaint(message: _ReportedMessage, fact: DeliveryReport) -> None:
     ledger.count_complaint(row)
     ledger.record_event(row, f"{row.channel}_complained", {"source": fact.source, "text": fact.text[:1000]})
     if row.test:
-        return  # a complaint about a test has no consequences
+        return  # A complaint about a test message suppresses no address.
     suppressions.suppress(
         row.account_id, Address(row.address_kind, row.recipient, row.recipient_key),
         SuppressionCause("complaint", source=fact.source, diagnostic=fact.text[:1000] or None),
@@ -232,25 +239,25 @@ def _record_complaint(message: _ReportedMessage, fact: DeliveryReport) -> None:
 
 
 def _event_time(message: _ReportedMessage, fact: DeliveryReport) -> int:
-    """Return when the event happened, as reported if that is plausible."""
+    """Return the reported time of the event, limited to between sending and now, or now if none is reported."""
     now = clock.now_ms()
     return min(max(fact.at, message.left_at), now) if fact.at is not None else now
 
 
-# Receipts of SMS: each counts once, in any order (docs/decisions.md#15).
+# SMS receipts count once each and may arrive in any order (docs/decisions.md#15).
 #
-# A receipt may arrive before the response that accepts the message is recorded, or instead of a response that was lost.
-# Such a receipt is stored, and applied in the transaction that records the outcome. A receipt that names a message in
-# doubt by our own token settles the doubt, since a provider only reports about messages that it accepted.
+# A receipt may arrive before the provider's response is recorded, or although the response was lost. Such a receipt is
+# stored, and applied in the transaction that records the outcome of the message. A receipt that names an uncertain
+# message by our token shows that it was accepted, because a provider only reports about messages that it accepted.
 
-# Stored receipts are kept as long as reports about a message are accepted
+# Stored receipts are kept as long as reports about a message are accepted.
 _RECEIPT_TTL_MS = 14 * 24 * 3600 * 1000
 _SELECT_SMS = "SELECT id, status, uncertain_count, provider_id FROM message WHERE channel = 'sms' AND provider = ? AND"
 _RECEIPT_COLUMNS = "id, provider, provider_id, message_id, status, code, text"
 
 
 class _SmsRow(NamedTuple):
-    """The message that a receipt is about, in its current state."""
+    """The SMS that a receipt is about, with its current status."""
 
     id: int
     status: str
@@ -259,12 +266,15 @@ class _SmsRow(NamedTuple):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Return whether acceptance is unknown, also while the message waits for its look-up."""
+        """Return whether the SMS may or may not have been accepted, also while it waits for a retry or a look-up."""
         return self.status == "uncertain" or (self.status in ("queued", "held") and self.uncertain_count > 0)
 
 
 def apply_receipt(provider: str, receipt: Receipt) -> bool:
-    """Record a delivery receipt of an SMS with its consequences. Returns False if it changes nothing now."""
+    """Record a delivery receipt of an SMS with its consequences, and return whether it changed the message.
+
+    A receipt is stored for later if its SMS is unknown or is being sent.
+    """
     require_write_transaction()
     if receipt.status not in STATUSES:
         return False
@@ -273,14 +283,14 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
         if receipt.message_id is None:
             _store_receipt(
                 provider, receipt
-            )  # perhaps of an SMS whose response, with the provider's id, is not recorded yet
+            )  # The response with the provider's id of this SMS may not be recorded yet.
         return False
     if row.status == "sending":
         _store_receipt(provider, receipt)
         return False
     has_failed = receipt.status in ("undelivered", "failed")
     if has_failed and receipt.provider_id and row.provider_id not in (None, receipt.provider_id):
-        return False  # a second copy of an uncertain message: its delivery would count, its failure does not
+        return False  # This is a second copy of an uncertain SMS. Its delivery would count, but its failure does not.
     is_settled = row.is_in_doubt
     if is_settled:
         retries.confirm_arrival(row.id, receipt.provider_id or None)
@@ -290,9 +300,12 @@ def apply_receipt(provider: str, receipt: Receipt) -> bool:
 
 
 def record_and_claim_with_receipts(outcome_list: list[Outcome], marks: list[Claim], process: str) -> set[int]:
-    """Record outcomes as `queue.record_and_claim` does, and apply stored receipts of messages that were in doubt."""
+    """Record outcomes and claim messages as `queue.record_and_claim` does, and return the claimed ids.
+
+    Then apply the stored receipts of SMS that are uncertain or were so before.
+    """
     marked = queue.record_and_claim(outcome_list, marks, process)
-    # A message that was uncertain before stays uncertain, even after the outcome of its second attempt.
+    # After an uncertain attempt, a message stays uncertain even if a second attempt fails.
     doubtful = (
         outcome
         for outcome in outcome_list
@@ -303,7 +316,10 @@ def record_and_claim_with_receipts(outcome_list: list[Outcome], marks: list[Clai
 
 
 def apply_early_receipts(outcomes: list[Outcome]) -> None:
-    """Apply receipts that came before their SMS were recorded as accepted, and the status in the response itself."""
+    """Apply the stored receipts of SMS that were just recorded as accepted.
+
+    Then apply the status in the provider's response, if it says more than that the SMS was sent.
+    """
     _apply_stored_receipts(
         [outcome.claim.id for outcome in outcomes], [outcome.provider_id for outcome in outcomes if outcome.provider_id]
     )
@@ -315,20 +331,24 @@ def apply_early_receipts(outcomes: list[Outcome]) -> None:
 
 
 def recover_with_receipts(interrupted: list[tuple[Claim, PreparedMessage | None]]) -> int:
-    """Decide about interrupted messages as `retries.recover_interrupted` does, and apply their stored receipts."""
+    """Decide about interrupted messages as `retries.recover_interrupted` does, and return their number.
+
+    Then apply the stored receipts of the SMS among them.
+    """
     count = retries.recover_interrupted(interrupted)
     _apply_stored_receipts([claim.id for claim, _ in interrupted if claim.channel == "sms"], [])
     return count
 
 
 def _find_sms(provider: str, receipt: Receipt) -> tuple[Receipt, _SmsRow | None]:
-    """Return a receipt and its message: by the provider's id, by our token in the callback URL, or by our id.
+    """Return a receipt and its SMS, or None if there is none.
 
-    A numeric id without token counts as our id only if the provider's own id of that message is not numeric.
+    The SMS is found by the provider's id, or by our id from the token in the callback URL. Without a token, a numeric
+    id of the provider may be our id, if the SMS has another id that is not numeric; the receipt then gets that id.
     """
     row = None
     if receipt.provider_id:
-        # If a gateway uses one id for several messages, our token tells them apart
+        # If a gateway uses one id for several messages, our token distinguishes them.
         row = fetch_one(
             f"{_SELECT_SMS} provider_id = ? ORDER BY id IS NOT DISTINCT FROM ? DESC, id DESC LIMIT 1",
             (provider, receipt.provider_id, receipt.message_id),
@@ -358,7 +378,10 @@ def _store_receipt(provider: str, receipt: Receipt) -> None:
 
 
 def _apply_stored_receipts(numbers: Sequence[int], names: Sequence[str]) -> None:
-    """Apply the stored receipts of messages; those that cannot be applied yet are stored again."""
+    """Apply the stored receipts of messages by our ids (`numbers`) or the provider's ids (`names`).
+
+    Receipts that cannot be applied yet are stored again.
+    """
     if not numbers or scalar("SELECT 1 FROM receipt LIMIT 1") is None:
         return
     encode = msgspec.json.encode
@@ -378,7 +401,7 @@ def _to_receipt(provider_id: str, message_id: int | None, status: str, code: str
 
 
 def apply_receipts(provider: str, receipts: Iterable[Receipt]) -> None:
-    """Record several delivery receipts."""
+    """Record several delivery receipts (see `apply_receipt`)."""
     for receipt in receipts:
         apply_receipt(provider, receipt)
 

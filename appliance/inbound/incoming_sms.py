@@ -1,7 +1,8 @@
-"""Receive SMS from people: match keywords, opt numbers out and in, start flows, and queue answers.
+"""Receive SMS: match keywords, opt numbers out and in, record events that start flows, and queue automatic answers.
 
-A message belongs to the account whose number it came to. An opt-out applies to every account that knows the sender's
-number, and START opts in there again; everything else concerns that one account. Unknown numbers create no contact.
+An SMS belongs to the account to whose number it was sent, its home account. An opt-out also applies to all other
+accounts that have the sender's number, and START reverses it there. Everything else concerns the home account only. An
+SMS from an unknown number creates no contact.
 """
 
 import logging
@@ -28,9 +29,10 @@ from appliance.storage.models import Message as tables_Message
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Automatic answers in the language of the account: short, and in letters that every phone has (GSM-7).
+# Automatic answers are in the language of the account. They are short and use only GSM-7 letters, which all phones
+# have.
 
-# {company} is the sending company, {help} the contact for questions
+# {company} is the name of the sender, {help} the text `contact` with the address for questions, or nothing.
 _ENGLISH = {
     "stop": "{company}: You are unsubscribed and will get no more messages. Reply START to get them again.",
     "start": "{company}: You are subscribed again. Message frequency varies. Msg & data rates may apply. Reply HELP "
@@ -68,14 +70,17 @@ _LANGUAGES: dict[str, Mapping[str, str]] = {"en": _ENGLISH, "de": _GERMAN, "es":
 
 
 def keyword_answer_text(kind: str, locale: str, company: str, contact: str | None) -> str:
-    """Return the answer to a keyword (`stop`, `start`, `help`), in English for unknown locales."""
+    """Return the answer to a keyword (`stop`, `start` or `help`), in English if the locale is unknown.
+
+    `contact` is the address for questions in the answer to HELP.
+    """
     short = locale.replace("_", "-").partition("-")[0].lower()
     texts = _LANGUAGES.get(short, _ENGLISH)
     help_contact = texts["contact"].format(contact=contact) if contact else ""
     return texts[kind].format(company=company, help=help_contact)
 
 
-# STOP and START: opt-out and opt-in by the owner of a number, in one account (docs/decisions.md#9).
+# STOP and START opt a number out and in, in one account (docs/decisions.md#9).
 
 KEYWORD_SOURCE = "keyword"
 _STOPPED_AT = (
@@ -85,22 +90,22 @@ _STOPPED_AT = (
 
 
 class ConsentMessage(NamedTuple):
-    """An incoming message about consent: its sender and text, and the message of ours that it may answer."""
+    """An incoming SMS that changes consent: its sender, its text, and the id of our message that it may answer."""
 
     address: Address
     body: str
     message_id: int | None
     test: bool
-    actor: str = "recipient"  # or the user who marked it as an opt-out
+    actor: str = "recipient"  # The user, if a user has marked the SMS as an opt-out.
 
     @property
     def evidence(self) -> Evidence:
-        """The evidence of the consent change, with the text of the message."""
+        """Return the evidence for the consent change, with the text of the SMS."""
         return Evidence(KEYWORD_SOURCE, self.actor, text=self.body[:1000], message_id=self.message_id, test=self.test)
 
 
 def opt_out_number(account_id: int, request: ConsentMessage) -> bool:
-    """Opt a number out of everything of an account. Returns False if it was opted out before."""
+    """Suppress a number in an account because of a STOP; return False if a STOP was in force before."""
     require_write_transaction()
     cause = SuppressionCause("stop_keyword", KEYWORD_SOURCE, diagnostic=request.body[:200] or None)
     return suppressions.suppress(account_id, request.address, cause, request.evidence)[1]
@@ -112,15 +117,16 @@ def has_opted_out(address: Address, account_id: int) -> bool:
 
 
 def can_opt_in(address: Address, account_id: int) -> bool:
-    """Return whether a START has an effect in an account: a contact has the number, or a STOP from it is in force."""
+    """Return whether START is an opt-in in an account: a contact has the number, or a STOP from it is in force."""
     query = "SELECT 1 FROM channel WHERE account_id = ? AND kind = 'phone' AND key = ?"
     return fetch_one(query, (account_id, address.key)) is not None or has_opted_out(address, account_id)
 
 
 def opt_in_number(account_id: int, request: ConsentMessage, is_home: bool) -> bool:
-    """Opt a number in, in the account it wrote to; in other accounts only the effect of STOP is undone.
+    """Opt a number in because of a START, and return whether that changed anything.
 
-    Returns False if nothing changes: it was opted in, or a complaint or an erasure blocks it.
+    In the home account (`is_home`) the number is opted in. In another account, or without a contact, only the STOP is
+    lifted: the number is opted in only if it was so before the STOP. A complaint or an erasure prevents an opt-in.
     """
     require_write_transaction()
     stopped = fetch_one(_STOPPED_AT, (account_id, _address_hash(request.address)))
@@ -140,7 +146,7 @@ def opt_in_number(account_id: int, request: ConsentMessage, is_home: bool) -> bo
         return consent.opt_in_by_recipient(channel, request.evidence) and not was_in
     if stopped is None:
         return False
-    # A number that was never opted in, or was opted out before in another way, stays so in other accounts
+    # In another account, a number stays not subscribed if it was so before the STOP.
     if channel.opt_in_at is not None and (channel.opt_out_at or 0) >= stopped[0]:
         return consent.opt_in_by_recipient(channel, request.evidence)
     consent.lift_suppressions(channel, ("stop_keyword",), "recipient", request.evidence)
@@ -151,10 +157,10 @@ def _address_hash(address: Address) -> bytes:
     return crypto.hash_address(address.kind, address.key)
 
 
-# The accounts that an incoming SMS concerns: the one it is for, and those that know the number.
+# An SMS concerns its home account, and for an opt-out or opt-in also the other accounts that have the number.
 
 _DIGITS = re.compile("[0-9]+")
-# The last message that an account sent to a number, except automatic answers
+# Selects the last message that an account sent to a number, except automatic answers.
 _LAST_MESSAGE = (
     "SELECT id FROM message WHERE recipient_key = ? AND account_id = ? AND channel = 'sms' "
     "AND sent_at IS NOT NULL AND source_type <> 'system' AND test = ? ORDER BY sent_at DESC, id DESC LIMIT 1"
@@ -171,9 +177,11 @@ _ACCOUNTS_KNOWING = (
 
 
 def find_home_account(sender: str, to: str) -> int:
-    """Return the account that an SMS is for: by the number it came to, or else the last one that wrote to the sender.
+    """Return the id of the home account of an SMS.
 
-    `to` is empty if the provider does not tell the number.
+    It is the account with the number `to`, which is empty if the provider does not report it. If not exactly one
+    account has that number, it is the candidate that sent the last SMS to the sender, else one that has the sender's
+    number, else the first one.
     """
     accounts = list(Account.select(Account.id, Account.sms_from).order_by(Account.id))
     default_sender = config.current().sms.twilio.from_
@@ -190,20 +198,21 @@ def find_home_account(sender: str, to: str) -> int:
 
 
 def sender_as_configured(account_id: int, to: str) -> str:
-    """Return our number or name as the account spells it; answers are sent from it."""
+    """Return the sender of the account as it is configured if it equals `to`, else `to`; answers are sent from it."""
     configured = Account.get_by_id(account_id).sms_from or config.current().sms.twilio.from_
     return str(configured) if configured and _comparison_key(configured) == _comparison_key(to) else to
 
 
 def fetch_accounts_knowing(sender: str) -> list[int]:
-    """Return the accounts that have a number or have written to it."""
+    """Return the ids of accounts that have a contact with a number or have sent an SMS to it."""
     return [row[0] for row in rows(_ACCOUNTS_KNOWING, {"key": sender})]
 
 
 def parse_sender(sender: str) -> Address | None:
-    """Return the number of a sender, or None for a short code or a name.
+    """Return the phone number of a sender, or None for a short code or a name.
 
-    Some providers drop the plus, or put 00 or a scheme before the number: a STOP from a known number counts anyway.
+    Some providers omit the plus, or put 00 or a URL scheme before the number. Such a number is accepted only if an
+    account has it, so that its STOP is not lost.
     """
     try:
         return addresses.parse_phone(sender)
@@ -218,23 +227,23 @@ def parse_sender(sender: str) -> Address | None:
 
 
 def find_last_message(account_id: int, sender: str, test: bool) -> int | None:
-    """Return the last message of an account to a number, which an SMS may answer; tests match tests."""
+    """Return the id of the last SMS of an account to a number, or None. `test` selects test or real messages."""
     row = fetch_one(_LAST_MESSAGE, (sender, account_id, test))
     return row[0] if row else None
 
 
 def _comparison_key(name: str) -> str:
-    """Return a number or name of ours for comparison: digits only, since providers drop the plus."""
+    """Return one of our senders for comparison: a number as digits only, because some providers omit the plus."""
     try:
         return addresses.parse_phone(name).key[1:]
     except ValueError:
         return name.strip().casefold()
 
 
-# Automatic answers to STOP, START and HELP: one for each message, sent at once or not at all, with a daily limit.
+# STOP, START and HELP get one automatic answer for each SMS, up to a limit for each number and day.
 
 _HOUR_MS = 3_600_000
-# For each number, so that two machines do not answer each other endlessly.
+# The limit for each number, so that two machines do not answer each other endlessly.
 _MAX_ANSWERS_PER_DAY = 20
 _MAX_COMPANY_CHARACTERS = 60
 _RECENT_ANSWERS = (
@@ -246,7 +255,10 @@ _RECENT_ANSWERS = (
 def queue_answer(
     account_id: int, incoming_id: int, meaning: str, contact_id: int | None, address: Address, sender: str, test: bool
 ) -> None:
-    """Queue the answer to a message, sent from the number that it came to and independent of consent."""
+    """Queue the automatic answer to an incoming SMS, independent of consent, with our number `sender` as its sender.
+
+    Queue nothing if HELP was answered in the last hour, or `_MAX_ANSWERS_PER_DAY` answers were sent to the number.
+    """
     require_write_transaction()
     kind = "stop" if meaning == "refusal" else meaning
     now = clock.now_ms()
@@ -267,7 +279,7 @@ def queue_answer(
         status="queued", source_type="system", transactional=True, test=test,
         provider="capture" if test else config.current().sms.transport, due_at=DUE_NOW, created_at=now, updated_at=now,
     )  # fmt: skip
-    # The text is a value, so that it is never parsed as a merge tag
+    # The answer is the value of a merge tag, so that a tag in the name of the company is not replaced.
     MessageContent.create(message=message, body="{{ data.answer }}", data={"answer": text})
     run("UPDATE incoming SET reply_id = ? WHERE id = ?", (message.id, incoming_id))
     after_commit(lambda: signals.wake("outbox"))
@@ -283,24 +295,24 @@ def _company_name(account: Account) -> str:
 
 
 def get_answer_text(message_id: int) -> str | None:
-    """Return the text of an automatic answer, or None for other messages."""
+    """Return the text of an automatic answer, or None for any other message."""
     row = fetch_one("SELECT json_extract(data, '$.answer') FROM message_content WHERE message_id = ?", (message_id,))
     return row[0] if row else None
 
 
-# Keywords of flows, and the events that start flows.
+# Flows are started by keywords, or by any incoming SMS.
 
 _FLOW_KEYWORDS = (
     "SELECT t.event, w.value FROM flow f JOIN trigger t ON t.flow_id = f.id, json_each(t.data, '$.keywords') w "
     "WHERE f.account_id = ? AND f.status = 'active' AND f.deleted_at IS NULL AND t.event IN ('message', 'keyword') "
     "AND json_type(t.data, '$.keywords') = 'array' AND w.type = 'text'"
 )
-# Whether any keyword starts an active flow; then every message of one word counts as a keyword.
+# Selects a row if an active flow is started by any keyword; then every SMS of one word is a keyword.
 _ANY_KEYWORD = (
     "SELECT 1 FROM flow f JOIN trigger t ON t.flow_id = f.id WHERE f.account_id = ? AND f.status = 'active' "
     "AND f.deleted_at IS NULL AND t.event = 'keyword' AND coalesce(json_array_length(t.data, '$.keywords'), 0) = 0"
 )
-# The number of answers from a number to messages of flows
+# Counts the incoming SMS from a number that answer messages of flows.
 _FLOW_ANSWERS = (
     "SELECT count(*) FROM (SELECT 1 FROM incoming i JOIN message m ON m.id = i.answered_id WHERE i.account_id = ? "
     "AND i.sender = ? AND i.created_at > ? AND m.source_type = 'flow' LIMIT ?)"
@@ -312,33 +324,34 @@ log = logging.getLogger("campanero.sms")
 
 
 class FlowMatch(NamedTuple):
-    """The meaning of a message for flows: the events to record, each with its keyword."""
+    """The events to record for an incoming SMS, as (event, keyword or None); `keyword` comes before `message`."""
 
     events: tuple[tuple[str, str | None], ...]
 
     @property
     def is_keyword(self) -> bool:
-        """Return whether a flow waits for it as a keyword."""
+        """Return whether the SMS is a keyword for a flow."""
         return self.events[0][0] == "keyword"
 
     @property
     def word(self) -> str | None:
-        """The matched keyword, or None."""
+        """The keyword of the first event, or None."""
         return self.events[0][1]
 
 
 def match_flows(account_id: int, body: str) -> FlowMatch:
-    """Return the meaning of a message for the flows of an account.
+    """Return the events that an incoming SMS causes for the active flows of an account.
 
-    It is a `keyword` if an active flow is started by this keyword, or by any and the message is a single word;
-    otherwise it is a `message`. It is both if flows of both kinds name it, so that each of them is started.
+    The event is `keyword` if a flow is started by the text or its first word as a keyword, or if a flow is started by
+    any keyword and the text is one word. It is also `message` if a flow that is started by messages has the same
+    keyword, so that both flows start. Any other SMS is a `message` without a keyword.
     """
     text = keywords.normalize(body)
     first_word = text.partition(" ")[0]
     keyword_by_event: dict[str, str | None] = {}
     for event, word in rows(_FLOW_KEYWORDS, (account_id,)):
         keyword = keywords.normalize(word)
-        # A match of the whole message wins over one of its first word
+        # A keyword that equals the whole text has precedence over one that equals its first word.
         if keyword and keyword in (text, first_word) and (event not in keyword_by_event or keyword == text):
             keyword_by_event[event] = word.strip()
     if (
@@ -352,9 +365,9 @@ def match_flows(account_id: int, body: str) -> FlowMatch:
 
 
 def is_machine(account_id: int, sender: str) -> bool:
-    """Return whether a number has answered flows so often within a day that it must be a machine.
+    """Return whether a number is probably a machine: it answered `_MAX_ANSWERS_PER_DAY` SMS of flows in 24 hours.
 
-    Its messages start no more flows, because both sides would answer each other endlessly, and each SMS costs money.
+    SMS from a machine start no flows, because both sides would answer each other endlessly and each SMS costs money.
     """
     since = clock.now_ms() - _DAY_MS
     count = int(scalar(_FLOW_ANSWERS, (account_id, sender, since, _MAX_ANSWERS_PER_DAY + 1)))
@@ -367,7 +380,10 @@ def record_events(
     account_id: int, contact_id: int | None, number: int, about: dict[str, Any], match: FlowMatch, test: bool,
     quiet: bool = False,
 ) -> None:  # fmt: skip
-    """Record the events of an incoming message, which start flows unless `quiet`."""
+    """Record the events of the incoming SMS with the id `number`, which start flows unless `quiet`.
+
+    `about` is the data of the events, to which the keyword is added.
+    """
     events.record_many(
         [
             NewEvent(
@@ -385,12 +401,16 @@ _INSERT = (
     "keyword, answered_id, opted_out, test, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _IS_KNOWN = "SELECT 1 FROM incoming WHERE provider_id = ? AND provider = ? LIMIT 1"
-# The stored kind of a message, by its meaning
+# The column `kind` of an incoming SMS, by the meaning of its text
 _KIND_OF_MEANING = {"stop": "stop", "refusal": "refusal", "perhaps": "refusal", "start": "start", "help": "help"}
 
 
 class ReceivedSms(NamedTuple):
-    """An incoming SMS; `address` is None for senders that are no phone number (a short code)."""
+    """An incoming SMS.
+
+    `address` is None if the sender is not a phone number, such as a short code. `to` is our number. `answered` is the
+    keyword (STOP, START or HELP) that the provider has answered itself, or None.
+    """
 
     provider: str
     provider_id: str | None
@@ -403,10 +423,10 @@ class ReceivedSms(NamedTuple):
 
 
 def receive_sms(provider: str, incoming: IncomingSms, test: bool = False, account_id: int | None = None) -> bool:
-    """Store an incoming SMS and act on it. Returns False if it was known already.
+    """Store an incoming SMS and apply it in all accounts that it concerns; return False if it was stored before.
 
-    `test` marks a message to a test: its events are tests, and its answer is captured. With `account_id` it is a
-    simulation of that account, and concerns no other.
+    `test` marks an SMS that answers a test message: its events are marked, too, and its answer is captured. With
+    `account_id` the SMS is a simulation in that account, and other accounts are not affected.
     """
     require_write_transaction()
     message = _parse(provider, incoming, test)
@@ -432,7 +452,7 @@ def receive_sms(provider: str, incoming: IncomingSms, test: bool = False, accoun
 
 
 def is_consent_keyword(account_id: int, sender: str, body: str) -> bool:
-    """Return whether a text from a number would now be a keyword about consent or help."""
+    """Return whether a text from a number would now be an opt-out, an opt-in or a request for help."""
     message = _parse("", IncomingSms(None, sender, "", body), test=False)
     return _interpret(account_id, message).meaning not in ("other", "perhaps")
 
@@ -448,23 +468,23 @@ def _parse(provider: str, incoming: IncomingSms, test: bool) -> ReceivedSms:
 
 
 def _redact(message: ReceivedSms, match: KeywordMatch) -> ReceivedSms:
-    """Return the part of a message that another account may know: opt-out or opt-in, without the text."""
+    """Return an SMS for another account, with START or STOP as its text and without our number."""
     return message._replace(to="", body="START" if match.meaning == "start" else "STOP")
 
 
 def _clean_text(text: str) -> str:
-    """Return a text without characters that databases and pages cannot hold."""
+    """Return a text without NUL characters, and with ? for surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def _interpret(home: int, message: ReceivedSms) -> KeywordMatch:
-    """Return the meaning of a message; a keyword that the provider has handled wins."""
+    """Return the meaning of an SMS in its home account; a keyword that the provider has answered has precedence."""
     match = keywords.match_keyword(message.body, config.current().sms.stop_words)
     handled = (message.answered or "").strip().lower()
     if handled in ("stop", "start", "help") and match.meaning != handled:
-        match = KeywordMatch(handled, handled.upper())  # type: ignore[arg-type]  # one of the three
+        match = KeywordMatch(handled, handled.upper())  # type: ignore[arg-type]  # It is one of the three.
     if message.address is None:
-        return KeywordMatch("other")  # a short code, to which nothing is ever sent
+        return KeywordMatch("other")  # Nothing is ever sent to a short code, so it cannot opt out.
     if match.meaning == "yes":
         return KeywordMatch("start", "YES") if has_opted_out(message.address, home) else KeywordMatch("other")
     if match.meaning == "start" and not can_opt_in(message.address, home):
@@ -473,9 +493,12 @@ def _interpret(home: int, message: ReceivedSms) -> KeywordMatch:
 
 
 def _store_for_account(account_id: int, message: ReceivedSms, match: KeywordMatch, is_home: bool) -> None:
-    """Store a message for one account and apply its keyword there."""
+    """Store an SMS for one account and apply its keyword there.
+
+    In the home account, also queue the automatic answer, and record the events that start flows.
+    """
     channel = _find_channel(account_id, message.address)
-    # In other accounts, which the opt-out concerns too, the message answers nothing
+    # In another account, the SMS is only an opt-out or opt-in and answers no message.
     last_message_id = (
         find_last_message(account_id, message.sender, message.test) if message.address and is_home else None
     )
@@ -508,7 +531,7 @@ def _store_for_account(account_id: int, message: ReceivedSms, match: KeywordMatc
 def _apply_keyword(
     account_id: int, message: ReceivedSms, match: KeywordMatch, last_message_id: int | None, is_home: bool
 ) -> bool:
-    """Apply the keyword of a message in an account; return whether it is answered there."""
+    """Apply the keyword of an SMS in an account, and return whether it needs an automatic answer."""
     assert message.address is not None
     request = ConsentMessage(message.address, message.body, last_message_id, message.test)
     if match.meaning in ("stop", "refusal"):
@@ -528,7 +551,7 @@ def _find_channel(account_id: int, address: Address | None) -> Channel | None:
 
 
 def _mark_verified(channel: Channel) -> None:
-    """Mark the channel as verified: a message from it proves as much as a confirmation."""
+    """Mark a channel as verified, because an SMS from a number proves as much as a confirmation."""
     now = clock.now_ms()
     run(
         "UPDATE channel SET verified_at = ?, updated_at = ? WHERE id = ? AND verified_at IS NULL",

@@ -1,4 +1,4 @@
-"""List SMS conversations and incoming messages, and reply to them."""
+"""List SMS conversations and incoming SMS, review refusals, and reply to contacts."""
 
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ _MAX_OFFSET = 2**53
 _UNSEEN = (
     "SELECT id FROM incoming INDEXED BY incoming_refusals WHERE account_id = ? AND kind = 'refusal' AND seen_at IS NULL"
 )
-# Messages of the contact, and those from or to their numbers while no contact had these
+# A conversation has the messages of the contact, and those of the contact's numbers from before a contact had them.
 _PHONE_KEYS = "(SELECT key FROM channel WHERE contact_id = :contact AND kind = 'phone')"
 _CONVERSATION = (
     "SELECT 'incoming' AS sort, id, created_at AS at FROM incoming WHERE contact_id = :contact "
@@ -42,7 +42,7 @@ _CONVERSATION = (
 
 
 class IncomingQuery(PageQuery, rename={"from_": "from"}):
-    """Filters of incoming messages; `unseen` selects refusals in other words that no user has reviewed."""
+    """Filters of incoming SMS. `unseen` selects possible opt-outs in free text by whether they need a review."""
 
     kind: Annotated[IncomingKind, Meta(description="only messages of this kind")] | UnsetType = UNSET
     contact_id: Annotated[ContactId, Meta(description="only those of this contact")] | UnsetType = UNSET
@@ -70,13 +70,16 @@ class IncomingQuery(PageQuery, rename={"from_": "from"}):
 
 
 class Review(Struct):
-    """The review of a message by a user; `opt_out` if it is indeed a refusal."""
+    """A user's decision whether an incoming SMS is an opt-out."""
 
     opt_out: Annotated[bool, Meta(description="true if the message is an opt-out; opts its sender out")] = False
 
 
 class ConversationLine(NamedTuple):
-    """An entry of a conversation: an incoming message, or one of ours with its text (None if it cannot be rendered)."""
+    """An entry of a conversation: an incoming SMS, or one of our messages; the other is None.
+
+    `body` is the text, or None if the text of our message cannot be rendered. `at` is the time in Unix milliseconds.
+    """
 
     incoming: Incoming | None
     message: Message | None
@@ -86,11 +89,14 @@ class ConversationLine(NamedTuple):
 
 
 def list_conversation(account_id: int, contact_id: int, number: int = 1, limit: int = 50) -> Page:
-    """Return a page of a conversation, newest first; unsent messages are left out. Raises NotFound."""
+    """Return a page of the conversation with a contact as ConversationLines, newest first; raises NotFound.
+
+    `number` is the number of the page. Skipped and cancelled messages are left out.
+    """
     store.get(account_id, contact_id)
     ids = {"account": account_id, "contact": contact_id}
     total = int(scalar(f"SELECT count(*) FROM ({_CONVERSATION})", ids))
-    # An automatic answer has the same time as the message that it answers
+    # An automatic answer may have the same time as the incoming SMS, so `sort` puts the answer after it.
     entries = rows(
         f"{_CONVERSATION} ORDER BY at DESC, sort DESC, id DESC LIMIT :limit OFFSET :offset",
         {**ids, "limit": limit, "offset": min((number - 1) * limit, _MAX_OFFSET)},
@@ -122,11 +128,11 @@ def _message_text(preparer: MessagePreparer, message: Message) -> str | None:
     try:
         return preparer.fill_again(message).text
     except (MergeError, ValueError):
-        return None  # the run is deleted, or the text could never be rendered
+        return None  # The flow run was deleted, or the text has an invalid merge tag.
 
 
 def list_incoming(account_id: int, query: IncomingQuery) -> Page:
-    """Return a page of incoming messages, newest first."""
+    """Return a page of the incoming SMS that match the query, newest first."""
     incoming = Incoming.select().where(Incoming.account == account_id)
     if query.kind is not UNSET:
         incoming = incoming.where(Incoming.kind == query.kind)
@@ -154,7 +160,10 @@ def _number_key(text: str) -> str:
 
 
 def fetch_from_contact(account_id: int, contact_id: int) -> list[Incoming]:
-    """Return all messages of a contact, newest first, including those from a number before the contact had it."""
+    """Return all SMS from a contact, also those from its numbers before any contact had them, newest first.
+
+    Raises NotFound.
+    """
     contact = store.get(account_id, contact_id)
     keys = [channel.key for channel in contact.channels if channel.kind == "phone"]
     condition = Incoming.contact == contact_id
@@ -164,7 +173,7 @@ def fetch_from_contact(account_id: int, contact_id: int) -> list[Incoming]:
 
 
 def get_incoming(account_id: int, incoming_id: int) -> Incoming:
-    """Return an incoming message. Raises NotFound."""
+    """Return an incoming SMS; raises NotFound."""
     incoming = Incoming.get_or_none(Incoming.account == account_id, Incoming.id == incoming_id)
     if incoming is None:
         raise NotFound
@@ -172,9 +181,9 @@ def get_incoming(account_id: int, incoming_id: int) -> Incoming:
 
 
 def mark_seen(account_id: int, incoming_id: int, review: Review, actor: str) -> Incoming:
-    """Mark a message as reviewed, and opt its sender out as by STOP if it is a refusal. Raises NotFound.
+    """Mark an incoming SMS as reviewed and return it; if it is an opt-out, opt its sender out as STOP does.
 
-    No answer is sent, since the message is old by then.
+    No automatic answer is sent, because the SMS may be old. Raises NotFound.
     """
     require_write_transaction()
     row = get_incoming(account_id, incoming_id)
@@ -197,24 +206,24 @@ def mark_seen(account_id: int, incoming_id: int, review: Review, actor: str) -> 
 
 
 def find_phone_channel(contact: Contact) -> Channel | None:
-    """Return the phone channel by which a contact is written to, or None."""
+    """Return the first phone channel of a contact, to which replies are sent, or None."""
     return next((channel for channel in contact.channels if channel.kind == "phone"), None)
 
 
-# The text is a value, so that it is never parsed as a merge tag
+# The text of a user is the value of a merge tag, so that tags in the text itself are not replaced.
 _BODY = "{{ data.said }}"
 
 
 def measure_text(account_id: int, text: str) -> SmsPreview:
-    """Return the size of a text as an SMS to one contact: parts, alphabet, and the character that forces it."""
+    """Return the parts and the alphabet of a text as an SMS, and the character that requires the alphabet."""
     return compose.describe_sms(preview.fill_sms_preview(account_id, _BODY, {"data": {"said": text}}, marketing=False))
 
 
 def send_reply(account_id: int, contact_id: int, text: str, key: str | None = None) -> Message:
-    """Queue an SMS to a contact with exactly this text. Raises NotFound, or Invalid with the reason.
+    """Queue an SMS with exactly this text to a contact; raises NotFound, or Invalid with the reason.
 
-    A reply needs no consent, but a STOP or another suppression of the number rejects it. With the same `once`, the same
-    text is sent once.
+    A reply needs no consent, but is refused if the number is suppressed, as after STOP. A repeated call with the same
+    `key` and text queues nothing and returns the first message.
     """
     require_write_transaction()
     channel = find_phone_channel(store.get(account_id, contact_id))
@@ -234,7 +243,7 @@ def _queue_message(account_id: int, request: MessageWrite) -> int:
     try:
         queued = transactional.queue_message(account_id, request)
     except Invalid as error:
-        # The user only wrote the text: all other faults concern sending as a whole
+        # The user only entered the text, so all other errors are about sending in general.
         faults = [message for messages in error.fields.values() for message in messages]
         name = "text" if "body" in error.fields else "base"
         raise Invalid({name: faults}, error.reason) from None

@@ -1,4 +1,4 @@
-"""The SMTP servers of the service: the listener for returned mail, and the built-in capture server."""
+"""The SMTP servers of the service: the listener for returned mail, and the capture server of the built-in inbox."""
 
 import asyncio
 import logging
@@ -29,33 +29,33 @@ from appliance.storage.database import fetch_one
 from appliance.storage.transactions import commit, fetch
 from appliance.tracking import unsubscribes
 
-# Limits of concurrent connections, in all and for each address.
+# The number of concurrent connections is limited, in all and for each client network.
 
 MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 100, 5
 
 
 class ConnectionLimiter:
-    """A limit of connections, in all and for each address."""
+    """Counts the open connections, in all and by address; it belongs to one event loop."""
 
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count a connection. Returns False if it exceeds a limit."""
+        """Count a connection from an address, or return False if it exceeds a limit."""
         if self._of.total() >= MAX_CONNECTIONS or self._of[address] >= MAX_CONNECTIONS_PER_ADDRESS:
             return False
         self._of[address] += 1
         return True
 
     def leave(self, address: str) -> None:
-        """Release a connection."""
+        """Count a connection from an address as closed."""
         self._of[address] -= 1
         if self._of[address] <= 0:
             del self._of[address]
 
     @property
     def size(self) -> int:
-        """Return the number of connections."""
+        """The number of open connections."""
         return self._of.total()
 
 
@@ -63,7 +63,7 @@ log = logging.getLogger("campanero.inbound")
 
 
 class SmtpListener:
-    """The listener for returned mail; does nothing unless it is configured."""
+    """The SMTP listener for returned mail, on a thread of its own; it does nothing unless `inbound.listen` is set."""
 
     def __init__(self, settings: Config) -> None:
         self._here = settings
@@ -76,7 +76,7 @@ class SmtpListener:
         self.crowd = ConnectionLimiter()
 
     def bind(self) -> None:
-        """Bind the address before anything else starts. Raises OSError if it or the certificate is unusable."""
+        """Load the certificate and bind the address, before `start`; raises OSError if one of them cannot be used."""
         if not self._here.inbound.listen:
             return
         host, _, port = self._here.inbound.listen.rpartition(":")
@@ -89,7 +89,7 @@ class SmtpListener:
             raise OSError(error.errno, f"inbound.listen: {self._here.inbound.listen}: {error.strerror}") from None
 
     def start(self) -> None:
-        """Start to listen; returns when mail is accepted."""
+        """Start the thread, and return when it accepts mail."""
         if self._socket is None:
             return
         self._thread = threading.Thread(target=self._run, name="inbound", daemon=True)
@@ -97,7 +97,7 @@ class SmtpListener:
         self._ready.wait()
 
     def stop(self) -> None:
-        """Stop accepting mail; unanswered mail will be sent again."""
+        """Stop the listener, waiting up to 5 seconds. Clients send a mail without a reply again."""
         if self._thread is None or self._loop is None or self._stopping is None:
             return
         self._loop.call_soon_threadsafe(self._stopping.set)
@@ -125,7 +125,7 @@ class SmtpListener:
 
 
 def _load_certificate(settings: Config) -> crypto.ServedCertificate | None:
-    """Return the certificate for STARTTLS, or None if none is configured. Raises OSError for a bad one."""
+    """Return the certificate for STARTTLS, or None if none is configured; raises OSError if it is invalid."""
     if not settings.inbound.tls_certificate:
         return None
     return crypto.ServedCertificate(
@@ -133,28 +133,28 @@ def _load_certificate(settings: Config) -> crypto.ServedCertificate | None:
     )
 
 
-# SMTP sessions: aiosmtpd's SMTP, with limits on everything that a client can exceed.
+# SMTP sessions are those of aiosmtpd, with limits for everything that a client sends.
 #
-# Lines end in CRLF and in nothing else: where two programs disagree about the end of a line, a second message can be
-# hidden in the first (CVE-2023-51764, CVE-2024-27305).
+# Lines must end in CRLF: if two programs disagree about the end of a line, a second message can be hidden in the first
+# (CVE-2023-51764, CVE-2024-27305).
 
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_RECIPIENTS = 10
 IDLE_TIMEOUT_SECONDS = 60.0
-# No client that delivers reports needs more.
+# The maximum number of bytes in one session, more than any client that delivers reports needs
 _MAX_SESSION_BYTES = 64 * MAX_MESSAGE_BYTES
 _MAX_UNPROCESSED_BYTES = 3 * MAX_MESSAGE_BYTES
 _MAX_LINE_BYTES = 65_536
-# In one message; no report has more lines, and each takes time to parse
+# The maximum number of lines in one message. No report has more, and each line takes time to parse.
 _MAX_MESSAGE_LINES = 40_000
 _BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _COMMAND_LIMITS = {"MAIL": 500, "RCPT": 1_000, "DATA": 500, "RSET": 500, "NOOP": 100, "*": 30}
 
 
 class SmtpSession(SMTP):
-    """The server's side of one SMTP session."""
+    """The server side of one SMTP session."""
 
-    # Returned mail may have longer lines than the standard allows
+    # Returned mail may have longer lines than RFC 5321 allows.
     line_length_limit = _MAX_LINE_BYTES
 
     def __init__(self, handler: Any, crowd: ConnectionLimiter, hostname: str, tls: ssl.SSLContext | None) -> None:
@@ -175,12 +175,12 @@ class SmtpSession(SMTP):
         self._turned_away = False
         self._taken = self._unread = self._lines = 0
         self._in_message = False
-        self._last = b""  # the last byte of the data before
+        self._last = b""  # The last byte of the previous data.
 
     def connection_made(self, transport: Any) -> None:
-        """Greet, or reject a connection over the limit; called again after STARTTLS."""
+        """Greet the client, or reject a connection over a limit. It is called again after STARTTLS."""
         if self._address is None:
-            # One IPv6 subscriber has more addresses than there are connections, so networks are counted
+            # Connections are counted by network, because one IPv6 subscriber has a large number of addresses.
             address = addresses.client_network(str((transport.get_extra_info("peername") or ("?",))[0]))
             if not self._crowd.enter(address):
                 self._turned_away = True
@@ -191,7 +191,7 @@ class SmtpSession(SMTP):
         super().connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Release the connection."""
+        """Release the connection in the limiter."""
         if self._address is not None:
             self._crowd.leave(self._address)
             self._address = None
@@ -199,11 +199,11 @@ class SmtpSession(SMTP):
             super().connection_lost(error)
 
     def eof_received(self) -> bool | None:
-        """Close rejected connections at once."""
+        """Close a rejected connection at once; else do what aiosmtpd does."""
         return False if self._turned_away else super().eof_received()
 
     def data_received(self, data: bytes) -> None:
-        """Process bytes within the limits; commands must end in CRLF."""
+        """Process received bytes, or end the session if they exceed a limit or a command does not end in CRLF."""
         if self._turned_away:
             return
         self._taken += len(data)
@@ -226,7 +226,7 @@ class SmtpSession(SMTP):
             transport.close()
 
     async def smtp_DATA(self, arg: str) -> None:
-        """Receive a message, with fresh counters for its limits."""
+        """Receive a message, and reset the counters for its limits first."""
         self._unread = self._lines = 0
         self._in_message = True
         try:
@@ -235,16 +235,20 @@ class SmtpSession(SMTP):
             self._unread, self._in_message = 0, False
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """Reject logins: the listener has no accounts."""
+        """Reject AUTH, because the listener has no accounts."""
         await self.push("502 5.5.1 Nobody logs in here")
 
     async def smtp_VRFY(self, arg: str) -> None:
-        """Decline to verify addresses."""
+        """Reply that addresses are not verified."""
         await self.push("252 2.5.1 Send and see")
 
 
 def _has_bare_command_end(data: bytes, last: bytes) -> bool:
-    """Return whether commands contain a bare CR or LF; a final CR may still be followed by LF."""
+    """Return whether received commands contain a bare CR or LF.
+
+    `last` is the last byte of the previous data. A CR at the end is allowed, because its LF may follow in the next
+    data.
+    """
     return _BARE_LINE_END.search((last + data if last == b"\r" else data).removesuffix(b"\r")) is not None
 
 
@@ -253,7 +257,7 @@ def has_bare_line_ends(content: bytes) -> bool:
     return _BARE_LINE_END.search(content) is not None
 
 
-# Accepted mail: to our own return paths, feedback addresses and unsubscribe addresses. Nothing is ever relayed.
+# Mail is accepted only for our return paths, feedback addresses and unsubscribe addresses. No mail is relayed.
 
 _UNSUBSCRIBE = re.compile(r"unsubscribe\+([0-9a-f]{20,80})", re.IGNORECASE)
 _FEEDBACK_NAMES = ("fbl", "feedback")
@@ -261,34 +265,34 @@ _RELAY_DENIED = "550 5.7.1 Relaying denied: only reports about mail of this serv
 
 
 class Mailbox(NamedTuple):
-    """The recipient of an email: a return path, an unsubscribe address, or the feedback address (both fields None)."""
+    """An accepted recipient: a return path, an unsubscribe address, or a feedback address (both fields are None)."""
 
     message_id: int | None = None
     unsubscribe_token: str | None = None
 
 
 class InboundHandler:
-    """The handler of all SMTP sessions: accepts reports and unsubscribe mail, and relays nothing."""
+    """The aiosmtpd handler of all sessions of the listener, which accepts reports and unsubscribe mail."""
 
     def __init__(self) -> None:
-        # Emails are parsed one at a time on a thread, so that a slow one does not block the event loop.
+        # A thread parses one mail at a time, so that a mail that takes long does not block the event loop.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="inbound-reader")
 
     def close(self) -> None:
-        """Stop reading mail."""
+        """Stop parsing mail, without waiting for the mail that is being parsed."""
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     async def handle_EHLO(
         self, server: SmtpSession, session: Any, envelope: Envelope, hostname: str, responses: list[str]
     ) -> list[str]:
-        """Return the EHLO lines without AUTH."""
+        """Return the EHLO reply without the AUTH extension."""
         session.host_name = hostname
         return [line for line in responses if not line[4:].upper().startswith("AUTH")]
 
     async def handle_RCPT(
         self, server: SmtpSession, session: Any, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        """Accept return paths, unsubscribe addresses and feedback addresses of this service."""
+        """Accept up to `MAX_RECIPIENTS` return paths, unsubscribe addresses and feedback addresses of this service."""
         if len(envelope.rcpt_tos) >= MAX_RECIPIENTS:
             return "452 4.5.3 Too many recipients"
         try:
@@ -318,7 +322,7 @@ class InboundHandler:
         )
 
     async def handle_DATA(self, server: SmtpSession, session: Any, envelope: Envelope) -> str:
-        """Reply to a message after its reports are on disk."""
+        """Parse a message, record its reports and opt-outs, and reply after they are on disk."""
         content = envelope.original_content or b""
         if has_bare_line_ends(content):
             return "554 5.6.0 Bare CR or LF is not allowed in a message"
@@ -347,7 +351,7 @@ class InboundHandler:
         )
 
     async def handle_exception(self, error: Exception) -> str:
-        """Reply to an unexpected error without details about ourselves."""
+        """Log an unexpected error, and reply without details about it."""
         log.error("inbound: session failed: %r", error)
         return "451 4.3.0 Something went wrong here"
 
@@ -357,14 +361,17 @@ def _is_sending_domain(domain_name: str) -> bool:
 
 
 def _write_reports(reports: list[list[DeliveryReport]], tokens: list[str]) -> int:
-    """Write all reports of a mail in one transaction; return the number of new ones."""
+    """Record the reports of a mail and the opt-outs of its unsubscribe tokens.
+
+    Return how many of them changed something. Everything is recorded in the running transaction.
+    """
     changed = bounce_mail.record_reports(reports)
     return changed + sum(unsubscribes.opt_out(token, "mailto") for token in tokens)
 
 
-# The built-in capture server: a real SMTP server on loopback, so that a new installation can send without a relay.
+# The capture server is an SMTP server on the loopback address, so that a new installation can send without a relay.
 #
-# There is no server for SMS: their capture provider stores them directly.
+# Captured SMS need no server, because the capture provider stores them directly.
 
 
 class _CaptureHandler:
@@ -408,19 +415,19 @@ def _create_session() -> SMTP:
 
 
 class CaptureServer:
-    """The capture server, on a free loopback port."""
+    """The capture server for mail, and the inbox for captured SMS."""
 
     def __init__(self) -> None:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Start to listen, and set the port of the capture transport."""
+        """Listen on a free port of 127.0.0.1, and connect the capture transports for mail and SMS to the inbox."""
         self._server = await asyncio.get_running_loop().create_server(_create_session, "127.0.0.1", 0)
         smtp_connect.set_capture_port(self._server.sockets[0].getsockname()[1])
         capture.set_inbox(_store_sms)
 
     async def stop(self) -> None:
-        """Stop accepting connections."""
+        """Stop accepting mail and SMS."""
         if self._server is not None:
             self._server.close()
             smtp_connect.set_capture_port(None)

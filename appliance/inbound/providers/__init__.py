@@ -1,4 +1,4 @@
-"""The webhooks of email providers, one file each, and how requests of email and SMS providers are read and written."""
+"""Read the webhook requests of email and SMS providers, and record their reports. Each email provider has one file."""
 
 import hashlib
 import logging
@@ -19,12 +19,12 @@ from appliance.sending.sms.providers.base import Provider as SmsProvider
 from appliance.storage.database import rows
 from appliance.storage.transactions import require_write_transaction
 
-# A new provider is one file and one name here
+# To add a provider, write a module with PROVIDER and add it here.
 PROVIDERS: dict[str, Provider] = {
     module.PROVIDER.name: module.PROVIDER for module in (own, ses, postmark, mailgun, sendgrid)
 }  # fmt: skip
 
-# Reports in one transaction, which takes a few milliseconds, so that a provider that posts a thousand blocks no others.
+# The number of reports in one transaction, which then takes a few milliseconds and does not block other writes for long
 _BATCH_SIZE = 50
 _MAX_CERTIFICATE_BYTES = 65_536
 _LOG_INTERVAL_SECONDS = 60.0
@@ -34,13 +34,17 @@ log = logging.getLogger("campanero.hooks")
 
 
 def is_enabled(name: str) -> bool:
-    """Return whether a webhook is enabled: its secret is configured."""
+    """Return whether the webhook of an email provider is enabled, because its secret is configured."""
     provider = PROVIDERS.get(name)
     return provider is not None and bool(provider.secret())
 
 
 async def read_request(name: str, received: HookRequest) -> HookPayload:
-    """Return the contents of a request. Raises NotFound, NotAllowed if it is forged, Invalid, or Unavailable."""
+    """Verify a request and return its contents.
+
+    Raises NotFound if the webhook is not enabled, NotAllowed if the signature is invalid or too old, Invalid if the
+    body is malformed, and Unavailable if a signing certificate cannot be downloaded.
+    """
     provider = PROVIDERS.get(name)
     secret = provider.secret() if provider is not None else ""
     if provider is None or not secret:
@@ -53,7 +57,10 @@ async def read_request(name: str, received: HookRequest) -> HookPayload:
 
 
 def log_refused_request(name: str) -> None:
-    """Log a rejected request, at most once a minute: a wrong secret would otherwise look like missing reports."""
+    """Log a request with an invalid signature, at most once a minute for each webhook.
+
+    Without the log, a wrong secret would look like missing reports.
+    """
     if clock.monotonic() >= _next_log_at.get(name, 0):
         _next_log_at[name] = clock.monotonic() + _LOG_INTERVAL_SECONDS
         log.warning("hooks: request refused, its signature is missing, wrong or too old hook=%s", name)
@@ -72,23 +79,26 @@ async def _fetch(url: str) -> bytes:
 
 
 def split_payload(payload: HookPayload) -> Iterator[HookPayload]:
-    """Yield the reports in batches of one transaction each; the token goes with the first."""
+    """Yield a payload in parts of up to `_BATCH_SIZE` reports, one for each transaction.
+
+    The first part also has the opt-outs and the token.
+    """
     yield payload._replace(reports=payload.reports[:_BATCH_SIZE])
     for start in range(_BATCH_SIZE, len(payload.reports), _BATCH_SIZE):
         yield HookPayload(payload.reports[start : start + _BATCH_SIZE])
 
 
 class WriteResult(NamedTuple):
-    """The recipients who newly opted out, and the report that must be repeated, if any."""
+    """The opt-outs that were not processed before, and MessageInFlight if the provider must repeat a report."""
 
     opt_outs: tuple[ProviderOptOut, ...]
     in_flight: MessageInFlight | None
 
 
 def write_payload(name: str, payload: HookPayload, body: bytes) -> WriteResult:
-    """Write reports with their consequences; a report that must wait does not block the others.
+    """Record the reports and opt-outs of a payload; a report that must be repeated does not stop the others.
 
-    Raises NotAllowed if a token comes again with another body, or Unavailable.
+    The caller applies the returned opt-outs. Raises NotAllowed if the token was used before with another body.
     """
     require_write_transaction()
     if payload.token is not None:
@@ -108,7 +118,7 @@ def write_payload(name: str, payload: HookPayload, body: bytes) -> WriteResult:
 
 
 def _check_token(name: str, token: str, body: bytes) -> None:
-    """Accept a token for one body only; a repetition of both is a retry of the provider."""
+    """Raise NotAllowed if a token was used with another body; with the same body, the provider repeats its request."""
     token_key = f"token:{token}:{hashlib.sha256(body).hexdigest()}"
     known_keys = rows("SELECT key FROM processed_notification WHERE source = ? AND key >= ? AND key < ?",
                  (name, f"token:{token}:", f"token:{token};"))  # fmt: skip
@@ -118,18 +128,21 @@ def _check_token(name: str, token: str, body: bytes) -> None:
 
 
 def find_sms_provider(hook: str) -> SmsProvider | None:
-    """Return the SMS provider of a webhook, enabled or not."""
+    """Return the SMS provider with a webhook, whether enabled or not, or None."""
     return next((provider for provider in SMS_PROVIDERS.values() if hook in provider.hooks), None)
 
 
 def is_sms_hook_enabled(hook: str) -> bool:
-    """Return whether an SMS webhook is enabled: its provider has a secret."""
+    """Return whether an SMS webhook is enabled, because its provider has a secret."""
     provider = find_sms_provider(hook)
     return provider is not None and bool(provider.get_webhook_secret())
 
 
 def read_sms_hook(hook: str, received: SmsHookRequest) -> tuple[str, HookContents]:
-    """Return the provider and the contents of a request. Raises NotFound, NotAllowed if it is forged, or Invalid."""
+    """Verify a request of an SMS webhook and return (provider name, contents).
+
+    Raises NotFound if the webhook is not enabled, NotAllowed if the signature is invalid, and Invalid.
+    """
     provider = find_sms_provider(hook)
     if provider is None or not provider.get_webhook_secret():
         raise NotFound

@@ -1,6 +1,6 @@
 """`/hooks/mailgun`: Mailgun's webhooks (documentation.mailgun.com, "Securing webhooks", "Event structure").
 
-The signature covers a time and a token but not the event, so a token counts once, with the body it came with.
+The signature covers a time and a token but not the event, so a token is accepted again only with the same body.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from appliance.inbound.providers.base import (
 from appliance.sending.messages import links
 from appliance.settings import config
 
-# Mailgun's reasons for messages that it did not try to send: bounced before, complained before
+# Mailgun's reasons why it did not try to send a message: the address bounced before, or its owner complained before
 _SUPPRESSION_REASONS: dict[str, tuple[ReportKind, str | None]] = {
     "suppress-bounce": ("bounced", "5.1.1"),
     "suppress-complaint": ("complained", None),
@@ -103,7 +103,7 @@ def _to_report(message_id: int, event: _Event) -> DeliveryReport | None:
     smtp, enhanced = find_codes(status.message, status.description)
     kind: Any = {"delivered": "delivered", "complained": "complained"}.get(event.event)
     if event.event == "failed" and event.severity == "permanent":
-        # Codes from 600 are Mailgun's own; without a code of a permanent failure, Mailgun gave up after retries
+        # Codes from 600 are Mailgun's own. Without the code of a permanent failure, Mailgun gave up after retries.
         smtp = status.code if 200 <= status.code < 600 else smtp
         enhanced = status.enhanced_code or enhanced
         kind, enhanced = _SUPPRESSION_REASONS.get(event.reason or "", (_bounce_kind(event, smtp, enhanced), enhanced))
@@ -115,7 +115,7 @@ def _to_report(message_id: int, event: _Event) -> DeliveryReport | None:
 
 
 def _bounce_kind(event: _Event, smtp: int | None, enhanced: str | None) -> ReportKind:
-    """Return `bounced` for a permanent code, and of other reasons (policy, time) only if it blames the address."""
+    """Return `bounced` if the code is permanent and the reason or the enhanced code is about the address."""
     is_address_fault = event.reason == "bounce" or (enhanced or "").startswith("5.1.")
     return "bounced" if is_address_fault and (smtp or 0) >= 500 else "soft_bounced"
 

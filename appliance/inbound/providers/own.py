@@ -1,4 +1,4 @@
-"""`/hooks/email`: reports of the operator's own relay, signed as our webhooks are (docs/decisions.md#13 and #15)."""
+"""`/hooks/email`: reports from the operator's own relay, signed like our webhooks (docs/decisions.md#13 and #15)."""
 
 from typing import Literal
 
@@ -45,7 +45,7 @@ async def _read(received: HookRequest, secret: str, fetch: Fetch) -> HookPayload
     except ValueError:
         faults.add("recipient", "is invalid" if (body.recipient or "").strip() else "can't be blank")
     faults.check()
-    assert message_id is not None  # ensured by faults.check()
+    assert message_id is not None  # Otherwise `faults.check` raises.
     smtp, enhanced = find_codes(body.diagnostic)
     return HookPayload(
         (

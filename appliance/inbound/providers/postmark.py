@@ -1,7 +1,7 @@
 """`/hooks/postmark`: Postmark's webhooks (postmarkapp.com/developer, "Webhooks overview", "Bounce API").
 
-Postmark does not sign requests: they carry the password of their URL (any user name, the secret as password) or a
-custom header with it. Postmark replaces the Message-ID, so our messages carry their id as metadata.
+Postmark does not sign requests. The secret is the password in the URL of the webhook, with any user name, or the value
+of a custom header. Postmark replaces the Message-ID, so our messages have their id in the metadata.
 """
 
 import base64
@@ -26,8 +26,8 @@ from appliance.sending.messages import links
 from appliance.settings import config
 
 _SECRET_HEADER = "x-hook-secret"  # noqa: S105 - the name of a header
-# Final results by Postmark's type, with an enhanced code where the type tells the cause. Other types are delays,
-# automatic replies, or not about our mail.
+# Final results by Postmark's type, with an enhanced code if the type shows the cause. Other types are delays, automatic
+# replies, or reports about other mail.
 _BOUNCES: dict[str, tuple[ReportKind, str | None]] = {
     "HardBounce": ("bounced", None),
     "BadEmailAddress": ("bounced", "5.1.3"),
@@ -85,7 +85,7 @@ def _basic_password(header: str) -> str:
         return (
             base64.b64decode(credentials, validate=True).decode().partition(":")[2] if scheme.lower() == "basic" else ""
         )
-    except ValueError:  # not base64 (with letters beyond ASCII too), or not UTF-8
+    except ValueError:  # The credentials are not base64, not ASCII, or not UTF-8.
         return ""
 
 

@@ -1,6 +1,6 @@
 """`/hooks/sendgrid`: SendGrid's signed event webhook (Twilio SendGrid, "Event Webhook Reference", "Security Features").
 
-The signature is ECDSA over the time and the raw body; the setting is the public key that SendGrid shows.
+The signature is ECDSA over the time and the raw body. The setting is the public key, as SendGrid displays it.
 """
 
 import base64
@@ -38,7 +38,7 @@ _SIGNATURE_HEADER = "x-twilio-email-event-webhook-signature"
 _TIMESTAMP_HEADER = "x-twilio-email-event-webhook-timestamp"
 _PEM = ("-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----")
 _UNSUBSCRIBE_EVENTS = ("unsubscribe", "group_unsubscribe")
-# Messages that SendGrid did not try to send, by the beginning of its reason
+# Results for messages that SendGrid did not try to send, by the beginning of its reason
 _DROP_REASONS: tuple[tuple[str, ReportKind, str | None], ...] = (
     ("bounced address", "bounced", "5.1.1"),
     ("invalid", "bounced", "5.1.3"),
@@ -52,7 +52,7 @@ class _Event(Struct, frozen=True):
     email: str | None = None
     timestamp: int = 0
     smtp_id: str | None = field(default=None, name="smtp-id")
-    campanero: str | None = None  # our custom argument, for events without a Message-ID
+    campanero: str | None = None  # Our custom argument, for events without a Message-ID.
     id: str | None = field(default=None, name="sg_event_id")
     type: str | None = None
     reason: str | None = None
@@ -90,7 +90,7 @@ async def _read(received: HookRequest, secret: str, fetch: Fetch) -> HookPayload
 
 
 def _load_key(secret: str) -> "EllipticCurvePublicKey":
-    """Parse the verification key as SendGrid shows it: base64 of DER, with or without the lines of a PEM."""
+    """Parse a verification key, the base64 of DER with or without PEM lines; raises NotAllowed if it is invalid."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.serialization import load_der_public_key
@@ -116,7 +116,7 @@ def _to_report(message_id: int, event: _Event) -> DeliveryReport | None:
         case "spamreport":
             kind = "complained"
         case "bounce":
-            # `blocked` is a rejection because of the content or the sender, unless the server blames the address
+            # The type `blocked` is about the content or the sender, unless the enhanced code is about the address.
             is_address_fault = event.type != "blocked" or (enhanced or "").startswith("5.1.")
             kind = "bounced" if is_address_fault else "soft_bounced"
         case "dropped":

@@ -1,9 +1,9 @@
 """`/hooks/ses`: Amazon SES through an SNS topic (AWS, "Verifying the signatures of Amazon SNS messages", "Amazon SNS
 notification contents for Amazon SES", "Contents of event data that Amazon SES publishes to Amazon SNS").
 
-The setting that enables the webhook is the ARN of the only accepted topic. The signing certificate must come from the
-region of that topic, and subscriptions are only confirmed there. SES replaces the Message-ID, but reports the original
-one and the return path.
+The setting that enables the webhook is the ARN of the only accepted topic. The signing certificate and the URL that
+confirms a subscription must be on the SNS host of that topic's region. SES replaces the Message-ID, but reports the
+original one and the return path.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ _SIGNED_FIELDS = {
     "UnsubscribeConfirmation": _CONFIRMATION_FIELDS,
 }
 _MAX_KEYS = 8
-# Feedback types that are no complaints (RFC 5965, 7.3)
+# Feedback types that are not complaints (RFC 5965, section 7.3)
 _IGNORED_COMPLAINTS = ("not-spam",)
 
 _cached_keys: "dict[str, RSAPublicKey]" = {}
@@ -116,7 +116,7 @@ class _Notification(Struct, frozen=True, rename="camel"):
 
 
 class _Topic(NamedTuple):
-    """An SNS topic: its ARN, and the host of its region."""
+    """An SNS topic: its ARN (`topic`), and the SNS host of its region."""
 
     topic: str
     host: str
@@ -135,7 +135,7 @@ async def _read(received: HookRequest, secret: str, fetch: Fetch) -> HookPayload
     try:
         notification = decode_json(envelope["Message"], _Notification)
     except Invalid:
-        return HookPayload()  # SNS itself sends a plain text when a topic is set up
+        return HookPayload()  # SNS sends a plain text when a topic is set up.
     message_id = _message_id_of(notification.mail)
     return HookPayload(tuple(_to_reports(message_id, notification))) if message_id is not None else HookPayload()
 
@@ -149,7 +149,7 @@ def _parse_topic(secret: str) -> _Topic:
 
 
 async def _verified_fields(body: bytes, topic: _Topic, fetch: Fetch) -> dict[str, str]:
-    """Return the signed fields of a message that SNS has signed for our topic, without any other fields."""
+    """Verify a message of SNS for our topic, and return only its signed fields; raises NotAllowed."""
     try:
         envelope = decode_json(body, dict[str, Any])
         names = _SIGNED_FIELDS[envelope["Type"]]
@@ -184,7 +184,7 @@ def _verify(key: "RSAPublicKey", signature: bytes, signed: bytes, version: str) 
 
 
 async def _fetch_key(url: Any, topic: _Topic, fetch: Fetch) -> "RSAPublicKey":
-    """Return the key of a certificate of the topic's own region, fetched once."""
+    """Return the key of a signing certificate from the topic's region, which is cached by URL; raises NotAllowed."""
     if not isinstance(url, str) or not _is_topic_url(url, topic) or not _CERTIFICATE_PATH.fullmatch(urlsplit(url).path):
         raise invalid_signature()
     if urlsplit(url).query:
@@ -198,7 +198,7 @@ async def _fetch_key(url: Any, topic: _Topic, fetch: Fetch) -> "RSAPublicKey":
 
 
 def _is_topic_url(url: str, topic: _Topic) -> bool:
-    """Return whether a URL is on the host of the topic's region, by https and on the default port."""
+    """Return whether a URL is https, on the SNS host of the topic's region and the default port."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -222,7 +222,7 @@ def _public_key(pem: bytes) -> "RSAPublicKey":
 
 
 def _confirmation_url(envelope: dict[str, str], topic: _Topic) -> str:
-    """Return the URL that confirms a subscription of our topic; a signature alone does not make the URL trusted."""
+    """Return the URL that confirms a subscription to our topic; raises NotAllowed for another URL, even if signed."""
     url = envelope["SubscribeURL"]
     query = parse_qs(urlsplit(url).query) if _is_topic_url(url, topic) else {}
     if query.get("Action") != ["ConfirmSubscription"] or query.get("TopicArn") != [topic.topic]:
@@ -231,7 +231,7 @@ def _confirmation_url(envelope: dict[str, str], topic: _Topic) -> str:
 
 
 def _message_id_of(mail: _Mail) -> int | None:
-    """Return the id of our message, by its original Message-ID or by our return path."""
+    """Return the id of our message from its original Message-ID or its return path, or None."""
     message_ids = [header.value for header in mail.headers if header.name.lower() == "message-id"]
     for value in (*message_ids, mail.common_headers.message_id or ""):
         message_id = links.read_message_id(value)
@@ -241,12 +241,15 @@ def _message_id_of(mail: _Mail) -> int | None:
 
 
 def _recipient_of(notification: _Notification, reported: str | None) -> str | None:
-    """Return the recipient of the mail: a report about forwarded mail names the final address instead."""
+    """Return the recipient of the message if it has only one, else the reported address.
+
+    The recipient may have forwarded the message, and the report names the final address then.
+    """
     return notification.mail.destination[0] if len(notification.mail.destination) == 1 else reported
 
 
 def _to_reports(message_id: int, notification: _Notification) -> list[DeliveryReport]:
-    """Return the reports about our recipient; their keys contain no address, since they outlive erased contacts."""
+    """Return the reports in a notification. Their keys contain no address, because keys are kept after an erasure."""
     match notification.notification_type or notification.event_type:
         case "Bounce":
             return [
@@ -286,7 +289,10 @@ def _to_reports(message_id: int, notification: _Notification) -> list[DeliveryRe
 
 
 def _to_bounce(message_id: int, notification: _Notification, recipient: _Recipient) -> DeliveryReport | None:
-    """Return the report of a bounce, or None for an automatic reply: transient without a code (as SES documents)."""
+    """Return the report about one recipient of a bounce, or None for an automatic reply.
+
+    According to the documentation of SES, an automatic reply is a general transient bounce without a code.
+    """
     bounce = notification.bounce
     is_transient = (bounce.bounce_type, bounce.bounce_sub_type) == ("Transient", "General")
     if is_transient and not recipient.status and not recipient.diagnostic_code:
