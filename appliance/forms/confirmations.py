@@ -1,6 +1,6 @@
 """The confirmation links in emails, which confirm a sign-up or an erasure.
 
-Opening the link only shows a page; the POST of its button confirms.
+Opening a link only shows a page; the button on the page confirms.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -69,8 +69,8 @@ def _get_state(confirmation: Confirmation) -> State:
 def _list_pending(confirmation: Confirmation) -> list[Confirmation]:
     """Return all confirmations that this link confirms, oldest first.
 
-    A link for an opt-in confirms all open ones of its address, because only one of them a day is mailed, however many
-    forms were submitted. A link for an erasure confirms only its own.
+    A link for an opt-in also confirms the other open opt-ins of its address, because only one link a day is mailed,
+    however many forms were submitted. A link for an erasure confirms only the erasure.
     """
     if confirmation.purpose != "opt_in" or confirmation.key is None:
         return [confirmation]
@@ -88,8 +88,8 @@ def _list_pending(confirmation: Confirmation) -> list[Confirmation]:
 def confirm(token: str, ip: str | None, user_agent: str | None, text: str | None) -> State | None:
     """Confirm the sign-up or erasure of a token, and return its state; a repetition changes nothing.
 
-    `text` is the text of the confirmation page, stored as evidence. Return None if the token is invalid, and `expired`,
-    without a change, if the link is too old.
+    `text` is the text of the confirmation page, stored as evidence. Return `done`, or `expired` if the link is too old,
+    or None if the token is invalid or the row was deleted.
     """
     require_write_transaction()
     confirmation = find_confirmation(token)

@@ -149,7 +149,7 @@ class Field(NamedTuple):
 
 
 def list_forms(account_id: int, query: FormQuery) -> Page:
-    """Return a page of the forms whose name contains `query.search`, newest first."""
+    """Return a page of forms, newest first; if `query.search` is given, only forms whose name contains it."""
     forms = Form.select().where(Form.account == account_id)
     if isinstance(query.search, str) and query.search.strip():
         forms = forms.where(Form.name.contains(query.search.strip()))
@@ -182,7 +182,7 @@ def _load_details(form: Form) -> Form:
 
 
 def create(account_id: int, request: FormWrite) -> Form:
-    """Create a form with a new public key; raises Invalid with all errors."""
+    """Create a form with a new public key, and return it; raises Invalid with all errors."""
     require_write_transaction()
     values = _parse_request(account_id, request)
     now = clock.now_ms()
@@ -194,7 +194,7 @@ def create(account_id: int, request: FormWrite) -> Form:
 
 
 def update(account_id: int, form_id: int, request: FormPatch) -> Form:
-    """Update a form; raises NotFound, or Invalid with all errors."""
+    """Update a form and return it; raises NotFound, or Invalid with all errors."""
     require_write_transaction()
     form = Form.get_or_none(Form.account == account_id, Form.id == form_id)
     if form is None:
@@ -316,7 +316,8 @@ _submission_times: OrderedDict[str, deque[int]] = OrderedDict()
 def count_submission(key: str, limit: int, window_ms: int) -> int:
     """Count a submission under a key and return 0.
 
-    If the key has `limit` submissions in the last `window_ms` milliseconds, return the seconds to wait.
+    If the key already has `limit` submissions in the last `window_ms` milliseconds, do not count, and return the
+    seconds to wait.
     """
     now = clock.now_ms()
     with _rate_lock:

@@ -61,7 +61,7 @@ def is_honeypot_filled(raw: Mapping[str, Any]) -> bool:
 
 
 def parse_submission(form: Form, raw: Mapping[str, Any]) -> Submission:
-    """Parse the raw values of a submission, by field name; raises Invalid with all errors by field name.
+    """Parse the raw values of a submission (by field name); raises Invalid with all errors by field name.
 
     A phone number may be in the national format of the account's country. An email address takes precedence over a
     phone number as the address to sign up.
@@ -177,7 +177,7 @@ SOURCE = "form"
 
 
 def find_channel(account_id: int, kind: str, key: str) -> Channel | None:
-    """Return the channel with a normalized address (`key`), or None."""
+    """Return the channel of an account with a normalized address (`kind` and `key`), or None."""
     return next(iter(CHANNELS.find("account_id = ? AND kind = ? AND key = ?", (account_id, kind, key))), None)
 
 
@@ -185,7 +185,7 @@ def save_contact(account_id: int, submission: Submission, evidence: Evidence, is
     """Create or update the contact with the address of a submission, and return the channel; consent is unchanged.
 
     `is_theirs` says that the owner of the address has confirmed the values. Otherwise existing values are not replaced.
-    A phone number is left out if the contact has one or another contact has this one.
+    `submission.phone` is left out if the contact already has a phone number, or another contact has this one.
     """
     require_write_transaction()
     existing_channel = find_channel(account_id, submission.address.kind, submission.address.key)
@@ -295,8 +295,8 @@ def _load_lists(form: Form) -> dict[int, str]:
 def _needs_confirmation(sign_up: _SignUp) -> bool:
     """Return whether the owner of the address must confirm the sign-up.
 
-    It is so if the form requires it, a list requires it and the address is unverified, the address has opted out or
-    left one of the lists, or its suppression has one of `consent.BLOCKING_REASONS`.
+    The owner must confirm if the form requires it, a list requires it and the address is unverified, the address has
+    opted out or left one of the lists, or its suppression has one of `consent.BLOCKING_REASONS`.
     """
     channel = sign_up.channel
     if sign_up.form.double_opt_in:
@@ -340,7 +340,8 @@ def _sign_up(sign_up: _SignUp) -> Channel:
 def _request_confirmation(sign_up: _SignUp) -> None:
     """Store the submission with its evidence, and email the owner of the address a confirmation link.
 
-    No email is sent if `_can_be_mailed` is False.
+    No email is sent if the address got one in the last day or is suppressed for one of `_UNREACHABLE_REASONS`, or if
+    the client caused `MAX_MAILS_PER_CLIENT` emails in the last hour.
     """
     account, form, submission = sign_up.account, sign_up.form, sign_up.submission
     now, contact_id = clock.now_ms(), sign_up.channel.contact_id if sign_up.channel else None

@@ -20,7 +20,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 SPACES = " \t\r\n\u00a0\u2007\u202f\ufeff\u200b"
 # A cell needs cleaning only if it begins or ends with one of these.
 UNCLEAN_EDGES = frozenset(SPACES + "'")
-# Our export prefixes a quote to a cell that a spreadsheet would take for a formula.
+# Our export puts a quote before a cell that a spreadsheet would take for a formula.
 _ESCAPED_FORMULA = re.compile(r"'+[=+\-@\t\r\n＝＋－＠]")
 _TYPED_STARTS = frozenset("-0123456789tf")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?\Z")
@@ -77,11 +77,11 @@ KNOWN_REASONS = ("manual", "hard_bounce", "soft_bounce", "complaint")
 
 
 class InvalidRecord(Exception):
-    """A record that is rejected, mostly because it has no valid address; the message is the reason."""
+    """A record that is rejected, usually because it has no valid address; the message is the reason."""
 
 
 def clean_cell(cell: str) -> str:
-    """Return a cell without white space at its ends and without the quote that our export prefixes to a formula."""
+    """Return a cell without white space at its ends and without the quote that our export puts before a formula."""
     cell = cell.strip(SPACES)
     return cell[1:] if cell.startswith("'") and _ESCAPED_FORMULA.match(cell) else cell
 
@@ -103,8 +103,8 @@ def normalize_word(cell: Any) -> str:
 def is_blank(cell: str, target: str) -> bool:
     """Return whether a cell that is not empty is a placeholder for an empty value.
 
-    In columns of addresses and countries, more words are placeholders (`_BLANK_IN_ADDRESSES`), and in columns of phone
-    numbers also a number of zeros.
+    In columns of addresses and countries, the words in `_BLANK_IN_ADDRESSES` are placeholders, too, and in columns of
+    phone numbers also a number that has only zeros.
     """
     if cell in BLANKS:
         return True
@@ -168,7 +168,7 @@ _MORE_COUNTRIES = {
 
 @cache
 def _countries() -> dict[str, str]:
-    """Return the two-letter codes of countries by name in COUNTRY_LANGUAGES, in lower case and without accents."""
+    """Return two-letter country codes by the country's names in COUNTRY_LANGUAGES, in lower case without accents."""
 
     names = {
         fold_accents(name): code
@@ -275,7 +275,7 @@ _PHONE_SEPARATOR = re.compile(r"[;,|/\n]|\s(?:or|oder|ou|und|and|et|y)\s")
 
 
 class AddressReader:
-    """Reads the email addresses and phone numbers of rows, and caches domains and the countries of phone numbers.
+    """A reader for the email addresses and phone numbers of rows, with caches for domains and countries of numbers.
 
     `country` is the default country of phone numbers. `is_own` says that the file is our own export, in which a quote
     before an email address belongs to the address.
@@ -348,7 +348,7 @@ class AddressReader:
         return address
 
     def phone(self, cell: str) -> tuple[Address, list[str]]:
-        """Return the first valid phone number of a cell, in any notation, and the other parts; raises ValueError."""
+        """Return the first valid phone number of a cell and the other parts of the cell; raises ValueError."""
         try:
             return addresses.parse_written_phone(cell, self._country_code), []
         except ValueError:

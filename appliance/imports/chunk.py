@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
 
 
 class Chunk:
-    """Applies a chunk of contacts in its constructor; the results are in the attributes.
+    """A chunk of contacts, which the constructor applies; the results are in the attributes.
 
     `memory` is given for a dry run and has the effects of the previous chunks; a dry run writes nothing and may run on
     any thread. Without `memory`, call it in a write transaction. `people` are the rows of the chunk without the plain
@@ -333,7 +333,7 @@ _SUPPRESSION_ACTORS = {"manual": "operator", "complaint": "recipient"}
 
 
 class SuppressionChunk:
-    """Applies a chunk of suppressions in its constructor, with the parameters and attributes of `Chunk`."""
+    """A chunk of suppressions, which the constructor applies, with the parameters and attributes of `Chunk`."""
 
     def __init__(
         self, plan: ImportPlan, people: list[Person], inserted: InsertedRange | None = None,

@@ -164,8 +164,8 @@ def _suppression_target(name: str, target: str) -> str:
 
 DateOrder = Literal["dmy", "mdy"]
 
-# The order of dates in a column: `clear` if no date depends on it, day first, month first, `ambiguous` if no value
-# shows it, or `mixed` if some values show day first and others month first
+# The order of dates in a column. `clear`: it does not matter for any date. `dmy`: the day is first. `mdy`: the month is
+# first. `ambiguous`: no date shows the order. `mixed`: some dates have the day first, and others the month.
 DateFormat = Literal["clear", "dmy", "mdy", "ambiguous", "mixed"]
 
 # A column contains dates if half of all its values are dates. It is no longer read if, from this number of values on,
@@ -303,7 +303,7 @@ def _iso_time(groups: dict[str, str | None]) -> str | None:
 
 
 class DateColumn:
-    """Detects from its values whether a column contains dates, and in which order."""
+    """The values of a column, from which `verdict` detects whether they are dates and in which order."""
 
     def __init__(self) -> None:
         self._filled = self._dates = 0

@@ -131,7 +131,7 @@ class ChannelState:
 
 
 def _select_in(sql: str, fixed: tuple[Any, ...], values: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement for a list of values of any length, in batches of `_SQL_BATCH`.
+    """Return the rows of a statement for any number of values, which SQLite gets in batches of `_SQL_BATCH`.
 
     `sql` has `{}` in place of the values, after the parameters `fixed`.
     """
@@ -515,7 +515,7 @@ def uuid7(now: int, number: int) -> str:
 
 
 class RowWriter:
-    """Collects the rows of a chunk, and writes them in `flush`, table by table."""
+    """The rows of a chunk, which `flush` writes table by table."""
 
     def __init__(self, account_id: int, actor: str, words: str | None, now: int) -> None:
         self.account_id, self.actor, self.words, self.now = account_id, actor, words, now
@@ -532,7 +532,7 @@ class RowWriter:
         self._refusals: list[tuple[str, bytes, str, str, str]] = []
 
     def consent(self, contact_id: int | None, kind: str, hashed: bytes, act: str, by: str, data: str = "{}") -> None:
-        """Add a consent row with the evidence of the import, and journal a refusal in `flush`."""
+        """Add a consent row with the evidence of the import; `flush` also journals an opt-out or suppression."""
         self._rows[_CONSENT].append(
             (self.account_id, contact_id, kind, hashed, act, by, self.actor, self.words, data, self.now)
         )

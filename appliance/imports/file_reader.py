@@ -270,7 +270,7 @@ class FilePreview(NamedTuple):
 
 
 class UnreadableFile(Exception):
-    """A file that is no readable table; the message is the reason."""
+    """A file that cannot be read as a table; the message is the reason."""
 
 
 def preview_file(path: Path) -> FilePreview:
@@ -318,7 +318,7 @@ def preview_file(path: Path) -> FilePreview:
 
 
 def _choose_samples(rows: list[list[str]]) -> list[list[str]]:
-    """Return up to `_SAMPLES` rows in file order, preferably rows with values in columns empty in the rows before."""
+    """Return up to `_SAMPLES` rows in file order, preferring rows that fill columns empty in the samples before."""
     chosen: list[int] = []
     covered: set[int] = set()
     for index, row in enumerate(rows):
@@ -401,7 +401,7 @@ def assign_targets(names: list[str], resource: str, mapping: dict[str, str | Non
 
 
 def stage_file(task: StagingTask, report: Callable[[int], None]) -> dict[str, Any]:
-    """Write the staging file of a file, and return the totals; raises UnreadableFile.
+    """Read the file of a task into its staging file, and return the totals; raises UnreadableFile.
 
     `report` is called with the number of rows so far, every 0.3 seconds. The keys of the totals are `total` and
     `failed` (rows), `cut` (whether rows after the first `MAX_ROWS` were left out) and `dates` (date formats by column

@@ -34,7 +34,7 @@ _CHUNK_CLASSES: dict[str, Any] = {"contacts": Chunk, "suppressions": Suppression
 class ChunkRange(NamedTuple):
     """The positions (after, last] of a chunk in the staging file, and its plain people.
 
-    These have the contact ids from `first_id` on, `inserted_count` of them.
+    The plain people have the `inserted_count` contact ids from `first_id` on.
     """
 
     after: int
@@ -109,7 +109,8 @@ def record_staged(import_id: int, total: int, failed: int, dates: dict[str, str]
 def apply_chunk(plan: ImportPlan, resource: str, after: int, last: int, arriving: StateCounter) -> None:
     """Apply the rows at the positions (after, last] of the attached staging file; raises Cancelled.
 
-    The outcomes and the progress of the import are stored in the same transaction. `arriving` is updated.
+    The outcomes and the progress of the import are stored in the same transaction. The states of contacts are added to
+    `arriving`.
     """
     require_write_transaction()
     _raise_if_cancelled(plan.import_id)
@@ -330,7 +331,7 @@ class Importer:
             last = min(position + size, count)
             if job.dry_run:
                 chunk_check = check_chunk(plan, job.resource, staged.people(position, last), memory)
-                time.sleep(0.0005)  # A check never waits, so requests would not get the processor.
+                time.sleep(0.0005)  # A check never waits, so without a pause requests would be slow.
                 transactions.write(
                     record_check, plan.import_id, ChunkRange(position, last, next_id, 0), chunk_check, arriving
                 )

@@ -7,7 +7,8 @@ memberships. Chunks are undone from the last to the first, each batch in one tra
 and continued.
 
 The erasure of a contact inserts a row into the table `erasure` in its own transaction, so that it is not lost when the
-process ends. The row waits until no import is running. A contact that an import created again is then erased again.
+process ends. The row stays until all imports created before it are finished. A contact that one of them created again
+is then erased again.
 """
 
 import logging
@@ -91,7 +92,7 @@ def from_ranges(ranges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 class SnapshotBuilder:
-    """Builds the snapshot of a chunk while the chunk is applied; `inserted` are its plain people."""
+    """A builder for the snapshot of a chunk, used while the chunk is applied; `inserted` are its plain people."""
 
     def __init__(self, now: int, inserted: InsertedRange | None = None) -> None:
         self.notes = ChunkSnapshot(now)
@@ -141,8 +142,7 @@ class SnapshotBuilder:
 
 
 _decode_snapshot = msgspec.msgpack.Decoder(ChunkSnapshot).decode
-# Contacts in one transaction of an undo. The number is small, because deleting contacts takes longer than inserting
-# them.
+# The number of contacts in one transaction of an undo, small because a deletion takes longer than an insertion
 _UNDO_BATCH = 50
 
 

@@ -176,7 +176,7 @@ def describe_warnings(warnings: list[Any]) -> str:
 
 
 def _escape_formula(text: str) -> str:
-    """Prefix a quote to a text that a spreadsheet would take for a formula, except a phone number."""
+    """Put a quote before a text that a spreadsheet would take for a formula, except a phone number."""
     text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
     return f"'{text}" if text.startswith(_FORMULA_STARTS) and not _PHONE.fullmatch(text) else text
 
@@ -211,7 +211,7 @@ class CountedLines(NamedTuple):
 
 
 class FileReview(NamedTuple):
-    """The rows of a file that are invalid, lost their email address, repeat an address, or have a role address."""
+    """The rows of a file that are invalid, have an invalid email address, repeat an address, or have a role address."""
 
     faults: CountedLines
     lost_emails: CountedLines  # Rows whose email address is invalid, imported with their phone number
@@ -253,7 +253,7 @@ class OutcomeReview(NamedTuple):
 
 
 class OutcomeReviewer:
-    """Reviews the outcomes of an import. Call `more` until it returns False, then `told`."""
+    """A reviewer for the outcomes of an import. Call `more` until it returns False, then `told`."""
 
     def __init__(self, import_id: int) -> None:
         self._import_id, self._last = import_id, 0

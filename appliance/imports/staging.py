@@ -54,9 +54,8 @@ class Person(NamedTuple):
 
     `kind` to `hash` are the identifying address: the email address, else the phone number, else the first of the column
     `channels`. `suppression` to `opt_out_at` are the state of that address, as in `RowAddress`. `phone_country` is the
-    country of the phone number. `data` is custom data as JSON, `more` a JSON list of the other addresses
-    (`RowAddress`),
-    and `lists` a JSON list of names.
+    country of the phone number. `data` is custom data as JSON, `more` a JSON list of the other addresses (as
+    `RowAddress`), and `lists` a JSON list of names.
     """
 
     line: int
@@ -104,7 +103,7 @@ def decode_warnings(packed: str | None) -> list[tuple[str, str, str]]:
 
 
 class PersonReader:
-    """Turns records into people, by the targets of their columns.
+    """A reader that turns records into people, by the targets of the columns.
 
     `names` and `targets` are those of the columns, in order. `country` is the default country of phone numbers.
     `written` has the date formats by column index. `is_own` says that the file is our own export, which has no
@@ -156,8 +155,7 @@ class PersonReader:
         Custom data that cannot be converted gets a warning.
         """
         iso, reason = columns.convert_date(cell, self._written[index])
-        # Times of consent get no warning here: their readers report invalid times, and their cells may be words like
-        # yes.
+        # Times of consent get no warning here: a cell may be a word such as yes, and the readers report invalid times.
         if iso is None and target.startswith("data.") and cell not in BLANKS:
             add_warning(row, target, cell, f"{reason}; kept as text")
         return iso or cell
@@ -334,9 +332,9 @@ CREATE TABLE fault (line INTEGER PRIMARY KEY, reason TEXT NOT NULL, text TEXT);
 """
 _FURTHER = "INSERT INTO raw.further VALUES (?, ?, ?, ?)"
 _PERSON = f"INSERT INTO raw.person VALUES ({','.join('?' * len(Person._fields))})"
-# A row is plain if it has an email address and nothing else but fields (no other address, list or opt-out), and no
-# other row has its address. If several people have the same further address, such as the phone number of an office, the
-# first of them in the file gets it: their rows come after the others of the same kind, in the order of their lines.
+# A row is plain if it has one email address, no list, opt-out or suppression, and if no other row has its address. If
+# several people have the same further address, such as the phone number of an office, the first of them in the file
+# gets it: their rows come after the others of the same kind, in the order of their lines.
 _SORT = f"""
 CREATE INDEX raw.further_key ON further (kind, key, owner);
 CREATE TEMP TABLE sharing AS SELECT DISTINCT owner AS key FROM raw.further WHERE (kind, key) IN
@@ -368,7 +366,7 @@ def _open(path: Path, flags: int) -> apsw.Connection:
 
 
 class StagingWriter:
-    """Writes a staging file, which gets its final name in `close`; `good` and `bad` count valid and invalid rows."""
+    """The writer of a staging file, which gets its name in `close`; `good` and `bad` count valid and invalid rows."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._part, self._raw = path, path.with_suffix(".part"), path.with_suffix(".raw")

@@ -293,10 +293,10 @@ def _build_complaint(
     return Complaint(next(iter(message_ids)), text, recipients, bool(proven))
 
 
-# Bounces without machine-readable fields must be told from other mail to a return path.
+# Bounces without machine-readable fields must be distinguished from other mail to a return path.
 #
 # qmail, Exim, old Exchange, Sendmail, Domino and many others write such bounces for people. A bounce comes from a mail
-# system, says so in its subject or text, and is final. Out-of-office replies, delays and challenges are no bounces.
+# system, says so in its subject or text, and is final. Out-of-office replies, delays and challenges are not.
 
 _MAX_BOUNCE_CHARACTERS = 20_000
 _SYSTEM_SENDER = re.compile(
@@ -477,7 +477,7 @@ def _build_report(recipients: tuple[str, ...], smtp: int | None, enhanced: str |
 
 
 def _recipients_of(block: dict[str, str]) -> tuple[str, ...]:
-    """Return the addresses in the fields for a recipient: the final one, our original one, and their spellings."""
+    """Return the addresses in the fields for a recipient, the final one and the original one, also decoded."""
     names: dict[str, None] = {}
     for name in ("final-recipient", "original-recipient", "x-actual-recipient"):
         _, semicolon, value = block.get(name, "").partition(";")

@@ -3,7 +3,7 @@
 A report is accepted if it names one of our messages and its recipient, up to two weeks after the message was sent. A
 complaint is accepted up to 90 days, because people clear their inboxes late. The status only advances: sent, delivered,
 bounced, complained. Returned mail, provider webhooks and simulations are treated alike. A report about a test message
-is accepted only from a simulation or, for an SMS, from the provider, and affects no contact and no statistics.
+is accepted only from a simulation or, for an SMS, from the provider, and changes only the test message.
 """
 
 import re

@@ -29,8 +29,7 @@ from appliance.storage.models import Message as tables_Message
 from appliance.storage.models.account import CHANNELS
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# Automatic answers are in the language of the account. They are short and use only GSM-7 letters, which all phones
-# have.
+# Automatic answers are in the language of the account, short, and in GSM-7 characters, which every phone has.
 
 # {company} is the name of the sender, {help} the text `contact` with the address for questions, or nothing.
 _ENGLISH = {

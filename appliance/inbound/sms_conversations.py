@@ -27,7 +27,7 @@ _MAX_OFFSET = 2**53
 _UNSEEN = (
     "SELECT id FROM incoming INDEXED BY incoming_refusals WHERE account_id = ? AND kind = 'refusal' AND seen_at IS NULL"
 )
-# A conversation has the messages of the contact, and those of the contact's numbers from before a contact had them.
+# A conversation has the messages of a contact, and those from and to its numbers from when no contact had them.
 _PHONE_KEYS = "(SELECT key FROM channel WHERE contact_id = :contact AND kind = 'phone')"
 _CONVERSATION = (
     "SELECT 'incoming' AS sort, id, created_at AS at FROM incoming WHERE contact_id = :contact "
@@ -160,7 +160,7 @@ def _number_key(text: str) -> str:
 
 
 def fetch_from_contact(account_id: int, contact_id: int) -> list[Incoming]:
-    """Return all SMS from a contact, also those from its numbers before any contact had them, newest first.
+    """Return all SMS from a contact, newest first, also those received while no contact had the number.
 
     Raises NotFound.
     """
@@ -215,7 +215,7 @@ _BODY = "{{ data.said }}"
 
 
 def measure_text(account_id: int, text: str) -> SmsPreview:
-    """Return the parts and the alphabet of a text as an SMS, and the character that requires the alphabet."""
+    """Return the size and the alphabet of a text as an SMS, and the character that requires UCS-2, if any."""
     return compose.describe_sms(preview.fill_sms_preview(account_id, _BODY, {"data": {"said": text}}, marketing=False))
 
 

@@ -35,7 +35,7 @@ MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 100, 5
 
 
 class ConnectionLimiter:
-    """Counts the open connections, in all and by address; it belongs to one event loop."""
+    """A counter of the open connections, in all and by address. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()

@@ -34,7 +34,7 @@ log = logging.getLogger("campanero.hooks")
 
 
 def is_enabled(name: str) -> bool:
-    """Return whether the webhook of an email provider is enabled, because its secret is configured."""
+    """Return whether the webhook of an email provider is enabled, that is, whether its secret is configured."""
     provider = PROVIDERS.get(name)
     return provider is not None and bool(provider.secret())
 
@@ -133,7 +133,7 @@ def find_sms_provider(hook: str) -> SmsProvider | None:
 
 
 def is_sms_hook_enabled(hook: str) -> bool:
-    """Return whether an SMS webhook is enabled, because its provider has a secret."""
+    """Return whether an SMS webhook is enabled, that is, whether its provider has a secret."""
     provider = find_sms_provider(hook)
     return provider is not None and bool(provider.get_webhook_secret())
 
