@@ -179,10 +179,10 @@ class Chunk:
         return Outcome(person.line, UPDATED, contact_id, None, self._addresses(contact_id, row_addresses), left_out)
 
     def _is_somebody_else(self, contact_id: int, person: Person) -> bool:
-        """Return whether a row without a valid email address is about another person than the contact with its number.
+        """Return whether a row that has only a phone number is about a person other than the contact with that number.
 
-        It is if the contact has an email address, and the email address of the row is invalid or the last names differ:
-        several people may share the phone number of an office or household.
+        The row is about another person if the contact has an email address, and the email address of the row is invalid
+        or the last names differ: several people may share the phone number of an office or household.
         """
         if not self.known.has_email(contact_id):
             return False

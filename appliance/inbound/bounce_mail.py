@@ -156,7 +156,10 @@ def _part_source(part: Message) -> str:
 
 
 def _decode_source(source: str, encoding: str) -> str:
-    """Decode the source of a part that contains other parts, as some systems encode it against the standards."""
+    """Decode the source of a part that contains other parts, or return it unchanged if it is not encoded.
+
+    No standard allows encoding such a part, but some systems do it.
+    """
     try:
         match encoding:
             case "base64":
@@ -477,7 +480,7 @@ def _build_report(recipients: tuple[str, ...], smtp: int | None, enhanced: str |
 
 
 def _recipients_of(block: dict[str, str]) -> tuple[str, ...]:
-    """Return the addresses in the fields for a recipient, the final one and the original one, also decoded."""
+    """Return the addresses in the recipient fields of a block, as written and with xtext (RFC 3461) decoded."""
     names: dict[str, None] = {}
     for name in ("final-recipient", "original-recipient", "x-actual-recipient"):
         _, semicolon, value = block.get(name, "").partition(";")

@@ -201,8 +201,9 @@ def _record_bounce(message: _ReportedMessage, fact: DeliveryReport) -> None:
 def classify_bounce(fact: DeliveryReport) -> BounceClass:
     """Return the class of a bounce.
 
-    It is the class in the report, else that of the codes and the text. If a provider has classified the bounce itself,
-    its judgment (`fact.kind`) replaces some of these classes.
+    It is the class in the report, if there is one, else the class of the codes and the text. A source that has
+    classified the bounce itself (not one of `_OWN_SOURCES`) overrides the latter by `fact.kind`: HARD or TEMPORARY. It
+    does not override FULL, DISABLED, EXPIRED, or a class that counts against no recipient, except REFUSED.
     """
     if fact.bounce_class is not None:
         return fact.bounce_class
@@ -273,7 +274,7 @@ class _SmsRow(NamedTuple):
 def apply_receipt(provider: str, receipt: Receipt) -> bool:
     """Record a delivery receipt of an SMS with its consequences, and return whether it changed the message.
 
-    A receipt is stored for later if its SMS is unknown or is being sent.
+    A receipt is stored for later if its SMS is being sent, or if it names an unknown id of the provider and no token.
     """
     require_write_transaction()
     if receipt.status not in STATUSES:

@@ -42,7 +42,7 @@ _CONVERSATION = (
 
 
 class IncomingQuery(PageQuery, rename={"from_": "from"}):
-    """Filters of incoming SMS. `unseen` selects possible opt-outs in free text by whether they need a review."""
+    """Filters of incoming SMS. `unseen` selects refusals in free text that no user has reviewed, or all others."""
 
     kind: Annotated[IncomingKind, Meta(description="only messages of this kind")] | UnsetType = UNSET
     contact_id: Annotated[ContactId, Meta(description="only those of this contact")] | UnsetType = UNSET

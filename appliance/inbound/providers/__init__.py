@@ -118,7 +118,10 @@ def write_payload(name: str, payload: HookPayload, body: bytes) -> WriteResult:
 
 
 def _check_token(name: str, token: str, body: bytes) -> None:
-    """Raise NotAllowed if a token was used with another body; with the same body, the provider repeats its request."""
+    """Store a token with the hash of the body; raises NotAllowed if the token was used with another body.
+
+    A repetition with the same body is a retry of the provider.
+    """
     token_key = f"token:{token}:{hashlib.sha256(body).hexdigest()}"
     known_keys = rows("SELECT key FROM processed_notification WHERE source = ? AND key >= ? AND key < ?",
                  (name, f"token:{token}:", f"token:{token};"))  # fmt: skip
