@@ -370,7 +370,10 @@ def cancel(account_id: int, import_id: int) -> Import:
 
 
 def undo(account_id: int, import_id: int) -> Import:
-    """Start the undo of an import; raises NotFound, or Invalid if it wrote nothing or ended more than 24 hours ago."""
+    """Start the undo of an import; raises NotFound or Invalid.
+
+    It is Invalid if the import is running, failed, was a dry run, is or was undone, or ended more than 24 hours ago.
+    """
     require_write_transaction()
     job = get(account_id, import_id)
     is_late = job.undo_until is None or job.undo_until < clock.now_ms()
