@@ -1,16 +1,17 @@
-"""The entry point of the program."""
+"""The entry point of the program: the command line, and the child processes of the service."""
 
 import gc
 import os
 import sys
 
-# Nothing becomes garbage while modules load, and collecting is a tenth of the start; `cli` and `server` enable it.
+# Importing modules creates no garbage, but collecting takes a tenth of the start time. `cli` and `server` enable the
+# collector again.
 gc.disable()
 
 
 def main() -> None:
-    """Run the command line, or a child process of the service (`executable.run_child`)."""
-    # All files that the program and its libraries create are private.
+    """Run the command line, or, for the argument of a child process, its worker (`executable.run_child`)."""
+    # All files that the program and its libraries create must be private.
     os.umask(0o077)
     if sys.argv[1:] == ["read-import"]:
         gc.enable()
@@ -27,7 +28,7 @@ def main() -> None:
         from appliance.content.pictures import worker
 
         sys.exit(worker.main())
-    # Imported here, because a child needs none of it and starts in a third of the time.
+    # Imported here, because child processes do not need it and start in a third of the time without it.
     from appliance.ops import cli
 
     sys.exit(cli.run(sys.argv[1:]))

@@ -1,6 +1,6 @@
-"""Connects the parts of the program: which part receives which signal of another.
+"""Connects signals of one package to receivers in another.
 
-The HTTP server is wired in `http/server.py`, so that commands need not import Sanic and the pages.
+`http/server.py` sets up the HTTP server, so that commands need not import Sanic and the pages.
 """
 
 from appliance.audience.contacts import removal
@@ -11,7 +11,7 @@ from appliance.sending.messages import outcomes
 
 
 def connect_signals() -> None:
-    """Connect the receivers of all signals; called by the commands that serve or restore, and by tests."""
+    """Connect the receivers of all signals; the commands `serve` and `restore` and the tests call it at their start."""
     removal.contacts_deleting.connect(run_ends.end_runs_of_deleted_contacts)
     removal.contact_merging.connect(run_ends.end_runs_of_merged_contact)
     templates.step_template_changed.connect(store.publish_changed_template)

@@ -1,1 +1,1 @@
-"""The base that every other package builds on: errors, clock, addresses, crypto, validation, signals."""
+"""Modules that every other package uses: errors, clock, addresses, cryptography, validation, signals."""

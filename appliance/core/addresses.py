@@ -14,7 +14,8 @@ import idna
 
 _PHONE = re.compile(r"\+[1-9][0-9]{6,14}")
 _PHONE_FILLER = re.compile(r"[ .\-()]")
-# People write more than the number: invisible marks, a label before it, words in brackets behind it, an extension.
+# What files and forms contain besides the number: invisible characters, a label before it, words in parentheses and an
+# extension after it.
 _INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _LABEL = re.compile(r"(?:tel|phone|mobile|mobil|mob|handy|cell|fon|[tpm])[.:]*\s*(?=[+(\d])")
 _WORDS = re.compile(r"\([^)\d]*\)")
@@ -26,12 +27,15 @@ _WHOLE_FLOAT = re.compile(r"(\d{6,15})[.,]0+")
 NO_COUNTRY, NOT_A_PHONE = "has no country code", "is not a phone number"
 SHORTENED = "was shortened by a spreadsheet: export the column as text"
 _SHORT_CODE = re.compile(r"[1-9][0-9]{2,7}")
-_SENDER_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")  # of Twilio, which chooses one of its numbers
+_SENDER_SERVICE = re.compile(r"MG[0-9a-fA-F]{32}")  # the id of a Twilio messaging service
 _SENDER_NAME = re.compile(r"(?=[0-9 ]*[A-Za-z])[A-Za-z0-9 ]{1,11}")
 
 
 class Address(NamedTuple):
-    """An address as shown (`value`) and its normal form (`key`), unique in an account."""
+    """An email address or phone number (`kind` is `email` or `phone`).
+
+    `value` is shown and used for sending; `key` is the normal form, by which the address is unique in an account.
+    """
 
     kind: str
     value: str
@@ -41,11 +45,12 @@ class Address(NamedTuple):
 def parse_email(text: str) -> Address:
     """Parse an email address. Raises ValueError for one that cannot be sent to (docs/decisions.md#9).
 
-    No quoted local part, no literal, a domain with a dot, at most 254 characters; reserved domains are valid.
+    Rejected are quoted local parts, IP address literals, domains without a dot and more than 254 characters. Reserved
+    domains, such as example.org, are valid.
     """
     import email_validator
 
-    # Simulations use .test and example.org, so reserved names count as ordinary domains.
+    # Simulations use .test and example.org, so reserved domains must be valid.
     email_validator.SPECIAL_USE_DOMAIN_NAMES = []
     text = text.strip()
     if len(text) > 254:
@@ -58,19 +63,23 @@ def parse_email(text: str) -> Address:
 
 
 def strip_needless_quotes(text: str) -> str:
-    """Remove needless quotes from the addresses in a text: `"reader"@example.org` is `reader@example.org`
-    (RFC 5321, section 4.1.2).
+    """Unquote each local part in a text that needs no quotes: `"reader"@example.org` becomes `reader@example.org`.
+
+    Both forms are the same mailbox (RFC 5321, section 4.1.2).
     """
     return _NEEDLESS_QUOTES.sub(r"\1@", text)
 
 
 def address_in_header(text: str) -> str:
-    """Return the address in a text as headers, logs and DNS write it (`Ann <ann@example.org>`, `ann@example.org.`)."""
+    """Return the email address in a text of a header, log or DNS record, without name, needless quotes and final dot.
+
+    Examples are `Ann <ann@example.org>` and `ann@example.org.`. A text without an address is returned as it is.
+    """
     return strip_needless_quotes(parseaddr(text)[1] or text).rstrip(".")
 
 
 def lowercase(text: str) -> str:
-    """Return a text in lower case and composed form (NFC, RFC 6532 section 3.1), as addresses are compared.
+    """Return a text in lower case and in composed form (NFC, RFC 6532 section 3.1), for comparing addresses.
 
     Case folding and NFKC are not used: they would equate `straße` with `strasse` and `ſ` with `s`, which are different
     mailboxes. The text is composed again at the end, because `İ` has no single lowercase letter.
@@ -81,7 +90,7 @@ def lowercase(text: str) -> str:
 
 
 def parse_phone(text: str) -> Address:
-    """Parse a phone number in E.164 form, without spaces and punctuation. Raises ValueError for anything else."""
+    """Parse a phone number in E.164 form; spaces, dots, hyphens and parentheses are removed. Raises ValueError."""
     number = _PHONE_FILLER.sub("", text.strip())
     if not _PHONE.fullmatch(number):
         raise ValueError("is invalid")
@@ -89,10 +98,11 @@ def parse_phone(text: str) -> Address:
 
 
 def parse_written_phone(text: str, country: str | None = None) -> Address:
-    """Parse a phone number as people write it. Raises ValueError with the reason as a predicate.
+    """Parse a phone number from a file or form. Raises ValueError with the reason as a predicate.
 
-    A number without a country code belongs to `country` (two letters). `00` stands for the plus, and a trunk zero is
-    dropped: `+44 (0)20 …`. A number that a spreadsheet wrote as 4.47701E+11 has lost its last digits and is refused.
+    A number without a country code belongs to `country` (two letters); without `country` it is rejected. `00` is read
+    as `+`, and a trunk zero is dropped: `+44 (0)20 …`. A number that a spreadsheet shortened to 4.47701E+11 has lost
+    its last digits and is rejected.
     """
     text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).strip(" \t\r\n'\"").casefold()
     text = _WORDS.sub("", _LABEL.sub("", text.removeprefix("tel:"), count=1))
@@ -124,14 +134,17 @@ def _to_phone_address(text: str, country: str | None) -> Address:
         parsed = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException:
         raise ValueError(NOT_A_PHONE) from None
-    # A number that can only be dialled locally has no international form.
+    # A number that can only be dialled locally cannot be written in E.164 form.
     if phonenumbers.is_possible_number_with_reason(parsed) != phonenumbers.ValidationResult.IS_POSSIBLE:
         raise ValueError(NOT_A_PHONE if bare.startswith("+") else f"is not a phone number of {country}")
     return parse_phone(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 
 
 def parse_sms_sender(text: str) -> str:
-    """Parse an SMS sender: an E.164 number, short code, name or messaging service. Raises ValueError for others."""
+    """Parse an SMS sender: an E.164 number, short code, name (at most 11 characters) or messaging service id.
+
+    Raises ValueError for anything else.
+    """
     text = text.strip()
     if _SHORT_CODE.fullmatch(text) or _SENDER_NAME.fullmatch(text) or is_messaging_service(text):
         return text
@@ -139,17 +152,20 @@ def parse_sms_sender(text: str) -> str:
 
 
 def is_messaging_service(text: str) -> bool:
-    """Return whether an SMS sender is a messaging service, which chooses one of its numbers for each message."""
+    """Return whether an SMS sender is the id of a Twilio messaging service, which picks the number of each message."""
     return _SENDER_SERVICE.fullmatch(text) is not None
 
 
 def parse(kind: str, text: str) -> Address:
-    """Parse an address of a kind, `email` or `phone`. Raises ValueError."""
+    """Parse an email address if `kind` is `email`, otherwise a phone number. Raises ValueError if it is invalid."""
     return parse_email(text) if kind == "email" else parse_phone(text)
 
 
 def normalize_query(written: str) -> str:
-    """Return the normal form of an address in a URL query, where an unencoded plus arrives as a space."""
+    """Return the key of an address in a URL query, where an unencoded plus arrives as a space.
+
+    A text that is neither a phone number nor an email address is returned in lower case.
+    """
     text = written.strip()
     with contextlib.suppress(ValueError):
         return parse_phone(text if text.startswith("+") else f"+{text}").key
@@ -159,7 +175,10 @@ def normalize_query(written: str) -> str:
 
 
 def to_ascii(address: str) -> str | None:
-    """Return an email address in ASCII, for SMTP without SMTPUTF8; None if its local part is not ASCII."""
+    """Return an email address in ASCII, for SMTP without SMTPUTF8; None if its local part is not ASCII.
+
+    Raises idna.IDNAError for a domain that has no ASCII form.
+    """
     local, _, domain = address.rpartition("@")
     if not local.isascii():
         return None
@@ -175,19 +194,19 @@ def _ascii_domain(domain: str) -> str:
 
 @cache
 def phone_countries() -> frozenset[str]:
-    """Return the two-letter codes of the countries that have phone numbers."""
+    """Return the two-letter codes of the countries whose phone numbers can be parsed."""
     import phonenumbers
 
     return frozenset(phonenumbers.SUPPORTED_REGIONS)
 
 
 def country_of_phone(phone_number: str) -> str | None:
-    """Return the two-letter country of an E.164 number, or None if the number does not belong to one country."""
+    """Return the two-letter country of an E.164 number; None if it is invalid or belongs to no single country."""
     import phonenumbers
 
     try:
         code = phonenumbers.region_code_for_number(phonenumbers.parse(phone_number))
-        # International numbers (+800, +883) have a code of digits.
+        # The region of international numbers (+800, +883) is "001", not a country.
         return code if code and code.isalpha() else None
     except phonenumbers.NumberParseException:
         return None
@@ -196,20 +215,21 @@ def country_of_phone(phone_number: str) -> str | None:
 _IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# A client may send any number of forwarded addresses, and no installation has more proxies than this.
+# A client can send a header of any length; no real installation has more proxies in a row than this.
 _MAX_HOPS = 20
 
 
 @lru_cache(maxsize=8)
 def parse_networks(trusted: tuple[str, ...]) -> tuple[_IpNetwork, ...]:
-    """Parse addresses and networks (`10.0.0.0/8`). Raises ValueError."""
+    """Parse IP addresses and networks (`10.0.0.0/8`). Raises ValueError if one is invalid."""
     return tuple(ipaddress.ip_network(text.strip(), strict=False) for text in trusted)
 
 
 def find_client_ip(peer: str, forwarded: Iterable[str], trusted: Sequence[str]) -> str:
-    """Return the client address of a request: the peer, or the address that trusted proxies put in X-Forwarded-For.
+    """Return the IP address of a client: the peer, or the address that trusted proxies added to X-Forwarded-For.
 
-    The header is read from its end, because only the entries that trusted proxies added can be believed.
+    `forwarded` holds the lines of that header, `trusted` the addresses and networks of proxies. The header is read from
+    its end, because a client can forge all entries except those that trusted proxies appended.
     """
     if not trusted:
         return peer
@@ -225,7 +245,10 @@ def find_client_ip(peer: str, forwarded: Iterable[str], trusted: Sequence[str]) 
 
 
 def _parse_ip(text: str) -> _IpAddress | None:
-    """Parse an IP address with or without port and brackets; return None for anything else."""
+    """Parse an IP address with or without port and brackets; return None for anything else.
+
+    An IPv4-mapped IPv6 address is returned as IPv4.
+    """
     text = text.strip().strip('"')
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -240,13 +263,17 @@ def _parse_ip(text: str) -> _IpAddress | None:
 
 
 def is_private_ip(peer: str) -> bool:
-    """Return whether an address belongs to this machine or a private network, as that of a proxy usually does."""
+    """Return whether an IP address belongs to this machine or a private network, as a proxy's usually does."""
     address = _parse_ip(peer)
     return address is not None and address.is_private
 
 
 def anonymize_ip(ip: str | None, precision: str) -> str | None:
-    """Return an address as the privacy setting allows: `full`, `truncated` to its /24 or /48 network, or `none`."""
+    """Return an IP address at the precision of the privacy setting: `full`, `truncated` or `none`.
+
+    `truncated` keeps the first address of the /24 network (IPv4) or /48 network (IPv6). Returns None for `none` and for
+    a missing or invalid address.
+    """
     address = _parse_ip(ip) if ip and precision != "none" else None
     if address is None:
         return None
@@ -257,7 +284,10 @@ def anonymize_ip(ip: str | None, precision: str) -> str | None:
 
 
 def client_network(ip: str) -> str:
-    """Return the key by which clients are rate limited: the IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the key by which clients are rate limited: the IPv4 address, or the /64 network of an IPv6 address.
+
+    A text that is not an IP address is returned unchanged.
+    """
     address = _parse_ip(ip)
     if address is None or address.version == 4:
         return ip

@@ -1,7 +1,8 @@
 """A cache for expensive counts: an entry expires after a multiple of the time that it took to compute.
 
-`cachetools` is used where the age is fixed. This cache exists because the size of an account decides how long a count
-takes: a count of 5 ms is repeated every 0.1 s, one of 2 s every 40 s, and callers of one key wait for one computation.
+`cachetools` is used where entries expire after a fixed time. This cache exists because a count takes longer in a larger
+account: a count of 5 ms is repeated after 0.1 s, one of 2 s after 40 s. Concurrent callers of one key wait for one
+computation.
 """
 
 import threading
@@ -13,9 +14,10 @@ T = TypeVar("T")
 
 
 class CostAwareCache(Generic[T]):
-    """Values by key, kept for at least `min_age_seconds` and for `cost_factor` times what they took to compute.
+    """Computed values by key, for use by any thread.
 
-    A value that took less than `min_cost_seconds` of processor time is never kept.
+    A value expires after `cost_factor` times the seconds that it took to compute, but not before `min_age_seconds`. One
+    that took less than `min_cost_seconds` of processor time is not stored. At `max_entries` the cache is emptied.
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class CostAwareCache(Generic[T]):
         self._key_locks: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the cached value of a key, or compute it with `make`; concurrent callers wait for one computation."""
+        """Return the cached value of a key, or compute it with `make`. Only one thread computes a key at a time."""
         with self._lock:
             entry = self._entries.get(key)
             key_lock = self._key_locks.setdefault(key, threading.Lock())
@@ -58,12 +60,12 @@ class CostAwareCache(Generic[T]):
         return value
 
     def peek(self, key: Hashable) -> T | None:
-        """Return the cached value of a key however old it is, or None."""
+        """Return the cached value of a key even if it has expired, or None if there is none."""
         with self._lock:
             entry = self._entries.get(key)
         return entry[1] if entry is not None else None
 
     def invalidate(self, key: Hashable) -> None:
-        """Remove a key, so that its value is computed again."""
+        """Remove a key, so that the next `get` computes its value."""
         with self._lock:
             self._entries.pop(key, None)

@@ -1,4 +1,4 @@
-"""The clock of the whole program, which tests can move forward."""
+"""The clock of the whole program; tests and simulations can set it."""
 
 import threading
 import time
@@ -10,14 +10,17 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 _HOUR_MS = 3_600_000
-# The last second of 9998 UTC: a day later must still be a valid time in every time zone, and Python ends at 9999.
+# The last second of 9998 UTC: Python's last year is 9999, and the following day must be valid in every time zone.
 _MAX_TIME_MS = 253_370_764_799_000
 _offset_file: Path | None = None
-_last_offset: tuple[int, float] = (0, 0.0)
+_last_offset: tuple[int, float] = (0, 0.0)  # the modification time of the file in nanoseconds, and its offset
 
 
 def use_offset_file(path: str | None) -> None:
-    """Add the offset in a file (seconds, as text) to the system clock; None returns to the system clock."""
+    """Add the number of seconds in a text file to the system clock from now on; None removes the offset.
+
+    A changed file applies at once. While the file is missing or empty, the last offset applies.
+    """
     global _offset_file
     _offset_file = Path(path) if path else None
 
@@ -37,7 +40,7 @@ def _offset() -> float:
 
 
 class _SimulatedTime(threading.local):
-    """The simulated time of this thread in milliseconds, or None."""
+    """The simulated time of each thread in milliseconds; None is real time."""
 
     ms: int | None = None
 
@@ -47,7 +50,7 @@ _simulated = _SimulatedTime()
 
 @contextmanager
 def simulated_time(ms: int) -> Iterator[None]:
-    """Set the time that this thread sees while the block runs, for simulations; other threads are not affected."""
+    """Make `now` and `now_ms` return a fixed time on this thread while the block runs, for simulations."""
     previous_ms, _simulated.ms = _simulated.ms, ms
     try:
         yield
@@ -61,17 +64,17 @@ def now() -> float:
 
 
 def now_ms() -> int:
-    """Return the time in whole milliseconds since 1970 UTC, the form in which every table stores it."""
+    """Return the time in whole milliseconds since 1970 UTC, the unit of all times in the database."""
     return int((time.time() + _offset()) * 1000) if _simulated.ms is None else _simulated.ms
 
 
 def monotonic() -> float:
-    """Return seconds that never go back, even if the system clock is set; for pauses and rates."""
+    """Return seconds that do not go back when the system clock is set, for intervals and rates."""
     return time.monotonic() + _offset()
 
 
 def iso(ms: int | None) -> str | None:
-    """Format a stored time as the API shows it: UTC with milliseconds and Z (docs/decisions.md#1)."""
+    """Format a time in milliseconds for the API: UTC with milliseconds and `Z`; None stays (docs/decisions.md#1)."""
     if ms is None:
         return None
     hour, ms_of_hour = divmod(ms, _HOUR_MS)
@@ -80,12 +83,18 @@ def iso(ms: int | None) -> str | None:
 
 @lru_cache(4096)
 def _format_hour(number: int) -> str:
-    """Format date and hour of an hour since 1970; cached because a page shows many times of few hours."""
+    """Format the start of the hour `number` since 1970, up to its first colon.
+
+    It is cached because the times on a page usually fall into few different hours.
+    """
     return datetime.fromtimestamp(number * 3600, UTC).strftime("%Y-%m-%dT%H:")
 
 
 def parse(text: str) -> int:
-    """Parse an ISO 8601 date-time with offset. Raises ValueError, also for years that cannot be stored."""
+    """Parse an ISO 8601 date-time with offset to milliseconds.
+
+    Raises ValueError if it is invalid, has no offset, or is before 1970 or after 9998.
+    """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time must have a UTC offset")
@@ -93,7 +102,7 @@ def parse(text: str) -> int:
 
 
 def _to_ms(moment: datetime) -> int:
-    """Return a time in milliseconds. Raises ValueError before 1970 and after 9998."""
+    """Return a time in milliseconds. Raises ValueError if it is before 1970 or after 9998."""
     ms = int(moment.timestamp() * 1000)
     if not 0 <= ms <= _MAX_TIME_MS:
         raise ValueError("a time must be between 1970 and 9998")
@@ -101,7 +110,10 @@ def _to_ms(moment: datetime) -> int:
 
 
 def parse_day_or_time(text: str, zone: str) -> int:
-    """Parse a date-time with offset, or a bare date as 00:00 in a time zone. Raises ValueError."""
+    """Parse a date-time with offset, or a date (10 characters) as 00:00 in the time zone `zone`, to milliseconds.
+
+    Raises ValueError as `parse` does.
+    """
     if len(text) == 10:
         return _to_ms(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
     # In a query string the plus sign of an offset often arrives as a space.

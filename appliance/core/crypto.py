@@ -1,7 +1,7 @@
-"""Signed tokens, random secrets, sealed secrets, webhook signatures and TLS certificates.
+"""Signed tokens, random secrets, encrypted secrets, webhook signatures and TLS certificates.
 
-A link token is a message id and a keyed BLAKE2b MAC over purpose and id, so that no row is needed for a link and a
-token of one purpose is never valid for another. The key lives in the data directory (`secret.key`, mode 0600).
+A link token is a message id and a BLAKE2b MAC of that id, keyed by purpose: a link needs no row in the database, and a
+token of one purpose is not valid for another. The installation's key is `secret.key` (mode 0600) in the data directory.
 """
 
 import base64
@@ -28,7 +28,7 @@ class WrongKey(Exception):
 
 
 class MissingKey(WrongKey):
-    """There is no key file."""
+    """The data directory has no key file."""
 
 
 KEY_FILE = "secret.key"
@@ -41,30 +41,30 @@ _key = b""
 
 
 def load_key(directory: Path) -> None:
-    """Read the installation's key from its directory. Raises WrongKey, or MissingKey; never creates a key."""
+    """Read the installation's key from its data directory. Raises MissingKey or WrongKey; never creates a key."""
     global _key
     _key = _read_key(directory / KEY_FILE)
 
 
 def loaded_key() -> bytes:
-    """Return the installation's key, for a child process of this one (`use_key`)."""
+    """Return the installation's key, or empty bytes before it is loaded. A child process passes it to `use_key`."""
     return _key
 
 
 def use_key(key: bytes) -> None:
-    """Use the key of the parent process, because the file may have been replaced since the service read it."""
+    """Use the key of the parent process instead of the file, which may have been replaced since the service started."""
     global _key
     _key = key
 
 
 def create_key(directory: Path) -> None:
-    """Read the installation's key, and create it with mode 0600 if there is none.
+    """Create the installation's key with mode 0600 if there is none, and load it. Raises WrongKey.
 
-    Only for a new installation: existing data would need the key that it was encrypted with.
+    Call it only for a new installation: existing data needs the key that it was encrypted with.
     """
     path = directory / KEY_FILE
     if not os.path.lexists(path):
-        # Another process may create the key at the same time; the first file counts.
+        # Another process may create the key at the same time; both use the file that was created first.
         with contextlib.suppress(FileExistsError), data_dir.create_file(path) as file:
             file.write(secrets.token_hex(_KEY_BYTES).encode() + b"\n")
     load_key(directory)
@@ -89,28 +89,34 @@ def _read_key(path: Path) -> bytes:
 
 
 def key_fingerprint() -> str:
-    """Return 64 bits of a keyed hash of a fixed word, as hex; they identify the key and reveal nothing else."""
+    """Return 64 bits of a keyed hash of a constant, as hex; they identify the key without revealing it."""
     return derive_key("backup").hex()[:16]
 
 
 def check_key(expected: str, path: Path) -> None:
-    """Raise WrongKey unless the loaded key has this fingerprint, which was stored with the database."""
+    """Raise WrongKey unless the loaded key has the fingerprint `expected`; `path` is named in the error."""
     if key_fingerprint() != expected:
         raise WrongKey(f"{path} is the key of another installation: {_KEY_ADVICE}")
 
 
 def derive_key(purpose: str) -> bytes:
-    """Return a 32-byte key for one purpose, derived from the installation's key."""
+    """Return a 32-byte key for one purpose, derived from the installation's key.
+
+    Raises RuntimeError if that key is not loaded.
+    """
     if not _key:
         raise RuntimeError("the installation's key is not loaded")
     return hashlib.blake2b(purpose.encode(), key=_key, digest_size=32).digest()
 
 
 def sign_token(purpose: str, number: int, mac_bytes: int = 16) -> str:
-    """Return a URL-safe token for a number below 2^48, with a 128-bit MAC, or 64 bits where forgeries only miscount."""
+    """Return a URL-safe token for a number below 2^48.
+
+    `mac_bytes` is 16, or 8 for short tokens whose forgery could only distort a count. Verify with the same size.
+    """
     body = number.to_bytes(6, "big")
-    # The result of base64.urlsafe_b64encode without padding in a third of the time; each message has half a dozen
-    # tokens.
+    # This is base64.urlsafe_b64encode without padding in a third of the time, which matters because each message has
+    # half a dozen tokens.
     return binascii.b2a_base64(body + _mac(purpose, body, mac_bytes), newline=False).translate(_URL_SAFE, b"=").decode()
 
 
@@ -122,12 +128,12 @@ def _mac(purpose: str, body: bytes, size: int) -> bytes:
 
 @lru_cache(maxsize=32)
 def _keyed_mac(key: bytes, purpose: str, size: int) -> "hashlib.blake2b":
-    """Return a MAC object without a message, for copying: creating one costs more than copying it."""
+    """Return a keyed MAC object that has hashed nothing yet; callers copy it, which is faster than creating one."""
     return hashlib.blake2b(key=derive_key("link:" + purpose), digest_size=size)
 
 
 def read_token(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
-    """Return the number inside a token of this purpose, or None if the token is not valid."""
+    """Return the number in a token of `sign_token`, or None if it is not valid for this purpose and MAC size."""
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except (ValueError, UnicodeEncodeError):
@@ -137,17 +143,20 @@ def read_token(purpose: str, token: str, mac_bytes: int = 16) -> int | None:
     if not hmac.compare_digest(_mac(purpose, raw[:6], mac_bytes), raw[6:]):
         return None
     number = int.from_bytes(raw[:6], "big")
-    # Base64 has several spellings of the last bits; only the one that `sign_token` returns is valid.
+    # Several base64 texts decode to the same bytes; only the one that `sign_token` returns is valid.
     return number if sign_token(purpose, number, mac_bytes) == token else None
 
 
 def hash_address(kind: str, key: str) -> bytes:
-    """Return the keyed hash under which an address is remembered after its contact is gone."""
+    """Return the keyed 20-byte hash under which an address remains known after its contact was erased.
+
+    `kind` is `email` or `phone`, `key` the normal form of the address.
+    """
     return make_address_hasher()(kind, key)
 
 
 def make_address_hasher() -> Callable[[str, str], bytes]:
-    """Return `hash_address` with its key already derived, which is faster for millions of addresses."""
+    """Return a function like `hash_address` that derives its key only once, for hashing millions of addresses."""
     keyed_hash = hashlib.blake2b(key=derive_key("address"), digest_size=20)
 
     def hash_one(kind: str, key: str) -> bytes:
@@ -159,7 +168,7 @@ def make_address_hasher() -> Callable[[str, str], bytes]:
 
 
 def hash_secret(secret: str) -> str:
-    """Return the SHA-256 of a random secret, as it is stored; a random secret needs no slow hash."""
+    """Return the SHA-256 of a random secret as hex, for storage; only passwords need a slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -169,13 +178,16 @@ def random_base62(length: int) -> str:
 
 
 def sign_hex_token(purpose: str, number: int, mac_bytes: int = 8) -> str:
-    """Return a token that survives lower-casing, for the local part of an address: id and 64-bit MAC as hex."""
+    """Return a token for a number below 2^48 as hex: the number and its MAC.
+
+    Unlike base64, hex survives a change of case, as may happen to the local part of an email address.
+    """
     body = number.to_bytes(6, "big")
     return (body + _mac(purpose, body, mac_bytes)).hex()
 
 
 def read_hex_token(purpose: str, token: str, mac_bytes: int = 8) -> int | None:
-    """Return the number inside a token of `sign_hex_token`, in upper or lower case, or None if it is not valid."""
+    """Return the number in a token of `sign_hex_token`, in upper or lower case, or None if it is not valid."""
     if len(token) != 2 * (6 + mac_bytes) or not token.isascii() or not token.isalnum():
         return None
     try:
@@ -190,7 +202,10 @@ _NONCE_BYTES = 12
 
 
 def seal(key: bytes, label: str, plain: bytes) -> bytes:
-    """Encrypt a secret for the database; `label` names its owner, so that it cannot be decrypted as another's."""
+    """Encrypt a secret with AES-GCM for the database.
+
+    `label` names the owner of the secret; `unseal` needs the same label, so a value copied to another row is useless.
+    """
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(_NONCE_BYTES)
@@ -198,7 +213,7 @@ def seal(key: bytes, label: str, plain: bytes) -> bytes:
 
 
 def unseal(key: bytes, label: str, sealed: bytes) -> bytes | None:
-    """Decrypt a secret; return None if it was sealed with another key or label."""
+    """Decrypt a value of `seal`; return None if it was encrypted with another key or label, or is damaged."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -209,7 +224,11 @@ def unseal(key: bytes, label: str, sealed: bytes) -> bytes | None:
 
 
 def sign_webhook(secret: str, name: str, sent: str, body: bytes) -> str:
-    """Sign a request (standardwebhooks.com): `v1,` and the base64 HMAC-SHA256 of `id.time.body`."""
+    """Return the signature of a webhook request (standardwebhooks.com): `v1,` and a base64 HMAC-SHA256.
+
+    The signed text is `{name}.{sent}.{body}`; `name` is the webhook id, `sent` the timestamp in seconds, as in the
+    headers.
+    """
     return _webhook_signature(_webhook_keys(secret)[0], name, sent, body)
 
 
@@ -219,7 +238,7 @@ def _webhook_signature(key: bytes, name: str, sent: str, body: bytes) -> str:
 
 
 def has_valid_signature(secret: str, name: str, sent: str, body: bytes, signatures: str) -> bool:
-    """Return whether one of the space-separated signatures of a request is valid."""
+    """Return whether one of the space-separated signatures of a webhook request is valid (see `sign_webhook`)."""
     valid_signatures = [_webhook_signature(key, name, sent, body).encode() for key in _webhook_keys(secret)]
     return any(
         hmac.compare_digest(signature.encode(), valid_signature)
@@ -229,28 +248,28 @@ def has_valid_signature(secret: str, name: str, sent: str, body: bytes, signatur
 
 
 def _webhook_keys(secret: str) -> list[bytes]:
-    """Return the keys of a secret: the base64 text after `whsec_`, and the whole secret as bytes.
+    """Return the HMAC keys of a secret: the decoded base64 after `whsec_`, if it is valid, and the secret as bytes.
 
-    Some senders use the whole secret as the key, so both are accepted; signing uses the first.
+    Some senders use the whole secret as the key, so either is accepted; signing uses the first.
     """
     whole_secret = [secret.encode()]
     try:
         decoded = base64.b64decode(secret.removeprefix("whsec_"), validate=True) if secret.startswith("whsec_") else b""
     except ValueError:
         return whole_secret
-    # An empty key would be known to everyone.
+    # Anyone could sign with an empty key.
     return [decoded, *whole_secret] if decoded else whole_secret
 
 
 log = logging.getLogger("campanero.certificates")
 RELOAD_INTERVAL_SECONDS = 2.0
 EXPIRES_SOON_DAYS = 14
-# TLS 1.2 with AEAD and forward secrecy; TLS 1.3 offers nothing else.
+# TLS 1.2 cipher suites with AEAD and forward secrecy; all suites of TLS 1.3 have both.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class CertificateInfo(NamedTuple):
-    """The validity, host names and DER bytes of a certificate; times in milliseconds."""
+    """The validity, lower-case host names and DER bytes of a certificate."""
 
     not_before_ms: int
     not_after_ms: int
@@ -259,12 +278,12 @@ class CertificateInfo(NamedTuple):
 
     @property
     def days_left(self) -> int:
-        """Return the whole days until the certificate expires; negative once it has expired."""
+        """Return the days until the certificate expires, rounded down; negative once it has expired."""
         return (self.not_after_ms - clock.now_ms()) // 86_400_000
 
     @property
     def validity_error(self) -> str:
-        """Return why the certificate is not valid today, or an empty text."""
+        """Return why the certificate is not valid now ("it expired on 2026-01-31"), or an empty text."""
         if clock.now_ms() >= self.not_after_ms:
             return f"it expired on {_format_day(self.not_after_ms)}"
         return (
@@ -272,7 +291,7 @@ class CertificateInfo(NamedTuple):
         )
 
     def covers(self, host: str) -> bool:
-        """Return whether the certificate is valid for a host."""
+        """Return whether the certificate names a host (in lower case), itself or by a wildcard for its first label."""
         parent_domain = host.partition(".")[2]
         return host in self.host_names or (bool(parent_domain) and f"*.{parent_domain}" in self.host_names)
 
@@ -282,8 +301,8 @@ def _format_day(ms: int) -> str:
 
 
 def read_certificate(setting: str, certificate: str) -> CertificateInfo:
-    """Read a certificate. Raises OSError with a line that names the setting."""
-    # The heavy import is not needed without a certificate.
+    """Read the first certificate of a PEM file. Raises OSError with a one-line message that names the setting."""
+    # Imported here, because the module is large and an installation may have no certificate.
     from cryptography import x509
 
     try:
@@ -314,14 +333,17 @@ def _read_file(setting: str, path: str) -> bytes:
 
 
 def load_tls_context(setting: str, certificate: str, key: str) -> ssl.SSLContext:
-    """Load a certificate, its chain and its key (in the same file if not given). Raises OSError with one line."""
+    """Return a server context with a certificate, its chain and its key; an empty `key` means it is in the same file.
+
+    Raises OSError with a one-line message that names the setting.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     passphrase_errors: list[str] = []
 
     def refuse_passphrase() -> str:
-        # Without a callback OpenSSL would ask for the passphrase at the terminal, and block.
+        # Without a callback OpenSSL would prompt for the passphrase at the terminal and block.
         passphrase_errors.append("its key is encrypted with a passphrase; use a key without one")
         return ""
 
@@ -343,11 +365,12 @@ def load_tls_context(setting: str, certificate: str, key: str) -> ssl.SSLContext
 
 
 class ServedCertificate:
-    """A certificate of a listener: `context` stays, `reload_if_changed` replaces the certificate that it serves.
+    """The TLS certificate of a listener: `reload_if_changed` replaces the certificate that `context` serves.
 
-    A `web` listener uses strong ciphers and HTTP/1.1 only and refuses a certificate that has expired or is not valid
-    yet; mail servers accept any certificate, so a mail listener serves it anyway. A file that cannot be used, because
-    it is half-written or its key does not match, leaves the previous certificate in place. Raises OSError at the start.
+    A web listener (`is_web`) allows only strong ciphers and HTTP/1.1, and rejects a certificate that has expired or is
+    not valid yet. A mail listener serves such a certificate, because sending mail servers accept any. If a changed file
+    cannot be used, because it is half-written or its key does not match, the previous certificate stays in use. The
+    constructor raises OSError if the certificate cannot be used.
     """
 
     def __init__(self, setting: str, certificate: str, key: str, is_web: bool) -> None:
@@ -358,7 +381,7 @@ class ServedCertificate:
         self.context.sni_callback = self._select_context
 
     def reload_if_changed(self) -> None:
-        """Read the files again if they have changed."""
+        """Read the files again if they have changed or could not be used the last time; log the result."""
         stamps = self._file_stamps()
         if stamps == self._last_stamps and not self._last_error:
             return
@@ -386,7 +409,7 @@ class ServedCertificate:
         return context
 
     def _select_context(self, connection: Any, name: Any, first: Any) -> None:
-        # Called for each client, also without SNI.
+        # OpenSSL calls this for each client, also for those that send no SNI.
         connection.context = self._current
 
     def _file_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
@@ -402,7 +425,10 @@ def _file_stamp(path: str) -> tuple[int, int, int] | None:
 
 
 class CertificateWatcher:
-    """A thread that reloads changed certificates every few seconds, so that a slow disk delays nothing else."""
+    """A thread that checks certificates for changes every `RELOAD_INTERVAL_SECONDS` and reloads changed ones.
+
+    A slow disk delays nothing but this thread.
+    """
 
     def __init__(self, *certificates: ServedCertificate | None) -> None:
         self._certificates = [certificate for certificate in certificates if certificate is not None]
@@ -415,7 +441,7 @@ class CertificateWatcher:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
+        """Ask the thread to end, without waiting for it."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -424,5 +450,5 @@ class CertificateWatcher:
                 try:
                     certificate.reload_if_changed()
                 except Exception:
-                    # The thread must go on, or no certificate would be renewed.
+                    # If the thread ended, no certificate would be reloaded any more.
                     log.exception("certificates: reload failed")

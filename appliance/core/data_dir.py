@@ -1,4 +1,4 @@
-"""The data directory: private, and used by one service at a time."""
+"""The data directory, which only its user may access and only one service at a time may use."""
 
 import contextlib
 import errno
@@ -19,12 +19,13 @@ _OWN_NAMES = (
     "campanero.db", "campanero.toml", "secret.key", "optouts.jsonl", "imports", "audiences", "backups", _SERVICE_FILE,
 )  # fmt: skip
 _FOLDERS, _FILES = ("imports", "audiences", "backups"), ("reserve", _SERVICE_FILE)
-# Distinctive names, because unfinished files with these names are removed from every directory that is written to.
+# Files with these names are removed from every directory that `create_file` writes to, also from directories of the
+# operator, so the names must be distinctive.
 PART_PREFIX, PART_SUFFIX = ".campanero-", ".part"
 
 
 class ForeignDirectory(Exception):
-    """The directory belongs to something else."""
+    """The directory holds data of another program, or a file or folder of the wrong kind."""
 
 
 class DirectoryInUse(Exception):
@@ -32,7 +33,10 @@ class DirectoryInUse(Exception):
 
 
 def create(directory: Path) -> Path:
-    """Create the directory with mode 0700 if it does not exist, and return it. Raises ForeignDirectory."""
+    """Create the data directory if it does not exist, set its mode to 0700, and return it.
+
+    The mode of a directory of another user stays. Raises ForeignDirectory.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     _require_own_directory(directory)
     _require_kinds(directory)
@@ -42,9 +46,9 @@ def create(directory: Path) -> Path:
 
 
 def _require_own_directory(directory: Path) -> None:
-    """Raise ForeignDirectory if a directory has no file of Campanero, but a subdirectory that other users can access.
+    """Raise ForeignDirectory if a directory has none of `_OWN_NAMES`, but a subdirectory that other users can access.
 
-    A home directory is an example: making everything in it private would break other programs.
+    It may be a home directory: making everything in it private would break other programs.
     """
     if any((directory / name).exists() for name in _OWN_NAMES):
         return
@@ -58,13 +62,16 @@ def _require_own_directory(directory: Path) -> None:
 
 
 def _require_kinds(directory: Path) -> None:
-    """Raise ForeignDirectory if a folder or file of Campanero has the wrong kind."""
+    """Raise ForeignDirectory if a name of `_FOLDERS` is not a folder, or a name of `_FILES` is not a regular file."""
     if wrong_kinds := find_wrong_kinds(directory):
         raise ForeignDirectory(wrong_kinds[0])
 
 
 def find_wrong_kinds(directory: Path) -> list[str]:
-    """Return a sentence for each folder or file of Campanero that has the wrong kind, such as a folder `reserve`."""
+    """Return an error sentence for each path whose kind is wrong, such as a folder named `reserve`.
+
+    Each existing name of `_FOLDERS` must be a folder, each of `_FILES` a regular file.
+    """
     sentences = []
     for name in (*_FOLDERS, *_FILES):
         path = directory / name
@@ -76,7 +83,7 @@ def find_wrong_kinds(directory: Path) -> list[str]:
 
 
 def make_private(directory: Path) -> None:
-    """Remove the permissions of others from all files of this user in the directory."""
+    """Remove the permissions of group and others from all files and folders of this user in the directory."""
     for path in directory.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile by another process
             status = path.lstat()
@@ -85,9 +92,10 @@ def make_private(directory: Path) -> None:
 
 
 def irregular_kind(path: Path) -> str:
-    """Return the kind of a path that is not a regular file, in words, or an empty text. Raises OSError.
+    """Return "a directory", "a named pipe", "a socket" or "a device", or an empty text for a regular file.
 
-    Called before a file is opened, because opening a pipe waits forever and a device may never end.
+    Check it before opening a file, because opening a pipe can block forever and reading a device may never end. Raises
+    OSError if the path does not exist or cannot be examined.
     """
     mode = path.stat().st_mode
     if stat.S_ISREG(mode):
@@ -98,11 +106,11 @@ def irregular_kind(path: Path) -> str:
 
 @contextmanager
 def create_file(target: Path) -> Iterator[BinaryIO]:
-    """Yield a private file that appears complete at `target` when the block succeeds, or not at all.
+    """Yield an open file (mode 0600) that gets the name `target` after the block, once its content is on disk.
 
-    Raises FileExistsError if the target exists by then. The file has no name until then, so a killed process leaves
-    nothing. On file systems without unnamed files (NFS, FAT) it has a temporary name, and the next call in this
-    directory removes what a killed process left.
+    If the block raises, there is no file. Raises FileExistsError if `target` exists when the block ends. Until then the
+    file has no name, so a killed process leaves no file behind. File systems without unnamed files (NFS, FAT) need a
+    temporary name; the next call in the same directory removes such files of killed processes.
     """
     remove_unfinished_files(target.parent)
     try:
@@ -132,15 +140,15 @@ def create_file(target: Path) -> Iterator[BinaryIO]:
 def _link_unnamed(descriptor: int, target: Path) -> None:
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # With `dst_dir_fd` Python calls linkat(2), which follows the link in /proc to the unnamed file; link(2) does
-        # not.
+        # With `dst_dir_fd` Python calls linkat(2), which can follow the link in /proc to the unnamed file; link(2)
+        # cannot.
         os.link(f"/proc/self/fd/{descriptor}", target.name, dst_dir_fd=directory, follow_symlinks=True)
     finally:
         os.close(directory)
 
 
 def remove_unfinished_files(directory: Path) -> None:
-    """Remove unfinished files of killed processes; files that are still being written are locked and stay."""
+    """Remove the unfinished files that killed processes left; a file that is being written is locked and stays."""
     for path in directory.glob(f"{PART_PREFIX}*{PART_SUFFIX}"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -148,7 +156,7 @@ def remove_unfinished_files(directory: Path) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Sync a file or the entries of a directory to disk, so that they survive a power cut."""
+    """Sync the content of a file, or the entries of a directory, to disk, so that it survives a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -157,12 +165,12 @@ def sync_to_disk(path: Path) -> None:
 
 
 def has_stop_file(directory: Path | str) -> bool:
-    """Return whether a file `STOP` in the directory stops all sending; checked before every message."""
+    """Return whether the directory contains the file `STOP`, which stops all sending; checked before every message."""
     return os.path.lexists(f"{directory}/{STOP_FILE}")
 
 
 def stop_file_time(directory: Path | str) -> int | None:
-    """Return when the file `STOP` was written in milliseconds, or None without one."""
+    """Return the modification time of the file `STOP` in milliseconds, or None if there is no such file."""
     try:
         return os.lstat(f"{directory}/{STOP_FILE}").st_mtime_ns // 1_000_000
     except OSError:
@@ -171,10 +179,11 @@ def stop_file_time(directory: Path | str) -> int | None:
 
 @contextmanager
 def lock(directory: Path, listen: str = "") -> Iterator[None]:
-    """Lock the directory for this service. Raises DirectoryInUse at once if it is locked. A kill releases it (P10).
+    """Lock the data directory for this service while the block runs. Raises DirectoryInUse at once if it is locked.
 
-    The lock is on the directory itself, so that no file can be removed from under it. `serve.lock` only says who
-    holds it and where that service listens.
+    The kernel releases the lock when the process ends, even by a kill (docs/promises.md#p10). The directory itself is
+    locked, because a lock file could be deleted. `serve.lock` only records the process id of the service and its listen
+    address (`listen`).
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -200,7 +209,8 @@ def find_service_pid(directory: Path) -> int | None:
     except OSError:
         return None
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    # Some file systems give locks another device number than files: for the recorded process the inode is enough.
+    # Some file systems report another device number for locks than for files, so for the recorded process the inode is
+    # enough.
     for pid, device in re.findall(rf" FLOCK .* WRITE (\d+) ([0-9a-f]+:[0-9a-f]+):{status.st_ino} ", locks):
         if int(pid) == recorded or (device == device and int(pid) > 0):
             return int(pid)

@@ -1,10 +1,10 @@
-"""All exceptions that a user or a sender can cause; only API, pages and commands turn them into responses.
+"""Exceptions for rejected requests and failed deliveries; only API, pages and commands turn them into responses.
 
 Refused                    a request that was rejected, with the reason
 ├── NotFound               the account has no object with this id
-├── Invalid                fields are wrong (422, all of them at once), or a rule forbids the action (`reason`)
+├── Invalid                fields are invalid (422, reported all at once), or a rule forbids the action (`reason`)
 ├── NotAllowed             the scope or role does not allow the action
-├── Conflict               the state has changed since, or the idempotency key was used for another payload
+├── Conflict               the state changed after it was read, or the idempotency key was used for another payload
 ├── RateLimitExceeded      the request exceeds a rate limit
 └── Unavailable            storage or process cannot accept the request now; nothing was written
 DeliveryError              a failed attempt to send a message
@@ -16,8 +16,8 @@ DeliveryError              a failed attempt to send a message
 │   ├── SenderRejected     ... because of the sender address of this message
 │   └── MailUnauthenticated ... because SPF, DKIM, DMARC, reverse DNS or TLS do not prove the sender
 ├── ConnectionFailed       no connection, or one that broke before the final dot
-├── Postponed              held back by this service; names the seconds until the next attempt
-│   └── RateLimited        ... because the other side asked for a lower rate
+├── Postponed              delayed by this service for a number of seconds; not counted as an attempt
+│   └── RateLimited        ... because the receiving server or provider asked for a lower rate
 └── Uncertain              the connection broke after the final dot, so acceptance is unknown
 """
 
@@ -39,13 +39,16 @@ class Refused(Exception):
 
 
 class NotFound(Refused):
-    """This account has no object with that id."""
+    """The account has no object with this id."""
 
     code = "not_found"
 
 
 class Invalid(Refused):
-    """One or more fields are wrong; `fields` maps each path to its messages (docs/decisions.md#3)."""
+    """One or more fields are invalid, or a rule forbids the action (docs/decisions.md#3).
+
+    `fields` maps the path of each field to its messages; `reason` is the code of the rule.
+    """
 
     code = "validation_error"
 
@@ -58,13 +61,13 @@ class Invalid(Refused):
 
 
 class NotAllowed(Refused):
-    """The credential is valid but does not allow this."""
+    """The credential is valid, but its scope or role does not allow the action."""
 
     code = "forbidden"
 
 
 class Conflict(Refused):
-    """The state changed meanwhile, or an idempotency key was used for another payload."""
+    """The state changed after it was read, or an idempotency key was used for another payload."""
 
     code = "conflict"
 
@@ -84,7 +87,7 @@ class RateLimitExceeded(Refused):
 
 
 class Unavailable(Refused):
-    """Nothing was written; the same request may be repeated later."""
+    """The request cannot be accepted now and wrote nothing; it may be repeated after `retry_after` seconds."""
 
     code = "storage_unavailable"
 
@@ -95,9 +98,10 @@ class Unavailable(Refused):
 
 
 class DeliveryError(Exception):
-    """An attempt that did not end in acceptance; `smtp` is the basic code, `enhanced` the RFC 3463 code.
+    """An attempt to send a message that did not end in acceptance.
 
-    `cause` and `help` say why the connection failed and what to do about it, where that is known
+    `smtp` is the three-digit code of the reply, `enhanced` its code of RFC 3463. `cause` and `help` say why the
+    connection failed and what to do about it; both are empty where that is unknown
     (`appliance.sending.delivery.connection_errors`).
     """
 
@@ -130,7 +134,7 @@ class SenderRejectedByMx(RecipientRejected):
 
 
 class LookupUnsupported(DeliveryError):
-    """The provider keeps no list of accepted messages, so an uncertain one cannot be looked up."""
+    """The provider has no list of accepted messages, so an uncertain message cannot be looked up."""
 
     kind = "unlisted"
 
@@ -148,19 +152,22 @@ class SenderRejected(ClientRejected):
 
 
 class MailUnauthenticated(ClientRejected):
-    """The recipient's server could not authenticate this message; counts as an attempt, as others may accept it."""
+    """The recipient's server could not authenticate the sender of a message (SPF, DKIM, DMARC, reverse DNS, TLS).
+
+    It counts as an attempt of this message, because the servers of other recipients may accept mail of this sender.
+    """
 
     kind = "unauthenticated"
 
 
 class ConnectionFailed(DeliveryError):
-    """No connection, or one that broke before the final dot."""
+    """A connection that could not be opened, or that broke before the final dot, so nothing was accepted."""
 
     kind = "unreachable"
 
 
 class Postponed(DeliveryError):
-    """A message that was held back; it may be tried again in `seconds`, which does not count as an attempt."""
+    """A message that this service delays; it may be tried again in `seconds`, and no attempt is counted."""
 
     kind = "later"
 
@@ -170,47 +177,47 @@ class Postponed(DeliveryError):
 
 
 class RateLimited(Postponed):
-    """The other side asked for a lower rate."""
+    """The receiving server or provider asked for a lower rate."""
 
     kind = "throttled"
 
 
 class Uncertain(DeliveryError):
-    """The connection died between the final dot and the reply (RFC 1047)."""
+    """The connection broke between the final dot and the reply, so acceptance is unknown (RFC 1047)."""
 
     kind = "uncertain"
 
 
 def summarize(fields: dict[str, list[str]]) -> str:
-    """Return all faults as one readable text."""
+    """Return the first message of each field as one text, separated by semicolons."""
     parts = [f"{name} {messages[0]}" if name != "base" else messages[0] for name, messages in fields.items()]
     return "; ".join(parts)
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the text names each faulty setting."""
+    """The configuration cannot be used; the text names each invalid setting."""
 
 
 class Faults:
-    """Collects the faults of a request, so that all are reported at once."""
+    """The field errors of a request, collected so that all are reported at once."""
 
     def __init__(self) -> None:
         self.fields: dict[str, list[str]] = {}
 
     def add(self, path: str, message: str) -> None:
-        """Add a fault at a path, once."""
+        """Add an error to the field at a path, unless it is there already."""
         messages = self.fields.setdefault(path, [])
         if message not in messages:
             messages.append(message)
 
     def merge(self, fields: dict[str, list[str]]) -> None:
-        """Add the faults of a part of the request."""
+        """Add the errors of a part of the request; `fields` maps complete paths to messages."""
         for path, messages in fields.items():
             for message in messages:
                 self.add(path, message)
 
     def collect(self, reader: Callable[..., T], *args: Any) -> T | None:
-        """Return the result of a function, or None after adding the faults of the Invalid that it raised."""
+        """Return the result of a function; if it raises Invalid, add the errors of that exception and return None."""
         try:
             return reader(*args)
         except Invalid as refused:
@@ -218,13 +225,13 @@ class Faults:
             return None
 
     def check(self) -> None:
-        """Raise Invalid if there are faults."""
+        """Raise Invalid with all collected errors, if there are any."""
         if self.fields:
             raise Invalid(self.fields)
 
 
 class Transition(NamedTuple):
-    """An action that changes a status: its participle for messages, the target status, and the source statuses."""
+    """An action that changes a status from one of `sources` to `target`; `participle` is its word in error texts."""
 
     participle: str
     target: str
@@ -232,7 +239,10 @@ class Transition(NamedTuple):
 
 
 class CurrentState(NamedTuple):
-    """The status of an object, and the statuses and actions that it allows; `state` is a finer word for the status."""
+    """The status of an object, and the next statuses and actions that it allows.
+
+    `state` is a more exact word than the status for error texts; if it is empty, they name the status.
+    """
 
     status: str
     allowed_statuses: list[str]
@@ -241,14 +251,17 @@ class CurrentState(NamedTuple):
 
 
 def possible_actions(actions: Mapping[str, Transition], status: str) -> list[str]:
-    """Return the names of the actions that are possible in a status."""
+    """Return the names of the actions that are allowed in a status, in the order of `actions`."""
     return [name for name, transition in actions.items() if status in transition.sources]
 
 
 def refuse_transition(
     noun: str, current: CurrentState, name: str, transition: Transition, instead: str = ""
 ) -> Invalid:
-    """Return the error of an impossible action (docs/decisions.md#3); `instead` is a sentence that says what to do."""
+    """Return the error for an action that the status does not allow (docs/decisions.md#3).
+
+    `noun` is the kind of object ("campaign"), `name` the action, `instead` a sentence that says what to do instead.
+    """
     word = current.state or current.status
     article = "An" if word[0] in "aeiou" else "A"
     more = {

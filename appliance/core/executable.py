@@ -1,8 +1,8 @@
-"""The program as an executable or a clone: its shipped files, its child processes, and how the executable starts.
+"""The files that ship with the program, its child processes, and the start of the PyInstaller executable.
 
-The executable's loader unpacks into a directory `_MEI...` of the temporary directory, starts this program as its child,
-passes signals on, and removes the directory at the end; a loader that is killed can do none of this. Modules that are
-needed later are imported in functions, because `prepare` must run before anything else.
+The loader of the executable unpacks it into a directory `_MEI...` of the temporary directory, starts the program as its
+child, forwards signals to it, and removes the directory when the program ends. A loader that is killed leaves the
+directory behind. Most imports are inside functions, because `prepare` must run before other modules are imported.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jinja2 import BaseLoader
 
 ROOT = Path(__file__).resolve().parents[2]
-# Folders of templates, which the executable contains compiled (packaging/campanero.spec).
+# Folders of Jinja templates; the executable contains compiled templates instead (packaging/campanero.spec).
 TEMPLATES = ("ui/html", "appliance/content/designs/sections", "appliance/public/html")
 COMPILED = "compiled-templates"
 
@@ -43,7 +43,7 @@ def shipped_path(*parts: str) -> Path:
 
 
 def template_loader(folder: str) -> "BaseLoader":
-    """Return the loader of one of `TEMPLATES`: compiled templates in the executable, their sources in a clone."""
+    """Return the Jinja loader of one of the folders `TEMPLATES`: compiled in the executable, else from the sources."""
     from jinja2 import FileSystemLoader, ModuleLoader
 
     compiled = shipped_path(COMPILED, f"{folder}.zip")
@@ -54,7 +54,7 @@ _NAMED = ("sanic", "peewee", "huey", "aiosmtpd", "msgspec", "python-liquid", "ap
 
 
 def list_components() -> dict[str, str]:
-    """Return the components with their versions; only the main ones when run from the sources."""
+    """Return the version of each included component by its name; from the sources, only those of the main packages."""
     import apsw
 
     first = {"python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
@@ -65,7 +65,7 @@ def list_components() -> dict[str, str]:
 
 
 def read_licences() -> str:
-    """Return the licences of the components. Raises Refused when run from the sources."""
+    """Return the licence texts of the included components. Raises Refused when the program runs from the sources."""
     try:
         return shipped_path("licences.txt").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -81,7 +81,7 @@ def _start(word: str) -> "subprocess.Popen[bytes]":
 
 
 def _command(*words: str) -> tuple[list[str], dict[str, str]]:
-    """Return the command and environment that run this same program again."""
+    """Return the command line and environment that run this program again with the arguments `words`."""
     frozen = getattr(sys, "frozen", False)
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = dict(os.environ) if frozen else {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -89,7 +89,10 @@ def _command(*words: str) -> tuple[list[str], dict[str, str]]:
 
 
 def run_and_read(*words: str, seconds: float) -> bytes:
-    """Run a command of this program and return its standard output; blocks until it ends. Raises TimeoutError."""
+    """Run this program with the arguments `words` and return its standard output, whatever its exit code.
+
+    Blocks until the process ends. Raises TimeoutError after `seconds`.
+    """
     command, env = _command(*words)
     try:
         process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=seconds)  # noqa: S603 - the words are ours
@@ -99,9 +102,9 @@ def run_and_read(*words: str, seconds: float) -> bytes:
 
 
 def start_with_socket(word: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
-    """Start a child whose stdin is a socket and return both, so that reads and writes can have a time limit.
+    """Start this program with the argument `word` and a socket as stdin; return the process and our end of the socket.
 
-    The child ends when this process closes its end of the socket. Raises OSError.
+    With a socket, reads and writes can have a time limit. The child ends when that end is closed. Raises OSError.
     """
     command, env = _command(word)
     ours, theirs = socket.socketpair()
@@ -115,9 +118,9 @@ def start_with_socket(word: str) -> "tuple[subprocess.Popen[bytes], socket.socke
 
 
 def run_until_stopped(*words: str, is_stopping: threading.Event) -> tuple[int, str]:
-    """Run a command of this program without time limit; return its exit code and its last line on stderr.
+    """Run this program with the arguments `words`, without time limit; return its exit code and last line on stderr.
 
-    It is terminated when the service stops.
+    The process is terminated once `is_stopping` is set.
     """
     command, env = _command(*words)
     with subprocess.Popen(  # noqa: S603 - the words are ours
@@ -136,10 +139,10 @@ def run_until_stopped(*words: str, is_stopping: threading.Event) -> tuple[int, s
 
 @contextmanager
 def run_child(word: str, task: Any) -> Iterator[Iterator[dict[str, Any]]]:
-    """Start a child process that reads `task` as a line of JSON; yield its output, one decoded line of JSON each.
+    """Start this program with the argument `word`, send it `task` as JSON, and yield an iterator of its decoded lines.
 
-    A child is for work that only uses the processor: it reads the database and never writes it. It is killed at the end
-    of the block. Raises RuntimeError if it ends without a line that has `done`.
+    A child does work that needs much processor time: it may read the database, but never writes it. The last line has
+    the key `done`; if the child ends before, the iterator raises RuntimeError. The child is killed when the block ends.
     """
     with _start(word) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -168,23 +171,23 @@ class ParentPipe:
         self._parent = os.getppid()
 
     def read_task(self, kind: type[Any]) -> Any:
-        """Read the task from standard input."""
+        """Read the task, one line of JSON, from standard input as a `kind`."""
         return msgspec.json.decode(sys.stdin.buffer.readline(), type=kind)
 
     def send(self, words: dict[str, Any]) -> None:
-        """Write a line of JSON; ends this process if its parent is gone."""
+        """Write `words` as a line of JSON. Raises SystemExit if the parent process has ended."""
         if os.getppid() != self._parent:
             raise SystemExit(1)
         print(msgspec.json.encode(words).decode(), flush=True)
 
 
-# This file exists in an unpacked directory once its program has locked it, so directories that are still being unpacked
-# are not removed.
+# The program creates this file in its unpacked directory after it has locked the directory. The loader may still be
+# unpacking a directory without the file, so such a directory is not removed.
 _LOCKED_FILE = "held-by-campanero"
 _PR_SET_PDEATHSIG = 1
 TIME_ZONES = "time-zones.zip"
-# The certificate bundles of operating systems: Debian, Alpine and Arch; Fedora and Red Hat; SUSE; older Red Hat;
-# FreeBSD.
+# The certificate bundles of operating systems, in this order: Debian, Alpine and Arch; Fedora and Red Hat; SUSE; older
+# Red Hat; FreeBSD.
 _CERTIFICATE_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -192,11 +195,11 @@ _CERTIFICATE_BUNDLES = (
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 )
-_lock_descriptors: list[int] = []  # descriptors that hold the lock until this process ends
+_lock_descriptors: list[int] = []  # open descriptors, which keep the directory locked until this process ends
 
 
 def prepare(arguments: list[str]) -> None:
-    """Prepare the executable before anything else is imported; does nothing when run from the sources."""
+    """Prepare a PyInstaller executable before other modules are imported; from the sources, do nothing."""
     unpacked = getattr(sys, "_MEIPASS", None)
     if unpacked is None:
         return
@@ -205,30 +208,30 @@ def prepare(arguments: list[str]) -> None:
     sys.path.append(str(directory / TIME_ZONES))
     trust_certificates()
     if loader is None or (loader != os.getppid() and runs_same_file(os.getppid())):
-        return  # installed unpacked, or a child of the process that has locked the directory
+        return  # no loader unpacked it, or this is a child of the process that has locked the directory
     end_with_parent(loader)
     lock_unpacked_directory(directory)
     threading.Thread(target=remove_abandoned_directories, args=(directory.parent,), daemon=True).start()
 
 
 def import_from_running_file() -> None:
-    """Import later modules from the running file, even if another file has replaced it at its path.
+    """Make PyInstaller import modules from the running executable, even if another file has replaced it on disk.
 
-    PyInstaller opens the file by path, so an upgrade of a running service would crash it or mix two versions.
+    PyInstaller opens the executable by its path, so an upgrade of a running service would crash it or mix two versions.
     """
-    from pyimod02_importers import pyz_archive  # type: ignore[import-not-found]  # in the executable alone
+    from pyimod02_importers import pyz_archive  # type: ignore[import-not-found]  # exists only in the executable
 
     pyz_archive._filename = "/proc/self/exe"
 
 
 def find_loader(unpacked: Path) -> int | None:
-    """Return the id of the loader process that unpacked a directory, which its name contains, or None."""
+    """Return the process id of the loader from the name of the unpacked directory, or None if no loader made it."""
     match = re.fullmatch(r"_MEI([0-9a-f]{8})\w{6}", unpacked.name)
     return int(match[1], 16) if match else None
 
 
 def runs_same_file(pid: int) -> bool:
-    """Return whether a process runs the same file as this one."""
+    """Return whether a process runs the same executable file as this process."""
     try:
         return Path(f"/proc/{pid}/exe").samefile("/proc/self/exe")
     except OSError:
@@ -238,7 +241,7 @@ def runs_same_file(pid: int) -> bool:
 def end_with_parent(parent: int) -> None:
     """Make the kernel kill this process when its parent ends, so that `kill -9` of the loader ends the service.
 
-    Promises P1 to P5 hold over such a kill.
+    Promises P1 to P5 hold after such a kill (docs/promises.md).
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -246,18 +249,18 @@ def end_with_parent(parent: int) -> None:
 
 
 def lock_unpacked_directory(unpacked: Path) -> None:
-    """Lock the unpacked directory until this process ends; cleaners of temporary files respect the lock too."""
+    """Lock the unpacked directory until this process ends; programs that clean temporary files respect the lock too."""
     try:
         descriptor = os.open(unpacked, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         _lock_descriptors.append(descriptor)
         (unpacked / _LOCKED_FILE).touch()
     except OSError:
-        pass  # this file system has no locks
+        pass  # The file system does not support locks.
 
 
 def remove_abandoned_directories(parent: Path) -> None:
-    """Remove directories that killed processes of this program left behind."""
+    """Remove the unpacked directories in `parent` that killed processes of this program and this user left behind."""
     for directory in parent.glob("_MEI*"):
         try:
             if (
@@ -273,15 +276,16 @@ def remove_abandoned_directories(parent: Path) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(directory, ignore_errors=True)
         except OSError:
-            pass  # another process uses it
+            pass  # Another process has locked the directory.
         finally:
             os.close(handle)
 
 
 def trust_certificates() -> None:
-    """Trust the certificates that this system trusts, or else Mozilla's list, which is included.
+    """Trust the certificate authorities of this system, or else Mozilla's list, which is included.
 
-    The included OpenSSL looks only at the path of the system that it was built on.
+    The included OpenSSL looks for certificates only at the path of the system that it was built on. An operator's
+    SSL_CERT_FILE or SSL_CERT_DIR is kept.
     """
     paths = ssl.get_default_verify_paths()
     if (

@@ -1,7 +1,8 @@
-"""The log: one line for each entry, as text or JSON, without secrets, link tokens and addresses.
+"""The log of the program, as text or JSON lines, without secrets, link tokens, email addresses and phone numbers.
 
-It goes to stderr or to a file. The standard RotatingFileHandler rotates the file by size; logrotate may rotate it too,
-and WatchedFileHandler, which reopens a moved file, cannot limit the size, so `_LogFileHandler` combines both.
+It is written to stderr or to a file. The file is rotated by size, and logrotate may rotate it too. RotatingFileHandler
+does not reopen a file that logrotate has moved, and WatchedFileHandler cannot limit the size, so `_LogFileHandler` does
+both.
 """
 
 import json
@@ -16,21 +17,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-# The paths of recipients' links and set-up links contain their secret.
+# The paths of links in messages, of the first set-up and of password resets end in a secret.
 _TOKEN = re.compile(r"(/(?:u|p|d|v|c|o|setup|reset)/)[^\s\"'?]+")
 _KEY = re.compile(r"camp_(live|test|pub)_[0-9A-Za-z]{6,}")
-# Secrets of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519), whose headers are JSON and therefore begin alike.
+# Secrets of webhooks (Standard Webhooks 1.0), and JWTs (RFC 7519), which begin with "eyJ", the base64 of `{"`.
 _SECRET = re.compile(r"\b(?:whsec_[0-9A-Za-z+/=_-]{6,}|eyJ[\w-]{6,}\.[\w-]+\.[\w-]*)")
-# The local part of email addresses, and the password in the URL of a server.
+# The local part of an email address, or the user and password in a URL.
 _MAILBOX = re.compile(r"[^\s/<>\"'(),;:=&?\[\]{}|]+(@|%40)(?=[\w-]+\.\w|\[|localhost|\d)")
-# Phone numbers; a range of numbers, with stars as its last digits, identifies no person and stays.
+# Phone numbers. A range of numbers, whose last digits are stars, identifies no person and is not redacted.
 _PHONE = re.compile(r"(?<![\w.])(\+|%2B)[0-9]{7,15}(?![0-9*])")
 # The attributes of every log record; all others are `extra` values of the caller.
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 class LogFile(NamedTuple):
-    """The log file: its path, its maximum size, and how many rotated files are kept."""
+    """The settings of the log file: its path, the size at which it is rotated, and how many rotated files are kept."""
 
     path: Path
     max_bytes: int
@@ -38,7 +39,7 @@ class LogFile(NamedTuple):
 
 
 def redact(text: str) -> str:
-    """Replace link tokens, keys, secrets, email addresses and phone numbers in a line."""
+    """Replace link tokens, API keys, secrets, local parts of email addresses, and phone numbers in a text by `…`."""
     text = _SECRET.sub("…", _KEY.sub(r"camp_\1_…", _TOKEN.sub(r"\1…", text)))
     return _PHONE.sub(r"\1…", _MAILBOX.sub(r"…\1", text))
 
@@ -74,7 +75,7 @@ def _strip_control_characters(value: Any) -> Any:
 
 
 class _LogFileHandler(logging.handlers.RotatingFileHandler):
-    """A rotating file handler that opens a new file when another program moved the present one."""
+    """A rotating file handler that opens a new file after another program has moved or removed the current one."""
 
     def __init__(self, log_file: LogFile) -> None:
         super().__init__(
@@ -106,7 +107,7 @@ class _LogFileHandler(logging.handlers.RotatingFileHandler):
         self.stream = self._open()
 
     def reopen(self) -> None:
-        """Open the file again if it was moved or removed."""
+        """Open the file again if it was moved or removed; print an error to stderr if that fails."""
         with self.lock or threading.RLock():
             try:
                 self._reopen_if_moved()
@@ -114,24 +115,28 @@ class _LogFileHandler(logging.handlers.RotatingFileHandler):
                 print(f"campanero: the log cannot be opened: {error}", file=sys.stderr)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Write the record to stderr if the file cannot be written."""
+        """Write a record to stderr that could not be written to the file."""
         print(self.format(record), file=sys.stderr)
 
 
 def _is_own_record(record: logging.LogRecord) -> bool:
-    """Return whether a record concerns the operator; an unreadable form is an error of its sender, who is answered."""
+    """Return whether a record of Sanic concerns the operator.
+
+    A form that cannot be parsed does not: it is the client's error, and the response reports it.
+    """
     return record.msg != "Failed when parsing form"
 
 
 def configure(level: str, form: str, log_file: LogFile | None = None) -> None:
-    """Send all logs to stderr or a file in one format; those of libraries from level warning.
+    """Write all logs to a file, or to stderr without `log_file`; `form` is `json` or `text`.
 
-    Raises OSError for a file that cannot be written. SIGHUP reopens the file after a rotation by another program.
+    `level` applies to the loggers of Campanero; libraries log from level warning. With a file, SIGHUP reopens it after
+    logrotate has moved it. Raises OSError if the file cannot be opened.
     """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if log_file is not None:
         handler = file = _LogFileHandler(log_file)
-        # The signal may interrupt the writing of a line, so the file is reopened on another thread.
+        # The signal may interrupt this thread while it writes a line, so another thread reopens the file.
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=file.reopen, name="log").start())
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     root = logging.getLogger()

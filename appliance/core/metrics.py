@@ -1,9 +1,9 @@
-"""Counters, gauges and histograms of this process, kept in memory for Prometheus; they start at zero with the process.
+"""Counters, gauges and histograms of this process for Prometheus, kept in memory; they start at zero with the process.
 
-A metric is declared once, where it is counted. Its labels come from short lists: no ids, addresses or request paths.
-Counts are kept by account, so that the metrics of an account show nothing of another. `prometheus_client` is not used
-because it cannot keep a label (the account) that some scrapes must not show: its registry would have to be copied
-and filtered for each scrape.
+A metric is declared once, in the module that counts it. The values of its labels come from short fixed lists, never
+from ids, addresses or request paths. Counters are kept by account, so that the metrics of an account show nothing of
+another. `prometheus_client` is not used because it cannot hide a label (the account) from some scrapes: its registry
+would have to be copied and filtered for each scrape.
 """
 
 import threading
@@ -12,14 +12,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-# The account id of metrics that belong to the whole installation.
+# The account id under which metrics of the whole installation are counted.
 INSTALLATION = 0
 _SECONDS = (0.005, 0.02, 0.1, 0.25, 1.0, 2.5, 10.0)
 Labels = tuple[str, ...]
 
 
 class Sample(NamedTuple):
-    """One number of a metric family: the suffix of its name, its labels with their values, and the number."""
+    """One line of a metric family: the suffix of the metric name, pairs of label and label value, and the number."""
 
     suffix: str
     labels: tuple[tuple[str, str], ...]
@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All samples of one metric."""
+    """One metric with its help text and its samples; `kind` is its Prometheus type."""
 
     name: str
     kind: str  # counter, gauge, histogram
@@ -43,7 +43,7 @@ class _Metric(ABC):
 
     @abstractmethod
     def family(self, account_id: int | None) -> Family:
-        """Return the samples of an account, or of everything (None)."""
+        """Return the metric with the samples of an account, or of all accounts and the installation (None)."""
 
     def _label_pairs(self, values: Labels) -> tuple[tuple[str, str], ...]:
         return tuple(zip(self.labels, values, strict=True))
@@ -53,20 +53,23 @@ _declared: dict[str, _Metric] = {}
 
 
 class Counter(_Metric):
-    """A metric that counts how often something happened."""
+    """A metric that only grows: how often something happened, by account and label values."""
 
     def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
         super().__init__(name, words, labels)
         self._counts: dict[tuple[int, Labels], int] = {}
 
     def increment(self, *values: str, account_id: int = INSTALLATION, number: int = 1) -> None:
-        """Add to the count of some label values; may be called on any thread."""
+        """Add `number` to the count of an account and the label values `values`; may be called on any thread."""
         key = (account_id, values)
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + number
 
     def family(self, account_id: int | None) -> Family:
-        """Return the samples; a counter without labels is shown from the start with 0."""
+        """Return the counts of an account, or the sums over all accounts (None).
+
+        A counter without labels is 0 before its first increment; one with labels has no samples.
+        """
         sums: dict[Labels, int] = {} if self.labels else {(): 0}
         with self._lock:
             for (owner_id, values), number in self._counts.items():
@@ -77,7 +80,7 @@ class Counter(_Metric):
 
 
 class Histogram(_Metric):
-    """A metric of durations in seconds."""
+    """A metric of durations in seconds, in buckets with the upper limits `bounds`; it is not kept by account."""
 
     def __init__(self, name: str, words: str, labels: Labels = (), bounds: tuple[float, ...] = _SECONDS) -> None:
         super().__init__(name, words, labels)
@@ -85,14 +88,14 @@ class Histogram(_Metric):
         self._histograms: dict[Labels, tuple[list[int], list[float]]] = {}
 
     def observe(self, seconds: float, *values: str) -> None:
-        """Record a duration for some label values; may be called on any thread."""
+        """Record a duration under the label values `values`; may be called on any thread."""
         with self._lock:
             counts, total = self._histograms.setdefault(values, ([0] * (len(self._bounds) + 1), [0.0]))
             counts[bisect_left(self._bounds, seconds)] += 1
             total[0] += seconds
 
     def family(self, account_id: int | None) -> Family:
-        """Return the samples; durations belong to the installation."""
+        """Return the buckets, sums and counts of the installation, whichever the account."""
         with self._lock:
             histograms = [(values, [*counts], total[0]) for values, (counts, total) in sorted(self._histograms.items())]
         samples: list[Sample] = []
@@ -106,18 +109,18 @@ class Histogram(_Metric):
 
 
 class Gauge(_Metric):
-    """A metric whose present values come from a function, which must be quick and not use the database."""
+    """A metric whose current values a function returns; the function must be fast and not use the database."""
 
     def __init__(self, name: str, words: str, labels: Labels = ()) -> None:
         super().__init__(name, words, labels)
         self._function: Callable[[], Iterable[tuple[Labels, float]]] | None = None
 
     def set_function(self, function: Callable[[], Iterable[tuple[Labels, float]]]) -> None:
-        """Set the function that yields label values with their number; it is called on any thread."""
+        """Set the function that returns pairs of label values and number; it may be called on any thread."""
         self._function = function
 
     def family(self, account_id: int | None) -> Family:
-        """Return the present samples; none before `set_function`."""
+        """Return the current values, whichever the account; there are none before `set_function`."""
         values = [] if self._function is None else sorted(self._function())
         return Family(
             self.name, "gauge", self.help, [Sample("", self._label_pairs(values), value) for values, value in values]
@@ -125,13 +128,13 @@ class Gauge(_Metric):
 
 
 def gauge_family(name: str, words: str, samples: Iterable[tuple[dict[str, str], Any]]) -> Family:
-    """Return a gauge family of values that were looked up just now."""
+    """Return a gauge family from pairs of labels and value, for values that are read at each scrape."""
     family_samples = [Sample("", tuple(labels.items()), float(value)) for labels, value in samples]
     return Family(f"campanero_{name}", "gauge", words, family_samples)
 
 
 def collect(account_id: int | None) -> list[Family]:
-    """Return all metric families, or only the counters of an account."""
+    """Return all metric families (None), or only the counters of an account, sorted by name."""
     return [
         metric.family(account_id) for _, metric in sorted(_declared.items())
         if account_id is None or isinstance(metric, Counter)

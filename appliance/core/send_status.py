@@ -1,7 +1,7 @@
-"""Rate limits of sending, and the state of sending in this process for pages and commands.
+"""Rate limits of sending, and the current state of the senders in this process, for pages and commands.
 
-Senders provide the state (`set_reporter`); it is empty in a process that sends nothing. Times are milliseconds since
-1970 UTC.
+Each sender sets a function that returns its state (`set_reporter`). A process without senders has an empty state. Times
+are milliseconds since 1970 UTC, except in `RateLimiter`.
 """
 
 import re
@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 
 class ClosedTransport(NamedTuple):
-    """A transport that cannot be reached or that refused everything; it is tried again at `until`."""
+    """A transport that was unreachable or rejected every message; nothing is sent to it before `until`.
+
+    `text` is the error, `since` the time at which it was closed.
+    """
 
     provider: str
     text: str
@@ -20,7 +23,10 @@ class ClosedTransport(NamedTuple):
 
 
 class ThrottledGroup(NamedTuple):
-    """A recipient group that is sent less because its servers asked for it; nothing is sent before `until`."""
+    """A recipient group whose servers asked for a lower rate.
+
+    Nothing is sent to it before `until` (None: now). `connections` is the current limit, `text` the servers' reply.
+    """
 
     provider: str
     group: str
@@ -31,7 +37,10 @@ class ThrottledGroup(NamedTuple):
 
 
 class ExhaustedLimit(NamedTuple):
-    """An hourly limit that is used up: of all mail (`*`), `from` a domain, or to a recipient group."""
+    """An hourly limit that allows no message before `until`.
+
+    `name` is `*` for all mail, `from` and a sending domain, or a recipient group.
+    """
 
     name: str
     per_hour: int
@@ -39,14 +48,14 @@ class ExhaustedLimit(NamedTuple):
 
 
 class WarmingDomain(NamedTuple):
-    """A sending domain in warm-up: its day (`messages.warm_up`), and whether the quota of that day is used up."""
+    """A sending domain in warm-up: its `senders.WarmUpDay`, and whether the quota of that day is used up."""
 
     day: Any
     is_full: bool
 
 
 class SendStatus(NamedTuple):
-    """The state of sending of one channel."""
+    """The state of the senders of one channel; `connections` is the number of connections in use."""
 
     closed_transports: tuple[ClosedTransport, ...] = ()
     throttled_groups: tuple[ThrottledGroup, ...] = ()
@@ -59,32 +68,35 @@ _reports: dict[str, Callable[[], SendStatus]] = {}
 
 
 def set_reporter(channel: str, function: Callable[[], SendStatus]) -> None:
-    """Set the function that returns the state of a channel; it is called on any thread."""
+    """Set the function that returns the state of a channel (`email` or `sms`); it may be called on any thread."""
     _reports[channel] = function
 
 
 def current(channel: str = "email") -> SendStatus:
-    """Return the present state of sending of a channel."""
+    """Return the current state of a channel; it is empty if no sender has set a reporter."""
     return _reports[channel]() if channel in _reports else SendStatus()
 
 
 HOUR = 3600.0
-# Seconds by which a message may be late without delaying the next one; a longer delay is not caught up, to avoid
-# bursts.
+# A message that is late by up to this many seconds does not delay the next one. A longer delay is not made up for, to
+# avoid bursts.
 _SLACK = 0.1
 _WORD = re.compile(r"([0-9.]+)(/s|/h| connections?)")
 NEVER = float("inf")
 
 
 class RateLimit(NamedTuple):
-    """A rate limit: messages a second (evenly), in any sixty minutes, and at a time; 0 is unlimited."""
+    """A rate limit: messages a second (evenly spaced), messages in any 60 minutes, and messages at a time.
+
+    0 means unlimited.
+    """
 
     per_second: float = 0
     per_hour: int = 0
     connections: int = 0
 
     def describe(self) -> str:
-        """Return the limit in words for people."""
+        """Return the limit in words, such as "5 a second, 200 an hour"; an empty text without a limit."""
         parts = [f"{self.per_second:g} a second"] if self.per_second else []
         parts += [f"{self.per_hour} an hour"] if self.per_hour else []
         parts += [f"{self.connections} at a time"] if self.connections else []
@@ -92,7 +104,7 @@ class RateLimit(NamedTuple):
 
 
 def parse_limit(entry: str) -> tuple[str, RateLimit]:
-    """Parse a limit as settings write it: `example.org 5/s 200/h 2 connections`."""
+    """Parse the limit in a setting, such as `example.org 5/s 200/h 2 connections`; return its name and the limit."""
     name, _, rates = entry.partition(" ")
     numbers_by_unit = {unit.strip()[:2]: float(number) for number, unit in _WORD.findall(rates)}
     return name.lower(), RateLimit(
@@ -101,7 +113,10 @@ def parse_limit(entry: str) -> tuple[str, RateLimit]:
 
 
 class RateLimiter:
-    """A rate limit and its use, for one event loop; times are those of `clock.monotonic`."""
+    """A rate limit and the messages that count towards it; times are seconds of `clock.monotonic`.
+
+    Only the event loop of the senders may change it; other threads may read it.
+    """
 
     def __init__(self, name: str, limit: RateLimit) -> None:
         self.name, self.limit = name, limit
@@ -111,16 +126,16 @@ class RateLimiter:
         self._hour: deque[float] = deque()
 
     def allowed_at(self, now: float) -> float:
-        """Return when the next message may be sent; NEVER if a message in progress has to end first."""
+        """Return when the next message may be sent (in the past: now); NEVER until a message in progress ends."""
         if self.limit.connections and self.in_use >= self.limit.connections:
             return NEVER
         return max(self._next, self.hour_allowed_at(now))
 
     def hour_allowed_at(self, now: float) -> float:
-        """Return when the hourly limit allows the next message."""
+        """Return when the hourly limit allows the next message; 0.0 if it allows one now."""
         if not self.limit.per_hour:
             return 0.0
-        # Other threads call this too, so nothing is removed here; entries expire when one is added.
+        # Other threads call this too, so expired entries are removed only where one is added.
         try:
             at = self._hour[-self.limit.per_hour] + HOUR
         except IndexError:  # fewer than the limit were sent
@@ -128,7 +143,7 @@ class RateLimiter:
         return at if at > now else 0.0
 
     def take(self, now: float) -> None:
-        """Count a message that is sent now."""
+        """Count a message whose sending begins now."""
         self.in_use += 1
         if self._gap:
             self._next = max(self._next, now - _SLACK) + self._gap
@@ -136,7 +151,7 @@ class RateLimiter:
             self.record(now)
 
     def end(self, used: bool) -> None:
-        """Count a message as done; one that was not sent uses up no quota."""
+        """Count a message as no longer in progress; if `used` is false it was not sent, and its quota is returned."""
         self.in_use -= 1
         if not used:
             self._next -= self._gap
@@ -144,7 +159,10 @@ class RateLimiter:
                 self._hour.pop()
 
     def record(self, at: float) -> None:
-        """Count a message sent at a time for the hourly limit, oldest first; also those before this process began."""
+        """Count a message sent at the time `at` for the hourly limit.
+
+        Calls must be in order of time. At the start, messages that an earlier process sent are recorded too.
+        """
         if self.limit.per_hour:
             self._hour.append(at)
             while self._hour[0] <= at - HOUR:

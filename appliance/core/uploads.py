@@ -1,7 +1,7 @@
-"""Receives a multipart form with one file in pieces: the file goes to disk, never into memory.
+"""Receives a multipart form with one file as a stream; the file is written to disk and never held in memory.
 
-The `multipart` package would do the parsing, and 70 lines of limits, names and blocking writes would remain; this
-parser is 60 lines more and one dependency less.
+With the `multipart` package 70 lines for limits, file names and blocking writes would remain; this parser needs 60
+lines more and no dependency.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _MAX_FIELD_BYTES = 65_536
 _MAX_HEADER_BYTES = 8_192
 _MAX_PARTS = 20
 _BLOCK_BYTES = 1_048_576
-# The maximum size of a form apart from its file.
+# The maximum size of a form without its file.
 _MAX_OTHER_BYTES = 262_144
 _NAME = re.compile(rb'[;\s]name="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
 _FILENAME = re.compile(rb'[;\s]filename="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
@@ -24,10 +24,10 @@ _BOUNDARY = re.compile(r'boundary=(?:"([^"]{1,70})"|([^;,\s]{1,70}))', re.IGNORE
 
 
 class Source(Protocol):
-    """A stream that yields a request body in pieces."""
+    """A request body that is read in pieces."""
 
     async def read(self) -> bytes | None:
-        """Return the next piece, or None after the last."""
+        """Return the next piece, or None at the end of the body."""
 
 
 class NotAForm(Exception):
@@ -35,15 +35,18 @@ class NotAForm(Exception):
 
 
 class TooLarge(Exception):
-    """The body is larger than allowed, or its Content-Length is."""
+    """The body, a field or a header exceeds its limit, or Content-Length announces a body that would."""
 
 
 class MalformedForm(Exception):
-    """The body is not a valid multipart form, or is truncated."""
+    """The body is not a valid multipart form, is truncated, has too many parts, or has a text that is not UTF-8."""
 
 
 class Form(NamedTuple):
-    """A received form: the text fields by name, and the file's name (None if there was no file) and size."""
+    """A received form: its text fields by name, and the name and size in bytes of its file.
+
+    `filename` is None if the form has no file.
+    """
 
     texts: dict[str, str]
     filename: str | None
@@ -51,7 +54,7 @@ class Form(NamedTuple):
 
 
 def find_boundary(content_type: str) -> bytes | None:
-    """Return the boundary that a Content-Type names, or None if it is not a multipart form."""
+    """Return the boundary in a Content-Type, or None if it has none or is not multipart/form-data."""
     if content_type.partition(";")[0].strip().lower() != "multipart/form-data":
         return None
     match = _BOUNDARY.search(content_type)
@@ -59,10 +62,10 @@ def find_boundary(content_type: str) -> bytes | None:
 
 
 async def receive(headers: Mapping[str, str], source: Source, target: Path, max_bytes: int) -> Form:
-    """Read a form and write its part `file` to `target`.
+    """Read a form and write its part `file` to `target`, which may remain incomplete after an error.
 
-    Raises TooLarge as soon as more than `max_bytes` are certain, NotAForm for another content type, and MalformedForm
-    for an invalid form.
+    Raises TooLarge if the file is larger than `max_bytes` (before it is read completely, if Content-Length or the bytes
+    so far show it), NotAForm and MalformedForm.
     """
     boundary = find_boundary(headers.get("content-type") or "")
     length = headers.get("content-length") or "0"
@@ -118,7 +121,10 @@ def _parse_filename(header: bytes) -> str:
 
 
 class _Reader:
-    """A buffered reader of a request body, with a limit of its size."""
+    """A buffered reader of a request body of at most `limit` bytes.
+
+    Its methods raise TooLarge beyond the limit. All except `drain` raise MalformedForm if the body ends too early.
+    """
 
     def __init__(self, pieces: AsyncIterator[bytes], limit: int) -> None:
         self._pieces = pieces
@@ -135,7 +141,7 @@ class _Reader:
         self._buffer += piece
 
     async def drain(self) -> None:
-        """Read and discard the bytes after the form."""
+        """Read and discard the rest of the body."""
         async for piece in self._pieces:
             self._bytes_left -= len(piece)
             if self._bytes_left < 0:
@@ -152,7 +158,7 @@ class _Reader:
         return data
 
     async def read_until(self, end: bytes, max_bytes: int) -> bytes:
-        """Return the bytes before `end`, and skip `end`. Raises TooLarge beyond `max_bytes`."""
+        """Return the bytes before `end`, and skip `end`. Raises TooLarge if `end` does not come within `max_bytes`."""
         while (place := self._buffer.find(end)) < 0:
             if len(self._buffer) > max_bytes + len(end):
                 raise TooLarge
@@ -162,7 +168,7 @@ class _Reader:
         return data
 
     async def copy_until(self, end: bytes, file: IO[bytes]) -> int:
-        """Write the bytes before `end` to a file in large blocks, skip `end`, and return their number."""
+        """Write the bytes before `end` to a file in blocks of about `_BLOCK_BYTES`, skip `end`; return the size."""
         size = searched = 0
         while (place := self._buffer.find(end, searched)) < 0:
             searched = max(0, len(self._buffer) - len(end))

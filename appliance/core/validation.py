@@ -1,7 +1,7 @@
-"""Parses requests into msgspec Structs, reports all faults at once, and checks single values.
+"""Parses requests into msgspec Structs, reports all field errors at once, and checks single values.
 
 API bodies, queries, HTML forms and the OpenAPI document use the same Structs. `read` returns a Struct or raises Invalid
-with every fault under its path, in the stable messages of docs/decisions.md#3.
+with all errors by the path of their field, in the stable messages of docs/decisions.md#3.
 """
 
 import math
@@ -26,7 +26,10 @@ UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def find_text_error(value: str, extra: dict[str, Any]) -> str | None:
-    """Return an error for a text that no column or header can hold, or that is blank but required, else None."""
+    """Return an error for a text with characters that cannot be stored, or for a blank one that is required, else None.
+
+    `extra` is the merged `Meta.extra` of the field: `line` forbids control characters, `filled` forbids blank texts.
+    """
     if UNSTORABLE.search(value) or (extra.get("line") and _CONTROL.search(value)):
         return "is invalid"
     if extra.get("filled") and not value.strip():
@@ -35,7 +38,10 @@ def find_text_error(value: str, extra: dict[str, Any]) -> str | None:
 
 
 def find_data_error(value: Any, extra: dict[str, Any]) -> str | None:
-    """Return an error for a non-finite number or a value whose JSON exceeds the size limit, else None."""
+    """Return an error for a non-finite number, or for a value whose JSON is invalid or too long, else None.
+
+    The limit of the JSON is `extra["bytes"]`; without it only a number is checked.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a number"
     max_bytes = extra.get("bytes")
@@ -51,7 +57,7 @@ def find_data_error(value: Any, extra: dict[str, Any]) -> str | None:
 
 
 def _has_infinite_number(value: Any) -> bool:
-    """Return whether a value contains a non-finite number: 1e400 is parsed as infinity and encoded as null."""
+    """Return whether a value is or contains a non-finite number: msgspec parses 1e400 as infinity, encoded as null."""
     if isinstance(value, float):
         return not math.isfinite(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -65,7 +71,7 @@ def _parse_country(value: str) -> str:
 
 
 def check_http_url(value: str) -> str:
-    """Return a URL unchanged. Raises ValueError unless it is http or https and names a host."""
+    """Return a URL unchanged. Raises ValueError unless it is http or https, has a host and contains no whitespace."""
     try:
         parts = urlsplit(value)
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", value)
@@ -85,16 +91,16 @@ CHECKS = {
 }
 
 
-# Unknown keys of a request are refused if ignoring them would change what is sent, to whom, or when.
+# Unknown keys of a request are rejected if ignoring them would change what is sent, to whom, or when.
 #
-# A Struct lists them in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed or a
-# declared name counts as that name. The reader refuses these keys, and the OpenAPI document lists them.
+# A Struct lists such keys in a class attribute, `REFUSED: ClassVar[RefusedKeys]`. A key that nearly matches a listed or
+# a declared name is taken for that name. The reader rejects all these keys, and the OpenAPI document names the listed.
 
-# These limits bound the work for a body with very many or very long keys.
+# These limits bound the work for a request body with very many or very long keys.
 MAX_GUESSED_KEYS = 100
 MAX_GUESSED_LENGTH = 64
 MIN_SIMILARITY = 0.94
-# Names that other products use for the time of sending.
+# Names that other products use for the time at which a campaign is sent.
 SEND_TIMES = (
     "schedule", "schedule_at", "scheduled_for", "scheduled_time", "schedule_time", "send_time", "send_on", "deliver_at",
     "delivery_time", "start_at", "publish_at",
@@ -102,7 +108,7 @@ SEND_TIMES = (
 
 
 class RefusedKey(NamedTuple):
-    """The field error of a refused key, and the value with which the key is ignored, as it is with null."""
+    """The field error of a rejected key; a key whose value is null or `neutral` is ignored instead."""
 
     message: str
     neutral: Any = None
@@ -112,17 +118,20 @@ RefusedKeys = Mapping[str, RefusedKey]
 
 
 def use_instead(right: str, *wrong: str) -> dict[str, RefusedKey]:
-    """Refuse some keys in favour of the right one."""
+    """Return the keys `wrong` with an error that names `right` as the key to use instead."""
     return dict.fromkeys(wrong, RefusedKey(f"is not a known field: use {right}"))
 
 
 def use_within(path: str, *names: str) -> dict[str, RefusedKey]:
-    """Refuse keys that belong deeper in the request, below a path."""
+    """Return keys with an error that says to send them inside the object at `path`."""
     return {name: RefusedKey(f"is not a known field: use `{path}.{name}`") for name in names}
 
 
 def content_keys(prefix: str = "") -> dict[str, RefusedKey]:
-    """Refuse the names that other products use for the parts of a message; `prefix` is the path of our keys."""
+    """Return the keys that other products use for the parts of a message, with errors that name ours.
+
+    `prefix` is the path of our keys in the request, such as `message.`.
+    """
     return {
         **use_instead(f"`{prefix}body`", "html", "html_body", "body_html", "content"),
         **use_instead(f"`{prefix}from_email`", "from", "from_address", "sender"),
@@ -134,7 +143,7 @@ def content_keys(prefix: str = "") -> dict[str, RefusedKey]:
 
 
 def unsupported(reason: str, *names: str, neutral: Any = None) -> dict[str, RefusedKey]:
-    """Refuse keys that have no equivalent; the reason may say what to do instead."""
+    """Return keys that have no equivalent, with an error that gives `reason`; `neutral` is a value to ignore."""
     return dict.fromkeys(names, RefusedKey(f"is not supported: {reason}", neutral))
 
 
@@ -143,7 +152,8 @@ def find_key_error(
 ) -> str | None:
     """Return the field error of an unknown key, or None if it may be ignored.
 
-    `guess` compares the key with the known and the refused names, which takes a fraction of a millisecond.
+    With `guess`, a key that is similar to a known or a rejected name is an error too; the comparison takes a fraction
+    of a millisecond.
     """
     if value is None or not refused:
         return None
@@ -163,7 +173,7 @@ def find_key_error(
 
 
 def describe_refused_keys(refused: RefusedKeys) -> str:
-    """Return refused keys with the hint of each for the documentation."""
+    """Return rejected keys and their hints as text for the OpenAPI document, grouped by hint."""
     names: dict[str, list[str]] = {}
     for name, key in refused.items():
         names.setdefault(key.message.partition(": ")[2], []).append(f"`{name}`")
@@ -177,19 +187,19 @@ def _normalize_key(name: str) -> str:
 S = TypeVar("S", bound=Struct)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
-# The largest integer of SQLite. A larger page or limit, sent as text, counts as this number, which is past the end of
-# every list; every other number that is larger is refused.
+# The largest integer of SQLite. A larger page number or page size in a query string is read as this number, which is
+# past the end of every list; any other larger number is an error.
 MAX_INTEGER = 2**63 - 1
 _ABOVE_MAXIMUM = re.compile(r"Expected `(\w+)` (?:of length )?<= (\d+)")
 _BELOW_MINIMUM = re.compile(r"Expected `(\w+)` (?:of length )?>= (-?\d+)")
 
 
 class StructReader:
-    """A reader of values by their declared types, which collects `faults` and `ignored` keys over all its calls.
+    """A reader of decoded values by their declared types; `loose` accepts numbers, booleans and lists as text.
 
-    A wrong value counts as not sent (UNSET if it is required), at any depth, so that later checks still see all valid
-    values. Wrong entries are dropped from their list; `kept_indexes` maps the path of such a list to the original
-    indexes of the remaining entries.
+    Over all its calls it collects `faults` and the paths of `ignored` keys. An invalid value, at any depth, is treated
+    as not sent (as UNSET if it is required), so that later checks still see all valid values. Invalid entries are
+    dropped from their list; `kept_indexes` maps the path of such a list to the original indexes of the other entries.
     """
 
     def __init__(self, loose: bool) -> None:
@@ -199,7 +209,7 @@ class StructReader:
         self.loose = loose
 
     def struct(self, kind: type[S], raw: Any, path: str) -> S | UnsetType:
-        """Return the Struct with its valid values, or UNSET if the value is not an object."""
+        """Return a Struct of the valid values of `raw`, after adding all errors; UNSET if `raw` is not an object."""
         if not isinstance(raw, dict):
             self.faults.add(path or "base", "is invalid")
             return UNSET
@@ -231,11 +241,11 @@ class StructReader:
             if message is None:
                 self.ignored.append(field_path)
             else:
-                # A key with such a character could not be encoded, and the response with all faults would fail.
+                # A key with a character that cannot be encoded would make the response with all errors fail.
                 self.faults.add(UNSTORABLE.sub("?", field_path), message)
 
     def value(self, kind: Any, raw: Any, path: str) -> Any:
-        """Return a value of a declared type, or UNSET after adding its fault."""
+        """Return `raw` as the declared type `kind`, or UNSET after adding its error."""
         options = [option for option in _options(kind) if option is not UnsetType]
         if raw is None:
             if NoneType in options:
@@ -267,7 +277,7 @@ class StructReader:
         if self._is_too_long(raw, metas, path):
             return UNSET
         item_type = get_args(kind)[0]
-        # An empty text clears a single address; as an entry of a list it is a fault.
+        # An empty text clears a field that holds one address; as an entry of a list it is an error.
         is_address = any("check" in (meta.extra or {}) for meta in _unwrap(item_type)[1])
         items = []
         for index, raw_value in enumerate(raw):
@@ -347,7 +357,7 @@ class StructReader:
     def _convert(self, kind: Any, raw: Any, path: str) -> Any:
         base_type, metas = _unwrap(kind)
         if base_type is int and isinstance(raw, float) and raw.is_integer() and abs(raw) <= 2**53:
-            raw = int(raw)  # JSON Schema (2020-12, 6.1.1) counts 3.0 as an integer.
+            raw = int(raw)  # In JSON Schema (2020-12, 6.1.1) 3.0 is an integer.
         if self.loose and isinstance(raw, str) and base_type is int:
             if not _INTEGER.fullmatch(raw):
                 self.faults.add(path, "is not a number")
@@ -397,7 +407,7 @@ def _to_message(message: str, kind: Any) -> str:
 
 
 def is_cleared_by_empty(kind: Any) -> bool:
-    """Return whether an empty text means null: null is allowed, and the type has no minimum length."""
+    """Return whether an empty text is read as null: the type is a text or null, without a minimum length."""
     options = [option for option in _options(kind) if option is not UnsetType]
     texts = [_unwrap(option) for option in options if option is not NoneType]
     if NoneType not in options or len(texts) != 1:
@@ -407,14 +417,14 @@ def is_cleared_by_empty(kind: Any) -> bool:
 
 
 def meta_extras(kind: Any) -> dict[str, Any]:
-    """Return the merged `Meta.extra` of a declared type, also of one that may be absent or null."""
+    """Return the merged `Meta.extra` of all options of a declared type, which may be a union with None or UnsetType."""
     metas = [meta for option in _options(kind) for meta in _unwrap(option)[1]]
     return {key: value for meta in metas for key, value in (meta.extra or {}).items()}
 
 
 @cache
 def declared_fields(kind: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Return the fields of a Struct; cached, because computing them takes longer than reading a request."""
+    """Return the fields of a Struct; cached, because `msgspec.structs.fields` takes longer than reading a request."""
     return struct_fields(kind)
 
 
@@ -427,12 +437,12 @@ def _meta(schema: dict[str, Any] | None = None, **extra: Any) -> Meta:
 
 
 def schema_name(schema: str) -> Meta:
-    """Return the Meta that refers to a named schema, for a value that a custom reader parses."""
+    """Return a Meta that refers to a named OpenAPI schema, for a value that a reader of its own package parses."""
     return _meta({"$ref": f"#/components/schemas/{schema}"})
 
 
 def default(value: Any) -> Meta:
-    """Return the Meta that documents the default of a key whose absence the code has to see (UNSET)."""
+    """Return a Meta that documents the default of a field that is declared as UNSET, so that code sees its absence."""
     return Meta(extra_json_schema={"default": value})
 
 
@@ -455,12 +465,13 @@ Colour = Annotated[str, Meta(pattern=r"^#[0-9a-fA-F]{6}$", extra={"line": True})
 Country = Annotated[str, Meta(extra={"check": "country"}, extra_json_schema={"pattern": "^([A-Za-z]{2})?$"})]
 HttpUrl = Annotated[str, Meta(max_length=2000, extra={"check": "http_url"}, extra_json_schema={"format": "uri"})]
 When = Annotated[int, _meta({"type": "string", "format": "date-time"}, read="time")]
-# A time or a day of a filter. A day begins at midnight of the account's time zone, which is applied where it is used.
+# A time or a day of a filter, kept as text. A day begins at midnight in the account's time zone, which the code that
+# applies the filter knows.
 DayOrWhen = Annotated[
     str, _meta({"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}, read="day")
 ]
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-# Ids of rows of the account; an id that does not exist is a fault, which the API checks by `table`.
+# Ids of rows of the account. The API looks them up in `table`; an id that does not exist is a field error.
 ContactId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "contact"})]
 ListId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "contact_list"})]
 SegmentId = Annotated[int, Meta(ge=1, le=2**63 - 1, extra={"table": "segment"})]
@@ -474,7 +485,10 @@ EventName = Annotated[str, Meta(pattern=EVENT_NAME, extra={"line": True})]
 
 
 class PartialRead(NamedTuple):
-    """The result of reading a request that may have faults, as `StructReader` describes it."""
+    """The result of reading a request that may have errors; `StructReader` describes the fields.
+
+    `value` is a Struct, or UNSET if the request is not an object.
+    """
 
     value: Any
     faults: Faults
@@ -483,19 +497,22 @@ class PartialRead(NamedTuple):
 
 
 def read(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> S:
-    """Return a Struct from decoded JSON; `loose` takes numbers and booleans as text. Raises Invalid with all faults."""
+    """Return a Struct from decoded JSON; `loose` accepts numbers, booleans and lists as text. Raises Invalid.
+
+    `path` is put before the path of each field error.
+    """
     return read_with_ignored(kind, raw, path, loose)[0]
 
 
 def read_with_ignored(kind: type[S], raw: Any, path: str = "", loose: bool = False) -> tuple[S, list[str]]:
-    """Return a Struct and the paths of the keys that were ignored. Raises Invalid with all faults."""
+    """Return a Struct, and the paths of unknown keys that were ignored. Raises Invalid with all errors."""
     partial = read_partial(kind, raw, path, loose)
     partial.faults.check()
     return partial.value, partial.ignored
 
 
 def read_partial(kind: type[Struct], raw: Any, path: str = "", loose: bool = False) -> PartialRead:
-    """Return a Struct with its faults; never raises."""
+    """Return a Struct of the valid values together with all errors, which are not raised."""
     reader = StructReader(loose)
     return PartialRead(reader.struct(kind, raw, path), reader.faults, reader.ignored, reader.kept_indexes)
 
@@ -512,12 +529,12 @@ def is_too_deep(value: Any) -> bool:
         ]
         level = [inner for container in containers for inner in container if isinstance(inner, dict | list)]
         if not level and any(containers):
-            depth += 1  # Scalars in the last containers count as a level of their own.
+            depth += 1  # Scalars inside the deepest containers are one more level.
     return depth > MAX_DATA_DEPTH
 
 
 def sent_fields(struct: Struct) -> dict[str, Any]:
-    """Return the fields of a Struct that were sent, None included; absent ones keep what is stored."""
+    """Return the fields of a Struct that are not UNSET, by name; None is included, because it clears a stored value."""
     sent = {}
     for info in declared_fields(type(struct)):
         value = getattr(struct, info.name)
@@ -526,16 +543,19 @@ def sent_fields(struct: Struct) -> dict[str, Any]:
     return sent
 
 
-_PageNumber = Annotated[int, Meta(ge=1, extra={"endless": True})]  # any size: a page past the end is empty
+_PageNumber = Annotated[int, Meta(ge=1, extra={"endless": True})]  # no maximum: a page past the end is empty
 
 
 MAX_PAGE_SIZE = 100
-# A larger size counts as the maximum and is not a fault.
+# A larger page size is read as the maximum and is not an error.
 _PageSize = Annotated[_PageNumber, Meta(extra_json_schema={"maximum": MAX_PAGE_SIZE})]
 
 
 class PageQuery(Struct):
-    """Query parameters of every list; of `limit`, `per_page`, `per` the first present wins (docs/decisions.md#4)."""
+    """The query parameters of every list; of `limit`, `per_page` and `per` the first that is sent counts.
+
+    Several names are accepted for the page size (docs/decisions.md#4).
+    """
 
     page: _PageNumber = 1
     limit: _PageSize | UnsetType = UNSET
@@ -543,7 +563,7 @@ class PageQuery(Struct):
     per: _PageSize | UnsetType = UNSET
 
     def size(self) -> int:
-        """Return the number of rows of a page: 50 by default, at most 100."""
+        """Return the number of rows of a page: 50 by default, at most `MAX_PAGE_SIZE`."""
         for value in (self.limit, self.per_page, self.per):
             if isinstance(value, int):
                 return min(value, MAX_PAGE_SIZE)

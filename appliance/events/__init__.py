@@ -1,1 +1,1 @@
-"""Events: what happened to contacts, recorded by the service or sent by clients."""
+"""Events: what happened to contacts, recorded by the service or submitted by API clients."""

@@ -1,4 +1,4 @@
-"""Lists and counts events by the index that fits the filters, and formats them for API and webhooks."""
+"""Lists and counts events with the index that suits the filters, and formats events for API and webhooks."""
 
 import threading
 from collections import OrderedDict
@@ -12,14 +12,17 @@ from appliance.storage.database import Page, connection, fetch_one, rows, scalar
 from appliance.storage.transactions import is_in_write_transaction, snapshot
 
 _EQUALITY_FILTERS = ("event", "resource_uid", "resource_name")
-# Counting fewer matches is as quick as counting all events, so their count is not cached. Reading more new events than
-# the maximum is no longer quick, so they are not added to a cached count.
+# A cached count needs the number of all events, and counting fewer matches than `_MIN_CACHED_COUNT` is as fast as that.
+# Reading more than `_MAX_NEW_EVENTS` new events is slow, so the matches are counted again.
 _MIN_CACHED_COUNT, _MAX_CACHED_COUNTS, _MAX_NEW_EVENTS = 50_000, 256, 20_000
 _NEWEST_FIRST, _OLDEST_FIRST = "ORDER BY created_at DESC, id DESC", "ORDER BY created_at, id"
 
 
 class EventFilters(NamedTuple):
-    """Filters of a list of events; None means no filter. `after` is inclusive, `before` is exclusive."""
+    """Filters of a list of events; None means no filter.
+
+    `after` and `before` are times in milliseconds; `after` is inclusive, `before` exclusive.
+    """
 
     account_id: int
     event: str | None = None
@@ -40,7 +43,7 @@ class EventQuerySql(NamedTuple):
 
 
 class _CachedCount(NamedTuple):
-    """The number of matches at one moment, which the id of the newest event and the number of all events identify."""
+    """The number of matches of a query, and the newest id and number of all events at the time of the count."""
 
     newest_id: int
     event_count: int
@@ -52,7 +55,7 @@ _lock = threading.Lock()
 
 
 def build_query(filters: EventFilters) -> EventQuerySql:
-    """Return the query for these filters. It names its index: without statistics SQLite often picks the wrong one."""
+    """Return the query for the filters. It names its index, because SQLite often picks a bad one without statistics."""
     parts = ["account_id = :account_id"]
     parameters: dict[str, Any] = {"account_id": filters.account_id}
     for name in _EQUALITY_FILTERS:
@@ -61,7 +64,7 @@ def build_query(filters: EventFilters) -> EventQuerySql:
             parts.append(f"{name} = :{name}")
             parameters[name] = value
     if filters.contact_id is not None:
-        # The account of the contact is checked once instead of for each event.
+        # This checks the account of the contact once instead of the account of each event.
         parts[0] = "contact_id = :contact_id AND :account_id = (SELECT account_id FROM contact WHERE id = :contact_id)"
         parameters["contact_id"] = filters.contact_id
     if filters.test is not None:
@@ -87,7 +90,7 @@ def _index_for(filters: EventFilters) -> str:
 
 
 def list_page(filters: EventFilters, number: int, limit: int) -> Page:
-    """Return a page of events, newest first, with the total; a page past the end is empty."""
+    """Return page `number` (from 1) of the matching events, newest first, with the total; past the end it is empty."""
     query = build_query(filters)
     with snapshot():
         total = _count_total(query, filters.contact_id is None)
@@ -97,7 +100,7 @@ def list_page(filters: EventFilters, number: int, limit: int) -> Page:
 
 
 def _fetch_ids(query: EventQuerySql, total: int, skip: int, limit: int) -> list[int]:
-    """Return the ids of a page; a page beyond the middle is read from the other end, which is nearer."""
+    """Return the ids of a page, newest first. A page in the second half is read from the old end, which is nearer."""
     remaining = total - skip
     if remaining <= 0:
         return []
@@ -115,12 +118,12 @@ def _fetch_ids(query: EventQuerySql, total: int, skip: int, limit: int) -> list[
 
 
 def _count_total(query: EventQuerySql, is_fixed: bool) -> int:
-    """Return the number of matches; a large count is cached, and later only new events are added to it.
+    """Return the number of matches. A count of at least `_MIN_CACHED_COUNT` is cached; later only new events are added.
 
-    The cached count is valid while no event has been deleted, which the number of all events shows; SQLite counts them
-    from its pages alone. The filtered columns of an event never change, except its contact, because contacts are merged
-    and deleted: `is_fixed` is False for a filter by contact. Nothing is cached inside a write transaction, which may
-    yet be rolled back.
+    The cached count is valid until an event is deleted, which the number of all events shows; SQLite counts all rows
+    without reading them. The filtered columns of an event never change, except its contact, because contacts are merged
+    and deleted: `is_fixed` is False for a filter by contact. A write transaction neither reads nor fills the cache,
+    because it may be rolled back.
     """
     if not is_fixed or is_in_write_transaction():
         return _count_matches(query)
@@ -148,7 +151,10 @@ def _fetch_newest() -> tuple[int, int]:
 
 
 def _count_newer(query: EventQuerySql, cached: _CachedCount, last: int, event_count: int) -> int | None:
-    """Return the number of matches among the events since a cached count; None if they cannot be added to it."""
+    """Return the number of matches among the events after a cached count, or None if it is no longer valid.
+
+    That is the case if an event was deleted, or if the newest id `last` is more than `_MAX_NEW_EVENTS` higher.
+    """
     if not cached.newest_id <= last <= cached.newest_id + _MAX_NEW_EVENTS:
         return None
     new_count, new_matches = fetch_one(
@@ -166,7 +172,7 @@ Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
 class Event(Struct):
-    """An event."""
+    """Something that happened to a contact or in the account."""
 
     id: int
     account_id: int
@@ -209,7 +215,7 @@ _COLUMNS = tuple(name for name in Event.__struct_fields__ if not name.endswith("
 
 
 def shape_event(row: models.Event) -> Event:
-    """Return a row of the table as the API's event."""
+    """Return a row of the table `event` as the API and webhooks show it."""
     moments: dict[str, Any] = {"created_at": str(iso(row.created_at)), "updated_at": str(iso(row.updated_at))}
     return Event(**{name: getattr(row, name) for name in _COLUMNS}, **moments)
 
@@ -218,7 +224,10 @@ _SELECT_EVENT = f"SELECT {', '.join(Event.__struct_fields__)} FROM event WHERE i
 
 
 def fetch_event(event_id: int) -> Event | None:
-    """Return an event by id, or None; a tenth of the cost of a Peewee row, for callers that need thousands of them."""
+    """Return an event by id of any account, or None.
+
+    It takes a tenth of the time of `shape_event` with a Peewee row, for callers that need thousands of events.
+    """
     row = fetch_one(_SELECT_EVENT, (event_id,))
     if row is None:
         return None

@@ -1,7 +1,7 @@
-"""Records events of the service, names their kinds, and deletes events that are too old.
+"""Records events of the service, defines their kinds, lists and counts events, and deletes expired ones.
 
-Other statements that insert events stay beside their data: snapshots, imports and engagement write sets of rows in one
-statement without a Python object for each, and `submit.py` needs all client columns and the new id.
+Other modules insert events too: audience snapshots, imports and engagement write sets of rows in one statement without
+a Python object for each, and `submit.py` writes all columns of a client's event and returns the new id.
 """
 
 import logging
@@ -31,8 +31,8 @@ _INSERT = (
     "INSERT INTO event (account_id, contact_id, event, data, resource_uid, resource_name, resource_url, test, "
     "generated, quiet, chain_depth, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
 )
-# The query steps from name to name through the index: reading all events of a name to reach the next one takes longer
-# than counting the events that are wanted.
+# The recursive query jumps in the index from one event name to the next. A GROUP BY would read all events of each name,
+# also those before `since`.
 _COUNTS = (
     "WITH RECURSIVE names (name) AS (SELECT min(event) FROM event WHERE account_id = :account UNION ALL "
     "SELECT (SELECT min(event) FROM event WHERE account_id = :account AND event > name) FROM names "
@@ -44,7 +44,7 @@ _FILTERS = ("event", "contact_id", "resource_uid", "resource_name", "test")
 
 
 class NewEvent(msgspec.Struct):
-    """An event that the service writes."""
+    """An event that the service records itself, at the current time."""
 
     account_id: int
     event: str
@@ -59,7 +59,7 @@ class NewEvent(msgspec.Struct):
 
 
 class EventQuery(PageQuery):
-    """Filters of the event list; times are inclusive after, exclusive before."""
+    """The query parameters of the event list; `created_after` is inclusive, `created_before` exclusive."""
 
     event: Annotated[Short, Meta(description="only events of this name")] | UnsetType = UNSET
     contact_id: Annotated[ContactId, Meta(description="only events of this contact")] | UnsetType = UNSET
@@ -89,7 +89,7 @@ class EventQuery(PageQuery):
 
 
 class _Chain(threading.local):
-    """The chain depth of the events that this thread records, and whether they are tests."""
+    """The least chain depth of the events that the current thread records, and whether they are test events."""
 
     depth: int = 0
     test: bool = False
@@ -100,9 +100,10 @@ _chain = _Chain()
 
 @contextmanager
 def at_chain_depth(depth: int, test: bool = False) -> Iterator[None]:
-    """Record all events inside the block at a chain depth, for steps of flows (docs/decisions.md#12).
+    """Give all events that this thread records in the block at least the chain depth `depth` (docs/decisions.md#12).
 
-    Events of a `test` run are tests too, or they would start real flows.
+    Steps of flows use it. With `test`, which is set for a test run, the events are test events, so that they start no
+    real flows.
     """
     before = _chain.depth, _chain.test
     _chain.depth, _chain.test = depth, test
@@ -113,12 +114,12 @@ def at_chain_depth(depth: int, test: bool = False) -> Iterator[None]:
 
 
 def record(event: NewEvent) -> None:
-    """Record an event of the service in the running transaction."""
+    """Record an event of the service; see `record_many`."""
     record_many([event])
 
 
 def record_many(events: list[NewEvent]) -> None:
-    """Record events of the service in one statement."""
+    """Record events of the service in the current write transaction, and wake the flow engine after its commit."""
     require_write_transaction()
     if not events:
         return
@@ -139,9 +140,10 @@ def record_many(events: list[NewEvent]) -> None:
 
 
 def record_with_client(event: NewEvent, ip: str | None, agent: str | None) -> None:
-    """Record an event with the IP address and the device of the person who caused it.
+    """Record an event with the IP address and User-Agent of the person who caused it.
 
-    Parsing a User-Agent for the first time takes a millisecond: call `user_agents.parse_device` before the writer runs.
+    The IP address is stored at the precision that the account's `privacy_ip` allows. The first parse of a User-Agent
+    takes a millisecond, so call `user_agents.parse_device`, which caches it, before the write transaction.
     """
     record(event)
     privacy = str(scalar("SELECT privacy_ip FROM account WHERE id = ?", (event.account_id,)))
@@ -157,12 +159,15 @@ def record_with_client(event: NewEvent, ip: str | None, agent: str | None) -> No
 
 
 def list_events(account_id: int, query: EventQuery) -> Page:
-    """List events, newest first."""
+    """Return a page of an account's events that match the query, newest first. Raises Invalid."""
     return listing.list_page(read_filters(account_id, query), query.page, query.size())
 
 
 def read_filters(account_id: int, query: Any) -> EventFilters:
-    """Read the filters of a list or export of events. Raises Invalid."""
+    """Convert the query of a list or export of events to filters. Raises Invalid for a time that cannot be parsed.
+
+    `query` is an EventQuery, or another Struct with the same filter fields.
+    """
     zone = Account.get_by_id(account_id).time_zone
     after, before = parse_time_filters(query.created_after, query.created_before, zone)
     filters = {name: getattr(query, name) for name in _FILTERS}
@@ -172,7 +177,7 @@ def read_filters(account_id: int, query: Any) -> EventFilters:
 
 
 def get(account_id: int, event_id: int) -> Event:
-    """Return an event. Raises NotFound."""
+    """Return an event of an account. Raises NotFound."""
     event = Event.get_or_none(Event.account == account_id, Event.id == event_id)
     if event is None:
         raise NotFound
@@ -180,12 +185,15 @@ def get(account_id: int, event_id: int) -> Event:
 
 
 def count_by_name(account_id: int, since: int) -> dict[str, int]:
-    """Count events by name since a moment (ms)."""
+    """Return the number of an account's events since a time (ms) by name, without names that have none."""
     return dict(rows(_COUNTS, {"account": account_id, "since": since}))
 
 
 def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: str) -> tuple[int | None, int | None]:
-    """Parse the time filters of a list; a bare date is midnight in the account's time zone. Raises Invalid."""
+    """Parse the filters `created_after` and `created_before` to milliseconds; UNSET becomes None. Raises Invalid.
+
+    A date without a time means 00:00 in the time zone `zone`.
+    """
     times: list[int | None] = []
     faults: dict[str, list[str]] = {}
     for name, text in (("created_after", after), ("created_before", before)):
@@ -199,11 +207,11 @@ def parse_time_filters(after: str | UnsetType, before: str | UnsetType, zone: st
     return times[0], times[1]
 
 
-# The events that the service writes; clients may send other names (docs/decisions.md#13).
+# The kinds of events that the service records; the names of clients' events must differ (docs/decisions.md#13).
 
 
 class EventKind(NamedTuple):
-    """An event that the service records: its name, its group, and its description in words."""
+    """A kind of event that the service records: its name, group and description ("opened an email")."""
 
     name: str
     group: str
@@ -256,20 +264,21 @@ _PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def find_name_error(name: str) -> str | None:
-    """Return the error of an event name that a client sends, or None."""
+    """Return the error of the name of a client's event if it is reserved or invalid, else None."""
     if name in RESERVED_NAMES:
         return "is reserved"
     return None if _PATTERN.fullmatch(name) else "is invalid"
 
 
 def describe(name: str) -> str:
-    """Return an event name in words; underscores in the names of clients become spaces."""
+    """Return the description of an event name; in an unknown name, underscores become spaces."""
     kind = KINDS_BY_NAME.get(name)
     return kind.description if kind else name.replace("_", " ")
 
 
-# Deletion by age keeps events that a reader of the log has not reached, events with a pending webhook delivery, and the
-# events of a contact since it entered a flow that it is still in, with the event that started it.
+# Expired events that are still needed are not deleted: those that a reader of the log (table `cursor`) has not read,
+# those with a pending webhook delivery, and for each live run the event that started it and all later events of its
+# contact.
 
 log = logging.getLogger("campanero.events")
 
@@ -292,7 +301,11 @@ _running = threading.Lock()
 
 
 def delete_expired(stopping: threading.Event) -> None:
-    """Delete expired events: one thread at a time, in small transactions with pauses between them for other verbs."""
+    """Delete the events of all accounts that are older than `events.keep` and no longer needed; `0d` keeps all.
+
+    Events are deleted in transactions of up to `_CHUNK_EVENTS`, with pauses for other writes, until `stopping` is set.
+    Does nothing if another thread is deleting. Raises Unavailable if the storage accepts no writes.
+    """
     days = config.parse_seconds(config.current().events.keep)
     if not days or not _running.acquire(blocking=False):
         return
@@ -312,7 +325,7 @@ def delete_expired(stopping: threading.Event) -> None:
 
 
 def _delete_expired_of_account(account_id: int, before: int, stopping: threading.Event) -> int:
-    """Delete an account's events from before a time in ms; return their number."""
+    """Delete an account's unneeded events from before a time in ms, oldest first; return the number deleted."""
     parameters: dict[str, Any] = {"account": account_id, "before": before, "at": -1, "last": 0}
     deleted_count = 0
     while not stopping.is_set() and (expired := rows(_SELECT_EXPIRED, parameters)):
@@ -329,7 +342,10 @@ def _delete_expired_of_account(account_id: int, before: int, stopping: threading
 
 
 def _delete_events(account_id: int, before: int, ids: list[int]) -> int:
-    """Delete events that are still not needed, and record the time since when the log is complete."""
+    """Delete those of the events that are not needed meanwhile, and return their number.
+
+    `account.events_since` is set to `before`, the time from which the log is complete.
+    """
     require_write_transaction()
     run(
         "UPDATE account SET events_since = :before WHERE id = :account AND coalesce(events_since, 0) < :before",
@@ -338,7 +354,7 @@ def _delete_events(account_id: int, before: int, ids: list[int]) -> int:
     return run(f"DELETE FROM event AS e WHERE e.id IN ({','.join(map(str, ids))}) AND NOT {_IS_NEEDED}")
 
 
-# The counts of bounces and complaints, by which mailbox providers judge a sender.
+# Mailbox providers judge a sender by its bounces and complaints, so the service counts them too.
 
 _DAY_MS = 86_400_000
 _MAIL_HEALTH = (
@@ -350,7 +366,7 @@ _mail_health_cache: CostAwareCache["MailHealth"] = CostAwareCache(min_age_second
 
 
 class MailHealth(NamedTuple):
-    """Counts of sent, bounced and failed messages and of complaints over a number of days."""
+    """Numbers of sent, bounced and complained-about emails and of sent and failed SMS in the last `days` days."""
 
     days: int
     sent: int
@@ -361,7 +377,7 @@ class MailHealth(NamedTuple):
 
 
 def get_mail_health(account_id: int, days: int = 30) -> MailHealth:
-    """Return the mail health of an account over the last days; cached for at least 10 s."""
+    """Return the mail health of an account without test events; cached for at least 10 s."""
 
     def count() -> MailHealth:
         counts: dict[str, int] = dict(rows(_MAIL_HEALTH, (account_id, clock.now_ms() - days * _DAY_MS)))

@@ -1,4 +1,7 @@
-"""Validates events that clients send outside the writer, and records them once for each idempotency key."""
+"""Validates events that API clients submit, and records each once per event name and idempotency key.
+
+As much of the validation as possible runs outside the writer thread.
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -14,7 +17,7 @@ from appliance.events import log, user_agents
 from appliance.storage.database import Json, connection, fetch_one, scalar
 from appliance.storage.transactions import after_commit, require_write_transaction
 
-# The UTM parameters of a URL.
+# The UTM parameters of a URL:
 
 UTM_FIELDS = ("utm_source", "utm_medium", "utm_term", "utm_content", "utm_campaign")
 _MAX_CHARACTERS, _MAX_PARTS = 255, 100
@@ -23,7 +26,10 @@ _NO_VALUES: tuple[str | None, ...] = (None,) * len(UTM_FIELDS)
 
 @lru_cache(maxsize=4_096)
 def parse_utm(url: str | None) -> tuple[str | None, ...]:
-    """Return the values of `UTM_FIELDS` in a URL, None for those it lacks; all None if the URL cannot be parsed."""
+    """Return the values of `UTM_FIELDS` in a URL, in that order; None for each missing one, and for an invalid URL.
+
+    Values are cut to `_MAX_CHARACTERS`, and only the first `_MAX_PARTS` parameters are read.
+    """
     if not url or "utm_" not in url:
         return _NO_VALUES
     try:
@@ -36,12 +42,12 @@ def parse_utm(url: str | None) -> tuple[str | None, ...]:
     return tuple(parameters.get(name) for name in UTM_FIELDS)
 
 
-# The requests, and their validation as far as it needs no database.
+# The requests, and the part of their validation that needs no database:
 
 MAX_AT_ONCE = 1_000
 _MAX_AGE_MS = 365 * 24 * 3600 * 1000
 _MAX_AHEAD_MS = 300_000
-# An event that is submitted later than this after it happened is history and starts no flow.
+# By default an event that happened longer ago than this starts no flow: it is history, not news.
 _LATE_AFTER_MS = 3600 * 1000
 _COPIED_FIELDS = (
     "amount", "resource_uid", "resource_name", "resource_url", "user_agent", "referrer", "utm_source", "utm_medium",
@@ -119,7 +125,7 @@ class EventWrite(Struct):
 
 
 class EventBatch(Struct):
-    """A batch of events; each is validated on its own, so that a wrong event does not keep the others out."""
+    """A batch of events. Each is validated separately, and an invalid event does not stop the others."""
 
     events: Annotated[
         list[Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/EventWrite"})] | None],
@@ -129,15 +135,18 @@ class EventBatch(Struct):
 
 
 class PreparedEvent(NamedTuple):
-    """An event that was validated without the database: columns of its row, and its contact by id or address."""
+    """An event that was validated without the database; `values` are columns of its row, `faults` its field errors.
+
+    The contact is named by `contact_id` or `address`, and is created if `creates` is true.
+    """
 
     contact_id: int | None
-    address: str | None  # as it was sent
+    address: str | None  # as the client sent it
     address_key: str | None
     creates: bool
     ip: dict[str, str | None]  # the IP address to store, by the account's `privacy_ip`; empty if none was sent
-    at: int | None  # in ms; None: the time at which it is written
-    late: bool | None  # true: the event starts no flow, because of `trigger` or its time
+    at: int | None  # the time of the event in ms; None: the time at which it is recorded
+    late: bool | None  # true: the event starts no flow, because of `trigger` or its age
     values: dict[str, Any]
     faults: dict[str, list[str]]
 
@@ -148,15 +157,15 @@ class PreparedEvent(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """Return the idempotency key."""
+        """Return the idempotency key, or None."""
         key: str | None = self.values["idempotency_key"]
         return key
 
 
 def prepare(request: EventWrite, test: bool = False) -> PreparedEvent:
-    """Validate and convert an event without the database; faults go into `faults`.
+    """Validate and convert an event without the database; field errors are returned in `faults`.
 
-    Parsing a new User-Agent takes a millisecond, so this is not called on the event loop.
+    The first parse of a User-Agent takes a millisecond, so do not call this on the event loop.
     """
     faults: dict[str, list[str]] = {}
     name_fault = log.find_name_error(request.event)
@@ -205,7 +214,10 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def prepare_batch(batch: EventBatch, test: bool) -> tuple[list[PreparedEvent | validation.PartialRead], list[str]]:
-    """Validate each event of a batch; return each prepared, or as it was read with faults, and the ignored keys."""
+    """Validate each event of a batch; return one result for each event, in order, and the paths of ignored keys.
+
+    A result is a PartialRead if the event could not be read without errors, otherwise a PreparedEvent.
+    """
     prepared: list[PreparedEvent | validation.PartialRead] = []
     ignored: list[str] = []
     for index, raw in enumerate(batch.events):
@@ -222,8 +234,8 @@ _COLUMNS = (
 )  # fmt: skip
 _INSERT = f"INSERT INTO event ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) RETURNING id"
 _JSON = Json()
-# A repeated request has to equal the first in these columns. The contact is compared separately, and the IP address is
-# not compared, because a part of it may have been removed.
+# A repeated request must have the same values as the first in these columns. `_is_different` compares time, contact and
+# data. The IP address is not compared, because only a part of it may be stored.
 _COMPARED_COLUMNS = (
     "amount", "resource_uid", "resource_name", "resource_url", "test", "user_agent", "referrer", "utm_source",
     "utm_medium", "utm_term", "utm_content", "utm_campaign",
@@ -233,19 +245,22 @@ _BY_KEY = f"SELECT {', '.join(_COMPARED_ROW)} FROM event WHERE account_id = ? AN
 
 
 class Submitted(NamedTuple):
-    """A recorded event; `values` is its row as just written, or None for a repeated request."""
+    """A recorded event; `values` are the columns just inserted, or None for a repeated request."""
 
     id: int
     values: dict[str, Any] | None
 
     @property
     def repeated(self) -> bool:
-        """Return whether the event had been submitted before."""
+        """Return whether an earlier request with the same idempotency key recorded the event."""
         return self.values is None
 
 
 def find_missing_contact(account_id: int, prepared: PreparedEvent) -> str | None:
-    """Return the address of a contact that has to be created first, or None."""
+    """Return the address of the contact that must be created before the event is recorded, or None.
+
+    None if the client did not ask for it, the contact exists, or the event is invalid or a repetition.
+    """
     if (
         not prepared.creates
         or prepared.address is None
@@ -257,8 +272,8 @@ def find_missing_contact(account_id: int, prepared: PreparedEvent) -> str | None
 
 
 def check_event(account_id: int, request: EventWrite, _: int | None = None) -> None:
-    """Raise Invalid with all faults of an event that its types do not show."""
-    if not isinstance(request.event, str):  # The wrong type is reported already; the other checks need any name.
+    """Raise Invalid with all errors of an event that the declared types do not show, such as an unknown contact."""
+    if not isinstance(request.event, str):  # The wrong type is reported already; the checks below need some name.
         request = structs.replace(request, event="unknown")
     prepared = prepare(request)
     creates = prepared.creates and prepared.address is not None
@@ -267,7 +282,10 @@ def check_event(account_id: int, request: EventWrite, _: int | None = None) -> N
 
 
 def submit(account_id: int, prepared: PreparedEvent) -> Submitted:
-    """Record an event of a client. Raises Invalid with all faults, Conflict for a key used for another payload."""
+    """Record an event of a client in the current write transaction.
+
+    Raises Invalid with all errors, Conflict if the idempotency key was used for another payload.
+    """
     (submitted,) = submit_many(account_id, [prepared])
     if isinstance(submitted, Refused):
         raise submitted
@@ -275,7 +293,10 @@ def submit(account_id: int, prepared: PreparedEvent) -> Submitted:
 
 
 def submit_many(account_id: int, prepared_events: Sequence[PreparedEvent]) -> list[Submitted | Refused]:
-    """Record events of a client; return the result of each, which is its error for a refused event."""
+    """Record events of a client in the current write transaction; return one result for each, in order.
+
+    The result of a rejected event is its Invalid or Conflict. The flow engine is woken after the commit.
+    """
     require_write_transaction()
     now, privacy = clock.now_ms(), ""
     if any(prepared.ip for prepared in prepared_events):
@@ -315,7 +336,10 @@ def _insert_event(account_id: int, prepared: PreparedEvent, now: int, privacy: s
 
 
 def _record_interactions(recorded: Iterable[dict[str, Any]]) -> None:
-    """Update when the contacts last interacted; test events do not count."""
+    """Set `last_interacted_at` of the contacts to the time of their newest event, unless it is later already.
+
+    Test events do not count.
+    """
     last_seen: dict[int, int] = {}
     for values in recorded:
         if not values["test"]:
@@ -336,15 +360,15 @@ def _find_faults(prepared: PreparedEvent, contact_id: int | None) -> dict[str, l
 
 
 def _fetch_by_key(account_id: int, prepared: PreparedEvent) -> dict[str, Any] | None:
-    """Return the compared columns of the event that was submitted with this key before, or None."""
+    """Return the columns `_COMPARED_ROW` of the event with the same name and idempotency key, or None."""
     row = fetch_one(_BY_KEY, (account_id, prepared.event, prepared.key)) if prepared.key is not None else None
     return None if row is None else dict(zip(_COMPARED_ROW, row, strict=True))
 
 
 def _is_different(earlier: dict[str, Any], prepared: PreparedEvent, contact_id: int | None) -> bool:
-    """Return whether a request that repeats a key has another payload than the first one.
+    """Return whether a request that repeats an idempotency key has another payload than the first request.
 
-    A contact that has since been merged into another, or deleted, does not make the payload different.
+    A contact that has been merged into another or deleted since then does not make the payload different.
     """
     if prepared.at is not None and prepared.at != earlier["created_at"]:
         return True

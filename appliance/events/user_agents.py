@@ -1,4 +1,4 @@
-"""Reads the kind of program, the browser and the device from User-Agent headers."""
+"""Detects the kind of program, the browser, the operating system and the kind of device from User-Agent headers."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ua_parser import PartialResult
 
-# Security scanners, which open mail before its reader does, and programs that render a preview of a page.
+# Security scanners, which open mail before its recipient does, and programs that fetch pages for previews or searches.
 _SCANNERS = re.compile(
     r"barracuda|proofpoint|urldefense|mimecast|forcepoint|fireeye|trellix|ironport|cisco-|sophos|symantec|messagelabs|"
     r"bitdefender|trendmicro|trend micro|kaspersky|mailguard|vade|zscaler|netcraft|virustotal|safebrowsing|phish|"
@@ -22,12 +22,12 @@ _TOOLS = re.compile(
     r"node-fetch|undici|node\b|php/|guzzle|ruby|faraday|httpie|postman|powershell|dart)",
     re.IGNORECASE,
 )
-# Image proxies of mailbox providers, which fetch a picture under their own name when the reader opens the mail.
+# Image proxies of mailbox providers, which fetch images with their own User-Agent when the recipient opens the mail.
 _PROXIES = re.compile(r"googleimageproxy|ggpht\.com|yahoomailproxy|yandeximage|mail\.ru image", re.IGNORECASE)
-# The User-Agent of Apple's Mail Privacy Protection, which fetches every picture of every mail, opened or not.
+# The User-Agent of Apple's Mail Privacy Protection, which fetches all images of all mail, whether opened or not.
 _APPLE = "Mozilla/5.0"
 
-# Mobile browsers are shown under the name of their desktop version.
+# These endings are removed, so that a mobile browser has the name of its desktop version.
 _MOBILE_SUFFIX = re.compile(r" (?:Mobile(?: iOS| WebView)?|iOS)$")
 _DISPLAY_NAMES = {
     "Mobile Safari": "Safari", "Mobile Safari UI/WKWebView": "Apple Mail", "Opera Mini": "Opera",
@@ -37,12 +37,12 @@ _MOBILE_SYSTEMS = frozenset(("iOS", "Android", "Windows Phone", "KaiOS", "Harmon
 _DESKTOP_SYSTEMS = frozenset(
     ("Windows", "macOS", "ChromeOS", "Linux", "Ubuntu", "Fedora", "Debian", "FreeBSD", "OpenBSD", "NetBSD")
 )
-# Only this much of a User-Agent is stored and parsed; nothing useful follows after it.
+# Only the beginning of a User-Agent is stored and parsed; nothing useful follows it.
 _MAX_CHARACTERS = 400
 
 
 class Device(NamedTuple):
-    """Browser, operating system and kind of device; None where the User-Agent does not name it."""
+    """Browser, operating system and kind of device; None where the User-Agent does not show it."""
 
     browser: str | None
     os: str | None
@@ -56,7 +56,10 @@ def truncate_header(header: str | None) -> str | None:
 
 @lru_cache(maxsize=4_096)
 def classify(agent: str | None) -> str:
-    """Return the kind of program of a User-Agent: reader, scanner, tool, proxy, apple or unknown."""
+    """Return the kind of program of a User-Agent: `reader`, `scanner`, `tool`, `proxy`, `apple` or `unknown`.
+
+    A `reader` is a browser or mail program of a person; a missing User-Agent counts as a `tool`.
+    """
     if not agent:
         return "tool"
     if agent == _APPLE:
@@ -72,9 +75,9 @@ def classify(agent: str | None) -> str:
 
 @lru_cache(maxsize=4_096)
 def parse_device(agent: str | None) -> Device:
-    """Parse the browser, the operating system and the kind of device from a User-Agent.
+    """Parse the browser, the operating system and the kind of device from a User-Agent; all None for a machine's.
 
-    The first parse of a User-Agent takes a millisecond, so callers parse it before they use the writer thread.
+    The first parse of a User-Agent takes a millisecond, so parse it before a write transaction.
     """
     if agent is None or classify(agent) not in ("reader", "unknown"):
         return Device(None, None, None)
@@ -101,7 +104,7 @@ def _family_name(family: str | None) -> str | None:
 
 @cache
 def _parser() -> "Callable[[str], PartialResult]":
-    """Return the parser, created on first use; each of its thousand patterns is compiled when it is first tried."""
+    """Return the parser, which is created on first use and compiles each of its thousand patterns when first tried."""
     from ua_parser import Domain
     from ua_parser.basic import Resolver
     from ua_parser.loaders import load_lazy_builtins

@@ -1,1 +1,1 @@
-"""Every setting: its schema, where its value comes from, and the example that is shipped."""
+"""The settings: their schema, how their values are loaded, and the example file."""

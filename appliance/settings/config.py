@@ -1,4 +1,7 @@
-"""The configuration from its five layers: option, environment, file, page, default (the first one wins)."""
+"""Loads the configuration from five layers: command-line option, environment, file, settings page, default.
+
+A setting takes its value from the first layer that has one.
+"""
 
 import os
 import stat
@@ -17,7 +20,7 @@ from appliance.core.errors import ConfigError
 from appliance.settings.schema import Config
 
 PREFIX = "CAMPANERO_"
-# Environment variables that are not settings and are read elsewhere.
+# Environment variables with the prefix that are not settings; other modules read them.
 TEST_VARIABLES = ("CAMPANERO_TEST_CLOCK", "CAMPANERO_TEST_HOSTS")
 OTHER_VARIABLES = {*TEST_VARIABLES, "CAMPANERO_CONFIG"}
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -25,7 +28,10 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """A configuration with the layer that each setting came from, and warnings worth a line in the log."""
+    """A configuration with the name of the layer that each setting came from, and warnings for the log.
+
+    `options` and `file` are the arguments of `load`, for loading it again.
+    """
 
     config: Config
     sources: dict[str, str]
@@ -34,17 +40,17 @@ class LoadedConfig(msgspec.Struct, frozen=True):
     file: Path | None = None
 
     def with_pages(self, page: Mapping[str, Any]) -> "LoadedConfig":
-        """Return the configuration with the present settings of pages. Raises ConfigError."""
+        """Load the configuration again with new values from settings pages, by dotted name. Raises ConfigError."""
         return load(self.options, None, self.file, page)
 
 
 def parse_seconds(duration: str) -> float:
-    """Return a duration like `600s` or `72h` in seconds."""
+    """Return a valid duration, such as `600s` or `72h`, in seconds."""
     return float(duration[:-1]) * _UNITS[duration[-1]]
 
 
 def list_settings(kind: type[msgspec.Struct] = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield every setting as (dotted name, declaration) in the order of the file."""
+    """Yield every setting as (dotted name, declaration) in the order of `config.example.toml`."""
     for info in fields(kind):
         name = prefix + info.encode_name
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
@@ -62,12 +68,12 @@ def get_value(config: Config, name: str) -> Any:
 
 
 def is_secret(info: FieldInfo) -> bool:
-    """Return whether a setting is a secret, which is never shown."""
+    """Return whether a setting is a secret, whose value is never shown."""
     return bool(_extra(info).get("secret"))
 
 
 def help_text(info: FieldInfo) -> str:
-    """Return a setting's line of help."""
+    """Return the help line of a setting, or an empty text if it has none."""
     return next((m.description for m in _metas(info) if m.description), "")
 
 
@@ -85,10 +91,10 @@ def load(
     file: Path | None = None,
     page: Mapping[str, Any] | None = None,
 ) -> LoadedConfig:
-    """Merge the layers into a configuration. Raises ConfigError with one line for each faulty setting.
+    """Merge the layers into a configuration. Raises ConfigError, whose text names each invalid setting.
 
-    `options` and `page` are keyed by dotted name. Without `file`, `campanero.toml` in the data directory is read if it
-    exists.
+    `options` and `page` map dotted names to values; None is no value. `environment` is `os.environ` by default. Without
+    `file`, `campanero.toml` in the data directory is read if it exists.
     """
     options, page = dict(options or {}), dict(page or {})
     environment = os.environ if environment is None else environment
@@ -217,7 +223,7 @@ def _check(config: Config, environment: Mapping[str, str]) -> None:
 
 
 def _check_inbound(config: Config) -> list[str]:
-    """Return the errors of the listener for returned mail."""
+    """Return the errors of the settings of the SMTP listener for bounces, complaints and replies."""
     inbound, faults = config.inbound, []
     host, _, port = inbound.listen.rpartition(":")
     if inbound.listen and (not host or not port.isdecimal() or int(port) > 65535):
@@ -226,7 +232,7 @@ def _check_inbound(config: Config) -> list[str]:
 
 
 def _check_certificate_files(prefix: str, certificate: str, key: str) -> list[str]:
-    """Return the errors of the paths of a certificate and its key."""
+    """Return the errors of the paths of a certificate and its key; both may be empty. `prefix` names their settings."""
     paths = (("certificate", certificate), ("key", key))
     faults = [f"{prefix}{name}: no file {path!r}" for name, path in paths if path and not Path(path).is_file()]
     if key and not certificate:
@@ -235,7 +241,7 @@ def _check_certificate_files(prefix: str, certificate: str, key: str) -> list[st
 
 
 def _check_sms(config: Config) -> list[str]:
-    """Return the errors of the SMS sender and the stop words; each provider checks its own settings."""
+    """Return the errors of the SMS sender and the stop words; other settings are checked by each SMS provider."""
     sms, faults = config.sms, []
     try:
         is_sender = not sms.twilio.from_ or addresses.parse_sms_sender(sms.twilio.from_) == sms.twilio.from_
@@ -251,7 +257,7 @@ def _check_sms(config: Config) -> list[str]:
 
 
 def _find_warnings(config: Config) -> list[str]:
-    """Return warnings about valid settings that probably do not work."""
+    """Return a warning for each setting that is valid but probably does not work."""
     name, warnings = config.email.direct.helo or base_host(config), []
     if config.email.transport == "direct" and ("." not in name or name.replace(".", "").isdecimal()):
         warnings.append(
@@ -265,29 +271,35 @@ def _find_warnings(config: Config) -> list[str]:
 
 
 def base_url(config: Config) -> str:
-    """Return the base of all links, without a final slash; never taken from a request (docs/decisions.md#17)."""
+    """Return the base URL of all links, without a final slash.
+
+    It comes from the settings and never from a request (docs/decisions.md#17).
+    """
     return (config.base_url or listen_url(config)).rstrip("/")
 
 
 def listen_url(config: Config) -> str:
-    """Return the URL of the address that this service listens on."""
+    """Return the URL of the address that the service listens on; https if it has a certificate."""
     return f"{'https' if config.tls.certificate else 'http'}://{config.listen}"
 
 
 def reachable_address(listen: str) -> tuple[str, int]:
-    """Return the host and port by which this machine reaches a listener at HOST:PORT, also at a wildcard address."""
+    """Return the host and port at which this machine can connect to a listener at `listen` (HOST:PORT).
+
+    For a wildcard address it is the loopback address.
+    """
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host), int(port)
 
 
 def is_https(config: Config) -> bool:
-    """Return whether the base URL is https, with an own certificate or through a proxy that has one."""
+    """Return whether the base URL is https: the service has a certificate, or a proxy in front of it terminates TLS."""
     return base_url(config).startswith("https://")
 
 
 def base_host(config: Config) -> str:
-    """Return the host of `base_url`."""
+    """Return the host name of `base_url`, without the port."""
     return urlsplit(base_url(config)).hostname or ""
 
 
@@ -296,27 +308,27 @@ _layers: LoadedConfig | None = None
 
 
 def set_current(config: Config, layers: LoadedConfig | None = None) -> None:
-    """Set the configuration of this process and its layers, at the start and after a change on a page."""
+    """Set the configuration of this process, at the start and after a change on a settings page."""
     global _current, _layers
     _current, _layers = config, layers
 
 
 def get_loaded() -> LoadedConfig:
-    """Return the configuration of this process with its layers. Raises RuntimeError if it was set without layers."""
+    """Return the configuration of this process with its sources. Raises RuntimeError if it was set without them."""
     if _layers is None:
         raise RuntimeError("the configuration was set without its layers")
     return _layers
 
 
 def current() -> Config:
-    """Return the configuration of this process."""
+    """Return the configuration of this process. Raises RuntimeError if it is not set."""
     if _current is None:
         raise RuntimeError("the configuration is not loaded")
     return _current
 
 
 def write_example() -> str:
-    """Return the text of `config.example.toml`: every setting with its default and its line of help."""
+    """Return the text of `config.example.toml`: every setting with its default and its help line."""
     lines = [
         "# Every setting with its default. Order: option, environment (CAMPANERO_EMAIL__RELAY__HOST), this file,",
         "",

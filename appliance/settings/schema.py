@@ -1,7 +1,7 @@
-"""Declares every setting once, with its name, type, default and one line of help.
+"""Declares every setting once, with its name, type, default and help line.
 
-`config.py` loads the values from its five layers. `config.example.toml`, `campanero check` and the settings pages are
-made from the same declarations.
+`config.py` loads the values. `config.example.toml`, `campanero check` and the settings pages are generated from the
+same declarations.
 """
 
 from typing import Annotated, Any, Literal
@@ -32,7 +32,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class Relay(Struct, frozen=True):
-    """The SMTP server that all mail is sent through."""
+    """The SMTP server that takes all mail if `email.transport` is `relay`."""
 
     host: Annotated[str, _help("name or address of the SMTP server")] = ""
     port: Annotated[int, Meta(ge=1, le=65535, description="587 with starttls, 465 with tls")] = 587
@@ -45,7 +45,7 @@ class Relay(Struct, frozen=True):
 
 
 class Direct(Struct, frozen=True):
-    """Delivery to the recipients' own servers."""
+    """Delivery to the recipients' own servers, if `email.transport` is `direct`."""
 
     port: Annotated[int, Meta(ge=1, le=65535, description="port of the recipients' servers")] = 25
     helo: Annotated[str, _help('host name in HELO and EHLO; "" = host of base_url')] = ""
@@ -63,7 +63,7 @@ class Direct(Struct, frozen=True):
 
 
 class Hooks(Struct, frozen=True):
-    """Webhooks of mail services for bounces and complaints; each path returns 404 until its setting is filled."""
+    """Webhooks by which email services report bounces and complaints; a path returns 404 while its setting is empty."""
 
     ses_topic: Annotated[
         str,
@@ -213,7 +213,7 @@ class Sms(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    """Access to other hosts, and trusted proxies."""
+    """DNS servers, access to private hosts, trusted proxies and the link check."""
 
     dns_servers: Annotated[list[Nameserver], _help('DNS servers as "host:port"; [] = those of the system')] = field(
         default_factory=list
@@ -238,14 +238,14 @@ class Webhooks(Struct, frozen=True):
 
 
 class Tls(Struct, frozen=True):
-    """TLS for `listen` with an own certificate; not needed behind a proxy that terminates TLS."""
+    """TLS for `listen` with a certificate of this service; not needed behind a proxy that terminates TLS."""
 
     certificate: Annotated[str, _help('file with certificate and chain, read again when it changes; "" = http')] = ""
     key: Annotated[str, _help('file with its key; "" = in the same file')] = ""
 
 
 class Limits(Struct, frozen=True):
-    """Limits of requests."""
+    """Limits of requests, and of the lateness of scheduled campaigns."""
 
     requests_per_minute: Annotated[int, Meta(ge=0, description="per credential; burst = a tenth; 0 = unlimited")] = 3000
     messages_per_minute: Annotated[int, Meta(ge=0, description="POST /messages and /events")] = 12000
@@ -264,7 +264,7 @@ class Limits(Struct, frozen=True):
 
 
 class Storage(Struct, frozen=True):
-    """Limits of free disk space."""
+    """The free disk space below which sending stops, and the size of the reserve file."""
 
     least_free_mb: Annotated[
         int, Meta(ge=0, description="sending stops with less free space on the disk of data_dir")
@@ -297,7 +297,7 @@ class Backup(Struct, frozen=True):
 
 
 class Log(Struct, frozen=True):
-    """The log, on stderr or in a file."""
+    """The log: its level and format, and its file instead of stderr."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], _help("minimum level")] = "info"
     format: Annotated[Literal["text", "json"], _help("text for people, json for machines")] = "text"
@@ -313,7 +313,7 @@ class Log(Struct, frozen=True):
 
 
 class Config(Struct, frozen=True):
-    """The effective configuration of one process; never changed after start."""
+    """The configuration of the service; an instance never changes, and a change on a settings page makes a new one."""
 
     listen: Annotated[str, _help("HOST:PORT of the web interface and the API")] = "127.0.0.1:8080"
     base_url: Annotated[str, _help('public URL of the service, used in every link; "" = http(s):// + listen')] = ""
