@@ -73,7 +73,8 @@ def strip_needless_quotes(text: str) -> str:
 def address_in_header(text: str) -> str:
     """Return the email address in a text of a header, log or DNS record, without name, needless quotes and final dot.
 
-    Examples are `Ann <ann@example.org>` and `ann@example.org.`. A text without an address is returned as it is.
+    Examples are `Ann <ann@example.org>` and `ann@example.org.`. If no address can be parsed, the result is the text
+    itself without needless quotes and final dot.
     """
     return strip_needless_quotes(parseaddr(text)[1] or text).rstrip(".")
 

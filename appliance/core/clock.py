@@ -74,7 +74,10 @@ def monotonic() -> float:
 
 
 def iso(ms: int | None) -> str | None:
-    """Format a time in milliseconds for the API: UTC with milliseconds and `Z`; None stays (docs/decisions.md#1)."""
+    """Format a time in milliseconds for the API, in UTC with milliseconds and `Z`; return None for None.
+
+    The format is that of docs/decisions.md#1.
+    """
     if ms is None:
         return None
     hour, ms_of_hour = divmod(ms, _HOUR_MS)

@@ -35,7 +35,7 @@ class DirectoryInUse(Exception):
 def create(directory: Path) -> Path:
     """Create the data directory if it does not exist, set its mode to 0700, and return it.
 
-    The mode of a directory of another user stays. Raises ForeignDirectory.
+    A directory of another user keeps its mode. Raises ForeignDirectory.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     _require_own_directory(directory)
@@ -108,9 +108,9 @@ def irregular_kind(path: Path) -> str:
 def create_file(target: Path) -> Iterator[BinaryIO]:
     """Yield an open file (mode 0600) that gets the name `target` after the block, once its content is on disk.
 
-    If the block raises, there is no file. Raises FileExistsError if `target` exists when the block ends. Until then the
-    file has no name, so a killed process leaves no file behind. File systems without unnamed files (NFS, FAT) need a
-    temporary name; the next call in the same directory removes such files of killed processes.
+    If the block raises, no file is created. Raises FileExistsError if `target` exists when the block ends. Until then
+    the file has no name, so a killed process leaves no file behind. File systems without unnamed files (NFS, FAT) need
+    a temporary name; the next call in the same directory removes such files of killed processes.
     """
     remove_unfinished_files(target.parent)
     try:
@@ -202,7 +202,7 @@ def lock(directory: Path, listen: str = "") -> Iterator[None]:
 
 
 def find_service_pid(directory: Path) -> int | None:
-    """Return the process id of the service that has locked a directory, or None."""
+    """Return the process id of the service that has locked a directory; None if it is not locked or that is unknown."""
     recorded = _recorded_pid(directory)
     try:
         status, locks = directory.stat(), _PROC_LOCKS.read_text()

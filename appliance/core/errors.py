@@ -189,7 +189,7 @@ class Uncertain(DeliveryError):
 
 
 def summarize(fields: dict[str, list[str]]) -> str:
-    """Return the first message of each field as one text, separated by semicolons."""
+    """Return the name and first message of each field as one text, separated by semicolons; `base` is not named."""
     parts = [f"{name} {messages[0]}" if name != "base" else messages[0] for name, messages in fields.items()]
     return "; ".join(parts)
 
@@ -231,7 +231,7 @@ class Faults:
 
 
 class Transition(NamedTuple):
-    """An action that changes a status from one of `sources` to `target`; `participle` is its word in error texts."""
+    """An action that changes a status from one of `sources` to `target`; `participle` ("paused") is for error texts."""
 
     participle: str
     target: str

@@ -142,7 +142,7 @@ def run_child(word: str, task: Any) -> Iterator[Iterator[dict[str, Any]]]:
     """Start this program with the argument `word`, send it `task` as JSON, and yield an iterator of its decoded lines.
 
     A child does work that needs much processor time: it may read the database, but never writes it. The last line has
-    the key `done`; if the child ends before, the iterator raises RuntimeError. The child is killed when the block ends.
+    the key `done`; if it is missing, the iterator raises RuntimeError. The child is killed when the block ends.
     """
     with _start(word) as process:
         assert process.stdin is not None and process.stdout is not None

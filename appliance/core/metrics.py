@@ -68,7 +68,7 @@ class Counter(_Metric):
     def family(self, account_id: int | None) -> Family:
         """Return the counts of an account, or the sums over all accounts (None).
 
-        A counter without labels is 0 before its first increment; one with labels has no samples.
+        Before the first increment, a counter without labels is 0, and one with labels has no samples.
         """
         sums: dict[Labels, int] = {} if self.labels else {(): 0}
         with self._lock:
@@ -95,7 +95,7 @@ class Histogram(_Metric):
             total[0] += seconds
 
     def family(self, account_id: int | None) -> Family:
-        """Return the buckets, sums and counts of the installation, whichever the account."""
+        """Return the buckets, sums and counts of the whole installation; `account_id` is ignored."""
         with self._lock:
             histograms = [(values, [*counts], total[0]) for values, (counts, total) in sorted(self._histograms.items())]
         samples: list[Sample] = []
@@ -120,7 +120,7 @@ class Gauge(_Metric):
         self._function = function
 
     def family(self, account_id: int | None) -> Family:
-        """Return the current values, whichever the account; there are none before `set_function`."""
+        """Return the current values; there are none before `set_function`. `account_id` is ignored."""
         values = [] if self._function is None else sorted(self._function())
         return Family(
             self.name, "gauge", self.help, [Sample("", self._label_pairs(values), value) for values, value in values]

@@ -126,7 +126,7 @@ class RateLimiter:
         self._hour: deque[float] = deque()
 
     def allowed_at(self, now: float) -> float:
-        """Return when the next message may be sent (in the past: now); NEVER until a message in progress ends."""
+        """Return the time from which the next message may be sent, or NEVER if a message in progress must end first."""
         if self.limit.connections and self.in_use >= self.limit.connections:
             return NEVER
         return max(self._next, self.hour_allowed_at(now))
@@ -151,7 +151,7 @@ class RateLimiter:
             self.record(now)
 
     def end(self, used: bool) -> None:
-        """Count a message as no longer in progress; if `used` is false it was not sent, and its quota is returned."""
+        """Count a message as no longer in progress; if `used` is false it was not sent and counts towards no limit."""
         self.in_use -= 1
         if not used:
             self._next -= self._gap

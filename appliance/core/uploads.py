@@ -168,7 +168,7 @@ class _Reader:
         return data
 
     async def copy_until(self, end: bytes, file: IO[bytes]) -> int:
-        """Write the bytes before `end` to a file in blocks of about `_BLOCK_BYTES`, skip `end`; return the size."""
+        """Write the bytes before `end` to a file in large blocks, skip `end`, and return the number of those bytes."""
         size = searched = 0
         while (place := self._buffer.find(end, searched)) < 0:
             searched = max(0, len(self._buffer) - len(end))

@@ -57,7 +57,10 @@ def find_data_error(value: Any, extra: dict[str, Any]) -> str | None:
 
 
 def _has_infinite_number(value: Any) -> bool:
-    """Return whether a value is or contains a non-finite number: msgspec parses 1e400 as infinity, encoded as null."""
+    """Return whether a value is or contains a non-finite number.
+
+    msgspec parses 1e400 as infinity and encodes it as null.
+    """
     if isinstance(value, float):
         return not math.isfinite(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -128,7 +131,7 @@ def use_within(path: str, *names: str) -> dict[str, RefusedKey]:
 
 
 def content_keys(prefix: str = "") -> dict[str, RefusedKey]:
-    """Return the keys that other products use for the parts of a message, with errors that name ours.
+    """Return the keys that other products use for the parts of a message, with errors that name our keys.
 
     `prefix` is the path of our keys in the request, such as `message.`.
     """
@@ -143,7 +146,10 @@ def content_keys(prefix: str = "") -> dict[str, RefusedKey]:
 
 
 def unsupported(reason: str, *names: str, neutral: Any = None) -> dict[str, RefusedKey]:
-    """Return keys that have no equivalent, with an error that gives `reason`; `neutral` is a value to ignore."""
+    """Return keys that have no equivalent, with an error that gives `reason`, which may say what to do instead.
+
+    A key with the value `neutral` is ignored.
+    """
     return dict.fromkeys(names, RefusedKey(f"is not supported: {reason}", neutral))
 
 
@@ -437,7 +443,7 @@ def _meta(schema: dict[str, Any] | None = None, **extra: Any) -> Meta:
 
 
 def schema_name(schema: str) -> Meta:
-    """Return a Meta that refers to a named OpenAPI schema, for a value that a reader of its own package parses."""
+    """Return a Meta that refers to a named OpenAPI schema, for a value that is parsed by code outside this module."""
     return _meta({"$ref": f"#/components/schemas/{schema}"})
 
 

@@ -342,7 +342,7 @@ def _delete_expired_of_account(account_id: int, before: int, stopping: threading
 
 
 def _delete_events(account_id: int, before: int, ids: list[int]) -> int:
-    """Delete those of the events that are not needed meanwhile, and return their number.
+    """Delete those of the events that are still not needed, and return their number.
 
     `account.events_since` is set to `before`, the time from which the log is complete.
     """
@@ -366,7 +366,7 @@ _mail_health_cache: CostAwareCache["MailHealth"] = CostAwareCache(min_age_second
 
 
 class MailHealth(NamedTuple):
-    """Numbers of sent, bounced and complained-about emails and of sent and failed SMS in the last `days` days."""
+    """The numbers of emails sent, bounced and reported as spam, and of SMS sent and failed, in the last `days` days."""
 
     days: int
     sent: int

@@ -259,7 +259,8 @@ class Submitted(NamedTuple):
 def find_missing_contact(account_id: int, prepared: PreparedEvent) -> str | None:
     """Return the address of the contact that must be created before the event is recorded, or None.
 
-    None if the client did not ask for it, the contact exists, or the event is invalid or a repetition.
+    It is None if the client did not request the creation, if the contact exists, and if the event is invalid or was
+    recorded before.
     """
     if (
         not prepared.creates
@@ -272,7 +273,7 @@ def find_missing_contact(account_id: int, prepared: PreparedEvent) -> str | None
 
 
 def check_event(account_id: int, request: EventWrite, _: int | None = None) -> None:
-    """Raise Invalid with all errors of an event that the declared types do not show, such as an unknown contact."""
+    """Raise Invalid with the errors that the declared types of an event do not show, such as an unknown contact."""
     if not isinstance(request.event, str):  # The wrong type is reported already; the checks below need some name.
         request = structs.replace(request, event="unknown")
     prepared = prepare(request)

@@ -93,8 +93,8 @@ def load(
 ) -> LoadedConfig:
     """Merge the layers into a configuration. Raises ConfigError, whose text names each invalid setting.
 
-    `options` and `page` map dotted names to values; None is no value. `environment` is `os.environ` by default. Without
-    `file`, `campanero.toml` in the data directory is read if it exists.
+    `options` and `page` map dotted names to values; a value of None counts as missing. `environment` is `os.environ` by
+    default. Without `file`, `campanero.toml` in the data directory is read if it exists.
     """
     options, page = dict(options or {}), dict(page or {})
     environment = os.environ if environment is None else environment

@@ -1,1 +1,1 @@
-"""The database: opening, migrations, models, and the thread that writes."""
+"""The database: connections, migrations, models, the writer thread, and the journal of opt-outs."""

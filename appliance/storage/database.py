@@ -25,9 +25,10 @@ def _fold_letter(char: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Return a text in the form in which texts that differ only by case are equal.
+    """Return a text in a form that is the same for all texts that differ only in upper and lower case.
 
-    Case is folded letter by letter (Unicode simple folding), and no letter outside ASCII becomes an ASCII letter.
+    Case is folded letter by letter (Unicode simple folding), so the length stays. No letter outside ASCII becomes an
+    ASCII letter.
     """
     if text.isascii():
         return text.lower()
@@ -35,33 +36,34 @@ def fold_case(text: str) -> str:
 
 
 def normalize_name(text: str) -> str:
-    """Return a name without case and surrounding space, in composed form, for comparing names."""
+    """Return the form of a name for comparing names: case-folded, in composed form (NFC), without surrounding space."""
     return fold_case(unicodedata.normalize("NFC", text.strip()))
 
 
 def _sql_folded(value: object) -> str | None:
-    """Return the result of the SQL function `folded`: the folded text, or NULL for other types."""
+    """Implement the SQL function `folded`: return the case-folded text, or NULL for a value that is not a text."""
     return fold_case(value) if isinstance(value, str) else None
 
 
-# Older versions can lose committed work when two connections write and checkpoint (the "WAL reset" bug).
+# Older versions can lose committed transactions when two connections write and checkpoint (the "WAL reset" bug).
 MIN_SQLITE_VERSION = (3, 51, 3)
 
 PRAGMAS = {
     "busy_timeout": 10_000,  # set first, so that the following pragmas wait too
     "journal_mode": "wal",
-    # Acknowledged writes survive a power cut (FULL); waiting writers share one commit, so the sync costs little.
+    # FULL: committed writes survive a power cut. Queued writes share one commit, so the sync costs little.
     "synchronous": 2,
     "foreign_keys": 1,
-    # Deleted data is overwritten where that writes no further page; an erasure overwrites all of it.
+    # Deleted data is overwritten where that writes no additional page; an erasure overwrites all of it
+    # (`set_secure_delete`).
     "secure_delete": "fast",
-    # KiB for each of a dozen connections, used once the file is larger than the memory map; pages that are read often
-    # are in the page cache of the operating system anyway.
+    # KiB for each of a dozen connections. The cache serves only the part of the file beyond the memory map, and pages
+    # that are read often are in the page cache of the operating system anyway.
     "cache_size": -1_000,
     "temp_store": 2,
     "mmap_size": 268_435_456,
     "journal_size_limit": 67_108_864,
-    # Pages, for commands and migrations. In the service `transactions.Checkpointer` copies the log into the database.
+    # Pages; for commands and migrations. In the service `transactions.Checkpointer` does the checkpoints.
     "wal_autocheckpoint": 20_000,
 }
 
@@ -71,20 +73,20 @@ class SqliteTooOld(Exception):
 
 
 class Database(APSWDatabase):  # type: ignore[misc]  # its library has no types
-    """Peewee's database on apsw, which includes a current SQLite."""
+    """Peewee's database on apsw, a package that includes a current SQLite library."""
 
     def get_binary_type(self) -> type[memoryview]:
-        """Return the type as which bytes are bound; Peewee takes it from `sqlite3`, which the executable lacks."""
+        """Return the type for binary parameters; Peewee would import it from `sqlite3`, which the executable lacks."""
         return memoryview
 
 
 database = Database(None, autoconnect=True)
-# Registered here because a connection gets the functions that exist when it is opened.
+# Registered here because a connection has only the functions that are registered when it is opened.
 database.register_function(_sql_folded, "folded", 1)
 
 
 def check_version() -> None:
-    """Raise SqliteTooOld for an old library; called before any file is touched."""
+    """Raise SqliteTooOld if the SQLite library is older than `MIN_SQLITE_VERSION`; called before a file is opened."""
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < MIN_SQLITE_VERSION:
         required = ".".join(map(str, MIN_SQLITE_VERSION))
@@ -92,29 +94,32 @@ def check_version() -> None:
 
 
 def open_database(path: Path | str) -> None:
-    """Use a database file in this process; a new file is created with mode 0600."""
+    """Set the database file of this process; each thread opens its connection on first use.
+
+    A missing file is created with mode 0600. Raises SqliteTooOld.
+    """
     check_version()
     if str(path) != ":memory:" and not Path(path).exists():
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    # URIs allow attaching a file read-only. A removed file is not created again, because a thread that connects then
-    # would read an empty database from that time on.
+    # Without SQLITE_OPEN_CREATE a removed file is not created again; a thread that connects later would otherwise read
+    # an empty database. SQLITE_OPEN_URI allows attaching a file read-only.
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
     database.init(str(path), pragmas=PRAGMAS, flags=flags)
 
 
 def close_database() -> None:
-    """Close this thread's connection, if it ever opened one."""
+    """Close the connection of this thread, if it is open."""
     if database.database is not None and not database.is_closed():
         database.close()
 
 
 def connection() -> Any:
-    """Return the raw apsw connection of this thread, and open it if needed."""
+    """Return the raw apsw connection of this thread, opening it if needed."""
     return database.connection()
 
 
 def checkpoint() -> None:
-    """Copy the write-ahead log into the database, as far as readers allow."""
+    """Copy as much of the write-ahead log into the database as possible without waiting for readers or writers."""
     connection().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
@@ -128,67 +133,73 @@ def rows(sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
 
 
 def fetch_one(sql: str, parameters: Any = ()) -> tuple[Any, ...] | None:
-    """Return the first row, or None."""
+    """Run a statement and return its first row, or None if it has no rows."""
     first_rows = rows(sql, parameters)
     return first_rows[0] if first_rows else None
 
 
 def scalar(sql: str, parameters: Any = ()) -> Any:
-    """Return the first column of the first row, or None."""
+    """Run a statement and return the first column of its first row, or None if it has no rows."""
     row = fetch_one(sql, parameters)
     return row[0] if row else None
 
 
 def run(sql: str, parameters: Any = ()) -> int:
-    """Run a writing statement and return how many rows it changed."""
+    """Run a writing statement and return the number of rows that it changed."""
     handle = connection()
     handle.execute(sql, parameters).fetchall()
     return int(handle.changes())
 
 
 def attach_file(path: Path, name: str) -> None:
-    """Attach a file to this connection under a name, read-only; outside of a transaction."""
+    """Attach a finished database file, read-only, to the connection of this thread as the schema `name`.
+
+    A file attached under that name is detached. Call it outside of a transaction.
+    """
     detach_file(name)
-    # The file no longer changes, and an immutable file takes no part in transactions.
+    # The file no longer changes; SQLite opens an immutable file without locks.
     connection().execute(f"ATTACH ? AS {name}", (f"file:{quote(str(path))}?immutable=1",)).fetchall()
 
 
 def attach_new_file(path: Path, name: str) -> None:
-    """Attach a new empty file, which this connection fills, without a journal: a half-written file is discarded."""
+    """Create an empty database file (mode 0600) and attach it, writable, as the schema `name`.
+
+    Writes to it have neither journal nor sync, because a file that is not finished is discarded.
+    """
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection().execute(f"ATTACH ? AS {name}", (str(path),)).fetchall()
     connection().execute(f"PRAGMA {name}.journal_mode = off; PRAGMA {name}.synchronous = off").fetchall()
 
 
 def detach_file(name: str) -> None:
-    """Detach a file if it is attached."""
+    """Detach the schema `name` from the connection of this thread, if it is attached."""
     if scalar("SELECT 1 FROM pragma_database_list WHERE name = ?", (name,)):
         connection().execute(f"DETACH {name}").fetchall()
 
 
 class WriteState(threading.local):
-    """The state of this thread: whether it runs a verb, and the callbacks after the verb's commit."""
+    """The state of the current thread: the verb that it runs, if any, and whether it is in a sandbox."""
 
-    is_writing = False
-    callbacks: list[Callable[[], None]] | None = None
-    journal_lines: list[bytes] | None = None  # lines for the journal, written before that commit
-    is_sandboxed = False  # whether this thread writes to a sandbox
+    is_writing = False  # whether it runs a verb
+    callbacks: list[Callable[[], None]] | None = None  # functions to call after the commit of the verb
+    journal_lines: list[bytes] | None = None  # lines for the journal of opt-outs, written before that commit
+    is_sandboxed = False  # whether it writes to the temporary tables of a sandbox
 
 
 write_state = WriteState()
 
 
-# The last id that a table gave to a row; the parameter is the table's name.
+# Selects the highest id that a table has ever given to a row; the parameter is the name of the table.
 LAST_ID_SQL = "SELECT seq FROM sqlite_sequence WHERE name = ?"
 
 
 def last_id(table: str) -> int:
-    """Return the last id that a table gave to a row; ids are never reused."""
+    """Return the highest id that a table has ever given to a row, also if the row was deleted; 0 if it had no rows."""
     return int(scalar(LAST_ID_SQL, (table,)) or 0)
 
 
 def reserve_ids(table: str, count: int) -> int:
-    """Reserve the next ids of a table and return the last id before them."""
+    """Reserve the next `count` ids of a table and return the id before the first of them."""
     before = last_id(table)
     if count and not run("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (before + count, table)):
         run("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, count))
@@ -196,7 +207,7 @@ def reserve_ids(table: str, count: int) -> int:
 
 
 def list_columns(handle: Any) -> dict[str, list[str]]:
-    """Return the tables of the file behind a connection with their columns."""
+    """Return the column names of each table in the database of an apsw connection, by table name."""
     column_rows = handle.execute(
         "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
     ).fetchall()
@@ -207,17 +218,20 @@ def list_columns(handle: Any) -> dict[str, list[str]]:
 
 
 def data_version() -> int:
-    """Return a number that changes when another connection writes."""
+    """Return a number that differs from an earlier one if another connection has committed changes in between.
+
+    Only numbers of the same connection, that is of the same thread, can be compared.
+    """
     return int(scalar("PRAGMA data_version"))
 
 
 def quick_check(max_faults: int) -> list[str]:
-    """Check the database without its indexes and return up to `most` faults."""
+    """Check the database for damage without comparing indexes with tables; return at most `max_faults` messages."""
     return _list_faults(rows(f"PRAGMA quick_check({max_faults})"))
 
 
 def integrity_check(max_faults: int) -> list[str]:
-    """Check the database with its indexes and return up to `most` faults."""
+    """Check the database for damage, including its indexes; return at most `max_faults` messages."""
     return _list_faults(rows(f"PRAGMA integrity_check({max_faults})"))
 
 
@@ -226,22 +240,22 @@ def _list_faults(check_rows: list[tuple[Any, ...]]) -> list[str]:
 
 
 def count_free_bytes() -> int:
-    """Return the unused bytes of the file."""
+    """Return the size in bytes of the unused pages of the database file."""
     return int(scalar("PRAGMA freelist_count")) * int(scalar("PRAGMA page_size"))
 
 
 def set_read_only() -> None:
-    """Set this thread's connection to read-only."""
+    """Make the connection of this thread reject all writes."""
     run("PRAGMA query_only = 1")
 
 
 def set_secure_delete(is_complete: bool) -> None:
-    """Make this connection overwrite all deleted data, or only where that costs no extra write."""
+    """Make the connection of this thread overwrite all deleted data, or only where that writes no additional page."""
     run(f"PRAGMA secure_delete = {'1' if is_complete else 'fast'}")
 
 
 def truncate_wal(handle: Any = None) -> None:
-    """Copy the write-ahead log into the database and truncate it."""
+    """Copy the whole write-ahead log into the database and truncate it, on `handle` or this thread's connection."""
     (handle or connection()).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
@@ -249,12 +263,12 @@ _encode = msgspec.json.Encoder()
 
 
 class Table(Model):
-    """Base of every table: columns and indexes only, no behaviour."""
+    """The base class of every table; subclasses declare columns and indexes only, no behaviour."""
 
     id = AutoIncrementField()  # ascending and never reused (docs/decisions.md#1)
 
     if TYPE_CHECKING:
-        # Foreign key columns (`account_id`) and attributes that loaders add are known only at run time.
+        # Type checkers cannot see foreign key columns (`account_id`) and attributes that other code adds.
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
 
@@ -264,11 +278,11 @@ class Table(Model):
 
 
 class Time(BigIntegerField):
-    """A moment in whole milliseconds since 1970 UTC."""
+    """A column with a time in whole milliseconds since 1970 UTC."""
 
 
 class Json(TextField):
-    """A JSON value kept as text."""
+    """A column with a JSON value, which is stored as text."""
 
     def db_value(self, value: Any) -> str | None:
         """Encode a value for the database."""
@@ -280,7 +294,7 @@ class Json(TextField):
 
 
 class Page(NamedTuple):
-    """A page of a list: its rows, and the total number of rows."""
+    """A page of a list: its rows, the total number of rows on all pages, its number from 1, and the page size."""
 
     rows: Sequence[Any]
     total: int
@@ -289,16 +303,16 @@ class Page(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """Return the number of pages; 0 when there are no rows."""
+        """Return the number of pages of the whole list; 0 if it has no rows."""
         return -(-self.total // self.limit)
 
 
-# OFFSET has to walk the rows that it skips, and SQLite's integers end at this number.
+# A larger OFFSET is not passed to SQLite, whose integers have 64 bits; no list has this many rows.
 _MAX_OFFSET = 2**53
 
 
 def paginate(query: Any, page: int, limit: int) -> Page:
-    """Return a page of an ordered Peewee query; a page past the end is empty."""
+    """Return page `page` (from 1) of an ordered Peewee query; a page past the end is empty."""
     total = query.order_by().count()
     offset = (page - 1) * limit
     rows = list(query.limit(limit).offset(offset)) if offset < min(total, _MAX_OFFSET) else []

@@ -1,8 +1,8 @@
 """Detects storage that cannot be written, stops sending before the disk is full (P9), and checks the database.
 
-A file in the data directory holds a reserve of disk space. When the disk is full, the reserve is released, and only
-what has already happened (the outcomes of messages being sent) is written in its place; every other write is refused
-until there is room for the reserve again. `DamageWatch` checks the database for damage while it is in use.
+A file `reserve` in the data directory occupies disk space. When the disk is full, the file is deleted and its space is
+used only to record what has already happened (the outcomes of messages that were being sent). All other writes are
+rejected until there is room for the file again. `DamageWatch` checks the database for damage while it is in use.
 """
 
 import contextlib
@@ -39,16 +39,16 @@ _MOVED_MESSAGES = {
     "was in it",
 }
 _MISSING_FILE = os.stat_result([0] * 10)
-# With less free space than this, even a commit that needs no new page may fail.
+# With less free space even a commit that needs no new page may fail, so the disk counts as full.
 _MIN_FREE_BYTES = _MB_BYTES
 
 
 class StorageError(Unavailable):
-    """An error of the storage: the database cannot be written, and nothing was changed."""
+    """The database cannot be written or is damaged, or the writer has ended; nothing was written."""
 
 
 def to_storage_error(error: BaseException) -> StorageError | None:
-    """Return a StorageError for an error of full, read-only, locked or damaged storage, or None for any other error."""
+    """Return a StorageError for an error whose cause is full, read-only, locked or damaged storage, else None."""
     cause = _find_cause(error)
     if cause is None:
         return None
@@ -57,7 +57,7 @@ def to_storage_error(error: BaseException) -> StorageError | None:
 
 
 def is_damage_error(error: BaseException) -> bool:
-    """Return whether an error says that the database file is damaged."""
+    """Return whether the cause of an error is a damaged database file."""
     return isinstance(_find_cause(error), _DAMAGE_ERRORS)
 
 
@@ -71,23 +71,24 @@ def _find_cause(error: BaseException) -> BaseException | None:
 
 
 class _Guard:
-    """The state of the storage of this process."""
+    """The state of the storage of this process; each text names a problem, and None means that there is none."""
 
     def __init__(self) -> None:
         self.directory: Path | None = None
-        self.is_full = False  # the reserve is released, and there is no room for a new one
-        self.low: str | None = None
-        self.failed: str | None = None
-        self.damaged: str | None = None  # until a full check of the database finds no damage
-        # The database and its write-ahead log as first opened. SQLite removes the log only with the last connection.
+        self.is_full = False  # the reserve was deleted, and there is no room for a new one
+        self.low: str | None = None  # free space is below the minimum for sending
+        self.failed: str | None = None  # the last write failed
+        self.damaged: str | None = None  # set until a full check of the database finds no damage
+        # The status of the database and its write-ahead log when first seen. SQLite removes the log only when the last
+        # connection is closed, so a missing log is an error.
         self.files: dict[str, os.stat_result] = {}
-        self.moved: str | None = None  # one of these files was removed or replaced
+        self.moved: str | None = None  # one of `files` was removed or replaced
         self._lock = threading.RLock()
         self._logged_trouble: str | None = None
 
     @property
     def trouble(self) -> str | None:
-        """Return why nothing is sent, or None."""
+        """Return the problem that stops sending, or None."""
         return (
             self.moved
             or self.damaged
@@ -101,7 +102,7 @@ class _Guard:
         return self.directory / "reserve"
 
     def log_change(self) -> None:
-        """Log when the trouble begins, changes or ends."""
+        """Log `trouble` if it has begun, changed or ended since the last call."""
         now = self.trouble
         if now != self._logged_trouble:
             self._logged_trouble = now
@@ -111,7 +112,7 @@ class _Guard:
                 log.error("storage: sending stopped: %s", now)
 
     def release_reserve(self) -> None:
-        """Delete the reserve; from now on only what has already happened is written."""
+        """Delete the reserve file; from now on the disk counts as full."""
         if self.directory is None:
             return
         with self._lock:
@@ -119,15 +120,15 @@ class _Guard:
             try:
                 self._reserve.unlink(missing_ok=True)
             except OSError as error:
-                # A disk that refuses every change has no reserve to release; waiting callers still get their error.
+                # A disk may reject every change. The callers still get the error of their own write.
                 log.debug("storage: reserve cannot be released: %s", error)
 
     def check_disk(self) -> None:
-        """Check whether the disk is full, low, or has room for the reserve again."""
+        """Update the state from the free space and the files on the disk, and delete or create the reserve file."""
         if self.directory is None:
             return
-        # The lock covers measuring and acting, so that an old measurement does not take back a reserve that was
-        # released after it.
+        # The lock covers both measuring and acting; otherwise an outdated measurement could create the reserve again
+        # just after another thread has deleted it.
         with self._lock:
             self._measure(self.directory)
         self.log_change()
@@ -153,7 +154,7 @@ class _Guard:
             self._create_reserve(reserve)
 
     def find_moved(self) -> str | None:
-        """Return an error if the database or its log was removed or replaced since the service opened it, else None."""
+        """Return an error if the database or its write-ahead log was removed or replaced while in use, else None."""
         for name, opened in self.files.items():
             now = self._stat(name)
             if now is not None and not os.path.samestat(opened, now):
@@ -161,7 +162,7 @@ class _Guard:
         return None
 
     def remember_wal(self) -> None:
-        """Remember the write-ahead log of the database once it exists."""
+        """Store the status of the write-ahead log once it exists."""
         if self.files and _WAL not in self.files:
             log_file = self._stat(_WAL)
             if log_file is not None and log_file.st_nlink:
@@ -197,7 +198,7 @@ class _Guard:
 
 
 def measure_free_space(directory: Path) -> tuple[int, float]:
-    """Return the free bytes on the disk of a directory, and the minimum of free bytes for sending."""
+    """Return the free bytes on the disk of a directory, and the free bytes below which sending stops."""
     settings, disk = config.current().storage, os.statvfs(directory)
     free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     return free, min(settings.least_free_mb * _MB_BYTES, total * settings.least_free_percent / 100)
@@ -207,19 +208,19 @@ _guard = _Guard()
 
 
 def watch(directory: Path | str) -> None:
-    """Guard this data directory from now on, and create its reserve."""
+    """Watch a data directory from now on, and create its reserve file; the database must exist."""
     _guard.directory = Path(directory)
     _guard.files = {_DATABASE: (_guard.directory / _DATABASE).stat()}
     _guard.check_disk()
 
 
 def measure() -> None:
-    """Check the disk again; called once a second."""
+    """Check the disk again; called once a second, and after a check of the database."""
     _guard.check_disk()
 
 
 def note_failure(error: BaseException) -> None:
-    """Record a failed write; the reserve is released if the disk is full."""
+    """Record a storage error; ignore any other error. On a full disk or an I/O error, delete the reserve file."""
     cause = _find_cause(error)
     if cause is None:
         return
@@ -230,14 +231,14 @@ def note_failure(error: BaseException) -> None:
 
 
 def note_success() -> None:
-    """Record a successful write."""
+    """Record a successful write, which ends the state of an earlier failure."""
     if _guard.failed is not None:
         _guard.failed = None
         _guard.log_change()
 
 
 def set_damage(message: str | None) -> None:
-    """Record a message about damage of the database; None once a full check finds no damage."""
+    """Set the message about damage of the database, or None after a full check has found no damage."""
     _guard.damaged = message
 
 
@@ -247,13 +248,13 @@ def get_damage() -> str | None:
 
 
 def require_undamaged() -> None:
-    """Raise StorageError while the database counts as damaged."""
+    """Raise StorageError while there is a message about damage of the database."""
     if _guard.damaged is not None:
         raise StorageError(_guard.damaged)
 
 
 def require_files_in_place() -> None:
-    """Raise OSError if the database or its log was removed or replaced, because a commit would be lost."""
+    """Raise OSError if the database or its write-ahead log was removed or replaced, because a commit would be lost."""
     moved = _guard.find_moved()
     if moved is not None:
         _guard.moved = moved
@@ -262,40 +263,43 @@ def require_files_in_place() -> None:
 
 
 def send_blocker() -> str | None:
-    """Return why nothing is sent now, as a text for people, or None."""
+    """Return the storage problem that stops sending, as a text for people, or None."""
     return _guard.trouble
 
 
 def write_blocker() -> str | None:
-    """Return why nothing can be written now, or None; low disk space does not count."""
+    """Return the storage problem that prevents writes, or None.
+
+    Low disk space and damage do not prevent writes; if there is another problem too, the text may name damage.
+    """
     return _guard.trouble if _guard.is_full or _guard.failed or _guard.moved else None
 
 
 def require_writable() -> None:
-    """Raise StorageError if nothing can be written; called before a long request is accepted in vain."""
+    """Raise StorageError if nothing can be written; called before a long request is read."""
     blocker = write_blocker()
     if blocker is not None:
         raise StorageError(blocker)
 
 
 def is_disk_full() -> bool:
-    """Return whether the disk is full, so that only what has already happened may be written."""
+    """Return whether the disk is full, so that only essential verbs may write (`transactions.submit_essential`)."""
     return _guard.is_full
 
 
-# Checks of the database for damage while it is in use.
+# Checks of the database for damage while it is in use:
 
 _DAMAGE_CODES = (apsw.SQLITE_CORRUPT, apsw.SQLITE_NOTADB)
 _MAX_FAULTS = 3
-# A suspected database is checked again and again, but for no more than a twentieth of the time.
+# While damage is suspected the check is repeated, after a pause of twenty times its duration.
 MIN_REST_SECONDS = 60.0
 _REST_FACTOR = 20
 
 
 class DamageWatch:
-    """A thread that checks the database at the start, and whenever SQLite reports damage.
+    """A thread that checks the database for damage at its start, and whenever SQLite reports damage.
 
-    From the first sign of damage the storage counts as damaged, until a full check finds none.
+    From the first report or finding on, `get_damage` returns a message, until a full check finds no damage.
     """
 
     def __init__(self) -> None:
@@ -304,13 +308,13 @@ class DamageWatch:
         self._thread = threading.Thread(target=self._run, name="database check", daemon=True)
 
     def start(self) -> None:
-        """Start the thread and the callback for reports of SQLite."""
-        # SQLite calls this for each damaged page that it reads, also where the error is handled elsewhere.
+        """Start the thread, and register the callback for SQLite's error log."""
+        # SQLite logs each damaged page that it reads, even if other code handles the error.
         apsw.config(apsw.SQLITE_CONFIG_LOG, self._on_sqlite_log)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, also in the middle of a check."""
+        """Stop the thread, interrupting a check that is running, and wait for its end."""
         self._stopping.set()
         self._check_due.set()
         while self._thread.is_alive():
@@ -321,7 +325,7 @@ class DamageWatch:
             self._thread.join(0.05)
 
     def _on_sqlite_log(self, code: int, message: str) -> None:
-        # SQLite calls this function from inside, so that no statement may run here.
+        # SQLite calls this function while it runs a statement, so no other statement may run here.
         if code & 0xFF in _DAMAGE_CODES:
             if get_damage() is None:
                 set_damage("the database is damaged: see campanero doctor")
@@ -346,7 +350,10 @@ class DamageWatch:
             self._check_due.wait()
 
     def _find_faults(self, is_suspected: bool) -> list[str]:
-        """Check the whole database, including its indexes if damage is suspected; return the faults."""
+        """Check the whole database, including its indexes if damage is suspected; return up to `_MAX_FAULTS` messages.
+
+        An interrupted check, or one that fails for another reason than damage, returns none.
+        """
         try:
             self._connection = connection()
             check = database.integrity_check if is_suspected else database.quick_check

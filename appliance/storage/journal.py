@@ -1,8 +1,8 @@
 """The journal of opt-outs: the append-only file `optouts.jsonl` beside the database, one line for each opt-out.
 
-A restored backup lacks the opt-outs since it was taken. Each act that stops mail to an address is on disk in this file
-before its transaction is committed, so a restored database gets every acknowledged opt-out again (P11). The file may
-also hold a line whose commit failed: that person asked to opt out and got a 503.
+A restored backup lacks the opt-outs that happened after it was created. Each opt-out is written to this file and synced
+to disk before its transaction is committed, so every acknowledged opt-out can be applied to a restored database (P11).
+The file may also contain an opt-out whose commit failed and whose request was answered with 503.
 
 Addresses are stored as keyed hashes, so that the journal does not name an erased person.
 """
@@ -27,14 +27,14 @@ JOURNAL_FILE = "optouts.jsonl"
 
 
 class JournalPosition(NamedTuple):
-    """A position in a journal: the id of the journal, and its size in bytes at that time."""
+    """A position in a journal: the id in its first line, and the offset in bytes."""
 
     journal: str
     size: int
 
 
 class _Journal:
-    """The open journal file of this process."""
+    """The journal file that this process appends to; it is opened by the first `append`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class _Journal:
         self._handle: int | None = None
 
     def append(self, lines: list[bytes]) -> None:
-        """Write lines to disk, all or none. Raises OSError."""
+        """Append lines and sync them to disk; on an error none of them remains. Raises OSError."""
         with self._lock:
             handle = self._handle = self._current_handle()
             size = os.fstat(handle).st_size
@@ -56,7 +56,7 @@ class _Journal:
                 raise
 
     def _current_handle(self) -> int:
-        """Return a handle of the file at the journal's path, which may have been removed or replaced meanwhile."""
+        """Return the descriptor of the file at the journal's path; a removed or replaced file is opened again."""
         if self._handle is None:
             return self._open_file()
         try:
@@ -69,7 +69,7 @@ class _Journal:
         return self._open_file()
 
     def _restore_removed_file(self, handle: int) -> None:
-        """Copy a journal file that was removed into a new file, because its opt-outs were acknowledged."""
+        """Copy the content of a removed journal into a new file, because its opt-outs were acknowledged."""
         log.warning("journal: file was removed while the service runs; recreated path=%s", self.path)
         with (
             contextlib.suppress(FileExistsError),
@@ -85,7 +85,7 @@ class _Journal:
         if size == 0:
             os.write(handle, _encode_line({"journal": crypto.random_base62(16)}))
         elif os.pread(handle, 1, size - 1) != b"\n":
-            os.write(handle, b"\n")  # A power cut has cut off the end of the last line.
+            os.write(handle, b"\n")  # A power cut has truncated the last line.
         os.fsync(handle)
         sync_to_disk(self.path.parent)
         return handle
@@ -95,13 +95,16 @@ _journal: _Journal | None = None
 
 
 def open_journal(directory: Path) -> None:
-    """Use the journal of this data directory from now on."""
+    """Use the journal of this data directory from now on; the file is created by the first opt-out."""
     global _journal
     _journal = _Journal(directory / JOURNAL_FILE)
 
 
 def append(account_id: int, act: str, **values: Any) -> None:
-    """Add an opt-out to the running verb: it is written before the verb's commit, and not at all if the verb fails."""
+    """Add an opt-out to the verb that this thread runs. It is written before the commit, or never if the verb fails.
+
+    `act` is the kind of opt-out; `values` are further keys of the line, without those that are None.
+    """
     if write_state.journal_lines is not None:
         record = {"at": clock.now_ms(), "account": account_id, "act": act, **values}
         write_state.journal_lines.append(
@@ -110,13 +113,13 @@ def append(account_id: int, act: str, **values: Any) -> None:
 
 
 def flush(lines: list[bytes]) -> None:
-    """Write the lines of a group of verbs to disk; called before their commit. Raises OSError."""
+    """Write the lines of a batch of verbs to disk; called just before their commit. Raises OSError."""
     if lines and _journal is not None:
         _journal.append(lines)
 
 
 def find_end(path: Path) -> JournalPosition | None:
-    """Return the position of a journal's end, or None if it does not exist or has no header."""
+    """Return the position of the end of a journal, or None if the file does not exist or its first line has no id."""
     try:
         with path.open("rb") as file:
             name = _parse_line(file.readline()).get("journal")
@@ -126,9 +129,10 @@ def find_end(path: Path) -> JournalPosition | None:
 
 
 def read_since(path: Path, position: JournalPosition | None, since_ms: int) -> Iterator[dict[str, Any]]:
-    """Yield the records of a journal after a position, or since a time in ms if the position is not of this journal.
+    """Yield the opt-outs of a journal after a position, or, if the position is not of this journal, since a time in ms.
 
-    Lines that cannot be parsed, such as a line that a power cut has cut off, are skipped.
+    Lines that cannot be parsed, such as a line that a power cut has truncated, are skipped. A missing file has no
+    opt-outs.
     """
     if not path.exists():
         return

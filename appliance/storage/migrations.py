@@ -1,9 +1,10 @@
-"""The ordered list of schema changes; the database stores how many it has applied (`PRAGMA user_version`).
+"""The ordered list of schema changes (migrations), and checks of a database file before it is opened.
 
-Each runs in one transaction together with its number, so that a kill at any moment leaves the old or the new schema.
-Until 0.1.0 is released, the first step creates the tables as the models describe them; at the release its SQL is
-written down and never edited again. To change a table after that: change its model in `models/` and append a function
-here; `tests/rules/test_schema.py` compares the result with the models.
+The database stores the number of applied migrations (`PRAGMA user_version`). Each migration runs in one transaction
+together with the change of that number, so that a kill at any moment leaves the old or the new schema. Until 0.1.0 is
+released, the first migration creates the tables from the models; at the release it is replaced by fixed SQL, which is
+never edited again. To change a table after that, change its model in `models/` and append a function to `MIGRATIONS`;
+`tests/rules/test_schema.py` compares the result with the models.
 """
 
 from collections.abc import Callable
@@ -17,25 +18,25 @@ from appliance.storage import models, transactions
 from appliance.storage.database import connection, database, run, scalar
 from appliance.storage.transactions import require_write_transaction
 
-# "CAMP", the application id in the header of every Campanero database.
+# "CAMP" in ASCII: the application id in the header of every Campanero database.
 APPLICATION_ID = 0x43414D50
-# Databases created before the id was written have at least these tables.
+# Databases that were created before the application id was introduced have at least these tables.
 _OLDEST_TABLES = {"account", "contact", "message"}
 _RESTORE = "restore a backup (campanero restore FILE --force)"
 _BUSY_MS = 10_000
-# Up to this size the whole database is checked against a write-ahead log that a kill left; that takes half a second.
+# If a kill left a write-ahead log, databases of up to this size are checked completely, which takes half a second.
 _MAX_CHECKED_BYTES = 100_000_000
 
 
 class UnusableDatabase(Exception):
-    """The database file cannot be used; the message is one line that says why and what to do."""
+    """The database file cannot be used; the message is one line with the reason and the remedy."""
 
 
 class Identity(NamedTuple):
-    """The identity of a database: its schema, key fingerprint, and whether it has accounts."""
+    """The properties of a database file that decide how the program may use it."""
 
     schema: int  # the number of applied migrations; 0 for an empty database
-    key_fingerprint: str | None  # the fingerprint of its key; None until a key was used with it
+    key_fingerprint: str | None  # the fingerprint of the key that it belongs to; None before `bind_key`
     has_accounts: bool
 
 
@@ -43,7 +44,10 @@ NEW_DATABASE = Identity(0, None, False)
 
 
 def is_missing_or_empty(path: Path) -> bool:
-    """Return whether there is no database at a path, or an empty file, which SQLite treats as a new database."""
+    """Return whether a path has no file, or an empty file, which SQLite treats as a new database.
+
+    False for a broken link, or if the path cannot be examined.
+    """
     try:
         return path.stat().st_size == 0 and not data_dir.irregular_kind(path)
     except FileNotFoundError:
@@ -53,7 +57,10 @@ def is_missing_or_empty(path: Path) -> bool:
 
 
 def inspect_database(path: Path, advice: str = _RESTORE) -> Identity:
-    """Return the identity of a database without changing it. Raises UnusableDatabase if it is not of Campanero."""
+    """Return the identity of a database without changing it; `advice` says in errors what to do.
+
+    Raises UnusableDatabase if it cannot be read, is damaged, or belongs to another program.
+    """
     try:
         if kind := data_dir.irregular_kind(path):
             raise UnusableDatabase(f"{path} is {kind}, not a database: move it away, then {advice}")
@@ -63,7 +70,7 @@ def inspect_database(path: Path, advice: str = _RESTORE) -> Identity:
         handle = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             handle.set_busy_timeout(_BUSY_MS)
-            # The log may belong to another database, so closing must not write it into this one.
+            # The write-ahead log may belong to another database, so closing must not copy it into this one.
             handle.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             identity = _identity(handle, path, advice)
             if _has_log(path) and path.stat().st_size <= _MAX_CHECKED_BYTES:
@@ -84,7 +91,7 @@ def _has_log(path: Path) -> bool:
 
 
 def _check_log(handle: apsw.Connection) -> None:
-    """Raise CorruptError if the write-ahead log does not fit its database, such as a log that was copied by hand."""
+    """Raise CorruptError if the database and its write-ahead log do not fit together, as after copying one of them."""
     faults = handle.execute("PRAGMA quick_check(1)").fetchall()
     if faults != [("ok",)]:
         raise apsw.CorruptError(str(faults[0][0]))
@@ -106,14 +113,14 @@ def _identity(handle: apsw.Connection, path: Path, advice: str) -> Identity:
 
 
 def check_key(directory: Path, identity: Identity) -> None:
-    """Load the key and compare it with the fingerprint stored in the database. Raises WrongKey."""
+    """Load the key of the data directory. Raises WrongKey if that fails or the database belongs to another key."""
     crypto.load_key(directory)
     if identity.key_fingerprint is not None:
         crypto.check_key(identity.key_fingerprint, directory / crypto.KEY_FILE)
 
 
 def bind_key() -> str:
-    """Store the fingerprint of the loaded key in the open database unless it has one; return the stored one."""
+    """Store the fingerprint of the loaded key in the open database unless it has one; return the one that is stored."""
     transactions.write(_bind)
     return str(scalar("SELECT key_fingerprint FROM installation"))
 
@@ -157,12 +164,12 @@ MIGRATIONS: tuple[Callable[[Any], None], ...] = (_create_first_schema, _restorat
 
 
 def schema_version() -> int:
-    """Return the number of migrations that were applied to this database."""
+    """Return the number of migrations that were applied to the open database."""
     return int(scalar("PRAGMA user_version"))
 
 
 def migrate() -> int:
-    """Apply all missing migrations and return their number. Raises SchemaTooNew."""
+    """Apply all missing migrations to the open database and return their number. Raises SchemaTooNew."""
     current, latest = schema_version(), len(MIGRATIONS)
     if current > latest:
         raise SchemaTooNew(f"the database has schema {current}, this program knows {latest}: use the newer program")
@@ -170,7 +177,7 @@ def migrate() -> int:
     for number in range(current, latest):
         handle.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have been first while we waited for the lock.
+            # Another process may have applied the migration while this one waited for the lock.
             if schema_version() == number:
                 MIGRATIONS[number](handle)
                 handle.execute(f"PRAGMA user_version = {number + 1}")

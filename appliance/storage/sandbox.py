@@ -1,9 +1,9 @@
 """A sandbox for simulations: a thread reads the real database and writes to temporary copies of tables.
 
-The real file is opened read-only, as one snapshot. Each table that may be written has a temporary copy with the same
-name, columns and indexes, which holds only the requested rows. SQLite resolves an unqualified name to the temporary
-table first, so that all statements, raw or by Peewee, use the copies. A table without a copy can be read but not
-written. Nothing outlives the block: callbacks after a commit are dropped, and signals are muted.
+The real file is opened read-only, and all reads see one snapshot. Each table that may be written has a temporary copy
+with the same name, columns and indexes, which holds only the requested rows. SQLite resolves an unqualified name to the
+temporary table first, so that all statements, raw or by Peewee, use the copies. A table without a copy can be read but
+not written. Nothing remains after the block: functions of `after_commit` are dropped, and wake-ups are muted.
 """
 
 import itertools
@@ -18,18 +18,19 @@ import peewee
 from appliance.core import signals
 from appliance.storage.database import database, write_state
 
-# The first id of rows that a sandbox creates: above every real id, and below the largest id that a signed link can
-# carry. Whatever is cached by such an id (a plan, a compiled message, a link) is therefore never taken for a real one.
+# The ids of rows that a sandbox creates begin here: above every real id, and below 2^48, the limit of signed links. An
+# entry of a cache with such an id (a plan, a compiled message, a link) is therefore never confused with a real one.
 FIRST_SANDBOX_ID = 1 << 47
 _IDS_PER_SANDBOX = 1 << 24
-# Id blocks are reused after four million sandboxes of one process, when the first ones have left all caches.
+# Each sandbox has its own block of ids. Blocks are reused after four million sandboxes of one process, when no cache
+# holds entries of the first ones any more.
 _id_blocks = itertools.cycle(range(1 << 22))
 _CREATE_TABLE = re.compile(r"^CREATE (VIRTUAL )?TABLE ")
 _CREATE_INDEX = re.compile(r"^CREATE (UNIQUE )?INDEX ")
 
 
 class TableRows(NamedTuple):
-    """The rows of a table that are copied: a condition over its columns, with parameters; by default none."""
+    """The rows of a table to copy into a sandbox: an SQL condition with its named parameters; by default no rows."""
 
     condition: str = "0"
     parameters: Mapping[str, Any] = {}
@@ -40,7 +41,7 @@ ALL_ROWS = TableRows("1")
 
 
 class WriteOutsideSandbox(RuntimeError):
-    """An attempt inside a sandbox to write to the real database, or to submit a verb to its writer."""
+    """An attempt inside a sandbox to write to a table without a copy."""
 
 
 def is_active() -> bool:
@@ -50,14 +51,16 @@ def is_active() -> bool:
 
 @contextmanager
 def sandbox(tables: Mapping[str, TableRows]) -> Iterator[None]:
-    """Direct the writes of this thread into temporary copies of these tables until the block ends.
+    """Direct all writes of this thread in the block into temporary copies of tables.
 
-    Raises WriteOutsideSandbox for a write to any other table, RuntimeError inside a sandbox or a write transaction.
+    `tables` maps the name of each table to the rows that are copied. Raises WriteOutsideSandbox for a write to another
+    table, RuntimeError inside a sandbox or a write transaction.
     """
     if write_state.is_sandboxed or write_state.is_writing:
         raise RuntimeError("a sandbox cannot be opened inside another sandbox or inside a write transaction")
     temporary = _open_read_only()
-    # Peewee takes the connection of this thread from its state, and raw statements take it from Peewee.
+    # Peewee keeps the connection of this thread in `_state`, and raw statements get it from Peewee, so a new connection
+    # there redirects both.
     state = database._state
     previous = (state.conn, state.closed, state.ctx, state.transactions, state.commit_callbacks)
     try:
@@ -82,7 +85,8 @@ def _open_read_only() -> Any:
     handle = apsw.Connection(database.database, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
         database._add_conn_hooks(handle)
-        # SQLite would check foreign keys within the copies, which lack most rows; a simulation deletes nothing.
+        # SQLite would check foreign keys against the copies, which lack most rows. Cascades are not needed, because a
+        # simulation deletes no rows.
         handle.execute("PRAGMA foreign_keys = 0").fetchall()
     except BaseException:
         handle.close()
@@ -91,8 +95,8 @@ def _open_read_only() -> Any:
 
 
 def _create_copies(handle: Any, tables: Mapping[str, TableRows]) -> None:
-    """Create the temporary tables with their rows, and then the indexes, which is quicker than before the rows."""
-    handle.execute("BEGIN")  # All reads see one snapshot.
+    """Create the temporary tables, insert their rows, and then create their indexes, which is faster in this order."""
+    handle.execute("BEGIN")  # All reads of the sandbox see one snapshot.
     objects = handle.execute("SELECT type, tbl_name, sql FROM main.sqlite_schema WHERE sql NOT NULL").fetchall()
     create_statements = {table: sql for kind, table, sql in objects if kind == "table"}
     for table, selection in tables.items():

@@ -1,9 +1,9 @@
 """Runs reads on a small pool of threads and all writes on one thread.
 
 A function that writes (a verb) runs on the writer thread inside a SAVEPOINT. Queued verbs share one COMMIT, so that
-`synchronous=FULL` costs one fsync for all of them; a verb that fails is rolled back alone; if the COMMIT fails, all of
-them fail and nothing was written. There is no timer: a batch is all verbs that are queued when the thread is free.
-Rendering, parsing and network access never happen in a verb.
+`synchronous=FULL` costs one fsync for all of them. A verb that fails is rolled back alone; if the COMMIT fails, all its
+verbs fail and nothing is written. The writer does not wait for more verbs: a batch consists of those that are in the
+queue while it runs. Verbs do no rendering, parsing or network access.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ T = TypeVar("T")
 log = logging.getLogger("campanero.writer")
 _MAX_WAL_PAGES = 2_000  # 8 MB
 _CHECKPOINT_RETRY_SECONDS = 1.0
-# A batch stops growing after this many verbs or seconds, so that no caller waits long for others.
+# A batch is committed after this many verbs or seconds, so that no caller waits long for the verbs of others.
 _MAX_VERBS = 200
 _MAX_SECONDS = 0.02
-_WRITER_CACHE_KB = 4_000  # so that a large transaction writes each changed page once, at its end
+_WRITER_CACHE_KB = 4_000  # large enough that a large transaction writes each changed page only once, at its end
 
 
 class Checkpointer:
-    """A thread that copies the write-ahead log into the database in small portions.
+    """A thread that copies the write-ahead log into the database each time the log has grown to `_MAX_WAL_PAGES`.
 
-    A growing log costs several times as much to sync as one that is overwritten, because the file system has to record
-    its size. The log is overwritten from the start only after all of it was copied while nothing is written. So most of
-    it is copied on this thread beside the writer, and the rest on the writer's own thread: `between` runs a function
-    there, outside of transactions.
+    Syncing a growing log takes several times as long as syncing one that is overwritten, because the file system must
+    record its size. SQLite overwrites the log from its start only once the whole log has been copied and no write came
+    in between. So this thread copies most of the log while the writer works, and the writer thread copies the rest
+    between transactions: `between` runs a function there.
     """
 
     def __init__(self, between: Callable[[Callable[[], None]], None]) -> None:
@@ -50,7 +50,7 @@ class Checkpointer:
         self._thread.start()
 
     def watch(self, writing_connection: Any) -> None:
-        """Watch the commits of a connection; this turns SQLite's automatic checkpoint off."""
+        """Watch the commits of a connection; this turns off SQLite's automatic checkpoints on it."""
         writing_connection.set_wal_hook(self._written)
 
     def _written(self, connection: Any, name: str, pages: int) -> int:
@@ -68,17 +68,17 @@ class Checkpointer:
                 checkpoint()
                 self._between(checkpoint)
             except (apsw.Error, peewee.PeeweeException, StorageError) as error:
-                # A long log loses nothing, and the writer reports trouble of the disk.
+                # A long log loses no data, and the writer reports problems of the disk.
                 log.debug("storage: checkpoint failed: %s", error)
                 self._ending.wait(_CHECKPOINT_RETRY_SECONDS)
             except Exception:
-                # Without this thread the log would grow without end.
+                # The thread must continue, because without it the log would grow without limit.
                 log.exception("storage: checkpoint failed")
                 self._ending.wait(_CHECKPOINT_RETRY_SECONDS)
         close_database()
 
     def close(self) -> None:
-        """End the thread."""
+        """Ask the thread to end, and wait for it."""
         self._ending.set()
         self._due.set()
         self._thread.join()
@@ -96,7 +96,7 @@ class _Job:
 
 
 class Writer:
-    """The one thread of the process that writes."""
+    """The writer thread; `before_commit` gets the journal lines of each batch just before its commit."""
 
     def __init__(self, before_commit: Callable[[list[bytes]], None] = lambda lines: None) -> None:
         self._before_commit = before_commit
@@ -108,21 +108,22 @@ class Writer:
         self._thread.start()
 
     def submit(self, function: Callable[[], T], alone: bool = False, is_essential: bool = False) -> "Future[T]":
-        """Queue a verb and return a future of its value, which is set once it is on disk.
+        """Queue a verb and return a future, which gets the value of the verb once its changes are on disk.
 
-        A verb that runs `alone` gets no transaction; an `is_essential` one is tried on a full disk too.
+        With `alone` the function runs outside of a transaction. With `is_essential` it runs even if the disk is full.
+        The future gets a StorageError if the storage fails, or else the exception of the verb.
         """
         job = _Job(function, alone, is_essential)
         self._queue.put(job)
         if self._ended:
-            self._refuse_late()  # the thread may have ended before the verb was queued
+            self._refuse_late()  # The thread may have ended before the verb was queued.
         return job.future
 
     def close(self) -> None:
-        """Run the queued verbs and end the thread."""
+        """Run the verbs that are queued so far, end the thread and its checkpointer, and wait for both."""
         self._queue.put(None)
         self._thread.join()
-        # After the thread has ended, every function that the checkpointer waits for there has run or was refused.
+        # Now every function that the checkpointer queued has run or failed, so the checkpointer can end.
         self._checkpointer.close()
 
     def _run(self) -> None:
@@ -136,7 +137,7 @@ class Writer:
                     else:
                         following = self._run_batch(job)
                 except Exception:
-                    # The thread must go on, or all later writes would wait forever.
+                    # The thread must continue, or all later writes would wait forever.
                     log.exception("storage: a batch of writes failed")
                 job = following or self._queue.get()
         finally:
@@ -145,7 +146,7 @@ class Writer:
             close_database()
 
     def _refuse_late(self) -> None:
-        """Fail the verbs that were queued after the end, because nothing would run them."""
+        """Fail all verbs in the queue with StorageError, because the thread has ended and nothing would run them."""
         while True:
             try:
                 job = self._queue.get_nowait()
@@ -155,7 +156,7 @@ class Writer:
                 job.future.set_exception(StorageError("the service is shutting down"))
 
     def _open_connection(self) -> Any:
-        """Return this thread's connection, opened if needed and watched by the checkpointer."""
+        """Return the connection of the writer thread; a new one gets its cache size and is watched for checkpoints."""
         handle = connection()
         if handle is not self._watched:
             handle.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KB}").fetchall()
@@ -173,7 +174,10 @@ class Writer:
             job.future.set_exception(to_storage_error(error) or error)
 
     def _run_batch(self, job: _Job | None) -> _Job | None:
-        """Run the queued jobs in one transaction; return the next job if it must run alone."""
+        """Run a job and those queued behind it in one transaction, up to `_MAX_VERBS` or `_MAX_SECONDS`.
+
+        Returns the job that ended the batch because it must run alone, or None.
+        """
         finished: list[_Job] = []
         stop, following = False, None
         try:
@@ -182,7 +186,7 @@ class Writer:
         except Exception as error:
             disk_guard.note_failure(error)
             if to_storage_error(error) is None:
-                self._forget_connection()  # the connection itself is broken
+                self._forget_connection()  # The error is not one of the storage, so the connection is broken.
             self._refuse_all(job, StorageError(f"the database cannot be written: {error}"))
             return None
         until = time.monotonic() + _MAX_SECONDS
@@ -204,7 +208,7 @@ class Writer:
         return following
 
     def _give_up(self, batch: list[_Job], error: Exception) -> None:
-        """Fail the jobs of a broken batch that have no result yet, and roll back by closing the connection."""
+        """Fail the unfinished jobs of a batch with StorageError, and roll back by closing the connection."""
         log.error("storage: a batch of writes failed", exc_info=error)
         disk_guard.note_failure(error)
         for job in batch:
@@ -213,7 +217,7 @@ class Writer:
         self._forget_connection()
 
     def _forget_connection(self) -> None:
-        """Close this thread's connection, which rolls back its transaction; the next batch opens another."""
+        """Close the writer's connection, which rolls back its transaction; the next batch opens a new one."""
         self._watched = None
         try:
             close_database()
@@ -221,7 +225,7 @@ class Writer:
             log.exception("storage: closing the connection of the writer failed")
 
     def _refuse_all(self, job: _Job | None, error: StorageError) -> None:
-        """Fail a verb and all queued ones, which would only wait as long for the same error."""
+        """Fail a job and all queued ones with an error; otherwise each would wait for the busy timeout and fail too."""
         while True:
             if job is None:
                 self._queue.put(None)
@@ -233,11 +237,11 @@ class Writer:
             job = self._queue.get()
 
     def _run_verb(self, handle: Any, job: _Job, finished: list[_Job]) -> None:
-        # A verb that was cancelled before it began is not run; once begun it cannot be cancelled.
+        # A verb whose future was cancelled is not run; from here on it cannot be cancelled.
         if not job.future.set_running_or_notify_cancel():
             return
         if not handle.in_transaction or (disk_guard.is_disk_full() and not job.is_essential):
-            # An error ended the transaction of this batch; a savepoint would now begin and commit one of its own.
+            # If an error has ended the transaction of this batch, a savepoint would begin and commit a new one.
             job.future.set_exception(StorageError(disk_guard.write_blocker() or "the database cannot be written"))
             return
         write_state.is_writing, write_state.callbacks, write_state.journal_lines = True, job.after, job.lines
@@ -258,7 +262,7 @@ class Writer:
 
     @staticmethod
     def _roll_back(handle: Any) -> None:
-        """Roll back one verb, or the whole transaction where that is impossible."""
+        """Roll back the current verb, or the whole transaction if that fails."""
         try:
             if handle.in_transaction:
                 handle.execute("ROLLBACK TO verb")
@@ -299,11 +303,11 @@ _readers: ThreadPoolExecutor | None = None
 _renderers: ThreadPoolExecutor | None = None
 _render_locks: weakref.WeakValueDictionary[int, asyncio.Lock] = weakref.WeakValueDictionary()
 RENDER_THREADS = 2
-_has_ended = False  # the writer was stopped, and no other thread may write
+_has_ended = False  # whether the writer was stopped; after that no other thread may write
 
 
 def start(readers: int = 2) -> None:
-    """Start the writer thread and the pools of readers and renderers of this process."""
+    """Start the writer thread, a pool of `readers` threads and one of `RENDER_THREADS`, if they are not running."""
     global _writer, _readers, _renderers, _has_ended
     if _writer is None:
         _writer, _has_ended = Writer(journal.flush), False
@@ -312,7 +316,7 @@ def start(readers: int = 2) -> None:
 
 
 def stop() -> None:
-    """Finish queued writes and end all threads; this process writes no more."""
+    """Run the queued verbs and end all threads; later writes raise StorageError until `start` is called again."""
     global _writer, _readers, _renderers, _has_ended
     writer, pools = _writer, (_readers, _renderers)
     _has_ended = _has_ended or writer is not None
@@ -325,17 +329,23 @@ def stop() -> None:
 
 
 def is_stopped() -> bool:
-    """Return whether the writer of this process has ended, after which nothing is stored."""
+    """Return whether this process has no writer thread, because it was stopped or never started."""
     return _writer is None
 
 
 def submit(function: Callable[..., T], *arguments: Any, **named: Any) -> "Future[T]":
-    """Queue a writing verb from any thread and return its future."""
+    """Queue a verb for the writer, from any thread, and return the future of its value (see `Writer.submit`).
+
+    Raises StorageError if there is no writer, RuntimeError in a sandbox.
+    """
     return _current_writer().submit(lambda: function(*arguments, **named))
 
 
 def submit_essential(function: Callable[..., T], *arguments: Any) -> "Future[T]":
-    """Queue a verb that writes what has already happened; on a full disk it uses the reserve."""
+    """Queue a verb that records what has already happened; on a full disk it uses the space of the reserve file.
+
+    Raises like `submit`.
+    """
     return _current_writer().submit(lambda: function(*arguments), is_essential=True)
 
 
@@ -348,10 +358,10 @@ def _current_writer() -> Writer:
 
 
 def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a writing verb and wait until it is on disk; for threads and commands, never on the event loop.
+    """Run a verb, wait until its changes are on disk, and return its value. Never call this on the event loop.
 
-    Without a writer thread (on the command line) it runs on this thread; after the writer has ended it raises
-    StorageError. In a sandbox it also runs here, and functions registered with `after_commit` are dropped.
+    Without a writer thread (on the command line) the verb runs on this thread; after the writer was stopped the call
+    raises StorageError. In a sandbox the verb runs on this thread too, and functions of `after_commit` are dropped.
     """
     if write_state.is_sandboxed:
         with _sandboxed_transaction():
@@ -367,7 +377,10 @@ def write(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 
 @contextmanager
 def transaction() -> Iterator[list[Callable[[], None]]]:
-    """Hold the write lock on this thread; only for processes without a writer thread (the command line)."""
+    """Run the block in a write transaction on this thread; only for processes without a writer thread.
+
+    Yields the list of functions of `after_commit`, which the caller has to call after the block.
+    """
     handle = connection()
     callbacks: list[Callable[[], None]] = []
     lines: list[bytes] = []
@@ -387,7 +400,7 @@ def transaction() -> Iterator[list[Callable[[], None]]]:
 
 @contextmanager
 def _sandboxed_transaction() -> Iterator[None]:
-    """Run a writing verb in a sandbox, where a failing verb is rolled back too."""
+    """Run the block as a verb in a sandbox; it is rolled back if it fails. Raises RuntimeError inside another verb."""
     if write_state.is_writing:
         raise RuntimeError("a writing verb must not wait for another")
     handle = connection()
@@ -404,19 +417,19 @@ def _sandboxed_transaction() -> Iterator[None]:
 
 
 def require_write_transaction() -> None:
-    """Raise RuntimeError unless this thread runs a writing verb; called by verbs."""
+    """Raise RuntimeError unless this thread runs a verb; functions that must be part of a verb call this first."""
     if not write_state.is_writing:
         raise RuntimeError("a writing verb runs through commit() or write()")
 
 
 def is_in_write_transaction() -> bool:
-    """Return whether this thread runs a writing verb, where nothing may take long."""
+    """Return whether this thread runs a verb, in which slow work must be avoided."""
     return write_state.is_writing
 
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """Let all reads inside the block see one state of the database."""
+    """Let all reads of this thread in the block see one state of the database."""
     handle = connection()
     handle.execute("SAVEPOINT moment")
     try:
@@ -426,36 +439,47 @@ def snapshot() -> Iterator[None]:
 
 
 def after_commit(function: Callable[[], None]) -> None:
-    """Call a function once the running verb is on disk; it is dropped if the verb fails."""
+    """Register a function to call after the commit of the current verb; it is not called if the verb or commit fails.
+
+    Raises RuntimeError outside of a verb.
+    """
     require_write_transaction()
     assert write_state.callbacks is not None
     write_state.callbacks.append(function)
 
 
 def run_outside_transaction(function: Callable[..., T], *arguments: Any) -> T:
-    """Run a function on the writing connection outside of a transaction, as ATTACH requires, and wait for it."""
+    """Run a function on the writer thread outside of a transaction, as ATTACH requires, and return its value.
+
+    Without a writer thread (on the command line) it runs on this thread. Raises StorageError after the writer was
+    stopped, RuntimeError in a sandbox.
+    """
     if _writer is None and not _has_ended and not write_state.is_sandboxed:
         return function(*arguments)
     return _current_writer().submit(lambda: function(*arguments), alone=True).result()
 
 
 async def fetch(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a reading function on the reader pool."""
+    """Run a reading function on the reader pool and return its value.
+
+    Raises StorageError if the storage fails and after `stop`.
+    """
     if _readers is None:
         raise StorageError("the service is shutting down")
     return await asyncio.get_running_loop().run_in_executor(_readers, lambda: _run_reading(function, arguments, named))
 
 
 async def render(function: Callable[..., T], account_id: int, *arguments: Any, **named: Any) -> T:
-    """Run a function that parses or renders templates and takes the account id first, as `render_for` does."""
+    """Run a function that parses or renders templates like `render_for`; its first argument is the account id."""
     return await render_for(account_id, function, account_id, *arguments, **named)
 
 
 async def render_for(account_id: int, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a function that parses or renders templates of an account, beside the reader pool.
+    """Run a function that parses or renders templates of an account on the renderer pool and return its value.
 
-    It may take seconds for a body of a megabyte. One function at a time runs for each account, so that one account
-    delays neither the reads nor the rendering of others.
+    Rendering a body of a megabyte can take seconds. The renderer pool is separate from the reader pool, and runs one
+    function at a time for each account, so that an account delays neither reads nor the rendering of other accounts.
+    Raises StorageError if the storage fails and after `stop`.
     """
     if _renderers is None:
         raise StorageError("the service is shutting down")
@@ -466,9 +490,10 @@ async def render_for(account_id: int, function: Callable[..., T], *arguments: An
 
 
 def fetch_inline(function: Callable[..., T], *arguments: Any) -> T:
-    """Run a reading function on the event loop itself: only lookups by key of a handful of rows.
+    """Run a reading function on the event loop and return its value; only for lookups of a few rows by key.
 
-    It blocks the loop, but handing over to the pool and back would take longer.
+    It blocks the loop, but for less time than passing the call to the reader pool and back would take. Raises
+    StorageError if the storage fails and after `stop`.
     """
     if _readers is None:
         raise StorageError("the service is shutting down")
@@ -486,15 +511,18 @@ def _run_reading(function: Callable[..., T], arguments: tuple[Any, ...], named: 
 
 
 def _close_if_reading() -> None:
-    """Close this thread's connection if an exception interrupted a statement in the middle of its rows.
+    """Close the connection of this thread if an exception left a statement or transaction open.
 
-    The statement would keep its snapshot as long as the exception is referenced, and this thread would read outdated
-    rows until then.
+    An interrupted statement keeps its snapshot as long as the exception is referenced, and until then this thread would
+    read outdated rows.
     """
     if not database.is_closed() and connection().txn_state() != apsw.SQLITE_TXN_NONE:
         close_database()
 
 
 async def commit(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Run a writing verb on the writer thread and return its value when it is on disk."""
+    """Run a verb on the writer thread and return its value once its changes are on disk.
+
+    Raises StorageError if the storage fails or there is no writer, or else the exception of the verb.
+    """
     return await asyncio.wrap_future(submit(function, *arguments, **named))

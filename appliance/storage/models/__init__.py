@@ -1,4 +1,4 @@
-"""Columns and indexes of every table; behaviour is in the packages of their objects."""
+"""The columns and indexes of every table. The code that works with a table is in the package of its object."""
 
 from appliance.storage.models.account import (
     SEARCH_SQL,

@@ -1,4 +1,4 @@
-"""Accounts, their users and keys, and their contacts with channels, consent and lists."""
+"""Tables of accounts, with their users, API keys, settings, audit log, contacts, consent, segments and lists."""
 
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +20,7 @@ class Account(Table):
     sms_from = TextField(null=True)
     test_email_recipients = Json(default=list)
     approval_required = BooleanField(default=False)
-    approval_by_another = BooleanField(default=False)  # the last editor may not approve
+    approval_by_another = BooleanField(default=False)  # the requester and the last editor may not approve
     block_on_missing_variable = BooleanField(default=False)
     transactional_allowed = BooleanField(default=True)
     sending_stopped = BooleanField(default=False)
@@ -29,13 +29,13 @@ class Account(Table):
     sms_quiet_hours = Json(null=True)
     sms_opt_out_hint = TextField(null=True)
     privacy_ip = TextField(default="truncated")
-    events_since = Time(null=True)  # older events may have been deleted because of their age
+    events_since = Time(null=True)  # events from before this time may have been deleted because of their age
     created_at = Time()
     updated_at = Time()
 
 
 class User(Table):
-    """A person who signs in."""
+    """A person who can sign in to an account."""
 
     account = ForeignKeyField(Account, backref="users", index=True)
     email = TextField(unique=True)  # lower-cased
@@ -43,7 +43,7 @@ class User(Table):
     role = TextField(default="owner")
     password_hash = TextField()
     otp_secret = TextField(null=True)  # encrypted
-    otp_step = IntegerField(null=True)  # the 30-second step of the last code, so that no code is accepted twice
+    otp_step = IntegerField(null=True)  # the 30-second step of the last accepted code, so that no code is used twice
     otp_codes = Json(default=list)  # hashes of the unused recovery codes
     theme = TextField(default="system")
     preferences = Json(default=dict)
@@ -57,7 +57,7 @@ class Session(Table):
     """A session of a browser (by cookie) or a program (by JWT); its secret is stored as a hash."""
 
     token_hash = TextField(unique=True)
-    kind = TextField(default="browser")  # browser or token; neither is accepted in place of the other
+    kind = TextField(default="browser")  # browser (cookie) or token (JWT); each is accepted only in its own form
     user = ForeignKeyField(User, backref="sessions", on_delete="CASCADE", index=True)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
@@ -67,12 +67,12 @@ class Session(Table):
 
 
 class ApiKey(Table):
-    """An API key; shown once, stored as its hash."""
+    """An API key; it is shown once, when it is created, and only its hash is stored."""
 
     account = ForeignKeyField(Account, index=True)
     name = TextField()
     key_hash = TextField(unique=True)
-    hint = TextField()  # the last characters, so that a person can tell keys apart
+    hint = TextField()  # the last characters of the key, so that a person can tell keys apart
     scope = TextField(default="full")
     test = BooleanField(default=False)
     created_by = ForeignKeyField(User, null=True, on_delete="SET NULL")
@@ -82,7 +82,7 @@ class ApiKey(Table):
 
 
 class Setting(Table):
-    """A setting changed on a page, by its dotted name."""
+    """A setting that was changed on a settings page; `name` is its dotted name."""
 
     name = TextField(unique=True)
     value = Json()
@@ -90,7 +90,7 @@ class Setting(Table):
 
 
 class Idempotency(Table):
-    """The result that a repeated request gets (docs/decisions.md#4)."""
+    """The result of a request with an idempotency key, for a repetition of the request (docs/decisions.md#4)."""
 
     account = ForeignKeyField(Account, index=False)
     path = TextField()
@@ -104,7 +104,7 @@ class Idempotency(Table):
 
 
 class Audit(Table):
-    """An entry of the audit log: a change of settings, keys or consent by a user or key."""
+    """An entry of the audit log: which user or API key did what; without an account it concerns the installation."""
 
     account = ForeignKeyField(Account, null=True, index=False)
     actor = TextField()
@@ -118,17 +118,17 @@ class Audit(Table):
         indexes = ((("account", "created_at", "id"), False),)
 
 
-# Bulk actions, with their contacts in batches.
+# Bulk actions and the batches of their contacts:
 
 
 class BulkAction(Table):
-    """An action on many contacts, done in batches; kept for a day after its end, so that it can be undone."""
+    """An action on many contacts, done in batches. It is kept for a day after its end, so that it can be undone."""
 
     account = ForeignKeyField(Account, index=True)
     user_id = IntegerField()
     action = TextField()  # list_add, list_remove, tag_add, tag_remove, unsubscribe, delete
     argument = Json(default=dict)  # `contact_list_id` or `tag`
-    evidence = Json(default=dict)  # the evidence for consent rows
+    evidence = Json(default=dict)  # the evidence to store in consent rows
     state = TextField(default="working")  # working, done, failed
     contact_count = IntegerField()  # the number of contacts that it applies to
     changed = IntegerField(default=0)
@@ -140,12 +140,12 @@ class BulkAction(Table):
     updated_at = Time()
 
 
-# Partial, because few actions are in progress at a time.
+# The index is partial, because few actions are in progress at a time.
 BulkAction.add_index(SQL("CREATE INDEX bulk_action_working ON bulk_action (id) WHERE state = 'working'"))
 
 
 class BulkActionPart(Table):
-    """A batch of a bulk action: the ids of its contacts; once it is done, the ids of those that changed."""
+    """A batch of a bulk action; `contact_ids` are its contacts, or, once it is done, those that it changed."""
 
     bulk_action = ForeignKeyField(BulkAction, on_delete="CASCADE", index=False)
     contact_ids = Json(default=list)
@@ -155,35 +155,35 @@ class BulkActionPart(Table):
         indexes = ((("bulk_action", "done"), False),)
 
 
-# The installation.
+# The installation:
 
 
 class Installation(Table):
-    """The one row that binds the database to its key file."""
+    """The only row of this table binds the database to its key file."""
 
     key_fingerprint = TextField()  # `crypto.key_fingerprint`
     created_at = Time()
 
 
-# Restored backups.
+# Restored backups:
 
 
 class Restoration(Table):
-    """A restored backup.
+    """A restore of a backup that was created at `taken_at`.
 
-    Messages queued before `taken_at` may have been sent since, and only a person can decide about them.
+    Messages that were queued then may have been sent before the restore, and only a person can decide about them.
     """
 
     taken_at = Time()
     restored_at = Time()
-    taken_by = TextField()  # versions of the program
-    restored_by = TextField()
+    taken_by = TextField()  # the version of the program that created the backup
+    restored_by = TextField()  # the version of the program that restored it
     replayed = Json(default=dict)
     paused = Json(default=list)  # ids of the flows that were live
 
 
 class Contact(Table):
-    """A contact."""
+    """A person with channels, names, custom data and lists."""
 
     account = ForeignKeyField(Account, index=False)
     uuid = TextField(unique=True)
@@ -209,25 +209,25 @@ class Contact(Table):
         indexes = ((("account", "created_at", "id"), False), (("account", "updated_at"), False))
 
 
-# The order of contacts by name, with unnamed ones last (`audience/contacts/search.py`).
+# The sort key of contacts by name; contacts without a name come last (`audience/contacts/search.py`).
 NAME = "coalesce(nullif(trim(coalesce(first_name, '') || ' ' || coalesce(last_name, '')), ''), char(1114111))"
 Contact.add_index(SQL(f"CREATE INDEX contact_name_order ON contact (account_id, {NAME} COLLATE NOCASE, id)"))
 
 
 class Channel(Table):
-    """An email address or phone number of a contact; its state follows from consent rows and suppressions."""
+    """An email address or phone number of a contact; its state is derived from consent rows and suppressions."""
 
     account = ForeignKeyField(Account, index=False)
     contact = ForeignKeyField(Contact, on_delete="CASCADE", index=True)
     kind = TextField()  # email, phone
-    value = TextField()  # as shown and used
+    value = TextField()  # the address as shown and sent to
     key = TextField()  # the normal form, unique in an account
     subscribed = BooleanField(default=False)
     verified_at = Time(null=True)
     opt_in_at = Time(null=True)
     opt_out_at = Time(null=True)
     opted_out_by = TextField(null=True)  # recipient, operator
-    suppression = TextField(null=True)  # the most severe reason in force, updated by audience/suppressions.py
+    suppression = TextField(null=True)  # the most severe reason that applies, updated by audience/suppressions.py
     sent_count = IntegerField(default=0)
     fail_count = IntegerField(default=0)
     opt_out_hint_sent_at = Time(null=True)  # when an SMS last contained the opt-out hint
@@ -239,7 +239,7 @@ class Channel(Table):
         indexes = ((("account", "kind", "key"), True),)
 
 
-# Partial, because few addresses are suppressed: they are counted without reading all addresses.
+# Suppressed addresses are counted without reading all addresses; the index is partial, because few are suppressed.
 Channel.add_index(
     SQL("CREATE INDEX channel_suppressed ON channel (account_id, kind, suppression) WHERE suppression NOT NULL")
 )
@@ -265,12 +265,12 @@ class Consent(Table):
     created_at = Time()
 
 
-# Evidence is found by its contact, and by its address once it has no contact. Hashes arrive in random order, so an
-# index over all of them would be most of what an import writes.
+# Evidence is looked up by its contact, or by its address hash once the contact is gone. An index of all hashes would be
+# most of what an import writes, because hashes are inserted in random order.
 Consent.add_index(
     SQL("CREATE INDEX consent_without_contact ON consent (account_id, address_hash) WHERE contact_id IS NULL")
 )
-# Acts through the links of a message.
+# Consent that was given or withdrawn through a link in a message, by message.
 Consent.add_index(
     SQL(
         "CREATE INDEX consent_of_message ON consent (json_extract(data, '$.message_id')) "
@@ -280,7 +280,7 @@ Consent.add_index(
 
 
 class Suppression(Table):
-    """An address that must not receive messages, whichever contact has it."""
+    """An address that must not receive messages, whether or not it belongs to a contact."""
 
     account = ForeignKeyField(Account, index=False)
     kind = TextField()
@@ -301,7 +301,7 @@ Suppression.add_index(SQL("CREATE INDEX suppression_expires ON suppression (expi
 
 
 class OptOut(Table):
-    """An opt-out that outlives its contact, by the keyed hash of the address."""
+    """An opt-out of an address, stored by its keyed hash, which is kept when the contact is deleted."""
 
     account = ForeignKeyField(Account, index=False)
     kind = TextField()
@@ -314,7 +314,7 @@ class OptOut(Table):
 
 
 class Segment(Table):
-    """The contacts that match filters."""
+    """A named set of filters; the contacts of the segment are those that match them."""
 
     account = ForeignKeyField(Account, index=True)
     name = TextField()
@@ -328,12 +328,12 @@ class ContactList(Table):
 
     account = ForeignKeyField(Account, index=False)
     name = TextField()
-    name_key = TextField()  # unique without case
+    name_key = TextField()  # `normalize_name` of the name, by which names are unique
     segment = ForeignKeyField(Segment, null=True, index=True)
     contacts_count = IntegerField(default=0)
     stale = BooleanField(default=False)
     last_populated_at = Time(null=True)
-    seen_event_id = IntegerField(default=0)  # of a mirror: the newest event when it was populated
+    seen_event_id = IntegerField(default=0)  # for a mirror: the newest event when the list was last populated
     double_opt_in = BooleanField(default=False)
     public = BooleanField(default=False)
     created_at = Time()
@@ -357,7 +357,7 @@ class Membership(Table):
 
 
 class ListOptOut(Table):
-    """A list that a contact left; only the contact can join it again."""
+    """A list that a contact left itself; only the contact can join it again."""
 
     id = None
     contact_list = ForeignKeyField(ContactList, on_delete="CASCADE", index=False)
@@ -369,9 +369,9 @@ class ListOptOut(Table):
         without_rowid = True
 
 
-# The full-text index of contacts; its rowid is the contact's id (docs/decisions.md#9, `search`). By default FTS5 merges
-# a whole part of the index as soon as a tenth of it was changed, which took 0.45 s inside a commit with 100,000
-# contacts; without `deletemerge` changed words leave the index when its parts are merged anyway.
+# The full-text index of contacts; its rowid is the contact's id (docs/decisions.md#9, `search`). By default FTS5
+# rewrites a part of the index as soon as a tenth of its entries were deleted, which took 0.45 s inside a commit with
+# 100,000 contacts. With `deletemerge` 0, deleted entries are removed when parts are merged for other reasons.
 SEARCH_SQL = (
     "CREATE VIRTUAL TABLE contact_search USING fts5(names, email, phone, content='', contentless_delete=1, "
     "prefix='2 3', tokenize='unicode61 remove_diacritics 2')",
@@ -383,9 +383,9 @@ M = TypeVar("M", bound=Table)
 
 
 class Records(Generic[M]):
-    """Prepared statements of one table, whose construction by Peewee would cost more than their execution.
+    """Reads and writes rows of one table with SQL that is built once.
 
-    The objects are ordinary Peewee models.
+    Peewee would build the SQL for each call, which takes longer than running it. The rows are ordinary Peewee models.
     """
 
     def __init__(self, model: type[M]) -> None:
@@ -408,7 +408,7 @@ class Records(Generic[M]):
         )
 
     def find(self, condition: str, parameters: Any = ()) -> list[M]:
-        """Return the rows that match a condition (which may end in ORDER BY)."""
+        """Return the rows that match an SQL condition, which may continue with ORDER BY or LIMIT."""
         return [self._from_row(list(row)) for row in rows(f"{self._select} WHERE {condition}", parameters)]
 
     def _from_row(self, values: list[Any]) -> M:
@@ -426,7 +426,7 @@ class Records(Generic[M]):
         row._dirty.clear()
 
     def save(self, row: M) -> None:
-        """Update the columns that were set since the row was read; indexes of other columns are not touched."""
+        """Update only the columns that were set since the row was read, so that indexes of other columns stay."""
         names = tuple(name for name in self._fields if name in row._dirty and name != "id")
         if not names:
             return

@@ -1,4 +1,4 @@
-"""Tables of content: templates and revisions, brand, media, sending domains, sign-up forms and imports."""
+"""Tables of templates and their revisions, brands, media, sending domains, sign-up forms and imports."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ EMPTY_DESIGN: dict[str, Any] = {"sections": [], "theme": {}}
 
 
 class Template(Table):
-    """Subject, body and design of one message."""
+    """The editable subject, body and design of a message; a campaign or a step of a flow has its own template."""
 
     account = ForeignKeyField(Account, index=False)
     name = TextField(null=True)
     flow = DeferredForeignKey("Flow", null=True, on_delete="CASCADE", index=True)
     action_id = IntegerField(null=True)  # id of the step that sends it
     channel = TextField(default="email")  # the channel of its campaign or step
-    removed_at = Time(null=True)  # when its step was removed; runs that are under way still send the template
+    removed_at = Time(null=True)  # when its step was removed; runs of earlier versions still send the template
     subject = TextField(null=True)
     body = TextField(null=True)
     preheader = TextField(null=True)
@@ -36,18 +36,18 @@ class Template(Table):
 
 
 class TemplateRevision(Table):
-    """A saved state of a template; campaigns send a revision, never the current template."""
+    """A saved state of a template; a campaign sends the revision that was current when it was sent."""
 
     template = ForeignKeyField(Template, on_delete="CASCADE", index=False)
     number = IntegerField()
     parent_number = IntegerField(null=True)  # the revision that was edited; null for the first, and for undo and redo
     restored_number = IntegerField(null=True)  # the revision that undo or redo restored
-    named = BooleanField(default=False)  # named by a person or by a send, and never pruned
+    named = BooleanField(default=False)  # a person or a send named the revision, so it is never pruned
     label = TextField(null=True)
-    edited_field = TextField(null=True)  # the only field that changed, in a section of the design or in the template
+    edited_field = TextField(null=True)  # the field of the template or of a section, if only one was changed
     user = ForeignKeyField(User, null=True, on_delete="SET NULL", index=False)
     created_at = Time()
-    # The document is the last column, so that lists, which read the other columns, do not read through it.
+    # The document is the last column, so that SQLite reads the other columns without it.
     document = Json()
 
     class Meta:
@@ -55,7 +55,7 @@ class TemplateRevision(Table):
 
 
 class Brand(Table):
-    """The brand of an account: colours, fonts, logo, tone, company and postal address."""
+    """The brand of an account: colours, fonts, logo, tone of voice, company and postal address."""
 
     account = ForeignKeyField(Account, unique=True)
     brand_color = TextField(null=True)
@@ -90,7 +90,7 @@ class Media(Table):
     width = IntegerField(null=True)
     height = IntegerField(null=True)
     created_at = Time()
-    content = BlobField()  # the last column, so that the other columns are read without it
+    content = BlobField()  # the last column, so that SQLite reads the other columns without it
 
 
 class SendingDomain(Table):
@@ -101,10 +101,10 @@ class SendingDomain(Table):
     provider = TextField(default="smtp")
     status = TextField(default="pending")
     ownership_token = TextField()
-    dns_records = Json(null=True)  # the records that the last check found
-    attention = TextField(null=True)  # a warning for a person; nothing has failed yet
+    dns_records = Json(null=True)  # the records that the last DNS check found
+    attention = TextField(null=True)  # a warning for a person, although the domain still works
     attention_since = Time(null=True)
-    failed_checks = IntegerField(default=0)  # consecutive failures
+    failed_checks = IntegerField(default=0)  # the number of consecutive failed checks
     enabled = BooleanField(default=True)
     verified_at = Time(null=True)
     failed_at = Time(null=True)
@@ -118,13 +118,13 @@ class SendingDomain(Table):
 
 
 class DomainKey(Table):
-    """A DKIM key of a sending domain; a retired key still verifies mail that is in transit."""
+    """A DKIM key of a sending domain; receivers still verify mail in transit with the public key of a retired one."""
 
     domain = ForeignKeyField(SendingDomain, on_delete="CASCADE", index=False)
     selector = TextField()
     algorithm = TextField()  # rsa, ed25519
     private_key = BlobField()  # PKCS 8, encrypted with the installation's key
-    public_key = TextField()  # the value of `p=`
+    public_key = TextField()  # the value of `p=` in the DNS record
     state = TextField()  # next, active, retired
     created_at = Time()
     activated_at = Time(null=True)
@@ -134,16 +134,16 @@ class DomainKey(Table):
         indexes = ((("domain", "selector"), True),)
 
 
-# Sign-up forms, and requests that the owner of the address has yet to confirm.
+# Sign-up forms, and requests that the owner of an address must confirm:
 
 
 class Form(Table):
-    """A sign-up form."""
+    """A sign-up form, hosted or embedded."""
 
     account = ForeignKeyField(Account, index=False)
     name = TextField()
     list_ids = Json(default=list)
-    origins = Json(default=list)  # origins whose pages may read the response (CORS)
+    origins = Json(default=list)  # web origins whose pages may read the response (CORS)
     fields = Json(default=list)
     double_opt_in = BooleanField(default=True)
     redirect_url = TextField(null=True)
@@ -159,15 +159,15 @@ class Form(Table):
 
 
 class Confirmation(Table):
-    """A request that the owner of the address has to confirm by email; kept for 30 days."""
+    """A sign-up or erasure request that the owner of the address must confirm by email; kept for 30 days."""
 
     account = ForeignKeyField(Account, index=False)
     form = ForeignKeyField(Form, null=True, on_delete="SET NULL", index=True)
     purpose = TextField()  # opt_in, erase
     kind = TextField()
-    value = TextField(null=True)  # the address as typed; null once it is erased
-    key = TextField(null=True)  # the normalized address
-    person = Json(default=dict)  # the other fields of the form; empty once it is confirmed
+    value = TextField(null=True)  # the address as entered; null once it is erased
+    key = TextField(null=True)  # the normal form of the address
+    person = Json(default=dict)  # the other fields of the form; empty once the request is confirmed
     list_ids = Json(default=list)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
@@ -184,21 +184,21 @@ class Confirmation(Table):
 Confirmation.add_index(SQL("CREATE INDEX confirmation_message ON confirmation (message_id) WHERE message_id NOT NULL"))
 
 
-# Imports of files.
+# Imports of files:
 
 
 class Import(Table):
-    """An import of one file: its options, progress and counts."""
+    """An import of one file: its options, progress and counts of lines."""
 
     account = ForeignKeyField(Account, index=False)
     resource = TextField()  # contacts, suppressions
     status = TextField()  # pending, processing, complete, failed, cancelled
-    phase = TextField(null=True)  # mapping; staging, applying, undoing; undone
+    phase = TextField(null=True)  # mapping, staging, applying, undoing, undone
     dry_run = BooleanField(default=False)
     filename = TextField()
     bytes = IntegerField()
     format = TextField()  # csv, jsonl
-    product = TextField(null=True)  # the product that exported the file, where its columns identify it
+    product = TextField(null=True)  # the product that exported the file, if its columns show it
     columns = Json(default=list)  # the columns of the file, with samples and the field each is mapped to
     options = Json(default=dict)
     actor = TextField()
@@ -208,7 +208,7 @@ class Import(Table):
     updated = IntegerField(default=0)
     skipped = IntegerField(default=0)
     failed = IntegerField(default=0)
-    warnings = IntegerField(default=0)  # lines of which a value was left out
+    warnings = IntegerField(default=0)  # lines with a value that was left out
     arriving = Json(default=dict)  # the number of contacts by `Outcome.state`
     left_in_place = Json(default=dict)  # the number of contacts that the undo left in place, by reason
     restored = IntegerField(default=0)  # the number of contacts that the undo restored
@@ -226,7 +226,7 @@ class Import(Table):
 
 
 class Erasure(Table):
-    """An erased person who may still appear in the data of imports; deleted once no import holds them."""
+    """An erased person whose data may still be in the undo data of imports; deleted once no import has such data."""
 
     account = ForeignKeyField(Account, index=False)
     contact_id = IntegerField()
@@ -235,7 +235,7 @@ class Erasure(Table):
 
 
 class ImportChunk(Table):
-    """One transaction of an import: the outcome of each line, and the previous values for undo."""
+    """The part of an import that one transaction applied: the outcome of each line, and the old values for undo."""
 
     import_job = ForeignKeyField(Import, on_delete="CASCADE", index=False)
     number = IntegerField()

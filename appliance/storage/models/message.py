@@ -1,4 +1,4 @@
-"""Messages (the ledger), hits, bounces, incoming SMS and receipts, events, and webhooks."""
+"""Tables of messages (the ledger), links, hits, events, webhooks, bounces, and incoming SMS and receipts."""
 
 from peewee import SQL, BlobField, BooleanField, CompositeKey, FloatField, ForeignKeyField, IntegerField, TextField
 
@@ -11,7 +11,10 @@ OPEN = ("queued", "held", "sending")
 
 
 class Message(Table):
-    """One message to one address; ends in exactly one final status (docs/decisions.md#7 and #8)."""
+    """A row of the ledger: one message to one address, which ends in exactly one final status.
+
+    The statuses are described in docs/decisions.md#7 and docs/decisions.md#8.
+    """
 
     account = ForeignKeyField(Account, index=False)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
@@ -21,7 +24,7 @@ class Message(Table):
     step_id = IntegerField(null=True)
     template = ForeignKeyField(Template, null=True, on_delete="SET NULL", index=True)
     channel = TextField()
-    recipient = TextField(null=True)  # the address, as `to`
+    recipient = TextField(null=True)  # the address that it is sent to; the API shows it as `to`
     recipient_key = TextField(null=True)  # the normal form of the address
     sender = TextField(null=True)
     reply_to = TextField(null=True)
@@ -39,11 +42,11 @@ class Message(Table):
     segments = IntegerField(null=True)
     attempts = IntegerField(default=0)
     uncertain_count = IntegerField(default=0)
-    # When an open message is processed next: the end of a hold, or the next attempt.
+    # The time of the next action on an open message: the end of a hold, or the next attempt.
     due_at = Time(null=True)
-    first_attempt_at = Time(null=True)  # also the Date header
+    first_attempt_at = Time(null=True)  # also the value of the Date header
     claimed_by = TextField(null=True)  # the id of the process that is sending it
-    body_hash = IntegerField(null=True)  # hash of the bytes that were sent, because a repeat must send the same bytes
+    body_hash = IntegerField(null=True)  # hash of the bytes that were sent, as a repetition must send the same bytes
     error_code = TextField(null=True)
     error_smtp = IntegerField(null=True)
     error_enhanced = TextField(null=True)
@@ -57,7 +60,7 @@ class Message(Table):
     updated_at = Time()
 
     class Meta:
-        # Queries read the ledger by campaign and status, by due time, and newest first.
+        # Queries read the ledger by campaign and status, and newest first.
         indexes = ((("campaign", "status"), False), (("account", "created_at", "id"), False))
 
 
@@ -65,29 +68,31 @@ Message.add_index(
     SQL("CREATE UNIQUE INDEX message_campaign_contact ON message (campaign_id, contact_id) WHERE campaign_id NOT NULL")
 )
 Message.add_index(SQL("CREATE UNIQUE INDEX message_run_step ON message (run_id, step_id) WHERE run_id NOT NULL"))
-# Flows are counted by step. The index holds no rows of campaigns, which name their hidden flow but have no run.
+# The messages of a flow are counted by step. The index has no messages of campaigns: they have no run, although they
+# refer to the hidden flow.
 Message.add_index(
     SQL(
         "CREATE INDEX message_of_flow ON message (flow_id, step_id, status, test, skip_reason, created_at, opened_at, "
         "clicked_at) WHERE run_id NOT NULL"
     )
 )
-# Waiting messages of a flow: those not yet due, and those of a paused flow.
+# The open messages of a flow by due time, for example those that wait while the flow is paused.
 Message.add_index(
     SQL(
         "CREATE INDEX message_waiting ON message (flow_id, due_at) "
         "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
     )
 )
-# Each channel has its own sender, which never reads the waiting messages of the other.
+# The open messages of a campaign. The channel is a column because email and SMS have separate senders, and neither may
+# read through the messages of the other.
 Message.add_index(
     SQL(
         "CREATE INDEX message_due ON message (campaign_id, channel, due_at, id) "
         "WHERE status IN ('queued', 'held') AND run_id IS NULL"
     )
 )
-# Accounts share the sending capacity, even if one has many waiting messages: each account has a queue of single
-# messages and a queue of messages of flows.
+# Accounts share the sending capacity even if one has many open messages, so each account has a queue of single messages
+# and, in the next index, a queue of messages of flows.
 Message.add_index(
     SQL(
         "CREATE INDEX message_due_alone ON message (account_id, channel, due_at, id) "
@@ -100,23 +105,23 @@ Message.add_index(
         "WHERE run_id NOT NULL AND status IN ('queued', 'held')"
     )
 )
-# The provider's id of a message, by which its later reports are matched.
+# Reports of a provider name a message by the id that the provider gave it.
 Message.add_index(SQL("CREATE INDEX message_provider_id ON message (provider_id, provider) WHERE provider_id NOT NULL"))
-# The SMS to a phone number by account, of which the last one is read.
+# The SMS to a phone number by account. The last one shows which account an incoming SMS answers.
 Message.add_index(
     SQL("CREATE INDEX message_sms_recipient ON message (recipient_key, account_id, id) WHERE channel = 'sms'")
 )
-# The messages of a campaign that were opened and clicked, by the first time.
+# The opened and the clicked messages of a campaign, by the time of the first open or click.
 Message.add_index(SQL("CREATE INDEX message_opened ON message (campaign_id, opened_at) WHERE opened_at NOT NULL"))
 Message.add_index(SQL("CREATE INDEX message_clicked ON message (campaign_id, clicked_at) WHERE clicked_at NOT NULL"))
-# Messages to addresses that no longer belong to a contact, for their erasure.
+# The erasure of an address finds its messages by this index if they no longer have a contact.
 Message.add_index(
     SQL("CREATE INDEX message_without_contact ON message (account_id, recipient_key) WHERE contact_id IS NULL")
 )
 
 
 class MessageContent(Table):
-    """The content of a single message; the content of a campaign is a template revision."""
+    """The content of a message that has no shared content; messages of campaigns use a template revision."""
 
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     subject = TextField(null=True)
@@ -127,18 +132,18 @@ class MessageContent(Table):
     preheader = TextField(null=True)
     from_name = TextField(null=True)
     design = Json(null=True)
-    shown_as = IntegerField(null=True)  # for a test email: the contact whose values it shows
-    links = Json(null=True)  # for marketing mail: its URLs with merge tags filled in, by number
+    shown_as = IntegerField(null=True)  # for a test email: the id of the contact whose values it shows
+    links = Json(null=True)  # for marketing mail: its URLs by link number, with merge tags filled in
 
 
-# Test emails that show the values of a contact, for the contact's erasure.
+# The erasure of a contact finds by this index the test emails that show the contact's values.
 MessageContent.add_index(
     SQL("CREATE INDEX message_content_shown_as ON message_content (shown_as) WHERE shown_as NOT NULL")
 )
 
 
 class RetryPayload(Table):
-    """The bytes of an uncertain message, for its one repeat (docs/decisions.md#8, P3)."""
+    """The exact bytes and envelope of an uncertain message, for its one repetition (docs/decisions.md#8, P3)."""
 
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     mail_from = TextField()
@@ -149,25 +154,25 @@ class RetryPayload(Table):
     internet_message_id = TextField()
     parts = IntegerField(null=True)
     has_opt_out_hint = BooleanField(default=False)
-    lookup_count = IntegerField(null=True)  # lookups at the provider that did not find it; null: it is not looked up
+    lookup_count = IntegerField(null=True)  # lookups that did not find it at the provider; null: no lookup is made
 
 
 class Link(Table):
-    """A link of a sent email with its number at that time; tokens contain it, so recipients need no rows."""
+    """A link in the emails of a campaign or template; tracking tokens contain its number, so tokens need no rows."""
 
     account = ForeignKeyField(Account)
     campaign = ForeignKeyField(Campaign, null=True, on_delete="CASCADE", index=False)
     template = ForeignKeyField(Template, null=True, on_delete="CASCADE", index=True)
     number = IntegerField()
-    url = TextField()  # with merge tags in place
-    words = TextField()  # the visible text
+    url = TextField()  # the URL, with merge tags not filled in
+    words = TextField()  # the visible text of the link
 
     class Meta:
         indexes = ((("campaign", "number"), True),)
 
 
 class Hit(Table):
-    """A request for a tracking pixel or link, with the verdict whether a person or a machine made it.
+    """A request for a tracking pixel or link, with a verdict that says whether a person or a machine made it.
 
     Contacts whose tracking is `aggregate` are counted anonymously: `message` and all client fields are null.
     """
@@ -176,19 +181,20 @@ class Hit(Table):
     campaign = ForeignKeyField(Campaign, null=True, on_delete="SET NULL", index=False)
     message = ForeignKeyField(Message, null=True, on_delete="SET NULL", index=False)
     kind = TextField()  # open, click
-    number = IntegerField(null=True)  # of the link
+    number = IntegerField(null=True)  # the number of the clicked link
     method = TextField()
     ip = TextField(null=True)  # truncated or null, by the privacy setting of the account
     user_agent = TextField(null=True)
     referrer = TextField(null=True)
-    verdict = TextField(null=True)  # human, machine, unsure; null until the hits around it have arrived
+    verdict = TextField(null=True)  # human, machine, unsure; null until other hits at about the same time have arrived
     reason = TextField(null=True)
-    event_id = IntegerField(null=True)  # the event that records it, if it was the first of its kind
+    event_id = IntegerField(null=True)  # the event of the hit, if it was the first open or click of its message
     test = BooleanField(default=False)
     at = Time()
 
     class Meta:
-        # The hits of a message in order, and the counts of a campaign without reading rows.
+        # The first index lists the hits of a message in order; from the second the hits of a campaign are counted
+        # without reading the rows.
         indexes = ((("message", "at"), False), (("campaign", "kind", "number", "verdict", "message"), False))
 
 
@@ -196,7 +202,7 @@ Hit.add_index(SQL("CREATE INDEX hit_waiting ON hit (at) WHERE verdict IS NULL"))
 
 
 class CapturedMessage(Table):
-    """A message that the built-in inbox received instead of its recipient."""
+    """A message that was delivered to the built-in inbox instead of its recipient."""
 
     account = ForeignKeyField(Account, index=False)
     channel = TextField(default="email")
@@ -215,7 +221,7 @@ class CapturedMessage(Table):
 
 
 class Event(Table):
-    """An event of a contact, recorded by the service or sent by a client."""
+    """Something that happened to a contact or in the account, recorded by the service or submitted by a client."""
 
     account = ForeignKeyField(Account, index=False)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=False)
@@ -229,7 +235,7 @@ class Event(Table):
     resource_url = TextField(null=True)
     test = BooleanField(default=False)
     generated = BooleanField(default=False)
-    quiet = BooleanField(default=False)  # recorded only: it starts no flow
+    quiet = BooleanField(default=False)  # the event is only recorded and starts no flow
     chain_depth = IntegerField(default=0)
     ip = TextField(null=True)
     user_agent = TextField(null=True)
@@ -246,8 +252,8 @@ class Event(Table):
     updated_at = Time()
 
 
-# Each index begins with the columns of a filter, continues in the order of the list, and contains the other filtered
-# columns, so that a page is found and all matches are counted without reading the events themselves.
+# Each index begins with the columns of a filter, continues with the sort order of the list, and ends with the other
+# filtered columns. So a page is found and all matches are counted without reading the events themselves.
 Event.add_index(SQL("CREATE INDEX event_listed ON event (account_id, created_at, id, test)"))
 Event.add_index(SQL("CREATE INDEX event_tests ON event (account_id, created_at, id, event, test) WHERE test"))
 Event.add_index(
@@ -262,8 +268,8 @@ Event.add_index(
         "WHERE resource_name NOT NULL"
     )
 )
-# The contacts with events of a name since a time, in one query; it covers the same columns as the index by contact
-# below.
+# Filters find the contacts with an event of a name since a time by this index alone; it has the same columns as the
+# index `event_of_contact` below.
 Event.add_index(
     SQL(
         "CREATE INDEX event_of_name ON event (account_id, event, created_at, id, contact_id, test, generated, "
@@ -276,8 +282,8 @@ Event.add_index(
         "WHERE idempotency_key NOT NULL"
     )
 )
-# All columns that filters on the events of a contact need, with the verdict from `data`, so that SQLite reads only the
-# index.
+# This index has all columns that filters on the events of a contact need, with the verdict from `data`, so that SQLite
+# reads only the index.
 Event.add_index(
     SQL(
         "CREATE INDEX event_of_contact ON event (contact_id, event, created_at, test, generated, "
@@ -286,7 +292,7 @@ Event.add_index(
 )
 
 
-# State of direct delivery.
+# The state of direct delivery:
 
 
 class MailPolicy(Table):
@@ -301,12 +307,12 @@ class MailPolicy(Table):
 
 
 class WarmUpDay(Table):
-    """A day of the warm-up of a sending domain: its quota, and the results of its messages."""
+    """A day of the warm-up of a sending domain: its quota, and the results of the messages of that day."""
 
     domain = TextField()
     day = IntegerField()  # days since 1970, UTC
-    step = IntegerField()
-    cap = IntegerField()
+    step = IntegerField()  # the step of the warm-up plan
+    cap = IntegerField()  # the quota of messages
     accepted = IntegerField(default=0)
     hard = IntegerField(default=0)  # rejections of unknown recipients
     refused = IntegerField(default=0)  # rejections by policy or reputation (enhanced codes 4.7 and 5.7)
@@ -316,7 +322,7 @@ class WarmUpDay(Table):
         primary_key = CompositeKey("domain", "day")
 
 
-# Usage of SMS.
+# The usage of SMS:
 
 
 class SmsDay(Table):
@@ -331,21 +337,21 @@ class SmsDay(Table):
 
 
 class Webhook(Table):
-    """A webhook subscription; its secrets are encrypted with the installation's key."""
+    """A URL to which events are delivered; its secrets are encrypted with the installation's key."""
 
     account = ForeignKeyField(Account, index=True)
     url = TextField()
     events = Json(default=list)  # empty for all events
     enabled = BooleanField(default=True)
     secret = BlobField()
-    old_secret = BlobField(null=True)  # also signs for a day after a rotation
+    old_secret = BlobField(null=True)  # the secret before a rotation, which also signs until `old_secret_until`
     old_secret_until = Time(null=True)
     after_event_id = IntegerField(default=0)  # events up to this id are not delivered
     failing_since = Time(null=True)  # the first failure since the last success
     failed_at = Time(null=True)  # the last failure
     disabled_at = Time(null=True)
     disabled_reason = TextField(null=True)  # why the service disabled it: failing, gone
-    deleted_at = Time(null=True)  # hidden from now on; its delivery log is deleted in chunks
+    deleted_at = Time(null=True)  # a deleted webhook is hidden until a job has deleted its delivery log in chunks
     created_at = Time()
     updated_at = Time()
 
@@ -378,24 +384,24 @@ WebhookDelivery.add_index(
 )
 
 
-# Bounces, and the notifications that were processed.
+# Bounces, and the notifications that were processed:
 
 
 class Bounce(Table):
-    """A message that was rejected or bounced, with its bounce class; the address is stored as its keyed hash."""
+    """The rejection or bounce of a message; the address is stored as its keyed hash."""
 
     account = ForeignKeyField(Account, index=False)
     message = ForeignKeyField(Message, unique=True, on_delete="CASCADE")
     campaign_id = IntegerField(null=True)
     address_hash = BlobField()
-    kind = TextField()  # the name of its bounce class (sending/delivery/bounce_classes.py)
+    kind = TextField()  # the name of the bounce class (sending/delivery/bounce_classes.py)
     created_at = Time()
 
     class Meta:
         indexes = ((("account", "address_hash", "created_at"), False),)
 
 
-# Authentication failures of a campaign, which stop the campaign.
+# The bounces of a campaign that say that receivers reject its sender; too many of them pause the campaign.
 Bounce.add_index(
     SQL(
         "CREATE INDEX bounce_rejected_sender ON bounce (campaign_id, kind) "
@@ -405,7 +411,7 @@ Bounce.add_index(
 
 
 class ProcessedNotification(Table):
-    """A notification that was processed, by the provider's id of it, so that it counts once."""
+    """A notification from a provider that was processed; its id is stored so that a repetition is not counted again."""
 
     id = None
     source = TextField()
@@ -417,24 +423,24 @@ class ProcessedNotification(Table):
         without_rowid = True
 
 
-# Incoming SMS, and delivery reports of providers.
+# Incoming SMS, and delivery reports of SMS providers:
 
 
 class Incoming(Table):
-    """An incoming SMS, one row for each account that it concerns; an unknown number creates no contact."""
+    """An incoming SMS, with one row for each account that it concerns; an unknown number creates no contact."""
 
     account = ForeignKeyField(Account, index=True)
     contact = ForeignKeyField(Contact, null=True, on_delete="SET NULL", index=True)
     provider = TextField()
-    provider_id = TextField(null=True)  # the provider's id, by which a repeated report is ignored
+    provider_id = TextField(null=True)  # the id that the provider gave it, by which a repeated delivery is ignored
     sender = TextField(null=True)  # the number that sent it; null once it is erased
     recipient = TextField()  # the number that it was sent to
     body = TextField(null=True)
     kind = TextField()  # message, keyword, stop, start, help, refusal (an opt-out in free text, for a person to review)
     keyword = TextField(null=True)
-    answered_id = IntegerField(null=True)  # the last message to this number before it, which it may answer
-    reply_id = IntegerField(null=True)  # our reply to it, which is sent regardless of consent
-    opted_out = BooleanField(default=False)  # whether it opted out its sender
+    answered_id = IntegerField(null=True)  # the id of the last message to the number before; the SMS may answer it
+    reply_id = IntegerField(null=True)  # the id of the message in reply, which is sent regardless of consent
+    opted_out = BooleanField(default=False)  # whether the SMS opted out the number that sent it
     seen_at = Time(null=True)  # when a person reviewed an opt-out in free text
     test = BooleanField(default=False)
     created_at = Time()
@@ -453,7 +459,7 @@ Incoming.add_index(
 
 
 class Receipt(Table):
-    """A provider's report about an SMS whose acceptance is not stored yet; applied once it is stored."""
+    """A provider's delivery report about an SMS whose acceptance is not stored yet; storing that applies the report."""
 
     provider = TextField()
     provider_id = TextField()
