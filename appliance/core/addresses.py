@@ -45,8 +45,8 @@ class Address(NamedTuple):
 def parse_email(text: str) -> Address:
     """Parse an email address. Raises ValueError for one that cannot be sent to (docs/decisions.md#9).
 
-    Rejected are quoted local parts, IP address literals, domains without a dot and more than 254 characters. Reserved
-    domains, such as example.org, are valid.
+    Quoted local parts, IP address literals, domains without a dot and addresses of more than 254 characters are
+    rejected. Reserved domains, such as example.org, are valid.
     """
     import email_validator
 

@@ -181,9 +181,9 @@ def stop_file_time(directory: Path | str) -> int | None:
 def lock(directory: Path, listen: str = "") -> Iterator[None]:
     """Lock the data directory for this service while the block runs. Raises DirectoryInUse at once if it is locked.
 
-    The kernel releases the lock when the process ends, even by a kill (docs/promises.md#p10). The directory itself is
-    locked, because a lock file could be deleted. `serve.lock` only records the process id of the service and its listen
-    address (`listen`).
+    The kernel releases the lock when the process ends, even by a kill (P10). The directory itself is locked, because a
+    lock file could be deleted. `serve.lock` only records the process id of the service and its listen address
+    (`listen`).
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

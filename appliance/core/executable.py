@@ -2,7 +2,7 @@
 
 The loader of the executable unpacks it into a directory `_MEI...` of the temporary directory, starts the program as its
 child, forwards signals to it, and removes the directory when the program ends. A loader that is killed leaves the
-directory behind. Most imports are inside functions, because `prepare` must run before other modules are imported.
+directory behind. Modules that are needed later are imported inside functions, because `prepare` must run first.
 """
 
 import ctypes
@@ -241,7 +241,7 @@ def runs_same_file(pid: int) -> bool:
 def end_with_parent(parent: int) -> None:
     """Make the kernel kill this process when its parent ends, so that `kill -9` of the loader ends the service.
 
-    Promises P1 to P5 hold after such a kill (docs/promises.md).
+    Promises P1 to P5 of docs/promises.md hold after such a kill.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

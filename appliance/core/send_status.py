@@ -55,7 +55,7 @@ class WarmingDomain(NamedTuple):
 
 
 class SendStatus(NamedTuple):
-    """The state of the senders of one channel; `connections` is the number of connections in use."""
+    """The state of the senders of one channel; `connections` is the number of their open connections."""
 
     closed_transports: tuple[ClosedTransport, ...] = ()
     throttled_groups: tuple[ThrottledGroup, ...] = ()

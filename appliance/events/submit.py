@@ -47,7 +47,7 @@ def parse_utm(url: str | None) -> tuple[str | None, ...]:
 MAX_AT_ONCE = 1_000
 _MAX_AGE_MS = 365 * 24 * 3600 * 1000
 _MAX_AHEAD_MS = 300_000
-# By default an event that happened longer ago than this starts no flow: it is history, not news.
+# By default an event that happened longer ago than this starts no flow, because a message about it would come too late.
 _LATE_AFTER_MS = 3600 * 1000
 _COPIED_FIELDS = (
     "amount", "resource_uid", "resource_name", "resource_url", "user_agent", "referrer", "utm_source", "utm_medium",

@@ -154,7 +154,7 @@ def run(sql: str, parameters: Any = ()) -> int:
 def attach_file(path: Path, name: str) -> None:
     """Attach a finished database file, read-only, to the connection of this thread as the schema `name`.
 
-    A file attached under that name is detached. Call it outside of a transaction.
+    A file that is attached under that name is detached first. Call it outside of a transaction.
     """
     detach_file(name)
     # The file no longer changes; SQLite opens an immutable file without locks.
@@ -285,11 +285,11 @@ class Json(TextField):
     """A column with a JSON value, which is stored as text."""
 
     def db_value(self, value: Any) -> str | None:
-        """Encode a value for the database."""
+        """Return a value as JSON text, or None (NULL) for None."""
         return None if value is None else _encode.encode(value).decode()
 
     def python_value(self, value: str | None) -> Any:
-        """Decode a value from the database."""
+        """Parse a JSON text from the database; return None for NULL."""
         return None if value is None else msgspec.json.decode(value)
 
 

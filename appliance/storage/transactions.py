@@ -470,7 +470,7 @@ async def fetch(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 
 
 async def render(function: Callable[..., T], account_id: int, *arguments: Any, **named: Any) -> T:
-    """Run a function that parses or renders templates like `render_for`; its first argument is the account id."""
+    """Run a function as `render_for` does, with the account id as its first argument."""
     return await render_for(account_id, function, account_id, *arguments, **named)
 
 

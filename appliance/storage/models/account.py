@@ -104,7 +104,7 @@ class Idempotency(Table):
 
 
 class Audit(Table):
-    """An entry of the audit log: which user or API key did what; without an account it concerns the installation."""
+    """An entry of the audit log: which user or API key (`actor`) did what (`action`) to which object (`subject`)."""
 
     account = ForeignKeyField(Account, null=True, index=False)
     actor = TextField()

@@ -33,7 +33,7 @@ class Flow(Table):
     completed_count = IntegerField(default=0)
     exited_count = IntegerField(default=0)
     paused_at = Time(null=True)
-    drop_before = Time(null=True)  # steps that were due before this time are dropped, as chosen when it was resumed
+    drop_before = Time(null=True)  # runs that were due before this time end, as chosen when the flow was resumed
     pending_end = TextField(null=True)  # why a job is ending its remaining runs and open messages
     deleted_at = Time(null=True)  # a deleted flow is hidden, but its row stays, because the ledger refers to it
     created_at = Time()

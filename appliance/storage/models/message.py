@@ -459,7 +459,7 @@ Incoming.add_index(
 
 
 class Receipt(Table):
-    """A provider's delivery report about an SMS whose acceptance is not stored yet; storing that applies the report."""
+    """A provider's delivery report about an SMS whose acceptance is not stored yet, kept until it can be applied."""
 
     provider = TextField()
     provider_id = TextField()
