@@ -87,7 +87,7 @@ def use_code(user_id: int, code: str) -> bool:
     if step is not None:
         user.otp_step = step
     elif (code_hash := _hash_recovery_code(user_id, code)) in user.otp_codes:
-        user.otp_codes = [code for code in user.otp_codes if code != code_hash]
+        user.otp_codes = [known_hash for known_hash in user.otp_codes if known_hash != code_hash]
     else:
         return False
     user.save(only=["otp_step", "otp_codes"])

@@ -123,7 +123,7 @@ class Gauge(_Metric):
         """Return the current values; there are none before `set_function`. `account_id` is ignored."""
         values = [] if self._function is None else sorted(self._function())
         return Family(
-            self.name, "gauge", self.help, [Sample("", self._label_pairs(values), value) for values, value in values]
+            self.name, "gauge", self.help, [Sample("", self._label_pairs(labels), value) for labels, value in values]
         )
 
 

@@ -502,7 +502,7 @@ class SmtpClient(SmtpProtocol):
             raise Uncertain(f"no reply after the message was sent: {error}") from None
         self.sent_count += 1
         if reply.code == 421:
-            self.fail(ConnectionLost(reply.words()))
+            self.fail(ConnectionLost(reply.describe()))
         if reply.is_good:
             return reply, opened
         raise MessageRejected(message_error(reply), opened)
